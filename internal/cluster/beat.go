@@ -148,7 +148,7 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 		n.grace = now.Add(n.o.Lease)
 		n.drops = true
 		for _, e := range n.held {
-			e.unsettled = true
+			e.doubts++
 			if seen.Absent && !first && !e.Bound {
 				n.bar(e) // another may have taken it
 			}

@@ -58,6 +58,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 			n.o.Peers.Bury(found.Owner)
 		}
 	}
+	good := n.good.Load()
 	n.mu.Lock()
 	draining, may := n.drains.Load(), !time.Now().Before(n.noTakes)
 	n.mu.Unlock()
@@ -69,7 +70,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 			return least, false, nil
 		}
 		return Member{}, false, session.ErrUnavailable
-	case !may || !n.sure():
+	case !may || !n.fresh(good):
 		return Member{}, false, session.ErrUnavailable
 	}
 	if full := room(); full != nil {
@@ -89,10 +90,9 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 	if err != nil {
 		return Member{}, false, errors.Join(session.ErrUnavailable, err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.ended, key)
-	n.enter(&entry{Held: h, kept: time.Now()})
+	if err := n.begin(h, good); err != nil {
+		return Member{}, false, err
+	}
 	return Member{}, true, nil
 }
 

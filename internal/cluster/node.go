@@ -98,11 +98,11 @@ type round struct {
 // entry is a session that this instance has.
 type entry struct {
 	session.Held
-	dirty     bool          // to be saved
-	unsettled bool          // the store may say something else
-	barred    chan struct{} // not nil while it may not be served; closed then
-	lost      bool          // another instance has it: Lost is being told
-	kept      time.Time     // when its life was prolonged
+	dirty  bool          // to be saved
+	doubts int           // how often the store may have begun to say something else; 0 when it is settled
+	barred chan struct{} // not nil while it may not be served; closed then
+	lost   bool          // another instance has it: Lost is being told
+	kept   time.Time     // when its life was prolonged
 }
 
 type ended struct {

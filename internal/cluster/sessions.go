@@ -39,9 +39,11 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	defer n.mu.Unlock()
 	switch {
 	case err == nil:
-		e.Owner, e.Epoch = put.Owner, put.Epoch
+		if put.Epoch > e.Epoch { // otherwise it was settled meanwhile
+			e.Owner, e.Epoch = put.Owner, put.Epoch
+		}
 	case errors.Is(err, session.ErrUnavailable):
-		e.unsettled = true
+		e.doubts++
 		wake(n.work)
 	default:
 		n.remove(e)
@@ -85,7 +87,7 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		n.mu.Unlock()
 		return nil
 	}
-	d := &ended{Held: e.Held, at: time.Now(), released: release, unsure: e.unsettled && !release && !IsHome(h.Key)}
+	d := &ended{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !release && !IsHome(h.Key)}
 	d.Record = session.Record{Key: h.Key}
 	if release {
 		d.Record = h.Record
@@ -179,9 +181,9 @@ func (n *Node) bar(e *entry) {
 // unbar lets requests of a session begin. The caller holds n.mu.
 func (n *Node) unbar(e *entry) {
 	if e.barred != nil {
+		n.barred.Add(-1) // first: whoever has waited finds that the instance is ready
 		close(e.barred)
 		e.barred = nil
-		n.barred.Add(-1)
 	}
 }
 
@@ -207,6 +209,7 @@ const endedFor = time.Minute
 // Take takes over a session, whose owner is dead or has released it. It fails with
 // ErrUnavailable while this instance may take nothing.
 func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
+	good := n.good.Load()
 	n.mu.Lock()
 	may := !n.drains.Load() && !time.Now().Before(n.noTakes)
 	full := n.full()
@@ -221,20 +224,34 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 		}
 		return session.Held{}, session.ErrNotFound
 	}
-	if !may || full || !n.sure() {
+	if !may || full || !n.fresh(good) {
 		return session.Held{}, session.ErrUnavailable
 	}
 	one, cancel := context.WithTimeout(ctx, tries)
 	defer cancel()
 	h, err := n.o.Store.Take(one, seen)
 	if err == nil {
-		n.mu.Lock()
-		delete(n.ended, h.Key)
-		n.enter(&entry{Held: h, kept: time.Now()})
-		n.mu.Unlock()
-		n.counts.Taken.Add(1)
+		err = n.begin(h, good)
 	}
-	return h, err
+	if err != nil {
+		return session.Held{}, err
+	}
+	n.counts.Taken.Add(1)
+	return h, nil
+}
+
+// begin enters what the store has just given to this instance, whose last good beat was that one
+// before it asked. If that beat is too old by now, so may the answer be: others may have counted the
+// instance out since, and have it (S-012). The error is ErrUnavailable then, and the next request asks again.
+func (n *Node) begin(h session.Held, good *time.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.ended, h.Key)
+	if !n.fresh(good) {
+		return session.ErrUnavailable
+	}
+	n.enter(&entry{Held: h, kept: time.Now()})
+	return nil
 }
 
 // saveAfter is how long changes of records are gathered.
@@ -276,7 +293,7 @@ func (n *Node) settleAll() {
 	for _, e := range n.held {
 		switch {
 		case e.Bound, e.lost:
-		case e.unsettled:
+		case e.doubts > 0:
 			unsettled = append(unsettled, e)
 		case e.dirty:
 			dirty = append(dirty, e)
@@ -308,7 +325,7 @@ func (n *Node) settleAll() {
 		n.mu.Lock()
 		for _, h := range fenced {
 			if e := n.held[h.Key]; e != nil {
-				e.unsettled = true
+				e.doubts++
 				wake(n.work)
 			}
 		}
@@ -386,7 +403,7 @@ func (n *Node) save(e *entry) {
 	defer cancel()
 	if err := n.o.Store.Save(ctx, h); err != nil {
 		n.mu.Lock()
-		e.unsettled = true
+		e.doubts++
 		n.mu.Unlock()
 		if errors.Is(err, session.ErrFenced) {
 			wake(n.work)
@@ -396,34 +413,40 @@ func (n *Node) save(e *entry) {
 
 // settle finds out whether a session is this instance's still, and makes the store say
 // so if it is.
+//
+// Whoever has found this instance dead may be about to take a session over. So the instance takes what it
+// is about to serve again, although the store says that it has it: that raises the epoch, and of the two
+// takes the store lets one succeed (S-010).
 func (n *Node) settle(e *entry) {
 	n.mu.Lock()
-	h := e.Held
+	h, doubts, barred := e.Held, e.doubts, e.barred != nil
 	n.mu.Unlock()
 	ctx, cancel := context.WithTimeout(n.ctx, 3*tries)
 	defer cancel()
 	found, err := n.Find(ctx, h.Key)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		found, err = n.o.Store.Put(ctx, h)
+		if found, err = n.o.Store.Put(ctx, h); err == nil {
+			h.Owner, h.Epoch = found.Owner, found.Epoch
+		}
 	case err != nil:
-	case found.Owner == n.o.Self.ID:
-		h.Epoch, h.Owner = found.Epoch, found.Owner
-		found, err = h, n.o.Store.Save(ctx, h)
+	case found.Owner == n.o.Self.ID && !barred:
+		h.Owner, h.Epoch = found.Owner, found.Epoch
+		err = n.o.Store.Save(ctx, h)
 	default:
-		dead := found.Owner == ""
-		if !dead {
-			if dead, err = n.Dead(ctx, found.Owner); err == nil && !dead {
+		free := found.Owner == "" || found.Owner == n.o.Self.ID
+		if !free {
+			if free, err = n.Dead(ctx, found.Owner); err == nil && !free {
 				n.lose(e)
 				return
 			}
 		}
 		if err == nil {
+			found, err = n.o.Store.Take(ctx, found)
+		}
+		if err == nil {
 			h.Owner, h.Epoch = found.Owner, found.Epoch
-			if found, err = n.o.Store.Take(ctx, h); err == nil {
-				h.Owner, h.Epoch = found.Owner, found.Epoch
-				err = n.o.Store.Save(ctx, h)
-			}
+			err = n.o.Store.Save(ctx, h)
 		}
 	}
 	fenced := errors.Is(err, session.ErrFenced)
@@ -431,22 +454,25 @@ func (n *Node) settle(e *entry) {
 	defer n.mu.Unlock()
 	if n.held[h.Key] != e { // it has ended meanwhile, and may have been put again
 		if d := n.ended[h.Key]; d != nil && n.held[h.Key] == nil && !fenced {
-			if d.unsure = err != nil && !d.released && !IsHome(h.Key); err == nil {
-				d.Owner, d.Epoch = found.Owner, found.Epoch
+			d.unsure = err != nil && !d.released && !IsHome(h.Key)
+			d.Owner, d.Epoch = h.Owner, h.Epoch
+			d.owed, n.drops = true, true
+			if err == nil {
 				wake(n.work)
 			}
-			d.owed, n.drops = true, true
 		}
 		return
 	}
-	if err != nil {
-		if fenced {
-			wake(n.work) // it has changed meanwhile: once more
-		}
-		return // with the next beat
+	if !fenced {
+		e.Owner, e.Epoch = h.Owner, h.Epoch
 	}
-	e.Owner, e.Epoch, e.unsettled, e.kept = found.Owner, found.Epoch, false, time.Now()
-	n.unbar(e)
+	switch {
+	case fenced, err == nil && e.doubts != doubts: // it has changed meanwhile, or the answer may be old: once more
+		wake(n.work)
+	case err == nil:
+		e.doubts, e.kept = 0, time.Now()
+		n.unbar(e)
+	} // otherwise with the next beat
 }
 
 // lose ends a session that another instance has. Until that is known where requests of it

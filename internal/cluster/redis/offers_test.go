@@ -63,19 +63,19 @@ func TestOffersGarbage(t *testing.T) {
 	stranger.Secrets = []string{"another secret of more than 32 characters"}
 	add := func(id string) {
 		t.Helper()
-		for begun := time.Now(); ; {
+		for {
 			_, err := q.Add(ctx, "a", offers.Offer{ID: id, Front: "the front"}, 100)
 			if err == nil {
 				return
 			}
-			if !errors.Is(err, session.ErrUnavailable) || time.Since(begun) > 10*time.Second {
+			if !errors.Is(err, session.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
 	}
 	next := func(want string) {
 		t.Helper()
-		for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+		for {
 			all, err := q.Take(ctx, []string{"a"}, 20*time.Millisecond)
 			if err != nil && !errors.Is(err, session.ErrUnavailable) {
 				t.Fatal(err)
@@ -87,7 +87,6 @@ func TestOffersGarbage(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("%s does not come", want)
 	}
 	add("1")
 	dump := c.Dump(ctx, line).Val()
@@ -112,7 +111,7 @@ func TestOffersGarbage(t *testing.T) {
 	if n := strings.Count(said.String(), "was dropped"); n != 5 {
 		t.Errorf("%d lines in the log about what was dropped, want 5: %s", n, said)
 	}
-	for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+	for range 5 {
 		if all, err := q.Take(ctx, []string{"b"}, 20*time.Millisecond); err != nil || len(all) > 0 {
 			t.Fatalf("the offer of another line: %+v, %v", all, err)
 		}
@@ -173,7 +172,7 @@ func TestOffersRights(t *testing.T) {
 
 func take(ctx context.Context, t *testing.T, q offers.Queue) offers.Taken {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+	for {
 		all, err := q.Take(ctx, []string{"a"}, 50*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
@@ -182,6 +181,4 @@ func take(ctx context.Context, t *testing.T, q offers.Queue) offers.Taken {
 			return all[0]
 		}
 	}
-	t.Fatal("nothing to take")
-	return offers.Taken{}
 }

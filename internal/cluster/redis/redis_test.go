@@ -50,7 +50,7 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Beat(ctx, cluster.Member{ID: "A", Address: "10.0.0.1:8809"}, 6*time.Second); err != nil {
+	if _, err := s.Beat(ctx, cluster.Member{ID: "A", Address: "10.0.0.1:8809"}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"b:s:" + r.Key, "b:{m}:A"} {
@@ -84,7 +84,7 @@ func TestKeys(t *testing.T) {
 	c.Set(ctx, "b:{m}:X", c.Get(ctx, "b:{m}:A").Val(), time.Minute)
 	c.ZAdd(ctx, "b:{m}:all", c.ZRangeWithScores(ctx, "b:{m}:all", 0, -1).Val()[0])
 	c.Do(ctx, "ZADD", "b:{m}:all", time.Now().UnixMilli(), "X")
-	if seen, err := s.Beat(ctx, cluster.Member{ID: "A", Address: "10.0.0.1:8809"}, 6*time.Second); err != nil || len(seen.Members) != 1 {
+	if seen, err := s.Beat(ctx, cluster.Member{ID: "A", Address: "10.0.0.1:8809"}, time.Minute); err != nil || len(seen.Members) != 1 {
 		t.Errorf("Beat with a forged member = %+v, %v", seen, err)
 	}
 	_ = h
@@ -98,7 +98,7 @@ func TestRegistry(t *testing.T) {
 	is := map[string]cluster.Member{"A": {ID: "A", Address: "a:1"}, "B": {ID: "B", Address: "b:1", Sessions: 3}}
 	beat := func(s *redis.Store, id string, absent bool, want ...string) cluster.Seen {
 		t.Helper()
-		seen, err := s.Beat(ctx, is[id], 6*time.Second)
+		seen, err := s.Beat(ctx, is[id], time.Minute)
 		if err != nil || seen.Absent != absent || len(seen.Members) != len(want) || seen.Run == "" {
 			t.Fatalf("Beat = %+v, %v, want absent: %t and %v", seen, err, absent, want)
 		}
@@ -154,24 +154,24 @@ func TestFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Beat(ctx, me, 6*time.Second); err != nil {
+	if _, err := s.Beat(ctx, me, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	c.ConfigSet(ctx, "maxmemory", "1mb")
 	if _, err := s.Put(ctx, session.Held{Record: session.Record{Key: "more"}}); !errors.Is(err, session.ErrUnavailable) {
 		t.Errorf("Put = %v", err)
 	}
-	if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Absent || len(seen.Members) != 1 {
+	if seen, err := s.Beat(ctx, me, time.Minute); err != nil || seen.Absent || len(seen.Members) != 1 {
 		t.Errorf("Beat = %+v, %v", seen, err)
 	}
 	me.Sessions = 5 // which cannot be written
 	for range 2 {
-		if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Absent || len(seen.Members) != 1 || seen.Members[0].Sessions != 0 {
+		if seen, err := s.Beat(ctx, me, time.Minute); err != nil || seen.Absent || len(seen.Members) != 1 || seen.Members[0].Sessions != 0 {
 			t.Errorf("Beat of one that has changed = %+v, %v", seen, err)
 		}
 	}
 	c.ConfigSet(ctx, "maxmemory", "0")
-	if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Members[0].Sessions != 5 {
+	if seen, err := s.Beat(ctx, me, time.Minute); err != nil || seen.Members[0].Sessions != 5 {
 		t.Errorf("Beat with room again = %+v, %v", seen, err)
 	}
 	if fenced, err := s.Keep(ctx, []session.Held{h}); err != nil || len(fenced) > 0 {
@@ -189,7 +189,7 @@ func TestBeatAnswers(t *testing.T) {
 	s := redis.New(c, options("A"))
 	for sessions := range 4 {
 		count.n.Store(0)
-		if _, err := s.Beat(ctx, cluster.Member{ID: "A", Sessions: sessions}, 6*time.Second); err != nil {
+		if _, err := s.Beat(ctx, cluster.Member{ID: "A", Sessions: sessions}, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if n := count.n.Load(); sessions > 0 && n != 3 { // one of them beside another
@@ -234,7 +234,7 @@ func TestRights(t *testing.T) {
 		admin.FlushAll(t.Context())
 		return func(owner string) session.Store { return redis.New(c, options(owner)) }
 	})
-	if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Second); err != nil || len(seen.Members) != 1 {
+	if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Minute); err != nil || len(seen.Members) != 1 {
 		t.Errorf("Beat = %+v, %v", seen, err)
 	}
 }

@@ -40,7 +40,7 @@ func TestOther(t *testing.T) {
 	})
 	o := options("A")
 	o.Prefix = "test-" + rand.Text()
-	if seen, err := redis.New(c, o).Beat(t.Context(), cluster.Member{ID: "A"}, time.Second); err != nil || len(seen.Members) != 1 || seen.Run == "" {
+	if seen, err := redis.New(c, o).Beat(t.Context(), cluster.Member{ID: "A"}, time.Minute); err != nil || len(seen.Members) != 1 || seen.Run == "" {
 		t.Errorf("Beat = %+v, %v", seen, err)
 	}
 }
@@ -78,7 +78,7 @@ func TestCluster(t *testing.T) {
 		return func(owner string) session.Store { return redis.New(c, options(owner)) }
 	})
 	for range 2 {
-		seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Second)
+		seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Minute)
 		if err != nil || len(seen.Members) != 1 || len(strings.Fields(seen.Run)) != 3 {
 			t.Errorf("Beat = %+v, %v", seen, err)
 		}
@@ -117,17 +117,18 @@ func TestFailover(t *testing.T) {
 	})
 	n.Start("127.0.0.1:1")
 	defer n.Close(context.Background())
-	if err := n.Beat(ctx); err != nil {
-		t.Fatal(err)
-	}
+	<-n.Joined()
 	keys := []string{session.Key("early"), session.Key("late")}
 	for _, key := range keys {
 		if _, err := n.Put(ctx, session.Held{Record: session.Record{Key: key, Server: "files"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n, err := c.Do(ctx, "WAIT", 1, 10_000).Int(); err != nil || n != 1 {
-		t.Fatalf("WAIT = %d, %v", n, err)
+	for n := 0; n != 1; { // until the replica has them
+		var err error
+		if n, err = c.Do(ctx, "WAIT", 1, 1000).Int(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r := replica.Client()
 	defer r.Close()
@@ -141,15 +142,12 @@ func TestFailover(t *testing.T) {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for begun := time.Now(); !found(keys[0]) || !found(keys[1]); <-tick.C {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("found after a minute: %t, %t", found(keys[0]), found(keys[1]))
-		}
+	for !found(keys[0]) || !found(keys[1]) {
+		<-tick.C
 	}
 	if held := slices.DeleteFunc(keys, n.Holds); len(held) > 0 {
 		t.Errorf("%v have ended", held)
 	}
-	if err := n.Await(ctx, session.Key("late")); err != nil {
-		t.Errorf("a session that was written again: %v", err)
+	for n.Await(ctx, session.Key("late")) != nil { // it waits for half a second at most: a beat may take longer here
 	}
 }

@@ -62,9 +62,9 @@ func TestValues(t *testing.T) {
 		swap(a, "z", "", 0, true)
 		is(b, "")
 		swap(a, "", "short", 20*time.Millisecond, true)
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			if got, err := b.Get(ctx, "one"); err != nil || time.Now().After(end) {
-				t.Fatalf("%s: it does not end: %q %v", name, got, err)
+		for ; ; time.Sleep(5 * time.Millisecond) { // until it has ended
+			if got, err := b.Get(ctx, "one"); err != nil {
+				t.Fatalf("%s: %v", name, err)
 			} else if got == nil {
 				break
 			}

@@ -16,7 +16,7 @@ import (
 
 // Run runs the suite on queues made by open, which are empty.
 func Run(t *testing.T, open func(t *testing.T) offers.Queue) {
-	const soon, long = 50 * time.Millisecond, 30 * time.Second
+	const soon, long = 50 * time.Millisecond, time.Hour
 	add := func(t *testing.T, q offers.Queue, server string, ids ...string) (entries []string) {
 		t.Helper()
 		for _, id := range ids {

@@ -20,6 +20,7 @@ type Server struct {
 	dir     string
 	more    []string
 	cmd     *exec.Cmd
+	ended   chan struct{} // closed when cmd has ended
 }
 
 // Start starts a server with more arguments. It ends with the test. A missing program
@@ -54,16 +55,29 @@ func (s *Server) run(args ...string) {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+	cmd, ended := s.cmd, make(chan struct{})
+	s.ended = ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
 	c := s.Client()
 	defer c.Close()
-	until(s.t, "redis-server answers", func() bool { return c.Ping(context.Background()).Err() == nil })
+	until(s.t, "redis-server answers", func() bool {
+		select {
+		case <-ended:
+			s.t.Fatalf("redis-server %v has ended", args)
+		default:
+		}
+		return c.Ping(context.Background()).Err() == nil
+	})
 }
 
 // Kill kills the server.
 func (s *Server) Kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
+		<-s.ended
 		s.cmd = nil
 	}
 }
