@@ -90,7 +90,7 @@ func (v *several) add(change func(*config.Server)) {
 		c.Servers[1].Stdio = s.Stdio
 	}
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+v.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
-	c.Cluster.Lease, c.Drain = 9*time.Second, 20*time.Second // a beat of a starved process takes seconds
+	c.Cluster.Lease, c.Drain = 9*time.Second, 10*time.Minute // a beat of a starved process takes seconds
 	o := &one{done: make(chan struct{})}
 	c.Cluster.Role, c.Access = v.role, v.keys
 	if v.conf != nil {

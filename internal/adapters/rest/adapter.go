@@ -353,22 +353,21 @@ func (a *Adapter) swap(e *edition) bool {
 		changed = append(changed, "resources")
 	}
 	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
-	if old.left() {
-		a.wg.Go(func() {
-			ended := make(chan struct{})
-			go func() {
-				old.calls.Wait()
-				close(ended)
-			}()
-			select {
-			case <-ended:
-				old.source.Close()
-			case <-a.life.Done():
-				old.source.Close() // which ends them
-				<-ended
-			}
-		})
-	}
+	a.wg.Go(func() { // until its calls have ended, the old edition is in use here
+		ended := make(chan struct{})
+		go func() {
+			old.calls.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-a.life.Done():
+		}
+		if old.left() {
+			old.source.Close() // which ends them
+			<-ended
+		}
+	})
 	a.mu.Unlock()
 	for _, kind := range changed {
 		for _, f := range told {
