@@ -44,8 +44,8 @@ type Config struct {
 	// BasePath is the path prefix under which a reverse proxy publishes us, such
 	// as /tools: no slash at its end. Default: none.
 	BasePath string `yaml:"base_path" effect:"restart"`
-	// AllowedOrigins are browser origins that may call, beside the listener's
-	// own: lower case, no default port, such as https://app.example.com. Nil stands
+	// AllowedOrigins are browser origins that may call, beside the listener's own
+	// and, without Access, those of this machine: lower case, no default port, such as https://app.example.com. Nil stands
 	// for those only, and a list without an item for no page at all.
 	AllowedOrigins []string `yaml:"allowed_origins" effect:"live"`
 	// AllowedHosts are Host values accepted beside loopback names, in lower

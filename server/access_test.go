@@ -63,7 +63,7 @@ func (u unread) Read([]byte) (int, error) {
 // its body is not looked at. Pages of other origins are refused before that, and
 // those that may call can read the answer.
 func TestAccessDenied(t *testing.T) {
-	r := newRig(t, private, "one", "two")
+	r := newRig(t, func(c *config.Config) { private(c); c.AllowedOrigins = []string{"http://localhost:1"} }, "one", "two")
 	for i, e := range endpoints {
 		for _, tc := range []struct {
 			name   string
@@ -117,7 +117,7 @@ func TestAccessDenied(t *testing.T) {
 
 // What needs no key: signs of life, and what browsers ask before they call.
 func TestAccessOpen(t *testing.T) {
-	r := newRig(t, private, "one", "two")
+	r := newRig(t, func(c *config.Config) { private(c); c.AllowedOrigins = []string{"http://localhost:1"} }, "one", "two")
 	if a := r.answer(from(peer, loopback, "GET", "/healthz")); a.Code != 200 || a.Body.String() != "ok\n" {
 		t.Errorf("/healthz: %d %s", a.Code, a.Body)
 	}

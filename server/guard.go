@@ -26,6 +26,7 @@ type guard struct {
 	hosts   []string       // allowed beside loopback names
 	proxies []netip.Prefix // whose X-Forwarded headers count
 	keyed   bool           // all that is worth reading takes a key, which no page of another site has
+	rules   bool           // callers are known by keys: a page of this machine may be of any of its users
 
 	log      *slog.Logger
 	refusals *sparse.Lines // when there may be another line about what was refused
@@ -34,7 +35,7 @@ type guard struct {
 // newGuard returns the guard of a configuration. It is not changed: another takes its
 // place.
 func newGuard(c *config.Config, log *slog.Logger) *guard {
-	return &guard{log: log, refusals: new(sparse.Lines), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus}
+	return &guard{log: log, refusals: new(sparse.Lines), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus, rules: len(c.Access) > 0}
 }
 
 // What browsers' scripts need of us.
@@ -209,9 +210,10 @@ func (g *guard) listed(host string) bool {
 	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, address.Hostname(host))
 }
 
-// originAllowed reports whether pages of that origin may call. A page of the
-// same host may, if that name is surely ours: it is in allowed_hosts, or an
-// address, which no attacker's DNS can turn around.
+// originAllowed reports whether pages of that origin may call. Other pages of this
+// machine may where there are no access rules. A page of the same host may, if that
+// name is surely ours: it is in allowed_hosts, a name of this machine, or an address,
+// which no attacker's DNS can turn around.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if g.origins != nil && len(g.origins) == 0 {
 		return false
@@ -223,7 +225,7 @@ func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if slices.Contains(g.origins, address.OriginOf(u)) {
 		return true
 	}
-	if loopback && address.Local(u.Hostname()) {
+	if loopback && address.Local(u.Hostname()) && (!g.rules || u.Host == strings.ToLower(host)) {
 		return true
 	}
 	_, err = netip.ParseAddr(u.Hostname())

@@ -131,6 +131,37 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// With access rules, a page of this machine may call only if its origin is listed, as may
+// the pages of the bridge's own address; a key changes nothing about that.
+func TestOriginKeyed(t *testing.T) {
+	keyed := newRig(t, private, "one")
+	listed := newRig(t, func(c *config.Config) { private(c); c.AllowedOrigins = []string{"http://localhost:3000"} }, "one")
+	for _, test := range []struct {
+		origin, host  string
+		keyed, listed bool
+	}{
+		{"http://localhost:3000", loopback, false, true},
+		{"http://localhost:3000", "localhost:8808", false, true},
+		{"http://localhost:3001", loopback, false, false},
+		{"http://127.0.0.1:3000", loopback, false, false},
+		{"http://[::1]:5173", loopback, false, false},
+		{"http://app.localhost", loopback, false, false},
+		{"http://127.0.0.1:8808", loopback, true, true},
+		{"http://localhost:8808", "localhost:8808", true, true},
+		{"http://LOCALHOST:8808", "LocalHost:8808", true, true},
+		{"http://localhost:8808", loopback, false, false},
+	} {
+		for _, path := range []string{"/one/mcp", "/mcp", "/healthz", "/readyz"} {
+			for r, want := range map[*rig]bool{keyed: test.keyed, listed: test.listed} {
+				w := r.answer(from(peer, loopback, "GET", path, "Host", test.host, "Origin", test.origin, "Authorization", "Bearer "+aliceKey))
+				if got := w.Code != http.StatusForbidden; got != want || (w.Header().Get("Access-Control-Allow-Origin") != "") != want {
+					t.Errorf("GET %s from %q to %q = %d, allowed should be %t", path, test.origin, test.host, w.Code, want)
+				}
+			}
+		}
+	}
+}
+
 // A list of origins without an item allows none, unlike no list. What is no page
 // may call.
 func TestOriginNone(t *testing.T) {

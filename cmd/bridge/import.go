@@ -87,8 +87,10 @@ variables to set. What restricts clients is taken over, or the server is left ou
 			if len(im.Names()) == 0 {
 				return exit.Usagef("no server of %s can be imported", args[0])
 			}
-			if err := im.Fault(); err != nil {
+			if err := im.Fault(); err != nil && merge {
 				return exit.Usagef("the servers cannot be added to %s: %w", out, err)
+			} else if err != nil {
+				return exit.Usagef("the servers of %s: %w", args[0], err)
 			}
 			names := im.Variables()
 			switch {

@@ -318,7 +318,7 @@ func FuzzAdd(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var im imports.Import
-		if im.Add("f", []byte(text)) != nil || len(im.Names()) == 0 {
+		if im.Add("f", []byte(text)) != nil || len(im.Names()) == 0 || im.Fault() != nil {
 			return
 		}
 		got := im.YAML()

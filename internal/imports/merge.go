@@ -89,9 +89,13 @@ func (t *into) with(servers []byte) []byte {
 	return b.Bytes()
 }
 
-// Fault returns why the servers cannot be added to the configuration, or nil.
+// Fault returns why the servers make no configuration, or cannot be added to the one
+// that there is; or nil.
 func (im *Import) Fault() error {
 	if im.into == nil {
+		if !slices.ContainsFunc(im.servers, func(s server) bool { return !s.off }) {
+			return errors.New("each of them is switched off there, and a configuration needs one that is on: switch on what you want to use, and import again")
+		}
 		return nil
 	}
 	if len(im.tokens) > 0 {

@@ -66,7 +66,7 @@ func FuzzModernPost(f *testing.F) {
 		if w.headers != 1 || !json.Valid(got) || !bytes.Contains(got, []byte(`"id":"f"`)) || w.Header().Get(sessionHeader) != "" {
 			t.Fatalf("%s = %d answers, %d %q", body, w.headers, w.Code, got)
 		}
-		want := map[int64]int{0: 200, -32020: 400, -32021: 400, -32022: 400, -32601: 404}
+		want := map[int64]int{0: 200, -32700: 400, -32600: 400, -32020: 400, -32021: 400, -32022: 400, -32601: 404}
 		if code := gjson.GetBytes(got, "error.code").Int(); code != -32602 && w.Code != want[code] {
 			t.Fatalf("%s = %d %s", body, w.Code, got)
 		}
