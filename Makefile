@@ -95,10 +95,15 @@ bench: ## what a call through the bridge costs, beside a direct one
 		}' bench.out
 	@echo; echo 'Bytes and allocations are those of the bridge; the server is a process of its own.'
 
+# Each package is built once for all of its targets. What is found to be interesting is
+# kept where go test keeps it.
 fuzz: ## every fuzz target for FUZZTIME
-	@set -e; grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | while read -r file; do \
-		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
-			echo "== $$target in $$file"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$(dirname "$$file")"; \
+	@set -e; export $(QUICK); dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; kept=$$($(GO) env GOCACHE)/fuzz; \
+	grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r package; do \
+		echo "== $$package"; \
+		$(GO) test -c -vet=off -fuzz Fuzz -o "$$dir/fuzz.test" "$$package"; path=$$($(GO) list "$$package"); \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$package"/*_test.go); do \
+			echo "$$target"; \
+			(cd "$$package" && "$$dir/fuzz.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 5x -test.fuzzcachedir "$$kept/$$path" < /dev/null); \
 		done; \
 	done
