@@ -73,7 +73,7 @@ test: ## all tests; with the race detector where there is a C compiler
 
 alone: ## tests that compute for long in one goroutine, without the race detector
 	@echo '== go test, without the race detector'
-	@export $(QUICK); $(GO) test -vet=off -timeout 30m $$(grep -rl --include='*_test.go' --exclude-dir=node_modules scaletest.Unraced . | xargs -n 1 dirname | sort -u)
+	@export $(QUICK); $(GO) test -vet=off -count 1 -timeout 30m $$(grep -rl --include='*_test.go' --exclude-dir=node_modules scaletest.Unraced . | xargs -n 1 dirname | sort -u)
 
 # Memory is measured by itself: the collector of a starved process begins late.
 soak: ## all tests, in full: every pairing of clients, servers, transports and revisions, and more repetitions
@@ -101,7 +101,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	@set -e; export $(QUICK); dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; kept=$$($(GO) env GOCACHE)/fuzz; \
 	grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r package; do \
 		echo "== $$package"; \
-		$(GO) test -c -vet=off -fuzz Fuzz -o "$$dir/fuzz.test" "$$package"; path=$$($(GO) list "$$package"); \
+		rm -f "$$dir/fuzz.test"; $(GO) test -c -vet=off -fuzz Fuzz -o "$$dir/fuzz.test" "$$package"; path=$$($(GO) list "$$package"); \
 		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$package"/*_test.go); do \
 			echo "$$target"; \
 			(cd "$$package" && "$$dir/fuzz.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 5x -test.fuzzcachedir "$$kept/$$path" < /dev/null); \

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // What docs/protocol.md has: rows of requirements, sections, and rows of the
@@ -149,6 +151,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 // What comments and tests cite is in docs/protocol.md, docs/cluster.md or docs/identity.md, and no
 // requirement is there that nobody cites, or whose tests are gone.
 func TestCitations(t *testing.T) {
+	scaletest.Unraced(t)
 	page, err := os.ReadFile(ofProtocol)
 	if err != nil {
 		t.Fatal(err)

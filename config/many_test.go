@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // manyServers is a file with n servers.
@@ -39,6 +41,7 @@ func BenchmarkLoad(b *testing.B) {
 
 // What one server takes of memory is the same, however many there are.
 func TestManyServers(t *testing.T) {
+	scaletest.Unraced(t)
 	taken := func(n int) uint64 {
 		text := []byte(manyServers(n))
 		var before, after runtime.MemStats

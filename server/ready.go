@@ -175,7 +175,7 @@ func (s *Server) state(st *gateway.Status) state {
 		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
 	}
 	if r := s.now.Load().reached[st.Name]; r != nil && r.api != nil {
-		if why, at := r.api.Behind(); why != nil && at.After(st.LastAt) {
+		if at, why := r.api.Behind(); why != nil && at.After(st.LastAt) {
 			row.LastError, row.LastErrorAt = "the new configuration does not count yet: "+bridge.Brief(why), moment(at)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 // What is wrong in a hundred thousand places is said in a moment.
 func TestManyFaults(t *testing.T) {
+	scaletest.Unraced(t)
 	c := NewCache(8)
 	var kinds []string
 	for i := range 20 {
@@ -49,6 +50,7 @@ func TestPatternSize(t *testing.T) {
 
 // Comparing numbers exactly takes time: it has a limit of its own.
 func TestStepsOfNumbers(t *testing.T) {
+	scaletest.Unraced(t)
 	c := NewCache(8)
 	var numbers []string
 	for i := range 1000 {

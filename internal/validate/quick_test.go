@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // quickSchemas have every keyword that the quick check knows, and some that it
@@ -75,6 +77,7 @@ func agree(t *testing.T, schema, value string) (quickly bool) {
 }
 
 func TestQuick(t *testing.T) {
+	scaletest.Unraced(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	passed := 0
 	for range 300 {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -173,6 +175,7 @@ func TestUnusable(t *testing.T) {
 // Alternatives within alternatives do not hold up the bridge, and arguments do not
 // pass unchecked because of them; a large value does not look like them.
 func TestSteps(t *testing.T) {
+	scaletest.Unraced(t)
 	c := NewCache(8)
 	var defs []string
 	for i := range 40 {

@@ -35,7 +35,7 @@ type Adapter struct {
 	looks   chan *look // what webhooks want
 
 	mu       sync.Mutex // guards the rest
-	now      *edition   // nil until there is one
+	now      *use       // nil until there is one
 	own      bool       // now was read here, and not borrowed
 	reading  *reading   // the first, while it is under way
 	failed   error      // why the last of these has failed
@@ -104,11 +104,11 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		return nil, err
 	}
 	defer e.calls.Done()
-	return a.connect(e, from, rest)
+	return a.connect(e.edition, from, rest)
 }
 
 // acquire returns the API as it is now, for a call: calls.Done ends that.
-func (a *Adapter) acquire(ctx context.Context) (*edition, error) {
+func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	a.mu.Lock()
 	there := a.now != nil
 	a.mu.Unlock()
@@ -340,7 +340,7 @@ func (a *Adapter) swap(e *edition) bool {
 		return false
 	}
 	old := a.now
-	a.now, a.own = e, true
+	a.now, a.own = &use{edition: e}, true
 	if old == nil {
 		a.mu.Unlock()
 		return true

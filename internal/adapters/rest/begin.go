@@ -59,7 +59,7 @@ func (a *Adapter) borrow(before *Adapter) {
 	e.mu.Unlock()
 	before.mu.Unlock()
 	a.mu.Lock()
-	a.now = e
+	a.now = &use{edition: e.edition}
 	a.mu.Unlock()
 }
 
@@ -85,13 +85,13 @@ func (a *Adapter) persist() {
 	}
 }
 
-// Behind tells why the API is still as the adapter before had it, and since when that
-// is known; nil if it is not.
-func (a *Adapter) Behind() (why error, at time.Time) {
+// Behind returns why the API is still as the adapter before had it, and since when that
+// is known. The error is nil if the API is this adapter's own.
+func (a *Adapter) Behind() (since time.Time, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.own || a.now == nil {
-		return nil, time.Time{}
+		return time.Time{}, nil
 	}
-	return a.failed, a.failedAt
+	return a.failedAt, a.failed
 }

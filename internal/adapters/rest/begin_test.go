@@ -117,7 +117,7 @@ func TestBeginBorrows(t *testing.T) {
 	first.Close()
 	other.Close()
 	eventually(t, "the complaint", func() bool { return log.has("the API stays as it was") == 1 })
-	if why, at := next.Behind(); why == nil || at.IsZero() || !strings.Contains(why.Error(), "503") {
+	if at, why := next.Behind(); why == nil || at.IsZero() || !strings.Contains(why.Error(), "503") {
 		t.Errorf("Behind = %v, %v", why, at)
 	}
 	client := &adaptertest.Client{}
@@ -138,7 +138,7 @@ func TestBeginBorrows(t *testing.T) {
 	if got := names(t, up); !strings.Contains(got, "onePet") {
 		t.Errorf("tools = %s", got)
 	}
-	if why, _ := next.Behind(); why != nil {
+	if _, why := next.Behind(); why != nil {
 		t.Errorf("Behind = %v", why)
 	}
 	last.Close()
@@ -175,5 +175,37 @@ func TestBeginCarries(t *testing.T) {
 	}
 	if log.has("it has to be sent again") != 1 {
 		t.Error("nothing was said of what does not fit")
+	}
+}
+
+// An API that is borrowed shows no tool that the new settings hide.
+func TestBeginHides(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	text, err := os.ReadFile("testdata/pets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sites{texts: map[string]string{"/pets.yaml": string(text)}}
+	site := httptest.NewServer(s)
+	defer site.Close()
+	c := api.pets()
+	c.OpenAPI, c.Mode = site.URL+"/pets.yaml", ModeSearch
+	first := adapter(t, c, Options{})
+	if err := first.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	const getPet = `{"id":"getPet","arguments":{"id":1}}`
+	if text, bad := call(t, connect(t, first, &adaptertest.Client{}), callTool, getPet); bad {
+		t.Fatal(text)
+	}
+	s.set("/pets.yaml", "")
+	next := adapter(t, c, Options{Shows: func(name string) bool { return name != "getPet" }})
+	if err := next.Begin(first); err != nil {
+		t.Fatal(err)
+	}
+	asked := api.count()
+	if text, bad := call(t, connect(t, next, &adaptertest.Client{}), callTool, getPet); !bad || api.count() != asked {
+		t.Errorf("a tool that is hidden now: %s", text)
 	}
 }

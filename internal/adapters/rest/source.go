@@ -64,19 +64,24 @@ type Options struct {
 type edition struct {
 	*catalog
 	source  *wire.Source
-	texts   []string       // that it was made of: paths and URLs
-	nowhere error          // no call can be made, since nothing says where the API is; nil if something does
-	home    string         // origin of the API; empty if it has none of its own
-	tokens  []string       // origins from which tokens come
-	apart   []string       // origins that get nothing of the configuration; see wire.Reach
-	calls   sync.WaitGroup // under way; Add is called with the mu of an adapter held whose current one this is
+	texts   []string // that it was made of: paths and URLs
+	nowhere error    // no call can be made, since nothing says where the API is; nil if something does
+	home    string   // origin of the API; empty if it has none of its own
+	tokens  []string // origins from which tokens come
+	apart   []string // origins that get nothing of the configuration; see wire.Reach
 
 	mu    sync.Mutex // guards users
-	users int        // adapters that have it as their current one
+	users int        // adapters that use it
 }
 
-// left says that it is not the current one of an adapter any more. It reports whether it is
-// nobody's then: its calls may end, and the way to the API is to be closed.
+// use is one adapter's use of an edition, which several adapters may share.
+type use struct {
+	*edition
+	calls sync.WaitGroup // in flight; Add is called with the adapter's mu held while this is its current one
+}
+
+// left ends one adapter's use. It reports whether it was the last one: then the adapter
+// closes the source.
 func (e *edition) left() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

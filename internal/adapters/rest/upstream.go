@@ -147,9 +147,9 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		return jsonrpc.NewResult(nil, page), nil
 	}
 	if r.Method != "tools/call" {
-		return u.resourceCall(ctx, e, r, params)
+		return u.resourceCall(ctx, e.edition, r, params)
 	}
-	return u.call(ctx, e, r, params)
+	return u.call(ctx, e.edition, r, params)
 }
 
 // call calls a tool.
@@ -256,6 +256,7 @@ func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) b
 		if err != nil {
 			return nil, nil, textResult(err.Error(), true)
 		}
+		may = both(may, a.o.Shows) // the edition may be one of former settings, which showed more
 		switch name {
 		case searchTool:
 			return nil, nil, e.granted(may).search(args)
@@ -268,6 +269,17 @@ func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) b
 		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // none are as good as {}
 	}
 	return e.byName[name], args, nil
+}
+
+// both returns what holds if both do; nil stands for everything.
+func both(one, other func(string) bool) func(string) bool {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return func(name string) bool { return one(name) && other(name) }
 }
 
 // maxDescribed bounds what describeTool tells.
@@ -298,7 +310,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", err
 	}
 	defer e.calls.Done()
-	t, given, answer := a.meant(e, name, args, nil)
+	t, given, answer := a.meant(e.edition, name, args, nil)
 	switch {
 	case answer != nil && isSearch(name) && name != callTool:
 		return "", errors.New(name + " sends no request")
@@ -308,7 +320,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", errors.New("there is no tool " + name)
 	}
 	call := callOf(t, given)
-	call.Resource = a.readings(e, callOf)
+	call.Resource = a.readings(e.edition, callOf)
 	p, err := e.source.Plan(call)
 	if err != nil {
 		return "", err

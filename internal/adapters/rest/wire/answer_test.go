@@ -190,6 +190,7 @@ func TestCut(t *testing.T) {
 
 // What is read of an answer is bounded, compressed or not, ending or not.
 func TestBounds(t *testing.T) {
+	scaletest.Unraced(t)
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	_, _ = z.Write([]byte(`["`))
@@ -408,6 +409,7 @@ func FuzzCut(f *testing.F) {
 
 // What is large is cut as what is small is, although it is not walked through.
 func TestCutLarge(t *testing.T) {
+	scaletest.Unraced(t)
 	items := scaletest.Alone(8000, 16000)
 	list := largeList(items)
 	var pairs strings.Builder

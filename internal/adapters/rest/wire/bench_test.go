@@ -143,6 +143,7 @@ func BenchmarkLarge(b *testing.B) {
 // TestLargeAllocations bounds what a call with a large body allocates, and with it
 // what it takes at its worst.
 func TestLargeAllocations(t *testing.T) {
+	scaletest.Unraced(t)
 	for n, tc := range largeCalls {
 		s, c := largeCall(t, n)
 		size := float64(max(len(tc.args), len(tc.answer)))
