@@ -67,6 +67,8 @@ type Peers struct {
 	moves  *lru.Cache[string, string] // where sessions are that are not where their ids say
 	served chan struct{}              // closed when the listener has ended
 
+	connect time.Duration // bounds how long connecting to an instance may take
+
 	leaving context.Context // ends when this instance serves no clients any more
 	leave   context.CancelFunc
 
@@ -79,6 +81,7 @@ type Peers struct {
 // link is how one instance is reached.
 type link struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	most    time.Duration // that connecting may take
 	tls     *tls.Config
 	http    *http.Transport // by itself: a client of net/http adds a tenth to a short request
 	dead    context.Context // ends when the instance is, and all connections with it
@@ -88,7 +91,7 @@ type link struct {
 // dial connects to the instance. A machine that has vanished ends no connection: they end
 // here when it is found dead.
 func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connect)
+	ctx, cancel := context.WithTimeout(ctx, l.most)
 	defer cancel()
 	defer context.AfterFunc(l.dead, cancel)()
 	c, err := l.connect(ctx, "tcp", address)
@@ -104,7 +107,7 @@ func (l *link) secure(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, connect)
+	ctx, cancel := context.WithTimeout(ctx, l.most)
 	defer cancel()
 	t := tls.Client(c, l.tls)
 	if err := t.HandshakeContext(ctx); err != nil {
@@ -149,7 +152,7 @@ func New(o Options) (*Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peers{o: o, trust: t, links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
+	p := &Peers{o: o, trust: t, connect: 2 * time.Second, links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
 	if o.Dial == nil {
 		p.o.Dial = dialer(o.Lease).DialContext
 	}
@@ -194,12 +197,8 @@ func (p *Peers) Close(ctx context.Context) {
 	}
 }
 
-const (
-	// connect bounds how long connecting to an instance may take.
-	connect = 2 * time.Second
-	// idle is how long a connection without requests is kept.
-	idle = time.Minute
-)
+// idle is how long a connection without requests is kept.
+const idle = time.Minute
 
 // link returns how an instance is reached.
 func (p *Peers) link(m cluster.Member) *link {
@@ -208,7 +207,7 @@ func (p *Peers) link(m cluster.Member) *link {
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{connect: p.o.Dial, tls: p.trust.client(m.ID)}
+	l := &link{connect: p.o.Dial, most: p.connect, tls: p.trust.client(m.ID)}
 	l.dead, l.bury = context.WithCancel(context.Background())
 	l.http = &http.Transport{
 		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return l.secure(ctx, m.Address) },
@@ -235,7 +234,7 @@ func (p *Peers) Bury(id string) {
 
 // Who returns the id of the instance that answers at an address.
 func (p *Peers) Who(ctx context.Context, address string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, connect)
+	ctx, cancel := context.WithTimeout(ctx, p.connect)
 	defer cancel()
 	conn, err := p.o.Dial(ctx, "tcp", address)
 	if err != nil {

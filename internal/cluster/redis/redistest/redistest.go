@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -82,7 +83,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Client returns a client, which the caller closes.
+// Client returns a client, which the caller closes. It waits for answers for as long as it takes.
 func (s *Server) Client() redis.UniversalClient {
-	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{s.Address}, ContextTimeoutEnabled: true, MaxRetries: 1})
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{s.Address}, ContextTimeoutEnabled: true, MaxRetries: 1, DialTimeout: time.Hour, ReadTimeout: -1, WriteTimeout: -1, PoolTimeout: time.Hour})
 }
