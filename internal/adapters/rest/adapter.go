@@ -192,7 +192,8 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	if first && len(m.faults) > 0 {
+	away := live != nil && len(live.failed) > 0 // what the settings name may be in a part that cannot be read now
+	if first && len(m.faults) > 0 && !away {
 		return nil, m.faults
 	}
 	for _, f := range m.faults {

@@ -209,3 +209,23 @@ func TestBeginHides(t *testing.T) {
 		t.Errorf("a tool that is hidden now: %s", text)
 	}
 }
+
+// A part of a document that cannot be read now makes no mistake of a setting that names it.
+func TestBeginPartAway(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	site := httptest.NewServer(&sites{})
+	defer site.Close()
+	c := api.pets()
+	c.Auth, c.Trusted = Auth{}, []string{site.URL}
+	c.OpenAPI = file(t, "openapi: 3.1.0\npaths:\n  /pets: { get: { operationId: listPets } }\n  /pets/{id}: { $ref: '"+site.URL+"/pet.yaml' }\n")
+	c.Tools = []toolset.Entry{{Key: "getPet", Name: "onePet"}}
+	log := &said{}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "listPets") || log.has("does not fit the document") == 0 {
+		t.Errorf("tools = %s", got)
+	}
+}
