@@ -463,7 +463,7 @@ func (n *Node) settle(e *entry) {
 		}
 		return
 	}
-	if !fenced {
+	if !fenced && h.Epoch >= e.Epoch {
 		e.Owner, e.Epoch = h.Owner, h.Epoch
 	}
 	switch {
