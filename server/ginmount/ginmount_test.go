@@ -31,6 +31,7 @@ func newServer(t *testing.T) *server.Server {
 	}
 	c.BasePath = "/elsewhere" // is not used
 	c.Access = []config.Access{{Name: "alice", Token: key, Servers: []string{"one"}}}
+	c.AllowedOrigins = []string{"http://localhost:1"}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
