@@ -187,7 +187,9 @@ func (n *Node) Close(ctx context.Context) {
 		}
 		wg.Wait()
 	}
-	n.stop()
+	n.mu.Lock()
+	n.stop() // ask starts nothing more
+	n.mu.Unlock()
 	n.wg.Wait()
 	if err := n.o.Registry.Leave(ctx, n.o.Self.ID); err != nil && !errors.Is(err, session.ErrUnavailable) {
 		n.o.Log.Debug("could not leave the cluster", "err", err)

@@ -141,6 +141,10 @@ func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 	n.mu.Lock()
 	p := n.probes[m.ID]
 	if p == nil || time.Since(p.at) > time.Second {
+		if n.ctx.Err() != nil { // Close waits already
+			n.mu.Unlock()
+			return nil, session.ErrUnavailable
+		}
 		p = &probe{at: time.Now(), done: make(chan struct{})}
 		n.probes[m.ID] = p
 		n.wg.Go(func() {
