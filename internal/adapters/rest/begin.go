@@ -2,6 +2,8 @@ package rest
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/address"
@@ -20,7 +22,7 @@ const (
 // Begin reads what describes the tools before anybody asks for them. What is in files
 // is read when it returns, and the error says what is wrong with that.
 //
-// What is at URLs is read in the background, again and again until that succeeds. Until
+// What is at URLs, and a catalogue file that is not there yet, is read in the background, again and again until that succeeds. Until
 // then, calls go to the API as before has it: the adapter of the same server with the
 // former settings, or nil. before may be closed at any time.
 func (a *Adapter) Begin(before *Adapter) error {
@@ -28,7 +30,15 @@ func (a *Adapter) Begin(before *Adapter) error {
 		a.carry(before.carried())
 	}
 	if !address.IsHTTP(a.c.OpenAPI) && a.c.Catalog.URL == "" {
-		if err := a.first(a.life); err != nil {
+		err := a.first(a.life)
+		if a.c.Catalog.File != "" && errors.Is(err, fs.ErrNotExist) {
+			if _, missing := os.Stat(a.c.Catalog.File); missing != nil { // whoever makes it may start later
+				a.borrow(before)
+				a.wg.Go(a.persist)
+				return nil
+			}
+		}
+		if err != nil {
 			return err
 		}
 		a.mu.Lock()

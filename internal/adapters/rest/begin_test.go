@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -226,6 +227,27 @@ func TestBeginPartAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "listPets") || log.has("does not fit the document") == 0 {
+		t.Errorf("tools = %s", got)
+	}
+}
+
+// A catalogue file may come after the start: another container of the pod writes it.
+func TestBeginBeforeCatalog(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.pets()
+	c.Catalog.File = filepath.Join(t.TempDir(), "tools.json")
+	log := &said{}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Begin(nil); err != nil || a.Check() == nil {
+		t.Fatalf("Begin = %v, Check = %v", err, a.Check())
+	}
+	eventually(t, "the warning", func() bool { return log.has("cannot be used yet") == 1 })
+	text := `{"tools":[{"name":"later","request":"GET /later","inputSchema":{"type":"object"}}]}`
+	if err := os.WriteFile(c.Catalog.File, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "later") {
 		t.Errorf("tools = %s", got)
 	}
 }
