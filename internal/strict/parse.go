@@ -136,10 +136,13 @@ func unreadable(data []byte, err error) error {
 // two, which YAML does not know.
 var escape = regexp.MustCompile(`\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
 
-// forYAML writes valid JSON so that it is valid YAML: without tabs, which none of its
-// texts has in it.
+// foreign writes what JSON and YAML read differently: tabs, which no text of JSON holds, a
+// line break of YAML, and characters that YAML refuses.
+var foreign = strings.NewReplacer("\t", " ", "\u0085", `\u0085`, "\ufffe", `\ufffe`, "\uffff", `\uffff`)
+
+// forYAML writes valid JSON as YAML with the same values.
 func forYAML(data []byte) []byte {
-	data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
+	data = []byte(foreign.Replace(string(data)))
 	return escape.ReplaceAllFunc(data, func(text []byte) []byte {
 		var s string
 		if len(text) == 2 || json.Unmarshal([]byte(`"`+string(text)+`"`), &s) != nil {

@@ -121,3 +121,19 @@ func TestSource(t *testing.T) {
 		}
 	}
 }
+
+// A text of JSON keeps each character, also those that YAML treats otherwise.
+func TestJSONTexts(t *testing.T) {
+	for _, text := range []string{"\u0085", "\u2028", "\u2029", "\u007f", "\u00a0", "\ufeff", "\ufffe", "\uffff", "\U0001f600"} {
+		want := "x" + text + "y"
+		p, err := strict.Parse([]byte(`{"a":	"` + want + `"}`))
+		if err != nil {
+			t.Errorf("%+q: %v", want, err)
+			continue
+		}
+		var got map[string]string
+		if err := p.Decode(&got); err != nil || got["a"] != want {
+			t.Errorf("%+q is read as %+q, %v", want, got["a"], err)
+		}
+	}
+}

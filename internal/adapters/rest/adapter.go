@@ -21,8 +21,6 @@ import (
 )
 
 // Adapter is an MCP server in front of one API.
-//
-// It has many fields: what its calls use, and how far it is with reading that.
 type Adapter struct {
 	name    string
 	c       Config
@@ -37,7 +35,7 @@ type Adapter struct {
 	mu       sync.Mutex // guards the rest
 	now      *use       // nil until there is one
 	own      bool       // now was read here, and not borrowed
-	reading  *reading   // the first, while it is under way
+	reading  *reading   // the first, in progress; otherwise nil
 	failed   error      // why the last of these has failed
 	failedAt time.Time
 	brought  []byte // the catalogue, if a webhook carries it

@@ -19,12 +19,12 @@ const (
 	longestPause = time.Minute
 )
 
-// Begin reads what describes the tools before anybody asks for them. What is in files
-// is read when it returns, and the error says what is wrong with that.
+// Begin reads the document, the overlays and the catalogue before anybody needs them. It
+// has read files when it returns; the error names a fault of them.
 //
-// What is at URLs, and a catalogue file that is not there yet, is read in the background, again and again until that succeeds. Until
-// then, calls go to the API as before has it: the adapter of the same server with the
-// former settings, or nil. before may be closed at any time.
+// It reads URLs, and a catalogue file that does not exist yet, in the background, until
+// that succeeds. Until then calls use the API of before: the adapter of the same server
+// with the former settings, or nil. before may be closed at any time.
 func (a *Adapter) Begin(before *Adapter) error {
 	if before != nil && a.c.Catalog.Webhook && a.c.Catalog.location() == "" {
 		a.carry(before.carried())

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 )
 
-// What is in a file is read by Begin, and not once more for whoever comes.
+// Begin reads a file once, and clients that come later use the result.
 func TestBegin(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -32,7 +32,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// What is wrong with the files is an error of Begin, also where something is at a URL too.
+// Begin returns the faults of files, also beside a URL.
 func TestBeginMistakes(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(&sites{texts: map[string]string{}})
@@ -145,7 +145,7 @@ func TestBeginBorrows(t *testing.T) {
 	last.Close()
 	close(api.slow)
 	if got := <-begun; !strings.Contains(got, "at last") {
-		t.Errorf("the call that was under way: %s", got)
+		t.Errorf("the call in flight: %s", got)
 	}
 }
 
