@@ -46,9 +46,9 @@ not changed notice nothing, and a file with a fault changes nothing. SIGHUP and
 'mcp-bridge reload' make it read the file, too.
 
 Documents of HTTP APIs (rest) that are files are read first: serve refuses what
-'mcp-bridge check' refuses. Documents at URLs, and a catalogue file that comes later,
-are read in the background, again and again until that succeeds; until then, the API
-is not ready.
+'mcp-bridge check' refuses. Documents at URLs, and a catalogue file that comes
+later, are read in the background, again and again until that succeeds; until
+then, the API is not ready.
 
 FILE is YAML or JSON, or the mcpServers file of a desktop client as it is. The
 default is bridge.yaml.`,
