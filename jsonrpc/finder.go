@@ -127,6 +127,10 @@ func (f *Finder) inText(c byte) {
 // no response.
 func (f *Finder) Asks() bool { return f.base == 1 && f.one.Method }
 
+// Answers reports whether the message has a result or an error and no method, as far
+// as it has passed by.
+func (f *Finder) Answers() bool { return f.base == 1 && f.one.Payload && !f.one.Method }
+
 // ID returns the id of the response that passed by as raw JSON, or nil: a message
 // that has a method is nobody's answer.
 func (f *Finder) ID() []byte {

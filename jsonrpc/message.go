@@ -317,6 +317,9 @@ type SyntaxError struct {
 // another than Parse takes.
 func (e *SyntaxError) Deep() bool { return e.What == tooDeep }
 
+// Behind reports whether the text is JSON up to Offset, and goes on there.
+func (e *SyntaxError) Behind() bool { return e.What == behind }
+
 // Error says what is wrong, and where. It shows nothing of the text.
 func (e *SyntaxError) Error() string {
 	if e.Deep() {
@@ -351,40 +354,49 @@ func (e *InvalidError) Code() int {
 // Parse reads one message. The message refers to b, which must not change
 // while it is used. The error is a *SyntaxError or an *InvalidError.
 func Parse(b []byte) (*Message, error) {
-	m := new(Message)
+	m, _, err := parse(b)
+	return m, err
+}
+
+// parse is Parse. wide reports whether a message has more than ASCII: only then can
+// it be that it is not UTF-8.
+func parse(b []byte) (m *Message, wide bool, err error) {
+	m = new(Message)
 	s := scanner{b: b, m: m}
 	i := s.space(0)
 	s.lines = false // before the message, not in it
 	if i < len(b) && b[i] != '{' {
 		if end := s.value(i, 0, other); end < 0 || s.space(end) != len(b) {
-			return nil, s.syntax(end)
+			return nil, false, s.syntax(end)
 		}
-		return nil, &InvalidError{What: "an object is expected"}
+		return nil, false, &InvalidError{What: "an object is expected"}
 	}
 	end := s.value(i, 0, envelope)
 	if end < 0 {
-		return nil, s.syntax(end)
+		return nil, false, s.syntax(end)
 	}
 	m.lines = s.lines
 	if s.space(end) != len(b) {
-		return nil, s.syntax(end)
+		return nil, false, s.syntax(end)
 	}
 	if what := m.check(&s); what != "" {
 		e := &InvalidError{What: what}
 		if validID(m.ID) {
 			e.ID = bytes.Clone(m.ID)
 		}
-		return nil, e
+		return nil, false, e
 	}
 	if m.Result != nil {
 		m.found.relative(offset(b, m.Result))
 	}
-	return m, nil
+	return m, s.wide, nil
 }
+
+const behind = "text behind the message"
 
 func (s *scanner) syntax(end int) error {
 	if end >= 0 {
-		s.fail(s.space(end), "text behind the message")
+		s.fail(s.space(end), behind)
 	}
 	return &SyntaxError{Offset: s.at, What: s.what}
 }
@@ -396,14 +408,14 @@ func (s *scanner) syntax(end int) error {
 // than the bridge does: access rules look at it. Of servers such ids are taken and
 // given back: they are no harm, and their questions get answers.
 func ParseUTF8(b []byte) (*Message, error) {
-	m, err := Parse(b)
+	m, wide, err := parse(b)
 	switch {
 	case err != nil:
 		if invalid, ok := errors.AsType[*InvalidError](err); ok && !utf8.Valid(b) {
 			return nil, notUTF8(invalid.ID)
 		}
 		return nil, err
-	case !utf8.Valid(b):
+	case wide && !utf8.Valid(b):
 		return nil, notUTF8(m.ID)
 	case m.IsRequest() && !stringOrInteger(m.ID):
 		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: idRule + ", as in 15: no fraction and no exponent"}
@@ -413,6 +425,33 @@ func ParseUTF8(b []byte) (*Message, error) {
 		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: "method must be " + strings.ToLower(m.Method) + ", in small letters"}
 	}
 	return m, nil
+}
+
+// ParseRepaired is Parse for what comes from servers. Each byte that is not UTF-8 becomes
+// U+FFFD, for there are clients that end with it; repaired reports whether there was one.
+// Such a message does not refer to b.
+func ParseRepaired(b []byte) (m *Message, repaired bool, err error) {
+	m, wide, err := parse(b)
+	if err != nil || !wide || utf8.Valid(b) {
+		return m, false, err
+	}
+	whole := make([]byte, 0, len(b)+len(b)/8)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		whole, b = utf8.AppendRune(whole, r), b[n:]
+	}
+	m, err = Parse(whole)
+	return m, true, err
+}
+
+// Unquoted returns a raw id without the quotes that some peers put around a number.
+// Others are returned as they are.
+func Unquoted(id []byte) []byte {
+	n := len(id)
+	if n < 3 || n > len(`"9223372036854775807"`) || id[0] != '"' || id[1] == '0' && n > 3 || bytes.ContainsFunc(id[1:n-1], func(r rune) bool { return r < '0' || r > '9' }) {
+		return id
+	}
+	return id[1 : n-1]
 }
 
 // notUTF8 is the error of a message with that id, which is given back only if it

@@ -35,6 +35,7 @@ type scanner struct {
 	dup   string // a member that stands twice where once is the rule
 	seen  uint8  // members of the envelope that were found, by bit
 	lines bool   // a line break stands between tokens
+	wide  bool   // a string has more than ASCII
 	doc   *Document
 	done  int // how much of b is in the text of the document
 	gone  int // how much of it was white space
@@ -90,6 +91,11 @@ func (s *scanner) value(i, depth int, l level) int {
 	case c == 'n':
 		return s.literal(i, "null")
 	}
+	for _, word := range [...]string{"NaN", "Infinity"} { // Python's json module writes them
+		if bytes.HasPrefix(s.b[i:], []byte(word)) {
+			return s.fail(i, word)
+		}
+	}
 	return s.fail(i, "a value is expected")
 }
 
@@ -116,6 +122,8 @@ func (s *scanner) number(i int) int {
 		i++
 	case s.digits(i) > i:
 		i = s.digits(i)
+	case bytes.HasPrefix(s.b[i:], []byte("Infinity")):
+		return s.fail(i-1, "-Infinity")
 	default:
 		return s.fail(i, "a digit is expected")
 	}
@@ -152,9 +160,11 @@ const (
 func (s *scanner) str(i int) int {
 	b := s.b
 	i++
+	var all uint64 // of the bytes seen: ASCII leaves the high bits clear
 	for {
 		for i+8 <= len(b) {
 			x := binary.LittleEndian.Uint64(b[i : i+8])
+			all |= x
 			q := x ^ '"'*ones
 			e := x ^ '\\'*ones
 			hit := ((x-0x20*ones)&^x | (q-ones)&^q | (e-ones)&^e) & highs
@@ -173,6 +183,7 @@ func (s *scanner) str(i int) int {
 		}
 		switch c := b[i]; {
 		case c == '"':
+			s.wide = s.wide || all&highs != 0
 			return i + 1
 		case c == '\\':
 			if i = s.escape(i); i < 0 {
@@ -181,6 +192,7 @@ func (s *scanner) str(i int) int {
 		case c < 0x20:
 			return s.fail(i, "control character in a string")
 		default:
+			all |= uint64(c)
 			i++
 		}
 	}

@@ -116,7 +116,7 @@ func TestMetadata(t *testing.T) {
 	}{
 		{"", "", own, here, "mcp-bridge"}, {"", "", own + "/", here, "mcp-bridge"}, {"", "", own + "/mcp", here + "/mcp", "mcp-bridge"},
 		{"", "", own + "/one/mcp", here + "/one/mcp", "one"}, {"", "", own + "/two/sse", here + "/two/sse", "two"}, {"", "", own + "/sse", here + "/sse", "mcp-bridge"},
-		{"", "", own + "/three/mcp", "", ""}, {"", "", own + "/one", "", ""}, {"", "", own + "/one/messages", "", ""}, {"", "", own + "/one/mcp/", "", ""},
+		{"", "", own + "/three/mcp", "", ""}, {"", "", own + "/one", "", ""}, {"", "", own + "/one/messages", "", ""}, {"", "", own + "/one/mcp/", here + "/one/mcp", "one"},
 		{"", "", own + "one/mcp", "", ""}, {"", "", own + "/healthz", "", ""}, {"", "", own + "//mcp", "", ""},
 		{"https://mcp.example.com", "", own + "/one/mcp", "https://mcp.example.com/one/mcp", "one"},
 		{"https://mcp.example.com", "/a/b", own + "/a/b/one/mcp", "https://mcp.example.com/a/b/one/mcp", "one"},

@@ -43,6 +43,7 @@ func (s *Server) handlerAt(base string) http.Handler {
 			refuse(w, http.StatusBadRequest, "the body of this GET did not come, or is too large: leave it out")
 			return
 		}
+		r = unslashed(r)
 		if s.instance != nil {
 			wire.Strip(r.Header)
 			if s.instance.node.Draining() {
@@ -69,6 +70,23 @@ func (s *Server) handlerAt(base string) http.Handler {
 	})
 }
 
+// unslashed returns a request for an endpoint without the slash at the end of its path:
+// clients are configured with one, and many do not follow a redirect of a POST.
+func unslashed(r *http.Request) *http.Request {
+	path, slash := strings.CutSuffix(r.URL.Path, "/")
+	if !slash || r.URL.RawPath != "" || !isEndpoint(path[strings.LastIndexByte(path, '/')+1:]) {
+		return r
+	}
+	u := *r.URL
+	u.Path = path
+	r = r.WithContext(r.Context())
+	r.URL = &u
+	return r
+}
+
+// isEndpoint reports whether a path with that last element may be an endpoint.
+func isEndpoint(last string) bool { return last == "mcp" || last == "sse" || last == "messages" }
+
 // The methods that paths take, as Allow has them.
 const (
 	looking = "GET, HEAD" // of those who only look
@@ -76,7 +94,7 @@ const (
 )
 
 // route serves a request by its path. It is no http.ServeMux: that redirects paths
-// that are not clean, while here each has one way to be written.
+// that are not clean, while here each has one way to be written, but for a slash at its end.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below {
@@ -128,7 +146,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 // endpoint serves one of the endpoints of a server; without a name, of all servers
 // as one.
 func (s *Server) endpoint(w http.ResponseWriter, r *http.Request, base, name, which string) {
-	if which != "mcp" && which != "sse" && which != "messages" {
+	if !isEndpoint(which) {
 		s.noRoute(w, r, base)
 		return
 	}
@@ -209,7 +227,8 @@ func (s *Server) outside(r *http.Request) string {
 		prefix = ""
 	}
 	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {
-		if stripped, ok := strings.CutSuffix(sent.EscapedPath(), r.URL.EscapedPath()); ok && cleanPrefix(stripped) {
+		path := strings.TrimSuffix(sent.EscapedPath(), "/") // see unslashed
+		if stripped, ok := strings.CutSuffix(path, strings.TrimSuffix(r.URL.EscapedPath(), "/")); ok && cleanPrefix(stripped) {
 			prefix += stripped
 		}
 	}

@@ -39,7 +39,18 @@ func TestPaths(t *testing.T) {
 					}
 					r.begin(base + "/mcp")
 					r.begin(base + "/sse")
-					for _, path := range []string{"/nowhere", base + "/three/mcp", base + "/one/mcp/", base + "/one"} {
+					for _, path := range []string{"/mcp/", "/sse/", "/one/mcp/", "/one/sse/"} { // as some clients are configured
+						r.begin(base + path)
+						if strings.HasSuffix(path, "/sse/") {
+							stream := r.Do("GET", base+path, "", "Accept", "text/event-stream")
+							synctest.Wait()
+							if got := stream.Take(); stream.Status() != 200 || !strings.Contains(got, "data: "+base+strings.TrimSuffix(path, "sse/")+"messages?") {
+								t.Errorf("GET %s = %d %q", base+path, stream.Status(), got)
+							}
+							stream.Leave()
+						}
+					}
+					for _, path := range []string{"/nowhere", base + "/three/mcp", base + "/one/mcp//", base + "/one"} {
 						a := r.Do("POST", path, initialize).Wait()
 						if a.Status() != 404 || a.Header("Content-Type") != "application/json" {
 							t.Errorf("%s = %d %s", path, a.Status(), a.Header("Content-Type"))
@@ -248,10 +259,10 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// Nothing redirects: each path has one way to be written.
+// Nothing redirects: each path has one way to be written, but for a slash behind an endpoint.
 func TestNoRedirects(t *testing.T) {
 	r := newRig(t, nil, "one")
-	for _, path := range []string{"//mcp", "/one//mcp", "/one/./mcp", "/x/../mcp", "/mcp/", "/one/mcp/", "/one/", "/", "", "/ONE/mcp", "/healthz/", "/hooks/", "/one/mcp/x"} {
+	for _, path := range []string{"//mcp", "/one//mcp", "/one/./mcp", "/x/../mcp", "/mcp//", "/one/mcp//", "/one/", "/", "", "/ONE/mcp", "/healthz/", "/hooks/", "/one/mcp/x"} {
 		q := from(peer, loopback, "POST", "/mcp")
 		q.URL = &url.URL{Path: path}
 		if w := r.answer(q); w.Code != 404 || w.Header().Get("Location") != "" || w.Header().Get("Content-Type") != "application/json" {

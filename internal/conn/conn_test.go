@@ -120,12 +120,12 @@ func TestConnNumbers(t *testing.T) {
 		bridgetest.Contains(t, got, `"id":1,`, `"id":2,`, `"progressToken":1}`, `"progressToken":2}`)
 		deliver(t, c, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}`)
 		deliver(t, c, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2}}`)
-		deliver(t, c, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":3}}`)
+		deliver(t, c, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"one","progress":3}}`)
 		deliver(t, c, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":4}}`)
 		got = back.take()
 		bridgetest.Contains(t, got, `"progressToken":12345678901234567890,"progress":1`, `"progressToken":"1","progress":2`)
 		bridgetest.Lacks(t, got, `"progress":3`, `"progress":4`)
-		for _, nobody := range []string{`{"jsonrpc":"2.0","id":"1","result":{}}`, `{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":77,"result":{}}`, `{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}`} {
+		for _, nobody := range []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, `{"jsonrpc":"2.0","id":"01","result":{}}`, `{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":77,"result":{}}`, `{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}`} {
 			deliver(t, c, nobody)
 		}
 		deliver(t, c, `{"jsonrpc":"2.0","id":2,"result":{"two":2}}`)

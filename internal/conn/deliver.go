@@ -23,7 +23,7 @@ func (c *Conn) Deliver(m *jsonrpc.Message) { c.DeliverOn(0, m) }
 func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	c.passed(false, m.ID, m)
 	if m.IsResponse() {
-		n, err := strconv.ParseInt(string(m.ID), 10, 64)
+		n, err := number(m.ID)
 		if w, ok := c.take(n); err == nil && ok {
 			w.answer <- m
 			return
@@ -79,7 +79,7 @@ func (c *Conn) hear(on int64, m *jsonrpc.Message) {
 		return
 	}
 	if raw := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeySubscription)).Raw; raw != "" {
-		n, err := strconv.ParseInt(raw, 10, 64)
+		n, err := number([]byte(raw))
 		if err != nil || on != 0 && n != on {
 			return // not one of ours, or not its stream
 		}
@@ -100,7 +100,7 @@ func (c *Conn) hear(on int64, m *jsonrpc.Message) {
 // takes one back may say only this (protocol.md B10). It cannot take back
 // anything else.
 func (c *Conn) close(id []byte) {
-	n, err := strconv.ParseInt(string(id), 10, 64)
+	n, err := number(id)
 	if err != nil {
 		return // not one of ours
 	}
@@ -140,20 +140,20 @@ func (c *Conn) Unanswerable(id []byte, public string) {
 // Invalid takes a text from the wire that is no message, and what jsonrpc.Parse
 // says of it. If it was meant as the answer to a call, that call gets an error;
 // if it was meant as a request, a legacy server gets one. A modern one is never
-// answered.
+// answered. All else is noise, such as a line of a log in JSON.
 func (c *Conn) Invalid(text []byte, err error) {
-	if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok && syntax.Deep() {
-		var f jsonrpc.Finder
-		_, _ = f.Write(text)
-		c.useless(f.ID(), "its answer is "+syntax.Error(), "upstream_invalid")
+	var f jsonrpc.Finder // tells answers and requests apart: their ids have nothing to do with each other
+	_, _ = f.Write(text)
+	if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok {
+		if f.Answers() {
+			c.useless(f.ID(), "its answer is "+syntax.Error(), "upstream_invalid")
+		}
 		return
 	}
 	bad, ok := errors.AsType[*jsonrpc.InvalidError](err)
-	if !ok || bad.ID == nil {
+	if !ok || bad.ID == nil || !meant(text) {
 		return
 	}
-	var f jsonrpc.Finder // tells the two apart: their ids have nothing to do with each other
-	_, _ = f.Write(text)
 	if id := f.ID(); id != nil {
 		c.useless(id, "its answer is "+bad.Error(), "upstream_invalid")
 		return
@@ -167,9 +167,21 @@ func (c *Conn) Invalid(text []byte, err error) {
 	c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID, Outgoing{})
 }
 
+// meant reports whether a JSON object looks as if it was meant for a message.
+func meant(text []byte) bool {
+	all := gjson.GetManyBytes(text, "jsonrpc", "result", "error")
+	return all[0].Exists() || all[1].IsObject() || all[2].IsObject()
+}
+
+// number returns the number that a raw id or token of ours stands for. There are
+// servers that give numbers back as text.
+func number(raw []byte) (int64, error) {
+	return strconv.ParseInt(string(jsonrpc.Unquoted(raw)), 10, 64)
+}
+
 // useless settles the call of that raw id with an error.
 func (c *Conn) useless(id []byte, public, kind string) {
-	n, err := strconv.ParseInt(string(id), 10, 64)
+	n, err := number(id)
 	if err != nil {
 		return
 	}
@@ -180,7 +192,7 @@ func (c *Conn) useless(id []byte, public, kind string) {
 }
 
 func (c *Conn) progress(m *jsonrpc.Message) {
-	n, err := strconv.ParseInt(string(m.Token()), 10, 64)
+	n, err := number(m.Token())
 	if err != nil {
 		return // not one of ours
 	}

@@ -3,7 +3,6 @@ package conn
 import (
 	"fmt"
 	"math/bits"
-	"strconv"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -92,7 +91,7 @@ func (c *Conn) Unkept(in *Intake, id []byte, limit int) {
 		c.Unanswerable(id, fmt.Sprintf("its answer is larger than the limit of %d bytes", limit))
 		return
 	}
-	if n, err := strconv.ParseInt(string(id), 10, 64); err == nil {
+	if n, err := number(id); err == nil {
 		c.Abort(n, NoRoom(c.server, "the answer"))
 	}
 }

@@ -449,7 +449,7 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 		return
 	case "notifications/progress":
 		s.mu.Lock()
-		q := s.questions[string(m.Token())]
+		q := s.questions[string(jsonrpc.Unquoted(m.Token()))]
 		s.mu.Unlock()
 		if q == nil || q.token == nil {
 			return // about nothing that this client was asked

@@ -81,16 +81,40 @@ func (s *Session) placed(q *question, to bridge.Stream) {
 	}
 }
 
-// put sends an event on the newest stream that takes it, or keeps it until
-// there is one. It reports false when there is no room to keep it. The caller
-// holds s.mu.
-func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
+// standing sends an event on the newest stream for what belongs to no call, and returns
+// it; nil means that none takes it. The caller holds s.mu.
+func (s *Session) standing(e replay.Event) bridge.Stream {
 	if s.ready {
 		for _, st := range slices.Backward(s.streams) {
 			if st.Send(e) {
-				return st.Stream, true
+				return st.Stream
 			}
 		}
+	}
+	return nil
+}
+
+// attended is a stream that knows whether its client reads it.
+type attended interface{ Attended() bool }
+
+// ofCall sends a question on the stream of the newest call whose client reads it, and
+// returns it; nil means that none takes it. All lead to the same client. The caller holds
+// s.mu.
+func (s *Session) ofCall(e replay.Event) bridge.Stream {
+	for c := s.calls; c != nil; c = c.next {
+		if a, ok := c.back.(attended); ok && a.Attended() && c.back.Send(e) {
+			return c.back
+		}
+	}
+	return nil
+}
+
+// put sends an event on the newest standing stream that takes it, or keeps it until
+// there is one. It reports false when there is no room to keep it. The caller
+// holds s.mu.
+func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
+	if to := s.standing(e); to != nil {
+		return to, true
 	}
 	if s.pending == nil {
 		s.pending = s.b.NewLog(s.caller.Principal, pendingLimits, false)

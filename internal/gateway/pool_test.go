@@ -43,8 +43,8 @@ func remainsOf(p *stateless.Pool) remains {
 // capsOf makes the nth of many different capabilities.
 func capsOf(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n) }
 
-// D1.2: a connection for each set of capabilities, however it is spelt; what
-// nothing can be asked about uses the one that was used last.
+// D1.2: a connection for each set of capabilities, however it is spelt, also for lists:
+// servers choose by the capabilities of a client what they show it.
 func TestPoolProfiles(t *testing.T) {
 	f := &fake{}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
@@ -56,14 +56,20 @@ func TestPoolProfiles(t *testing.T) {
 		}
 		bridgetest.Contains(t, f.wire(1).log()[0], `"capabilities":{"sampling":{},"roots":{}}`)
 		visitor{caps: `{"roots":{}}`}.call(t, b, "tools/call", `"name":"y"`)
-		visitor{caps: `{}`}.call(t, b, "resources/list", ``)
+		visitor{caps: `{}`}.call(t, b, "server/discover", ``)
 		if n := f.opened(); n != 2 {
 			t.Errorf("%d connections, want 2", n)
 		}
-		bridgetest.Contains(t, strings.Join(f.wire(2).received(), ""), `"name":"y"`, "resources/list")
+		visitor{caps: `{}`}.call(t, b, "resources/list", ``)
+		visitor{caps: `{"extensions":{"io.modelcontextprotocol/ui":{}}}`}.call(t, b, "tools/list", ``)
+		if n := f.opened(); n != 4 {
+			t.Errorf("%d connections, want 4", n)
+		}
+		bridgetest.Contains(t, f.wire(3).log()[0], `"capabilities":{}`)
+		bridgetest.Contains(t, f.wire(4).log()[0], `"io.modelcontextprotocol/ui"`)
 		visitor{principal: "q", caps: `{"roots":{}}`}.call(t, b, "resources/list", ``)
-		if n := f.opened(); n != 3 {
-			t.Errorf("%d connections, want 3: principals share none", n)
+		if n := f.opened(); n != 5 {
+			t.Errorf("%d connections, want 5: principals share none", n)
 		}
 	})
 }

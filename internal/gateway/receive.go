@@ -77,8 +77,8 @@ func (r receiver) Gone(err error) {
 	}
 }
 
-// ask numbers a question and puts it to the client, on the stream of the call
-// that it is about when that is known.
+// ask numbers a question and puts it to the client: on the stream of the call that it is
+// about when that is known, on a standing stream, or on that of another call.
 func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
 	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
@@ -126,7 +126,13 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	case about != nil && about.back != nil && about.back.Send(e):
 		w.to = about.back
 	default:
-		to, ok := s.put(e)
+		to, ok := s.standing(e), true
+		if to == nil {
+			to = s.ofCall(e)
+		}
+		if to == nil {
+			to, ok = s.put(e)
+		}
 		if !ok {
 			delete(s.questions, string(id))
 			s.mu.Unlock()
@@ -186,7 +192,7 @@ func (s *Session) expire(id string, w *question) {
 	}
 	why := "the client did not answer in time"
 	if unsent {
-		why = "the client has no stream open on which it can be asked"
+		why = "the client has no stream open on which it can be asked: it sends no GET, or its Accept lacks text/event-stream"
 	}
 	w.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
 }
@@ -196,10 +202,11 @@ func (s *Session) expire(id string, w *question) {
 func (s *Session) Answer(m *jsonrpc.Message) error {
 	s.Seen()
 	s.b.calls.Passed(s.server, s.shown(), s.caller, true, m.ID, m)
+	id := string(jsonrpc.Unquoted(m.ID)) // there are clients that give numbers back as text
 	s.mu.Lock()
-	w := s.questions[string(m.ID)]
+	w := s.questions[id]
 	s.mu.Unlock()
-	if w == nil || !s.take(string(m.ID), w) {
+	if w == nil || !s.take(id, w) {
 		return errNobodyWaits
 	}
 	w.reply(m)

@@ -66,10 +66,10 @@ func TestQuestion(t *testing.T) {
 		if err := foreign.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"stolen":1}}`)); err == nil {
 			t.Error("a foreign session could answer")
 		}
-		if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"1","result":{}}`)); err == nil {
-			t.Error(`"1" could answer 1`)
+		if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"one","result":{}}`)); err == nil {
+			t.Error(`"one" could answer 1`)
 		}
-		if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"big":12345678901234567890}}`)); err != nil {
+		if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"1","result":{"big":12345678901234567890}}`)); err != nil {
 			t.Error(err)
 		}
 		if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)); err == nil {
@@ -78,6 +78,7 @@ func TestQuestion(t *testing.T) {
 		synctest.Wait()
 		want := []string{
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"theirs","progress":5}}`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"theirs","progress":6}}`,
 			`{"jsonrpc":"2.0","id":"q-9","result":{"big":12345678901234567890}}`,
 		}
 		if got := w.received(); strings.Join(got, "\n") != strings.Join(want, "\n") {

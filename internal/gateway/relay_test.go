@@ -243,7 +243,7 @@ func TestRelayListenTakenBack(t *testing.T) {
 					w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 				}
 			}
-			w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"` + listenID(t, w) + `"}}`)
+			w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x` + listenID(t, w) + `"}}`)
 			synctest.Wait()
 			if v.over() || call.over() {
 				t.Fatalf("ended too early: %s, %s", v.answer, call.answer)

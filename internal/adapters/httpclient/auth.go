@@ -57,8 +57,19 @@ type reread struct {
 // send sends a request with a token. A request with an Authorization of its own goes out
 // as it is.
 func (c *Client) send(by *http.Client, r *http.Request) (*http.Response, error) {
+	if cookies, ok := r.Context().Value(cookiesKey{}).(*Cookies); ok {
+		with := *by
+		with.Jar, by = cookies, &with
+	}
+	do := func(r *http.Request) (*http.Response, error) {
+		res, err := clean(by.Do(r))
+		if err != nil {
+			return res, err
+		}
+		return decoded(res)
+	}
 	if c.auth == nil || r.Header.Get("Authorization") != "" {
-		return clean(by.Do(r))
+		return do(r)
 	}
 	for before := 0; ; before++ {
 		token, err := c.auth.Token(r.Context())
@@ -74,7 +85,7 @@ func (c *Client) send(by *http.Client, r *http.Request) (*http.Response, error) 
 				return nil, err
 			}
 		}
-		res, err := clean(by.Do(again))
+		res, err := do(again)
 		if err != nil || res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 			return res, err
 		}

@@ -115,8 +115,8 @@ func (c *Client) URL() *url.URL { return c.url }
 // Request makes a request to u with the configured headers and those of
 // forward, which win. A nil body means none.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
-	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+5)}).WithContext(ctx)
-	r.Header["User-Agent"] = userAgent
+	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+6)}).WithContext(ctx)
+	r.Header["User-Agent"], r.Header["Accept-Encoding"] = userAgent, accepted
 	maps.Copy(r.Header, c.header)
 	for name, values := range forward {
 		if name == claim.Token { // it goes out to nobody

@@ -51,6 +51,7 @@ func (u *Upstream) Close() { u.client.Close() }
 // httpclient.ErrOtherTransport when the server seems to speak Streamable HTTP.
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
+	ctx = httpclient.WithCookies(ctx, new(httpclient.Cookies)) // of all requests of the connection
 	c.out = &poster{c: c, header: from.Header, limit: 4 * u.o.MaxMessage, under: map[*post]struct{}{}}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
 	// It outlives the opening. While a sign-in is waited for, the limits of both stand still.
@@ -140,6 +141,9 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 	if e, ok := errors.AsType[httpclient.RedirectError](err); ok {
 		return u.name.Unavailable(string(e), nil)
 	}
+	if e, ok := errors.AsType[httpclient.CodingError](err); ok {
+		return u.name.Unavailable(e.Error(), nil)
+	}
 	return u.name.Unavailable("it cannot be reached", err)
 }
 
@@ -192,7 +196,7 @@ func (u *Upstream) endpoint(events *eventstream.Reader, at *url.URL) (*url.URL, 
 
 // read takes messages from the stream until it ends, and returns why it did.
 func (c *connection) read(events *eventstream.Reader) error {
-	texts := &upstream.Parser{Conn: c.Conn, Log: c.u.o.Log, Warning: "events dropped: the server sends what is not a message on its stream", Unit: "events"}
+	texts := &upstream.Parser{Options: c.u.o, Conn: c.Conn, Warning: "events dropped: the server sends what is not a message on its stream", Unit: "events"}
 	defer texts.Warn()
 	in := c.Intake()
 	defer in.Drop()

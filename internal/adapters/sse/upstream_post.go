@@ -285,6 +285,9 @@ func (c *connection) failed(p *post, err error) {
 	if _, redirect := errors.AsType[httpclient.RedirectError](err); redirect || httpclient.Unsent(err) || c.u.name.NoToken(err) != nil {
 		why = c.u.unreached(err)
 	}
+	if e, ok := errors.AsType[httpclient.CodingError](err); ok {
+		why = c.u.name.Invalid(e.Error(), nil)
+	}
 	c.settle(p, why)
 }
 

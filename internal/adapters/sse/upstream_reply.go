@@ -13,7 +13,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/media"
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // maxReply is how much of a body is read that says nothing to us, so that the
@@ -70,7 +69,7 @@ func (w *within) Read(b []byte) (int, error) {
 // reports whether it was. An error without id is about what was POSTed.
 func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	id := strconv.AppendInt(nil, p.Call, 10)
-	m, err := jsonrpc.Parse(body)
+	m, err := c.u.o.Read(body)
 	if err != nil || !m.IsResponse() || m.ID != nil && string(m.ID) != string(id) {
 		return false
 	}

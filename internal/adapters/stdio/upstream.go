@@ -243,7 +243,8 @@ const exitGrace = 250 * time.Millisecond
 // output takes messages from the child's output until it ends, and with it the
 // connection. Lines longer than limit are dropped, and those that have no room.
 func (u *child) output(r io.Reader, limit int) *pump {
-	texts := &upstream.Parser{Conn: u.Conn, Log: u.a.o.Log, Warning: "lines dropped: the server prints what is not a message to its standard output", Unit: "lines"}
+	texts := &upstream.Parser{Options: u.a.o, Conn: u.Conn, Quotes: true, Unit: "lines",
+		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
 	first := true
 	in := u.Intake()
 	p := newPump(u, r, limit, func() io.Writer {

@@ -270,7 +270,7 @@ func TestEras(t *testing.T) {
 				t.Errorf("the server has received %q\nwant                    %q", got, c.journal)
 			}
 			for line := range strings.Lines(log.String()) {
-				if !strings.Contains(line, "level=DEBUG") && !strings.Contains(line, "lines dropped") && !strings.Contains(line, `msg="child `) {
+				if !strings.Contains(line, "level=DEBUG") && !strings.Contains(line, "ignored lines") && !strings.Contains(line, `msg="child `) {
 					t.Errorf("logged as more than a detail: %s", line)
 				}
 			}

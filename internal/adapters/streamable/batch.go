@@ -19,7 +19,7 @@ const inEach = "in each POST"
 // batch takes an array of messages: only sessions of 2025-03-26 and before
 // know them. It frees body, when the last call has ended:
 // calls may outlive their POST.
-func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpbody.Body) {
+func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpbody.Body, as forms) {
 	defer body.Free()
 	offered := d.b.OffersModern(server)
 	if offered && namesModern(r.Header) {
@@ -63,7 +63,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		return
 	}
 	st := newStream(p, postPrefix, len(calls)+len(faults))
-	st.batch = true
+	st.as, st.batch = as, true
 	for _, f := range faults {
 		st.answer(f, nil)
 	}

@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -62,6 +61,7 @@ type Downstream struct {
 
 	mu        sync.RWMutex // guards the rest
 	peers     map[string]*peer
+	starting  map[string]*starting      // sessions whose handshake is under way, by the id that they will have
 	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, and what breaks their connections
 	closed    bool
 }
@@ -70,7 +70,7 @@ type Downstream struct {
 func New(b *gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
-	return &Downstream{b: b, o: o, peers: map[string]*peer{}, listening: map[*statelessCall]func(){}}
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
 }
 
 // The transport's headers, in the form that Go uses as key.
@@ -111,28 +111,41 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// accepts reports whether the Accept headers allow both forms of an answer, or
-// only the stream (R-042). None at all allows everything, as HTTP has it.
-func accepts(h http.Header, both bool) bool {
+// forms are those that the answer to a POST may have. Clients have to take both (2025-11-25,
+// Sending Messages to the Server); some take JSON only.
+type forms struct{ json, events bool }
+
+// accepted returns what the Accept headers allow (R-042). None at all allows everything,
+// as HTTP has it.
+func accepted(h http.Header) forms {
 	lines := h["Accept"]
 	if len(lines) == 0 || len(lines) == 1 && (lines[0] == "application/json, text/event-stream" || lines[0] == "*/*") {
-		return true
+		return forms{true, true}
 	}
-	json, stream := !both, false
+	var f forms
 	for _, line := range lines {
 		for kind := range strings.SplitSeq(line, ",") {
 			kind, _, _ = strings.Cut(kind, ";")
 			switch strings.ToLower(strings.TrimSpace(kind)) {
 			case "*/*":
-				return true
+				return forms{true, true}
 			case "application/json", "application/*":
-				json = true
+				f.json = true
 			case "text/event-stream", "text/*":
-				stream = true
+				f.events = true
 			}
 		}
 	}
-	return json && stream
+	return f
+}
+
+// late returns what becomes ready when an answer takes so long that it becomes a stream,
+// if it may.
+func (f forms) late() <-chan time.Time {
+	if !f.events {
+		return nil
+	}
+	return time.After(streamAfter)
 }
 
 // post takes one message, or a batch from a client of 2025-03-26.
@@ -141,7 +154,8 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
 		return
 	}
-	if !accepts(r.Header, true) {
+	as := accepted(r.Header)
+	if !as.json && !as.events {
 		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list application/json and text/event-stream")
 		return
 	}
@@ -163,7 +177,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
-		d.batch(server, w, r, body)
+		d.batch(server, w, r, body, as)
 		return
 	}
 	m, err := jsonrpc.ParseUTF8(body.Bytes())
@@ -172,14 +186,14 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		refuseBody(w, err)
 		return
 	}
-	d.message(server, w, r, m, body)
+	d.message(server, w, r, m, body, as)
 }
 
 // message handles a POST of one message. It frees body.
-func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body, as forms) {
 	if isModern(m, r.Header) {
 		if d.b.OffersModern(server) {
-			d.modern(server, w, r, m, body)
+			d.modern(server, w, r, m, body, as)
 			return
 		}
 		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
@@ -188,12 +202,13 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 			return
 		}
 	}
-	if m.Method == "initialize" && m.IsRequest() && !HasSession(r) {
+	if m.Method == "initialize" && m.IsRequest() {
+		r.Header.Del(sessionHeader) // of a session that the client has had before (C3)
 		if d.elsewhere(server, w, r, body.Bytes()) {
 			body.Free()
 			return
 		}
-		d.initialize(server, w, r, m, body)
+		d.initialize(server, w, r, m, body, as)
 		return
 	}
 	p := d.find(server, w, r, m, body.Bytes())
@@ -204,6 +219,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 	switch {
 	case m.IsRequest():
 		st := newStream(p, postPrefix, 1)
+		st.as = as
 		st.answering(m)
 		if !p.call(st, m, r.Header, body.Free) {
 			if d.elsewhere(server, w, r, body.Bytes()) { // it has just been given away
@@ -235,11 +251,37 @@ func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Req
 	return d.o.Elsewhere.Serve(w, r, server, id, d.Has(id), body)
 }
 
-// Has reports whether the session of that id is here.
+// Has reports whether the session of that id is here, or is about to be.
 func (d *Downstream) Has(id string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.peers[id] != nil
+	return d.peers[id] != nil || d.starting[id] != nil
+}
+
+// starting is a session whose client knows its id, for the stream of the answer to
+// initialize has begun, while the handshake with the server is under way. There are
+// clients that use the id at once, and never again after 404.
+type starting struct {
+	server, whose string
+	done          chan struct{} // closed when the session is among the others, or will never be
+}
+
+// started returns the session of that id. It waits for one that is about to begin, until
+// the request ends.
+func (d *Downstream) started(id, server string, r *http.Request) *peer {
+	d.mu.RLock()
+	p, soon := d.peers[id], d.starting[id]
+	d.mu.RUnlock()
+	if p != nil || soon == nil || soon.server != server || soon.whose != auth.Principal(r.Context()) {
+		return p
+	}
+	select {
+	case <-soon.done:
+	case <-r.Context().Done():
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.peers[id]
 }
 
 const gone = "no such session: it has ended or never was; initialize again"
@@ -259,9 +301,7 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "the header Mcp-Session-Id is missing: initialize first") // R-028
 		return nil
 	}
-	d.mu.RLock()
-	p := d.peers[name]
-	d.mu.RUnlock()
+	p := d.started(name, server, r)
 	if p == nil && d.elsewhere(server, w, r, body) { // it has just been given away
 		return nil
 	}
@@ -278,20 +318,27 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 	return p
 }
 
-func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body, as forms) {
 	p := &peer{d: d, id: session.NewID(d.o.Tag), whose: auth.Principal(r.Context())}
 	st := newStream(p, postPrefix, 1)
-	done := make(chan struct{})
+	st.as = as
+	soon := &starting{server, p.whose, make(chan struct{})}
+	d.mu.Lock()
+	d.starting[p.id] = soon
+	d.mu.Unlock()
 	go func() {
-		defer close(done)
+		defer close(soon.done)
 		s, a, err := d.b.InitializePortable(r.Context(), server, p.id, p.whose, r.Header, m)
 		if s != nil {
 			d.enter(p, s)
 		}
+		d.mu.Lock()
+		delete(d.starting, p.id)
+		d.mu.Unlock()
 		st.answer(a, err)
 	}()
 	answered := st.reply(w, r, true)
-	<-done // Initialize heeds the request's context
+	<-soon.done // Initialize heeds the request's context
 	switch {
 	case p.Session == nil:
 		p.forget()
@@ -331,11 +378,10 @@ func (d *Downstream) Adopt(id string, h session.Held) error {
 func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
 	return p.Enter(m, h, st).Go(func(a *jsonrpc.Message, err error) {
 		if a == nil {
-			// Nobody waits for it, but the POST has to end somehow, and clients
-			// take an end without an answer for a broken connection.
-			a = jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInternal, "the request was cancelled by the client", nil)
+			st.cancelled(m.ID)
+		} else {
+			st.answer(a, err)
 		}
-		st.answer(a, err)
 		free()
 	})
 }
@@ -348,7 +394,7 @@ var (
 // get opens a stream for what belongs to no call, or goes on with a stream
 // that was broken off.
 func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) {
-	if !accepts(r.Header, false) {
+	if !accepted(r.Header).events {
 		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list text/event-stream")
 		return
 	}

@@ -32,7 +32,7 @@ func namesModern(h http.Header) bool {
 
 // modern handles a POST of one message of the stateless era. It frees body when
 // nothing uses it any more.
-func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body, as forms) {
 	if !m.IsRequest() {
 		defer body.Free()
 		if m.IsResponse() {
@@ -49,6 +49,11 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		body.Free()
 		return
 	}
+	if m.Method == listen && !as.events {
+		refuse(w, http.StatusNotAcceptable, m.ID, jsonrpc.CodeInvalidRequest, "Accept must list text/event-stream: the answer to "+listen+" is a stream")
+		body.Free()
+		return
+	}
 	g, no := admit(server, auth.Principal(r.Context()), r.Header, m)
 	if no != nil {
 		status := http.StatusBadRequest // protocol.md B6
@@ -60,7 +65,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	g.Header = r.Header
-	newStatelessCall(d, m, *g, body).reply(w, r)
+	newStatelessCall(d, m, *g, body, as).reply(w, r)
 }
 
 // maxHeader bounds the value of one header of the protocol (protocol.md F).

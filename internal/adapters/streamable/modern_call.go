@@ -26,6 +26,7 @@ type statelessCall struct {
 	d      *Downstream
 	method string
 	whose  string                  // the principal
+	as     forms                   // of the answer
 	stop   context.CancelCauseFunc // takes the call back
 	wake   chan struct{}           // something was said
 	done   chan struct{}           // closed when the call has ended
@@ -45,8 +46,8 @@ var _ bridge.Stream = (*statelessCall)(nil)
 var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
 
 // newStatelessCall begins the call m, and frees body when that has ended.
-func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, body *httpbody.Body) *statelessCall {
-	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, body *httpbody.Body, as forms) *statelessCall {
+	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, as: as, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	// Not the request's context: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
@@ -69,7 +70,7 @@ func (v *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.
 func (v *statelessCall) Send(e replay.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.over {
+	if v.over || !v.as.events {
 		return false
 	}
 	if v.said == nil {
@@ -120,7 +121,7 @@ func (v *statelessCall) end() {
 func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 	var late <-chan time.Time
 	if v.method != discover { // its status has to say what went wrong
-		late = time.After(streamAfter)
+		late = v.as.late()
 	}
 	select {
 	case <-v.done:
@@ -130,7 +131,7 @@ func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 		v.end()
 		return
 	}
-	if v.ended() && v.saying() == nil {
+	if v.as.json && v.ended() && v.saying() == nil {
 		if v.answer.m != nil {
 			writeAnswer(w, answerStatus(v.method, v.answer), v.answer)
 		}

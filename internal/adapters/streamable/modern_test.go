@@ -118,7 +118,10 @@ func TestEraOfRequest(t *testing.T) {
 		{"not JSON", "POST", "{", ok, "", 400, "-32700"},
 		{"not JSON-RPC", "POST", `{"id":7,"params":{` + modernMeta + `}}`, ok, "", 400, `"id":7,"error":{"code":-32600`},
 		{"content type", "POST", keyed, append([]string{"Content-Type", "text/plain"}, ok...), "", 415, "-32600"},
-		{"accept", "POST", keyed, append([]string{"Accept", "application/json"}, ok...), "", 406, "-32600"},
+		{"accept", "POST", keyed, append([]string{"Accept", "application/xml"}, ok...), "", 406, "-32600"},
+		{"accept without stream", "POST", keyed, append([]string{"Accept", "application/json"}, ok...), "", 200, `"id":7,"result":{"resultType":"complete","tools":[`},
+		{"accept without json", "POST", keyed, append([]string{"Accept", "text/event-stream"}, ok...), "", 200, `data: {"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","tools":[`},
+		{"listen without stream", "POST", strings.Replace(keyed, "tools/list", listen, 1), append([]string{"Accept", "application/json"}, ok...), "", 406, `"id":7,"error":{"code":-32600,"message":"Accept must list text/event-stream`},
 	}
 	runModern(t, func(t *testing.T, h *modernRig) {
 		for _, test := range tests {

@@ -70,9 +70,16 @@ func refuseBody(w http.ResponseWriter, err error) {
 // answers are all there is, otherwise as a stream. fresh is set for the POST
 // that makes a session. It reports whether the client was there for the answer.
 func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
-	late := time.After(streamAfter)
+	late := s.as.late()
+	if !s.as.json {
+		s.speak()
+	}
 	for !s.speaking() {
 		if answers, ok := s.complete(); ok {
+			if len(answers) == 0 { // all were cancelled
+				w.WriteHeader(http.StatusAccepted)
+				return r.Context().Err() == nil
+			}
 			if fresh && len(answers) == 1 && answers[0].err == nil {
 				w.Header()[sessionHeader] = []string{s.p.id}
 			}

@@ -29,6 +29,7 @@ type stream struct {
 	p     *peer
 	id    string // first part of its event ids
 	batch bool   // the answers are sent as an array
+	as    forms  // of the answer to a POST
 	wake  chan struct{}
 	open  [][]byte // ids of the requests that it answers, raw; only where it is copied
 
@@ -79,14 +80,14 @@ var historyLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.M
 func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
 
 func newStream(p *peer, prefix string, answers int) *stream {
-	return &stream{p: p, id: prefix, left: answers, coming: prefix == postPrefix, wake: make(chan struct{}, 1)}
+	return &stream{p: p, id: prefix, as: forms{true, true}, left: answers, coming: prefix == postPrefix, wake: make(chan struct{}, 1)}
 }
 
 // Send implements bridge.Stream.
 func (s *stream) Send(e replay.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || !s.as.events && !s.isGet() {
 		return false
 	}
 	s.begin()
@@ -163,6 +164,23 @@ func (s *stream) answer(m *jsonrpc.Message, err error) {
 	}
 	s.finish()
 	s.signal()
+}
+
+// cancelled says that a request was cancelled: it gets no answer (A10). Where the client
+// has seen ids of events it would come back for one, and the Go SDK ends its session when
+// there is none; so it is told that there will be none.
+func (s *stream) cancelled(id []byte) {
+	s.mu.Lock()
+	quiet := s.log == nil || s.log.Last() == 0 && !s.p.primes()
+	if quiet {
+		s.left--
+		s.finish()
+		s.signal()
+	}
+	s.mu.Unlock()
+	if !quiet {
+		s.answer(jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeInternal, "the request was cancelled by the client", nil), nil)
+	}
 }
 
 // complete takes the answers, if all are there and there is nothing else. The
@@ -251,6 +269,13 @@ func (s *stream) drop() {
 	if !s.used() {
 		s.log.Close()
 	}
+}
+
+// Attended reports whether the client reads the stream, or is about to.
+func (s *stream) Attended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used()
 }
 
 // used reports whether somebody reads the stream, or is about to. The caller holds

@@ -63,10 +63,11 @@ func discard(res *http.Response) {
 func abort(res *http.Response) { _ = res.Body.Close() }
 
 // messages hands on the messages of a text, of which each owns what it is made
-// of, and has the room that in has taken. It takes buf.
-func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) {
-	texts := upstream.Parser{Conn: l.Conn, Log: l.a.o.Log}
-	texts.Parse(buf, buf.B, in, each)
+// of, and has the room that in has taken. It takes buf. The error says what of it is no
+// message.
+func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) error {
+	texts := upstream.Parser{Options: l.a.o, Conn: l.Conn}
+	return texts.Parse(buf, buf.B, in, each)
 }
 
 // hear takes what the server says on the stream of the call of that number, or by

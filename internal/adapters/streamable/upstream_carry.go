@@ -20,6 +20,7 @@ var (
 type carried struct {
 	Session string          `json:"session"` // the id that the server gave
 	Server  json.RawMessage `json:"server"`  // what it said of itself in the handshake
+	Cookies string          `json:"cookies,omitempty"`
 }
 
 // maxCarried bounds that, in bytes: it is kept with each session.
@@ -41,7 +42,7 @@ func (w *wire) Carry() []byte {
 			server = append(append(server, `"`+name+`":`...), v.Raw...)
 		}
 	}
-	carry, err := json.Marshal(carried{session, append(server, '}')})
+	carry, err := json.Marshal(carried{session, append(server, '}'), w.cookie.Header(w.a.client.URL())})
 	if err != nil || len(carry) > maxCarried {
 		return nil
 	}
@@ -73,6 +74,7 @@ func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.
 		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
 	}
 	w.server = server
+	w.cookie.Restore(a.client.URL(), c.Cookies)
 	w.agree(server.Revision)
 	a.eras.Learn(conn.EraLegacy, true)
 	w.mu.Lock()

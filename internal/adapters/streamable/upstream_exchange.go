@@ -128,8 +128,9 @@ func (p *exchange) mine(m *jsonrpc.Message) bool {
 }
 
 // single takes an answer that is all of the response. 2025-03-26 allows more
-// messages before it, as a batch (A9).
-func (p *exchange) single(res *http.Response) {
+// messages before it, as a batch (A9). The error is that of a call which has had no
+// answer then.
+func (p *exchange) single(res *http.Response) *bridge.Error {
 	a := p.l.a
 	in := p.l.Intake()
 	defer in.Drop()
@@ -137,18 +138,21 @@ func (p *exchange) single(res *http.Response) {
 	switch {
 	case errors.Is(err, errUnkept):
 		p.l.Unkept(&in, p.id, a.o.MaxMessage)
-		return
+		return nil
 	case err != nil:
-		p.l.Abort(p.call, a.name.Lost("the connection to it broke", err))
-		return
+		return a.name.Lost("the connection to it broke", err)
 	}
 	batch := jsonrpc.IsBatch(buf.B)
-	p.l.messages(buf, &in, func(m *jsonrpc.Message) {
+	fault := p.l.messages(buf, &in, func(m *jsonrpc.Message) {
 		if m.IsResponse() && m.ID == nil && !batch {
 			m.ID, p.adopted = p.id, true // an error that names no request: there is only one that it can be about
 		}
 		p.deliver(m)
 	})
+	if fault != nil {
+		return a.name.Invalid("its answer is "+fault.Error(), nil)
+	}
+	return a.name.Invalid("what it answered is not an answer to the request", nil)
 }
 
 // linger is how long a stream is read after the answer: its end lets the
@@ -189,7 +193,7 @@ func (p *exchange) read(res *http.Response, seen func(eventstream.Received)) err
 
 func (p *exchange) event(ev *eventstream.Received, in *conn.Intake) {
 	switch {
-	case ev.Over != nil && string(ev.Over.ID()) == string(p.id):
+	case ev.Over != nil && string(jsonrpc.Unquoted(ev.Over.ID())) == string(p.id):
 		p.answered = true
 		p.l.Unkept(in, p.id, p.l.a.o.MaxMessage)
 	case ev.Over != nil:
@@ -253,6 +257,9 @@ var errUnwanted = errors.New("not wanted any more")
 func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
 	if none := a.name.NoToken(err); none != nil {
 		return none
+	}
+	if coding, ok := errors.AsType[httpclient.CodingError](err); ok {
+		return a.name.Invalid(coding.Error(), nil)
 	}
 	switch {
 	case res != nil:

@@ -58,7 +58,7 @@ func (e *legacyCall) response(res *http.Response) {
 	}
 	switch kind := media.Of(res.Header); {
 	case res.StatusCode/100 != 2:
-		e.refused(readRefusal(res))
+		e.refused(w.a.readRefusal(res))
 	case kind == media.Events:
 		e.follow(res)
 	case kind == media.JSON:
@@ -76,12 +76,8 @@ func (e *legacyCall) response(res *http.Response) {
 
 // whole takes an answer that is all of the response.
 func (e *legacyCall) whole(res *http.Response) {
-	e.single(res)
-	e.w.Abort(e.call, e.w.a.name.Invalid(notAnAnswer, nil)) // unless one was
+	e.w.Abort(e.call, e.single(res)) // unless it is settled
 }
-
-// notAnAnswer says that a response has only other messages in it.
-const notAnAnswer = "what it answered is not an answer to the request"
 
 // elsewhere waits for the answer to a call that the server has only taken. It
 // is wrong to do so, but some servers answer on the standalone stream, if it is
@@ -217,7 +213,7 @@ func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 			return nil
 		}
 		if err == nil {
-			refusal := readRefusal(res)
+			refusal := w.a.readRefusal(res)
 			if !refusal.passing() {
 				how := fmt.Sprintf("the stream of its answer broke and is not resumed (HTTP %d)", res.StatusCode)
 				if session, _ := w.holds(); session != "" && refusal.forgets() {

@@ -2,9 +2,11 @@ package streamable
 
 import (
 	"context"
+	"net/http"
 	"sync"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/still"
 )
@@ -17,6 +19,7 @@ import (
 type link struct {
 	*conn.Conn
 	a      *Upstream
+	cookie *httpclient.Cookies
 	from   *bridge.Caller
 	rest   bridge.Client
 	server *bridge.Greeting
@@ -39,9 +42,14 @@ type link struct {
 // init makes the link of a connection that sends by out. The limits that ctx is under stand
 // still while a request waits for a sign-in, and those of calls do.
 func (l *link) init(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
-	l.a, l.from, l.rest, l.calls = a, from, rest, map[int64]*exchange{}
+	l.a, l.cookie, l.from, l.rest, l.calls = a, new(httpclient.Cookies), from, rest, map[int64]*exchange{}
 	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
 	l.ctx, l.stop = context.WithCancel(still.With(context.WithoutCancel(ctx), l.Stand))
+}
+
+// request makes a request of this connection.
+func (l *link) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
+	return l.a.client.Request(httpclient.WithCookies(ctx, l.cookie), method, l.a.client.URL(), header, body)
 }
 
 // Server returns what the opening found out.

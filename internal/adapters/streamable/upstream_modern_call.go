@@ -96,7 +96,7 @@ func (q *modernCall) request(ctx context.Context) *http.Request {
 	if header == nil {
 		header = q.w.from.Header
 	}
-	r := q.w.a.client.Request(ctx, http.MethodPost, q.w.a.client.URL(), header, q.line.B)
+	r := q.w.link.request(ctx, http.MethodPost, header, q.line.B)
 	h := r.Header
 	for _, name := range []string{"Mcp-Session-Id", "Last-Event-Id", era.HeaderName} {
 		delete(h, name)
@@ -132,7 +132,7 @@ func (q *modernCall) response(res *http.Response) {
 	w := q.w
 	switch kind := media.Of(res.Header); {
 	case res.StatusCode/100 != 2:
-		q.refused(readRefusal(res))
+		q.refused(w.a.readRefusal(res))
 	case kind == media.Events:
 		err := broken(q.read(res, nil))
 		if q.method == discover && err == nil {
@@ -141,13 +141,13 @@ func (q *modernCall) response(res *http.Response) {
 			w.Abort(q.call, w.a.name.Lost("the stream of its answer broke", err))
 		}
 	case kind == media.JSON:
-		q.single(res)
+		fault := q.single(res)
 		switch {
 		case q.again:
 		case q.method == discover:
 			q.unlike("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(q.call, w.a.name.Invalid(notAnAnswer, nil)) // unless one was
+			w.Abort(q.call, fault) // unless it is settled
 		}
 	case q.method == discover:
 		abort(res)

@@ -167,5 +167,5 @@ func (w *wire) confirm(ctx context.Context, m conn.Outgoing) error {
 		discard(res)
 		return nil
 	}
-	return w.verdict(readRefusal(res))
+	return w.verdict(w.a.readRefusal(res))
 }

@@ -28,7 +28,7 @@ type refusal struct {
 // maxRefusal is how much of the body of a refusal is read.
 const maxRefusal = 64 << 10
 
-func readRefusal(res *http.Response) *refusal {
+func (a *Upstream) readRefusal(res *http.Response) *refusal {
 	defer res.Body.Close()
 	r := &refusal{status: res.StatusCode}
 	r.after, r.asked = httpclient.RetryAfter(res.Header)
@@ -36,7 +36,7 @@ func readRefusal(res *http.Response) *refusal {
 	if err != nil {
 		return r
 	}
-	if m, err := jsonrpc.Parse(body); err == nil && m.Error != nil {
+	if m, err := a.o.Read(body); err == nil && m.Error != nil {
 		r.message, r.text = m, gjson.GetBytes(m.Error, "message").Str
 	} else if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
 		r.text = m.Str // almost JSON-RPC: an id that is none, or no version

@@ -180,7 +180,7 @@ func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 // refused takes a response that is no stream.
 func (s *standalone) refused(res *http.Response) (again bool) {
 	w := s.w
-	refusal := readRefusal(res)
+	refusal := w.a.readRefusal(res)
 	session, _ := w.holds()
 	s.fails++
 	switch {

@@ -33,7 +33,7 @@ func TestUpstreamOthersAnswer(t *testing.T) {
 		}
 		events(w)
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"for\":\"second\"}}\n\n", <-ids)
-		fmt.Fprintf(w, "data: [{\"jsonrpc\":\"2.0\",\"id\":%q,\"result\":{}}, 7, {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"own\":1}}]\n\n", id, id)
+		fmt.Fprintf(w, "data: [{\"jsonrpc\":\"2.0\",\"id\":\"x%s\",\"result\":{}}, 7, {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"own\":1}}]\n\n", id, id)
 	}
 	up, _ := s.connect(t, upstream.Options{})
 	first := adaptertest.Go(t.Context(), t, up, nil, ask)

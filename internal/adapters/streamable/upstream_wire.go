@@ -128,7 +128,7 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, b
 	w.mu.Lock()
 	session, revision := w.session, w.revision
 	w.mu.Unlock()
-	r := w.a.client.Request(ctx, method, w.a.client.URL(), header, body)
+	r := w.link.request(ctx, method, header, body)
 	switch method {
 	case http.MethodPost:
 		r.Header["Accept"] = []string{acceptBoth}

@@ -1,58 +1,113 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
-	"log/slog"
+	"errors"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
+
+// oddities are faults of a server that are mended. The log has each once.
+type oddities struct{ encoding, ids sync.Once }
+
+// Read parses one message of the server. A byte that is not UTF-8 becomes U+FFFD, and
+// the id of an answer that comes back as a text becomes the number that was sent, as
+// the official SDKs take it. The message refers to text, unless it had such bytes.
+func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
+	m, repaired, err := jsonrpc.ParseRepaired(text)
+	if err != nil {
+		return nil, err
+	}
+	if repaired {
+		o.odd.encoding.Do(func() {
+			o.Log.Warn("the server sends bytes that are not UTF-8: clients get U+FFFD in their place")
+		})
+	}
+	if m.IsResponse() && len(m.ID) > 0 && m.ID[0] == '"' {
+		if id := jsonrpc.Unquoted(m.ID); len(id) < len(m.ID) {
+			m.ID = id
+			o.odd.ids.Do(func() { o.Log.Warn("the server gives ids back as text: they are taken for the numbers that were sent") })
+		}
+	}
+	return m, nil
+}
 
 // Parser makes messages of what one reader of a connection reads, and tells the
 // log of what is none. It is for one goroutine.
 type Parser struct {
+	Options
 	Conn *conn.Conn
-	Log  *slog.Logger
-	// Warning is logged, once in a while, when there was what is no message, and as
-	// a detail how that begins. Unit is what is counted then. Empty means that
-	// neither is: what comes from an address may be another's secret.
+	// Warning is logged, once in a while, when there was what is no message. Unit is
+	// what is counted then. Empty means that neither is.
 	Warning, Unit string
+	// Quotes has the warning show how the first of them begins. What comes from an
+	// address may be another's secret.
+	Quotes bool
 
-	bad    int // not yet told of
+	bad    int    // not yet told of
+	first  string // of these
 	warned time.Time
 }
 
 // Parse hands on the messages of text, a part of buf, to deliver. A message owns
-// what it is made of, and has the room that in has taken. It takes buf.
-func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *conn.Intake, deliver func(*jsonrpc.Message)) {
-	m, err := jsonrpc.Parse(text)
+// what it is made of, and has the room that in has taken. It takes buf. The error says
+// what is wrong with the first part that is no message, which Conn has been told of.
+func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *conn.Intake, deliver func(*jsonrpc.Message)) (fault error) {
+	m, err := p.Read(text)
 	if err == nil {
+		if m.Len() > len(text)+EnvelopeRoom && !in.Size(m.Len()) { // U+FFFD has three bytes
+			p.Conn.Unkept(in, m.ID, p.MaxMessage)
+			buf.Free()
+			return nil
+		}
 		in.Give(m.Own(buf))
 		deliver(m)
-		return
+		return nil
 	}
+	all := [][]byte{text}
 	if jsonrpc.IsBatch(text) {
 		// Only 2025-03-26 knows batches, and a server has no need to send them;
 		// one that does is understood all the same (A9).
-		if all, err := jsonrpc.Split(text); err == nil && len(all) > 0 {
-			for _, one := range all {
-				if m, err := jsonrpc.Parse(one); err == nil {
-					deliver(m)
-				} else {
-					p.invalid(one, err)
-				}
-			}
-			return // the messages refer to buf: it is left to the garbage collector
+		if elements, err := jsonrpc.Split(text); err == nil && len(elements) > 0 {
+			all = elements
 		}
 	}
-	p.invalid(text, err)
-	buf.Free()
+	owned := true
+	for _, one := range all {
+		for len(one) > 0 {
+			m, err := p.Read(one)
+			first, rest := one, []byte(nil)
+			if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok && syntax.Behind() { // two on a line
+				if m, _ = p.Read(one[:syntax.Offset]); m != nil {
+					first, rest, err = one[:syntax.Offset], one[syntax.Offset:], nil
+				}
+			}
+			if one = rest; err == nil {
+				owned = false
+				deliver(m)
+			} else {
+				p.invalid(first, err)
+				fault = cmp.Or(fault, err)
+			}
+		}
+	}
+	if owned {
+		buf.Free()
+	} // otherwise messages refer to it: it is left to the garbage collector
+	return fault
 }
 
 // warnEvery is how often the log is told of what is no message.
 const warnEvery = time.Minute
+
+// maxQuoted is how much of a text is shown.
+const maxQuoted = 200
 
 func (p *Parser) invalid(text []byte, err error) {
 	p.Conn.Invalid(text, err)
@@ -60,7 +115,11 @@ func (p *Parser) invalid(text []byte, err error) {
 		p.Log.Debug("not a message", "err", err)
 		return
 	}
-	p.Log.Debug("not a message", "text", string(text[:min(len(text), 200)]))
+	quoted := visible.Text(visible.Short(string(text[:min(len(text), maxQuoted+utf8.UTFMax)]), maxQuoted))
+	p.Log.Debug("not a message", "text", quoted, "err", err)
+	if p.bad == 0 {
+		p.first = quoted
+	}
 	if p.bad++; time.Since(p.warned) >= warnEvery {
 		p.Warn()
 	}
@@ -68,10 +127,15 @@ func (p *Parser) invalid(text []byte, err error) {
 
 // Warn tells the log of what it was not told of yet.
 func (p *Parser) Warn() {
-	if p.bad > 0 {
+	switch {
+	case p.bad == 0:
+		return
+	case p.Quotes:
+		p.Log.Warn(p.Warning, p.Unit, p.bad, "first", p.first)
+	default:
 		p.Log.Warn(p.Warning, p.Unit, p.bad)
-		p.bad, p.warned = 0, time.Now()
 	}
+	p.bad, p.warned = 0, time.Now()
 }
 
 // Signal wakes those who wait for something that a lock guards: room in a queue,

@@ -31,12 +31,15 @@ type Options struct {
 	Era conn.Era
 	// Revision is the newest that a legacy server is offered; empty means no limit.
 	Revision string
+
+	odd *oddities // of the server
 }
 
 // Filled returns the options with their defaults, for the server of that name.
 func (o Options) Filled(server string) Options {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
+	o.odd = new(oddities)
 	return o
 }
 

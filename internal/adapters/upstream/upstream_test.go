@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
+	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -103,24 +104,120 @@ type nowhere struct{ conn.Sender }
 func TestParser(t *testing.T) {
 	var log bytes.Buffer
 	c := conn.New("fake", nowhere{}, bridge.Nobody{}, conn.Timeouts{})
-	p := upstream.Parser{Conn: c, Log: slog.New(slog.NewTextHandler(&log, nil)), Warning: "lines dropped", Unit: "lines"}
+	p := parser(c, &log)
 	in := c.Intake()
 	var got []string
 	for _, text := range []string{
-		`{"jsonrpc":"2.0","method":"a"}`, `hello`, `[{"jsonrpc":"2.0","method":"b"},7,{"jsonrpc":"2.0","method":"c"}]`, `[]`, `{"jsonrpc":"2.0","method":"d"}`,
+		`{"jsonrpc":"2.0","method":"a"}`, "hello \x1b[31m" + strings.Repeat("x", 300), `[{"jsonrpc":"2.0","method":"b"},7,{"jsonrpc":"2.0","method":"c"}]`, `[]`, `{"jsonrpc":"2.0","method":"d"}`,
+		`{"jsonrpc":"2.0","method":"e"} {"jsonrpc":"2.0","method":"f"}{"jsonrpc":"2.0","method":"g"}`, `{"jsonrpc":"2.0","method":"h"} done`,
 	} {
 		buf := jsonrpc.NewBuffer(len(text))
 		buf.B = append(buf.B, text...)
 		p.Parse(buf, buf.B, &in, func(m *jsonrpc.Message) { got = append(got, m.Method) })
 	}
-	if !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+	if !slices.Equal(got, []string{"a", "b", "c", "d", "e", "f", "g", "h"}) {
 		t.Error("messages:", got)
 	}
 	p.Warn()
-	if text := log.String(); strings.Count(text, "lines dropped") != 2 || !strings.Contains(text, "lines=1") || !strings.Contains(text, "lines=2") {
+	text := log.String()
+	if strings.Count(text, "lines dropped") != 2 || !strings.Contains(text, "lines=1") || !strings.Contains(text, "lines=3") {
 		t.Errorf("the log is told at once, and of the rest at the end:\n%s", text)
 	}
+	if !strings.Contains(text, `first="hello ␛[31mxxx`) || strings.Contains(text, strings.Repeat("x", 200)) || !strings.Contains(text, "first=7\n") {
+		t.Errorf("the log has not the first of them, cut:\n%s", text)
+	}
 }
+
+func parser(c *conn.Conn, log *bytes.Buffer) *upstream.Parser {
+	o := upstream.Options{Log: slog.New(slog.NewTextHandler(log, nil))}.Filled("fake")
+	return &upstream.Parser{Options: o, Conn: c, Warning: "lines dropped", Unit: "lines", Quotes: true}
+}
+
+// answering is a wire to a server that answers each request with the same lines.
+type answering struct {
+	lines []string
+	p     *upstream.Parser
+}
+
+func (a *answering) Send(_ context.Context, m conn.Outgoing) error {
+	m.Line.Free()
+	in := a.p.Conn.Intake()
+	for _, line := range a.lines {
+		buf := jsonrpc.NewBuffer(len(line))
+		buf.B = append(buf.B, line...)
+		_ = a.p.Parse(buf, buf.B, &in, a.p.Conn.Deliver)
+	}
+	return nil
+}
+
+// A call gets its answer, or at once an error that says what is wrong with it, whatever
+// else the server prints, and however odd it is.
+func TestParserOdd(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":1,"result":{"ok":true}}`
+	for _, tc := range []struct {
+		name  string
+		lines []string
+		want  string // of the answer
+		log   string // what it has once
+	}{
+		{"the id as a text", []string{`{"jsonrpc":"2.0","id":"1","result":{"ok":true}}`, `{"jsonrpc":"2.0","id":"2","result":{}}`}, answer, "ids back as text"},
+		{"an error with its id as a text", []string{`{"jsonrpc":"2.0","id":"1","error":{"code":1,"message":"m"}}`}, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, "ids back as text"},
+		{"another id", []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, answer}, answer, ""},
+		{"a log line in JSON with the id", []string{`{"id":1,"title":"My shop"}`, answer}, answer, `first="{\"id\":1,\"title\"`},
+		{"one with a method", []string{`{"id":1,"method":"GET","path":"/"}`, answer}, answer, "lines=1"},
+		{"one with a result that is none", []string{`{"id":1,"result":"ok"}`, answer}, answer, "lines=1"},
+		{"one with an error that is none", []string{`{"id":1,"error":"ENOENT"}`, answer}, answer, "lines=1"},
+		{"one that is no JSON either", []string{`{"id":1,"value":NaN}`, answer}, answer, "lines=1"},
+		{"no version", []string{`{"id":1,"result":{}}`}, `jsonrpc must be \"2.0\"`, "lines=1"},
+		{"NaN", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}`}, `its answer is not JSON: NaN at byte 38`, "lines=1"},
+		{"-Infinity", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":-Infinity}}`}, `its answer is not JSON: -Infinity at byte 38`, ""},
+		{"a trailing comma", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":1,}}`}, `its answer is not JSON: a member's name is expected at byte 40`, ""},
+		{"text before it", []string{`DEBUG: ` + answer}, `its answer is not JSON: a value is expected at byte 0`, ""},
+		{"text behind it", []string{answer + ` DEBUG`}, answer, "first=DEBUG"},
+		{"two on a line", []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{}}` + answer}, answer, ""},
+		{"a line that is cut", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":`}, `its answer is not JSON: unexpected end at byte 38`, ""},
+		{"bytes that are not UTF-8", []string{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"city\":\"M\xfcnchen, K\xf6\xdfn\"}}"}, `{"jsonrpc":"2.0","id":1,"result":{"city":"M�nchen, K��n"}}`, "not UTF-8"},
+		{"the same in an error", []string{"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"\xb5\"}}"}, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"�"}}`, "not UTF-8"},
+		{"UTF-8", []string{`{"jsonrpc":"2.0","id":1,"result":{"city":"München 東京 🙂 ` + "\ufffd" + `"}}`}, `{"jsonrpc":"2.0","id":1,"result":{"city":"München 東京 🙂 ` + "\ufffd" + `"}}`, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var log bytes.Buffer
+			a := &answering{lines: tc.lines}
+			a.p = parser(conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{}), &log)
+			m, err := a.p.Conn.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(m.Append(nil, []byte("1"), nil)); !strings.Contains(got, tc.want) {
+				t.Errorf("the answer is %s, want %s", got, tc.want)
+			}
+			if a.p.Warn(); tc.log != "" && strings.Count(log.String(), tc.log) != 1 || tc.log == "" && tc.want == answer && strings.Contains(log.String(), "WARN") && !strings.Contains(tc.name, "id") {
+				t.Errorf("the log is\n%swant %q once", log.String(), tc.log)
+			}
+		})
+	}
+}
+
+// What a server says of a call's progress counts, too, where it gives the token back as a text.
+func TestParserToken(t *testing.T) {
+	var said []string
+	a := &answering{lines: []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":1}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`}}
+	a.p = parser(conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{}), new(bytes.Buffer))
+	r := &bridge.Request{
+		Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"mine"}}}`),
+		Back:    hearing{said: &said},
+	}
+	if _, err := a.p.Conn.Call(t.Context(), r); err != nil || len(said) != 1 || !strings.Contains(said[0], `"progressToken":"mine"`) {
+		t.Errorf("the client heard %q, %v", said, err)
+	}
+}
+
+type hearing struct {
+	bridge.Nobody
+	said *[]string
+}
+
+func (h hearing) Notify(m *jsonrpc.Message) { *h.said = append(*h.said, bridgetest.Text(m)) }
 
 func TestFilled(t *testing.T) {
 	if o := (upstream.Options{}).Filled("fake"); o.Log == nil || o.MaxMessage != 16<<20 {

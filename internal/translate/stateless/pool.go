@@ -25,8 +25,7 @@ import (
 // speaks.
 //
 // A legacy server is told once what its client can do, and a stateless client says
-// it with each request. So there are connections for each set of capabilities;
-// requests about which nothing can be asked use whichever there is. A call whose
+// it with each request. So there are connections for each set of capabilities. A call whose
 // client can be asked something has its connection to itself (see claim), unless
 // the wire says which call a question is about.
 type Pool struct {
@@ -425,8 +424,9 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 	if all := p.slots[full]; len(all) > 0 {
 		l = all[0]
 	}
-	// What a client lists and hears is that of the connection that its calls use.
-	if server.Modern() || l == nil && !era.MayAsk(r.Method) && r.Method != era.Listen {
+	// What a client lists and hears is that of the connection that its calls use: legacy
+	// servers choose tools by what the client can do. Who they are, they say to all alike.
+	if server.Modern() || l == nil && r.Method == "server/discover" {
 		if latest := p.latest(group); latest != nil {
 			l = latest
 		}

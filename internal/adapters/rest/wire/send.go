@@ -212,5 +212,8 @@ func wordsOf(ctx context.Context, err error) string {
 	if httpclient.Unsent(err) {
 		return "could not be reached"
 	}
+	if coding, ok := errors.AsType[httpclient.CodingError](err); ok {
+		return "could not be read: " + coding.Error()
+	}
 	return "broke off or did not speak HTTP"
 }

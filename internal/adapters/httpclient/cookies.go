@@ -1,0 +1,89 @@
+package httpclient
+
+import (
+	"context"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// Cookies are those that a server, or a load balancer before it, sets on one connection:
+// the next requests of the connection, and no others, send them back (RFC 6265). They pin
+// a session to the node that knows it.
+type Cookies struct {
+	mu   sync.Mutex // guards the rest
+	jar  *cookiejar.Jar
+	seen map[string]struct{} // what has been set, by name and place
+}
+
+var _ http.CookieJar = (*Cookies)(nil)
+
+// What a server may have a connection keep (RFC 6265, section 6.1).
+const (
+	maxCookies = 50
+	maxCookie  = 4 << 10 // bytes
+)
+
+// Cookies implements http.CookieJar.
+func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
+	if jar := c.kept(); jar != nil {
+		return jar.Cookies(u)
+	}
+	return nil
+}
+
+func (c *Cookies) kept() *cookiejar.Jar {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jar
+}
+
+// SetCookies implements http.CookieJar. Cookies beyond the limits are dropped.
+func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jar == nil {
+		c.jar, _ = cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // it never fails
+		c.seen = map[string]struct{}{}
+	}
+	fit := make([]*http.Cookie, 0, len(all))
+	for _, cookie := range all {
+		key := cookie.Name + ";" + cookie.Domain + ";" + cookie.Path
+		if len(key)+len(cookie.Value) > maxCookie {
+			continue
+		}
+		if _, again := c.seen[key]; !again && len(c.seen) >= maxCookies {
+			continue
+		}
+		c.seen[key] = struct{}{}
+		fit = append(fit, cookie)
+	}
+	c.jar.SetCookies(u, fit)
+}
+
+// Header returns the cookies that requests to an address send, as their header has them.
+func (c *Cookies) Header(u *url.URL) string {
+	var all []string
+	for _, cookie := range c.Cookies(u) {
+		all = append(all, cookie.Name+"="+cookie.Value)
+	}
+	return strings.Join(all, "; ")
+}
+
+// Restore has requests to an address send what Header returned.
+func (c *Cookies) Restore(u *url.URL, header string) {
+	if all, err := http.ParseCookie(header); err == nil {
+		c.SetCookies(u, all)
+	}
+}
+
+type cookiesKey struct{}
+
+// WithCookies returns a context for the requests of one connection.
+func WithCookies(ctx context.Context, c *Cookies) context.Context {
+	return context.WithValue(ctx, cookiesKey{}, c)
+}
