@@ -538,7 +538,7 @@ func (p *wholePlay) judge(k *wholeCall) {
 		p.wrong("%s of session %d at %d has no answer: %s", k.tag, k.of.n, k.at.n, r.Body())
 	case len(own) == 1 && strings.Contains(strings.ReplaceAll(own[0], k.tag, ""), "mark") || k.tool == "echo" && len(own) == 1 && gjson.Get(own[0], "result").Exists() && !strings.Contains(own[0], k.tag):
 		p.wrong("%s has the answer of another: %s", k.tag, own[0])
-	case r.Status() != http.StatusOK && r.Err() == nil && p.made[k.tag] > 0 && r.Status() != http.StatusBadGateway:
+	case r.Status() != http.StatusOK && r.Err() == nil && !(k.cancelled && r.Status() == http.StatusAccepted) && p.made[k.tag] > 0 && r.Status() != http.StatusBadGateway:
 		p.wrong("%s was made, and its client is told %d %s", k.tag, r.Status(), r.Body())
 	}
 }

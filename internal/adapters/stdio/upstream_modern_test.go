@@ -45,7 +45,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 	updated := fmt.Sprintf(note, "resources/updated", ids[0])
 	back := &adaptertest.Client{}
 	adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[`+updated+`,`+
-		fmt.Sprintf(note, "resources/updated", `"`+ids[1]+`"`)+`,`+fmt.Sprintf(note, "resources/updated", `987654`)+`,`+ // nobody's
+		fmt.Sprintf(note, "resources/updated", `"x`+ids[1]+`"`)+`,`+fmt.Sprintf(note, "resources/updated", `987654`)+`,`+ // nobody's
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+ids[1]+`}}]}}`).Result(t)
 	(<-ends[1]).Result(t) // the server has taken it back, and need not answer it
 	if got := backs[0].Said(); len(got) != 2 || got[1] != updated {

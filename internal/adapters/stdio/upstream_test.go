@@ -195,7 +195,7 @@ func TestNoise(t *testing.T) {
 	const note = `{\"jsonrpc\":\"2.0\",\"method\":\"n%d\"}`
 	print := fmt.Sprintf(`"Listening on stdio\n", "\n\r\n  \t\n", "`+note+`\r\n", "{\"jsonrpc\":\n", "{}\n", "[]\n", "[1]\n", "\u001b[31mred\u001b[0m\n", "  `+note+`  \n", "`+note+`trailing\n", "null\n"`, 1, 2, 3)
 	call(t, up, `{"print":[`+print+`]}`).Result(t)
-	want := []string{`{"jsonrpc":"2.0","method":"n1"}`, `{"jsonrpc":"2.0","method":"n2"}`}
+	want := []string{`{"jsonrpc":"2.0","method":"n1"}`, `{"jsonrpc":"2.0","method":"n2"}`, `{"jsonrpc":"2.0","method":"n3"}`}
 	if got := rest.Said(); !slices.Equal(got, want) {
 		t.Errorf("notifications = %q, want %q", got, want)
 	}

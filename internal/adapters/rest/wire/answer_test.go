@@ -268,7 +268,7 @@ func TestGzip(t *testing.T) {
 		{"gzip", "gzip", zipped.String(), `{"a":1}`},
 		{"nothing, gzipped", "gzip", "", "200 OK"},
 		{"broken", "gzip", "nonsense", "got no answer: the API broke off"},
-		{"unasked", "br", "x", "compressed in a way that was not asked for"},
+		{"unasked", "br", "x", "cannot be read: its answer has the Content-Encoding br"},
 	} {
 		srv := answering(t, 200, "application/json", tc.body, "Content-Encoding", tc.encoding)
 		s := newSource(t, Options{BaseURL: srv.URL, Retries: -1})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
@@ -128,8 +129,8 @@ func (s *Source) failed(ctx context.Context, c *Call, p *Plan, err error) []byte
 		return errorResult(s.mask([]byte(s.statusLine(to.status, p) + "\nIt redirects to " + to.to.Redacted() + ", which is not followed.")))
 	}
 	text := what + "got no answer: the API " + wordsOf(ctx, err)
-	if errors.Is(err, errEncoding) {
-		text = what + "cannot be read: " + errEncoding.Error()
+	if coding, ok := errors.AsType[httpclient.CodingError](err); ok {
+		text = what + "cannot be read: " + coding.Error()
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout) {
 		text += " (" + s.timeout(c).String() + ")"

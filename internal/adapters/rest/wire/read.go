@@ -1,14 +1,10 @@
 package wire
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
-	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/media"
 )
@@ -32,40 +28,22 @@ func (a *answer) contentType() string { return media.Of(a.header) }
 // tooLarge is why there is more.
 const tooLarge = "is larger than what is read of one"
 
-var errEncoding = errors.New("the answer is compressed in a way that was not asked for")
-
-// read reads the body of an answer, of at most limit bytes, decompressed. An
+// read reads the body of an answer, of at most limit bytes. An
 // answer that breaks off is an error unless it is a stream.
 func (s *Source) read(ctx context.Context, res *http.Response, progress func(int, string)) (*answer, error) {
 	defer func() { _ = res.Body.Close() }()
 	a := &answer{status: res.StatusCode, header: res.Header}
-	var body io.Reader = res.Body
-	switch enc := strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Encoding"))); {
-	case enc == "" || enc == "identity" || res.ContentLength == 0 || empty(res.StatusCode):
-	case enc == "gzip" || enc == "x-gzip":
-		r := bufio.NewReader(res.Body)
-		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
-			break
-		}
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		body = z
-	default:
-		return nil, errEncoding
-	}
 	if res.StatusCode < 300 {
 		switch t := a.contentType(); {
 		case t == "text/event-stream":
-			s.readEvents(ctx, a, body, progress)
+			s.readEvents(ctx, a, res.Body, progress)
 			return a, nil
 		case media.IsLines(t):
-			s.readLines(ctx, a, body, progress)
+			s.readLines(ctx, a, res.Body, progress)
 			return a, nil
 		}
 	}
-	b, err := readAll(io.LimitReader(body, int64(s.o.MaxBody)+1), min(res.ContentLength, int64(s.o.MaxBody)))
+	b, err := readAll(io.LimitReader(res.Body, int64(s.o.MaxBody)+1), min(res.ContentLength, int64(s.o.MaxBody)))
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +71,4 @@ func readAll(r io.Reader, announced int64) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, 0, room))
 	_, err := b.ReadFrom(r)
 	return b.Bytes(), err
-}
-
-// empty reports whether answers with a status have no body.
-func empty(status int) bool {
-	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }

@@ -102,7 +102,6 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 	if err != nil {
 		return nil, shown, tell, err
 	}
-	// Answers are decompressed here, within a limit.
 	r.Header.Set("Accept-Encoding", "gzip")
 	res, err = s.way(!s.reach.trusted.has(r.URL), p.guarded).Do(r)
 	if _, ok := errors.AsType[httpclient.RedirectError](err); ok && res != nil {
@@ -211,9 +210,6 @@ func wordsOf(ctx context.Context, err error) string {
 	}
 	if httpclient.Unsent(err) {
 		return "could not be reached"
-	}
-	if coding, ok := errors.AsType[httpclient.CodingError](err); ok {
-		return "could not be read: " + coding.Error()
 	}
 	return "broke off or did not speak HTTP"
 }
