@@ -20,6 +20,7 @@ import (
 // requirements, each with what shows that it holds.
 var (
 	clusterRow     = regexp.MustCompile(`(?m)^\| ([SIO]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
+	interopRow     = regexp.MustCompile(`(?m)^\| [^|]+ \| [^|]+ \| ([^|]+) \|$`)
 	testName       = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+)`")
 	testFunction   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	requirementRow = regexp.MustCompile(`(?m)^\| (R-\d{3}) \| (?:must|should) \| [^|]+ \| [^|]+ \|$`)
@@ -42,6 +43,7 @@ const (
 	ofCluster  = "docs/cluster.md"
 	ofIdentity = "docs/identity.md"
 	ofOperator = "docs/requirements.md"
+	ofInterop  = "docs/interop.md"
 )
 
 // pageOf returns the page that has what is cited.
@@ -82,6 +84,26 @@ func shown(cluster string, tests map[string]bool) (faults []string) {
 		for _, m := range testName.FindAllStringSubmatch(row[2], -1) {
 			if !tests[m[1]] {
 				faults = append(faults, pageOf(row[1])+": there is no "+m[1]+", which "+row[1]+" names")
+			}
+		}
+	}
+	return faults
+}
+
+// unshown returns what is wrong with the last column of docs/interop.md: each row names
+// tests, which are there.
+func unshown(interop string, tests map[string]bool) (faults []string) {
+	for _, row := range interopRow.FindAllStringSubmatch(interop, -1) {
+		if row[1] == "shown by" || row[1] == "---" {
+			continue
+		}
+		named := testName.FindAllStringSubmatch(row[1], -1)
+		if len(named) == 0 {
+			faults = append(faults, ofInterop+": no test is named in "+row[0])
+		}
+		for _, m := range named {
+			if !tests[m[1]] {
+				faults = append(faults, ofInterop+": there is no "+m[1])
 			}
 		}
 	}
@@ -168,6 +190,10 @@ func TestCitations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	interop, err := os.ReadFile(ofInterop)
+	if err != nil {
+		t.Fatal(err)
+	}
 	several = append(append(several, identity...), operator...)
 	known, faults := entries(string(page), string(several))
 	cited, tests := map[string]bool{}, map[string]bool{}
@@ -208,6 +234,7 @@ func TestCitations(t *testing.T) {
 		}
 	}
 	faults = append(faults, shown(string(several), tests)...)
+	faults = append(faults, unshown(string(interop), tests)...)
 	slices.Sort(faults)
 	for _, f := range faults {
 		t.Error(f)
@@ -228,6 +255,10 @@ func TestCitationsWrong(t *testing.T) {
 	}
 	if got, want := shown(rows, map[string]bool{"TestA": true}), []string{"docs/cluster.md: there is no TestB, which S-011 names"}; !slices.Equal(got, want) {
 		t.Errorf("shown = %q, want %q", got, want)
+	}
+	odd := "| a server | the bridge | shown by |\n| --- | --- | --- |\n| a | b | `TestA`, `TestB` |\n| c | d | it is so |\n"
+	if got, want := unshown(odd, map[string]bool{"TestA": true}), []string{"docs/interop.md: there is no TestB", "docs/interop.md: no test is named in | c | d | it is so |"}; !slices.Equal(got, want) {
+		t.Errorf("unshown = %q, want %q", got, want)
 	}
 	const no = ": correct the citation, or add the row"
 	for _, tc := range []struct {
