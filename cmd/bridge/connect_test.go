@@ -334,7 +334,7 @@ func TestRunURL(t *testing.T) {
 			r := newRemote(t, test.status)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", "-H", "Authorization: Bearer ${BRIDGE_TEST_TOKEN}", r.URL+"/mcp")
+			k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", r.URL+"/mcp", "-H", "Authorization: Bearer ${BRIDGE_TEST_TOKEN}")
 			if !strings.HasPrefix(name, "local-") || !strings.HasSuffix(url, "/mcp") {
 				t.Fatalf("%s is served at %s", name, url)
 			}
@@ -358,6 +358,29 @@ func TestRunURL(t *testing.T) {
 				t.Errorf("the server got %q; stderr %s", auth, k.log.String())
 			}
 		})
+	}
+}
+
+// Flags behind a program are the program's. Who writes those of mcp-bridge there is told so, unless -- says that it is meant.
+func TestRunMisplaced(t *testing.T) {
+	const said = "--port --env go to the server: flags of mcp-bridge belong before the command"
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"cat", "--port", "9000", "--flag", "--env=KEY=top-secret", "--port=1"}, true},
+		{[]string{"--", "cat", "--port", "9000", "--env=KEY=top-secret"}, false},
+		{[]string{"cat", "--flag", "-l"}, false},
+	} {
+		var out, log bytes.Buffer
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if code := run(ctx, append([]string{"run", "--listen", "127.0.0.1:0"}, test.args...), &out, &log); code != 0 {
+			t.Errorf("%q: exit code %d", test.args, code)
+		}
+		if strings.Contains(log.String(), said) != test.want || !test.want && strings.Contains(log.String(), "belong") || strings.Contains(log.String(), "top-secret") {
+			t.Errorf("%q: stderr %s, want the warning: %t", test.args, log.String(), test.want)
+		}
 	}
 }
 

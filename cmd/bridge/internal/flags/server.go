@@ -76,12 +76,21 @@ func (p *Program) Find(s *config.Server) error {
 			return exit.Usagef("--cwd is %q: is no folder", p.Cwd)
 		}
 	}
-	err := stdio.New(s.Name, *s.Stdio, upstream.Options{}).Check()
+	find := func(command string) error {
+		c := *s.Stdio
+		c.Command = command
+		return stdio.New(s.Name, c, upstream.Options{}).Check()
+	}
+	command := s.Stdio.Command
+	err := find(command)
 	if err == nil {
 		return nil
 	}
-	command := s.Stdio.Command
-	if words := strings.Fields(command); len(words) > 1 && len(s.Stdio.Args) == 0 {
+	// A folder may have a space in its name; a whole command begins with a program.
+	if words := strings.Fields(command); len(words) > 1 && (!strings.ContainsAny(words[0], `/\`) || find(words[0]) == nil) {
+		if len(s.Stdio.Args) > 0 {
+			words = append(words, "…") // the rest may have secrets
+		}
 		return exit.Usagef("there is no program %q: write the command as words, not as one text: -- %s", command, strings.Join(words, " "))
 	}
 	if errors.Is(err, exec.ErrNotFound) {
