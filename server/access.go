@@ -167,10 +167,11 @@ func (s *Server) sight(principal string) sight {
 }
 
 // insider reports whether the details of the state of the bridge may be shown in
-// answer to a request that is answered in any case, and which.
-func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
+// answer to a request that is answered in any case, and which. acts says that who asks may
+// act on what is of others.
+func (s *Server) insider(r *http.Request, base string) (sees sight, acts, ok bool) {
 	if s.keys == nil || s.c().PublicStatus {
-		return s.sight(""), true
+		return s.sight(""), s.keys == nil && auth.Principal(r.Context()) == "" && s.near(r), true
 	}
 	to := place{base, ""}
 	ctx, gate := s.gated(r)
@@ -182,7 +183,8 @@ func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
 	case s.guessed(r, s.refusalOf(r, to, err).guess, err) == 0 && s.refusalOf(r, to, err).guess:
 		s.complain(r, r.URL.Path, err) // somebody may be guessing
 	}
-	return s.sight(who.Principal), err == nil
+	_, acts = s.rights(who.Principal)
+	return s.sight(who.Principal), acts && err == nil, err == nil
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -235,6 +236,23 @@ func TestConnectDeniedByFile(t *testing.T) {
 	k.ask(hello)
 	if _, _, stderr := k.leave(); strings.Contains(stderr, "--header") || !strings.Contains(stderr, "configure headers") {
 		t.Errorf("stderr = %q, want a word about headers in the configuration", stderr)
+	}
+}
+
+// A program that ends at its start says why to the client, as a person would see it there, and to the log.
+func TestConnectCrash(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	t.Setenv("FOO_KEY", "top-secret")
+	k := start(t.Context(), t, "connect", "--", "sh", "-c", "echo Error: set FOO_KEY first >&2; exit 3")
+	const want = "server sh: handshake: its process has ended (exit status 3)\nits last lines on stderr:\n  Error: set FOO_KEY first\nFOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file"
+	if a := k.ask(hello); gjson.Get(a, "error.message").String() != want {
+		t.Errorf("initialize = %s, want %q", a, want)
+	}
+	text, err := json.Marshal(want)
+	if _, _, stderr := k.leave(); err != nil || !strings.Contains(stderr, string(text)) || strings.Contains(stderr, "top-secret") {
+		t.Errorf("stderr = %s, want %s (%v)", stderr, text, err)
 	}
 }
 
