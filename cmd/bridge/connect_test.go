@@ -256,6 +256,35 @@ func TestConnectCrash(t *testing.T) {
 	}
 }
 
+// The times of servers are as flags say, also of those of a file.
+func TestConnectTimes(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	const ready = `read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}'; cat >/dev/null`
+	silent := file(t, "bridge.yaml", "servers: { silent: { stdio: { command: sh, args: [-c, cat >/dev/null] }, era: legacy } }\n")
+	for _, test := range []struct {
+		args                []string
+		initialize, calling string // parts of the answers; empty for one that succeeds
+	}{
+		{[]string{"--era", "legacy", "--handshake-timeout", "50ms", "--", "sh", "-c", "cat >/dev/null"}, "did not finish its handshake within 50ms", ""},
+		{[]string{"silent", "-c", silent, "--handshake-timeout", "50ms"}, "did not finish its handshake within 50ms", ""},
+		{[]string{"--era", "legacy", "--timeout", "50ms", "--", "sh", "-c", ready}, "", "had no answer within 50ms"},
+	} {
+		k := start(t.Context(), t, append([]string{"connect"}, test.args...)...)
+		a := k.ask(hello)
+		if !strings.Contains(a, test.initialize) || (test.initialize != "") != gjson.Get(a, "error").Exists() {
+			t.Errorf("%q: initialize = %s, want %q", test.args, a, test.initialize)
+		}
+		if test.initialize == "" {
+			if a := k.ask(toolCall("x")); !strings.Contains(a, test.calling) {
+				t.Errorf("%q: a call = %s, want %q", test.args, a, test.calling)
+			}
+		}
+		k.leave()
+	}
+}
+
 // A signal ends it as well as its client does.
 func TestConnectInterrupted(t *testing.T) {
 	r := newRemote(t, 0)

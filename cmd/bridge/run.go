@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,7 +28,7 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var document flags.Document
 	var restart, insecure, asJSON bool
 	var tokenEnv, name string
-	var timeout, handshake time.Duration
+	var limits flags.Limits
 	var listen flags.Listen
 	cmd := &cobra.Command{
 		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
@@ -125,8 +124,8 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if err != nil {
 				return err
 			}
-			s.Restart, s.Timeout, s.Era, s.Offer = restart, timeout, era, offer
-			s.MaxTimeout, s.HandshakeTimeout = max(s.MaxTimeout, timeout), handshake
+			s.Restart, s.Era, s.Offer = restart, era, offer
+			limits.Over(cmd.Flags(), &s)
 			if name != "" {
 				s.Name = name
 			}
@@ -164,8 +163,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
-	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent, such as 30s; progress resets it")
-	flags.AddHandshake(f, &handshake)
+	limits.Add(f)
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringVar(&c.Console, "console", "", "on, off, or payloads: the page for operators at /ui; it is on unless there is --token-env, or other machines are served")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "host under which the bridge may be called, beside loopback names (repeatable)")

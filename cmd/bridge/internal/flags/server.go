@@ -191,6 +191,25 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	return s, nil
 }
 
+// Limits is the flags about the times of a server.
+type Limits struct{ timeout, handshake time.Duration }
+
+// Add adds the flags.
+func (l *Limits) Add(f *pflag.FlagSet) {
+	f.DurationVar(&l.timeout, "timeout", config.DefaultServer("x", "").Timeout, "how long a call may be silent, such as 30s; progress resets it")
+	AddHandshake(f, &l.handshake)
+}
+
+// Over has a server go by the flags of f that were given.
+func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
+	if f.Changed("timeout") {
+		s.Timeout, s.MaxTimeout = l.timeout, max(s.MaxTimeout, l.timeout)
+	}
+	if f.Changed("handshake-timeout") {
+		s.HandshakeTimeout = l.handshake
+	}
+}
+
 // AddHandshake adds the flag about the start of a server.
 func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
 	f.DurationVar(limit, "handshake-timeout", config.DefaultServer("x", "").HandshakeTimeout, "how long the server may take to start and answer the handshake, such as 5m for one that is installed first")
