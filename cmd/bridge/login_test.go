@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -182,6 +184,23 @@ func TestLoginOfAPI(t *testing.T) {
 	}
 	if code, out, errs := command(t, "logout", "wiki", "-c", file); code != 0 || p.Issuer.Asked("/revoke") != 1 {
 		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+}
+
+// A sign-in that nobody has finished goes on with the next login, and not after a logout, also where no login is.
+func TestLogoutBegun(t *testing.T) {
+	p := signed(t, false)
+	for i, args := range [][]string{{"logout", p.URL}, {"logout", "--all"}} {
+		ctx, stop := context.WithCancel(t.Context())
+		if code := run(ctx, []string{"login", p.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || p.Issuer.Asked("/register") != i+1 {
+			t.Fatalf("login = %d, %d registrations", code, p.Issuer.Asked("/register"))
+		}
+		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 sign-in that had begun\n" {
+			t.Errorf("%q = %d %s%s", args, code, out, errs)
+		}
+	}
+	if code, _, errs := command(t, "logout", p.URL); code != 1 || !strings.Contains(errs, "there is no login for") {
+		t.Errorf("once more: %d %s", code, errs)
 	}
 }
 
