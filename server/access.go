@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -195,17 +197,26 @@ const (
 	unreadLimit = 5 * time.Second
 )
 
-// complainEvery is how often a line may be logged about who was turned away.
+// complainEvery is how often a line may be logged about who was turned away for
+// one cause: none of these hides another.
 const complainEvery = 10 * time.Second
 
-// complain logs that somebody showed no key, or a wrong one. Nothing of what was
-// shown is logged.
+// complain logs that somebody showed no key, or a wrong one. Nothing secret of what was
+// shown is logged. Where tokens count, to show nothing is how each client begins that signs in.
 func (s *Server) complain(r *http.Request, path string, why error) {
-	more, ok := s.complaints.Due(complainEvery)
+	cause, level := auth.ResultOf(why), slog.LevelInfo
+	switch {
+	case errors.Is(why, auth.ErrInvalid):
+		cause = ""
+	case errors.Is(why, auth.ErrMissing) && s.keys.Tokens():
+		level = slog.LevelDebug
+	}
+	lines, _ := s.complaints.LoadOrStore(cause, new(sparse.Lines))
+	more, ok := lines.(*sparse.Lines).Due(complainEvery)
 	if !ok {
 		return
 	}
-	s.log.Info("a request was turned away", "from", s.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
+	s.log.Log(r.Context(), level, "a request was turned away", "from", s.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
 }
 
 // tooMany answers a request with a wrong key from an address that has shown too
