@@ -221,7 +221,7 @@ func TestConnectDenied(t *testing.T) {
 		t.Errorf("initialize = %s, want an error about the status 401", a)
 	}
 	_, _, stderr := k.leave()
-	if !strings.Contains(stderr, "(--header 'Authorization: Bearer …') or sign in ('mcp-bridge login URL')") || strings.Contains(stderr, "top-secret") {
+	if !strings.Contains(stderr, "(HTTP 401): pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\"") || strings.Contains(stderr, "top-secret") {
 		t.Errorf("stderr = %q, want what to do, and no secret", stderr)
 	}
 	if got, _ := r.seen(); len(got) != 1 {
@@ -375,7 +375,7 @@ func TestRunURL(t *testing.T) {
 		answer, hint string // parts of the answer and of stderr
 	}{
 		{"works", 0, `"serverInfo":{"name":"remote"`, ""},
-		{"refuses", http.StatusForbidden, "HTTP 403", "(--header 'Authorization: Bearer …')"},
+		{"refuses", http.StatusForbidden, "HTTP 403", "(HTTP 403): pass --header 'Authorization: Bearer ${TOKEN}'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRemote(t, test.status)

@@ -240,11 +240,11 @@ var _ slog.Handler = hinted{}
 
 // Handle implements slog.Handler.
 func (h hinted) Handle(ctx context.Context, r slog.Record) error {
-	const asks, hint = "configure headers for it", " (--header 'Authorization: Bearer …') or sign in ('mcp-bridge login URL')"
+	const asks, hint = "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok && strings.Contains(err.Error(), asks) {
-			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, asks+hint))
+			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, hint))
 		}
 		out.AddAttrs(a)
 		return true
