@@ -95,30 +95,28 @@ type Error struct {
 	After time.Duration
 }
 
-// Error returns all that is known, for the log: what clients are told, the reason,
-// and what the server's process wrote last.
+// Error returns all that is known, for the log: what clients are told, what the
+// server's process wrote last, which mostly says why, and the reason.
 func (e *Error) Error() string {
-	s := e.Told()
+	s, before := e.Told(), ": "
+	if e.Stderr != "" {
+		s += "\nits last lines on stderr:\n  " + strings.ReplaceAll(e.Stderr, "\n", "\n  ")
+		before = "\n"
+	}
 	if e.Err != nil {
-		s += ": " + e.Err.Error()
+		s += before + e.Err.Error()
 	}
-	return s + e.quote()
-}
-
-// quote is Stderr as it ends the text of an error.
-func (e *Error) quote() string {
-	if e.Stderr == "" {
-		return ""
-	}
-	return "\nits last lines on stderr:\n  " + strings.ReplaceAll(e.Stderr, "\n", "\n  ")
+	return s
 }
 
 // Brief returns the text of err without what a server's process wrote to its
 // standard error.
 func Brief(err error) string {
 	s := err.Error()
-	if e, ok := errors.AsType[*Error](err); ok {
-		s = strings.Replace(s, e.quote(), "", 1)
+	if e, ok := errors.AsType[*Error](err); ok && e.Stderr != "" {
+		brief := *e
+		brief.Stderr = ""
+		s = strings.Replace(s, e.Error(), brief.Error(), 1)
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -167,10 +169,11 @@ func (s *Server) sight(principal string) sight {
 }
 
 // insider reports whether the details of the state of the bridge may be shown in
-// answer to a request that is answered in any case, and which.
-func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
+// answer to a request that is answered in any case, and which. acts says that who asks may
+// act on what is of others.
+func (s *Server) insider(r *http.Request, base string) (sees sight, acts, ok bool) {
 	if s.keys == nil || s.c().PublicStatus {
-		return s.sight(""), true
+		return s.sight(""), s.keys == nil && auth.Principal(r.Context()) == "" && s.near(r), true
 	}
 	to := place{base, ""}
 	ctx, gate := s.gated(r)
@@ -182,7 +185,8 @@ func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
 	case s.guessed(r, s.refusalOf(r, to, err).guess, err) == 0 && s.refusalOf(r, to, err).guess:
 		s.complain(r, r.URL.Path, err) // somebody may be guessing
 	}
-	return s.sight(who.Principal), err == nil
+	_, acts = s.rights(who.Principal)
+	return s.sight(who.Principal), acts && err == nil, err == nil
 }
 
 const (
@@ -193,17 +197,26 @@ const (
 	unreadLimit = 5 * time.Second
 )
 
-// complainEvery is how often a line may be logged about who was turned away.
+// complainEvery is how often a line may be logged about who was turned away for
+// one cause: none of these hides another.
 const complainEvery = 10 * time.Second
 
-// complain logs that somebody showed no key, or a wrong one. Nothing of what was
-// shown is logged.
+// complain logs that somebody showed no key, or a wrong one. Nothing secret of what was
+// shown is logged. Where tokens count, to show nothing is how each client begins that signs in.
 func (s *Server) complain(r *http.Request, path string, why error) {
-	more, ok := s.complaints.Due(complainEvery)
+	cause, level := auth.ResultOf(why), slog.LevelInfo
+	switch {
+	case errors.Is(why, auth.ErrInvalid):
+		cause = ""
+	case errors.Is(why, auth.ErrMissing) && s.keys.Tokens():
+		level = slog.LevelDebug
+	}
+	lines, _ := s.complaints.LoadOrStore(cause, new(sparse.Lines))
+	more, ok := lines.(*sparse.Lines).Due(complainEvery)
 	if !ok {
 		return
 	}
-	s.log.Info("a request was turned away", "from", s.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
+	s.log.Log(r.Context(), level, "a request was turned away", "from", s.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
 }
 
 // tooMany answers a request with a wrong key from an address that has shown too

@@ -46,6 +46,9 @@ func (s *Server) showStatus(c *admin.Call) (any, error) {
 // overview returns what the caller may see of the state of the bridge.
 func (s *Server) overview(c *admin.Caller) *overview {
 	out := &overview{readiness: s.readiness()}
+	if c.Act {
+		out.tell()
+	}
 	if sees := s.sees(c); !sees.all {
 		out.limit(sees.of)
 		return out
@@ -129,6 +132,9 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 	st, err := s.stateOf(name)
 	if err != nil || !s.sees(&c.Caller).of(name) {
 		return nil, admin.NotFound("server of that name")
+	}
+	if c.Act {
+		st.tell()
 	}
 	out := detail{Server: st}
 	if !c.Look {

@@ -269,6 +269,55 @@ func TestUsers(t *testing.T) {
 	})
 }
 
+// The log says of each cause why requests were turned away, and what an aud is that does not
+// count. A client begins without a token: that hides nothing else.
+func TestTurnedAwayLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := authtest.New(t, "https://idp.example.com")
+		var out bytes.Buffer
+		r := newRigLog(t, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), users(i), "one")
+		said := func() (lines []string) {
+			for line := range strings.Lines(out.String()) {
+				if strings.Contains(line, "a request was turned away") {
+					lines = append(lines, line)
+				}
+			}
+			out.Reset()
+			return lines
+		}
+		for _, tc := range []struct {
+			name   string
+			header []string
+			want   []string // parts of the one line; nil for none
+		}{
+			{"nothing", nil, []string{"level=DEBUG", "no key was shown"}},
+			{"for somebody else", eng(i, "ann", "my-api", time.Hour), []string{"level=INFO", `its aud [\"my-api\"] has neither`, "more=0"}},
+			{"the same", eng(i, "ann", "my-api", time.Hour), nil},
+			{"too old", eng(i, "ann", here, -time.Hour), []string{"level=INFO", "the token has expired"}},
+			{"a wrong key", []string{"X-API-Key", "s3cr3t-that-is-wrong"}, []string{"level=INFO", "the key that was shown is not valid"}},
+		} {
+			if a := r.Do("POST", "/one/mcp", initialize, tc.header...).Wait(); a.Status() != 401 {
+				t.Errorf("%s: %d %s", tc.name, a.Status(), a.Body())
+			}
+			lines := said()
+			if len(lines) != min(len(tc.want), 1) {
+				t.Errorf("%s: %q, want %q", tc.name, lines, tc.want)
+				continue
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(lines[0], part) || strings.Contains(lines[0], "s3cr3t") {
+					t.Errorf("%s: %s, want %s", tc.name, lines[0], part)
+				}
+			}
+		}
+		time.Sleep(complainEvery)
+		r.Do("POST", "/one/mcp", initialize, eng(i, "ann", "my-api", time.Hour)...).Wait()
+		if lines := said(); len(lines) != 1 || !strings.Contains(lines[0], "more=1") {
+			t.Errorf("later: %q", lines)
+		}
+	})
+}
+
 // A session is its user's, whatever token of its own that shows; nobody else's can use
 // it (I-010, N-50). Calls under way are answered when the token ends meanwhile; streams
 // end with the last one that was shown (I-027, N-51).

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -88,6 +89,20 @@ type state struct {
 	// LastError is the last failure or loss, also when the server has recovered.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+
+	reason, last string // Reason and LastError with what the server's process wrote; see tell
+}
+
+// tell adds what processes wrote to their standard error, where that is a reason: it may be
+// about a caller, so that it is for whoever may act on what is of others.
+func (r *readiness) tell() {
+	for i := range r.Servers {
+		r.Servers[i].tell()
+	}
+}
+
+func (s *state) tell() {
+	s.Reason, s.LastError = cmp.Or(s.reason, s.Reason), cmp.Or(s.last, s.LastError)
 }
 
 // forced is what an operator has decided about a server.
@@ -174,9 +189,15 @@ func (s *Server) state(st *gateway.Status) state {
 		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
 		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
 	}
+	if st.Err != nil {
+		row.reason = st.Err.Error()
+	}
+	if st.LastErr != nil {
+		row.last = st.LastErr.Error()
+	}
 	if r := s.now.Load().reached[st.Name]; r != nil && r.api != nil {
 		if at, why := r.api.Behind(); why != nil && at.After(st.LastAt) {
-			row.LastError, row.LastErrorAt = "the new configuration does not count yet: "+bridge.Brief(why), moment(at)
+			row.LastError, row.LastErrorAt, row.last = "the new configuration does not count yet: "+bridge.Brief(why), moment(at), ""
 		}
 	}
 	if row.Transport == transportStdio {
@@ -213,7 +234,10 @@ func moment(t time.Time) *time.Time {
 // ready answers /readyz: as JSON, or as a table for people.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	all := s.readiness()
-	sees, inside := s.insider(r, base)
+	sees, acts, inside := s.insider(r, base)
+	if acts {
+		all.tell()
+	}
 	status := http.StatusOK
 	if !all.Ready {
 		status = http.StatusServiceUnavailable
@@ -332,11 +356,15 @@ func ago(now time.Time, t *time.Time) string {
 	return now.Sub(*t).Round(time.Second).String()
 }
 
+// maxLine is how much of an error is shown in a table: what a process wrote begins behind what
+// the bridge says, and its first lines have to fit.
+const maxLine = 300
+
 // line makes one line of a text, of a length that a terminal can show.
 func line(s string) string {
 	s = visible.Text(strings.Join(strings.Fields(s), " "))
-	if r := []rune(s); len(r) > 160 {
-		s = string(r[:160]) + "…"
+	if r := []rune(s); len(r) > maxLine {
+		s = string(r[:maxLine]) + "…"
 	}
 	return s
 }

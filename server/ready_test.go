@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/gateway"
@@ -121,14 +123,14 @@ func TestReadyText(t *testing.T) {
 func TestReadyTextFailing(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	st := gateway.Status{
-		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 300), LastAt: now.Add(-2 * time.Second),
+		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 400), LastAt: now.Add(-2 * time.Second),
 		Breaker: "open", RetryAt: now.Add(3 * time.Second), Trips: 1,
 		Cache: cache.Status{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
 	}
 	r := newRig(t, nil, "one")
 	all := &readiness{Reason: "no server works", Whole: &whole{}, Servers: []state{r.s.state(&st)}}
 	lines := strings.Split(all.table(now), "\n")
-	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{151}…$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
+	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{291}…$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
 		t.Errorf("table:\n%s", strings.Join(lines, "\n"))
 	}
 }
@@ -151,6 +153,46 @@ func TestReadyVisible(t *testing.T) {
 		if got := w.Body.String(); strings.ContainsAny(got, "\x1b\x07\u009b\u202e") || !strings.Contains(got, want) {
 			t.Errorf("%s = %q, want %s in it", path, got, want)
 		}
+	}
+}
+
+// What a server's process wrote before it ended says why. Who may act on what is of others
+// sees that in the state, and nobody else: it may be about the caller that it was started for.
+func TestReadyWords(t *testing.T) {
+	const words = "Error: missing API key"
+	lan := func(c *config.Config) { kinds(c); c.Listen = "0.0.0.0:8808" }
+	for _, test := range []struct {
+		name   string
+		change func(*config.Config)
+		peer   string
+		header []string
+		shown  bool
+	}{
+		{"alone", kinds, closeBy, nil, true},
+		{"through a proxy", kinds, closeBy, []string{"Via", "1.1 x"}, false},
+		{"where everybody may listen", lan, "192.0.2.1:5000", nil, false},
+		{"an operator", operators, closeBy, []string{"X-API-Key", opsKey}, true},
+		{"a viewer", operators, closeBy, []string{"X-API-Key", sinKey}, false},
+		{"somebody", operators, closeBy, []string{"X-API-Key", devKey}, false},
+		{"somebody where all may look", func(c *config.Config) { operators(c); c.PublicStatus = true }, closeBy, []string{"X-API-Key", devKey}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, test.change, "one")
+			r.f.Before = func(context.Context) error {
+				return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "its process has ended", Stderr: words}
+			}
+			q := from(closeBy, bridgeAt, "POST", "/one/mcp", "Accept", "application/json, text/event-stream", "X-API-Key", opsKey)
+			q.Body, q.ContentLength = readCloser{strings.NewReader(initialize)}, int64(len(initialize))
+			if w := r.answer(q); !strings.Contains(w.Body.String(), "its process has ended") || strings.Contains(w.Body.String(), words) {
+				t.Fatalf("%s: a client over HTTP gets %d %s", test.name, w.Code, w.Body)
+			}
+			for _, path := range []string{"/readyz", "/readyz?format=text", "/ui/api/v1/status", "/ui/api/v1/servers/one"} {
+				w := r.answer(from(test.peer, bridgeAt, "GET", path, test.header...))
+				if got := strings.Contains(w.Body.String(), words); got != test.shown {
+					t.Errorf("%s: %s = %d %s, want the words: %t", test.name, path, w.Code, w.Body, test.shown)
+				}
+			}
+		})
 	}
 }
 

@@ -46,7 +46,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/session"
-	"github.com/mcp-bridge/bridge/internal/sparse"
 )
 
 // Server is a bridge and the HTTP server in front of it.
@@ -70,7 +69,7 @@ type Server struct {
 	disk       *disk.Disk     // where it keeps logins; nil when it is not there
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
-	complaints sparse.Lines   // about requests without a good key
+	complaints sync.Map       // *sparse.Lines about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
 	wrong      *guesses.Limit
 	strange    *guesses.Limit     // tokens that their issuer knows nothing of, and that look like some
 	questions  *guesses.Questions // about tokens: each may turn out to be one of either

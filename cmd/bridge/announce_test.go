@@ -55,3 +55,36 @@ func TestAnnounceConsole(t *testing.T) {
 		}
 	}
 }
+
+// What is printed to be pasted has a header for a key only where a rule has one: a client with
+// a fixed header does not sign in.
+func TestAnnounceHeaders(t *testing.T) {
+	key, file, user := config.Access{Name: "ops", Token: "0123456789abcdef"}, config.Access{Name: "dev", TokenFile: "key"}, config.Access{Name: "staff", Users: config.Words{config.AnyUser}}
+	signs := []config.OAuth{{Issuer: "https://idp.example.com"}}
+	const own, leave = "Clients sign in by themselves", "Clients whose users sign in need no headers"
+	for _, tc := range []struct {
+		name   string
+		access []config.Access
+		oauth  []config.OAuth
+		header bool
+		want   string
+	}{
+		{"open", nil, nil, false, ""},
+		{"a key", []config.Access{key}, nil, true, ""},
+		{"a key in a file", []config.Access{file}, nil, true, ""},
+		{"users", []config.Access{user}, signs, false, own},
+		{"users and keys", []config.Access{user, file}, signs, true, leave},
+	} {
+		c := config.Default()
+		c.Servers = []config.Server{config.DefaultServer("files", "")}
+		c.Access, c.OAuth = tc.access, tc.oauth
+		for _, asJSON := range []bool{false, true} {
+			var out strings.Builder
+			announce(&out, &c, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808}, nil, asJSON)
+			got := out.String()
+			if strings.Contains(got, "Authorization") != (tc.header && !asJSON) || strings.Contains(got, "sign in") != (tc.want != "" && !asJSON) || !asJSON && !strings.Contains(got, tc.want) {
+				t.Errorf("%s: %s, want headers: %t, %q", tc.name, got, tc.header, tc.want)
+			}
+		}
+	}
+}

@@ -31,6 +31,7 @@ func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) b
 	var sign flags.SignIn
 	var document flags.Document
 	var program flags.Program
+	var limits flags.Limits
 	cmd := &cobra.Command{
 		Use:   "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
 		Short: "Be a stdio server that passes everything on to another server",
@@ -118,6 +119,9 @@ of that variable, which keeps it out of the list of processes.`,
 			if err != nil {
 				return err
 			}
+			for i := range c.Servers {
+				limits.Over(cmd.Flags(), &c.Servers[i])
+			}
 			if cmd.Flags().Changed("offer") {
 				c.Offer = offer
 			}
@@ -152,6 +156,7 @@ of that variable, which keeps it out of the list of processes.`,
 	document.Add(f)
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
+	limits.Add(f)
 	return cmd
 }
 

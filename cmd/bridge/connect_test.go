@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -220,7 +221,7 @@ func TestConnectDenied(t *testing.T) {
 		t.Errorf("initialize = %s, want an error about the status 401", a)
 	}
 	_, _, stderr := k.leave()
-	if !strings.Contains(stderr, "(--header 'Authorization: Bearer …') or sign in ('mcp-bridge login URL')") || strings.Contains(stderr, "top-secret") {
+	if !strings.Contains(stderr, "(HTTP 401): pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\"") || strings.Contains(stderr, "top-secret") {
 		t.Errorf("stderr = %q, want what to do, and no secret", stderr)
 	}
 	if got, _ := r.seen(); len(got) != 1 {
@@ -235,6 +236,52 @@ func TestConnectDeniedByFile(t *testing.T) {
 	k.ask(hello)
 	if _, _, stderr := k.leave(); strings.Contains(stderr, "--header") || !strings.Contains(stderr, "configure headers") {
 		t.Errorf("stderr = %q, want a word about headers in the configuration", stderr)
+	}
+}
+
+// A program that ends at its start says why to the client, as a person would see it there, and to the log.
+func TestConnectCrash(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	t.Setenv("FOO_KEY", "top-secret")
+	k := start(t.Context(), t, "connect", "--", "sh", "-c", "echo Error: set FOO_KEY first >&2; exit 3")
+	const want = "server sh: handshake: its process has ended (exit status 3)\nits last lines on stderr:\n  Error: set FOO_KEY first\nFOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file"
+	if a := k.ask(hello); gjson.Get(a, "error.message").String() != want {
+		t.Errorf("initialize = %s, want %q", a, want)
+	}
+	text, err := json.Marshal(want)
+	if _, _, stderr := k.leave(); err != nil || !strings.Contains(stderr, string(text)) || strings.Contains(stderr, "top-secret") {
+		t.Errorf("stderr = %s, want %s (%v)", stderr, text, err)
+	}
+}
+
+// The times of servers are as flags say, also of those of a file.
+func TestConnectTimes(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	const ready = `read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}'; cat >/dev/null`
+	silent := file(t, "bridge.yaml", "servers: { silent: { stdio: { command: sh, args: [-c, cat >/dev/null] }, era: legacy } }\n")
+	for _, test := range []struct {
+		args                []string
+		initialize, calling string // parts of the answers; empty for one that succeeds
+	}{
+		{[]string{"--era", "legacy", "--handshake-timeout", "50ms", "--", "sh", "-c", "cat >/dev/null"}, "did not finish its handshake within 50ms", ""},
+		{[]string{"silent", "-c", silent, "--handshake-timeout", "50ms"}, "did not finish its handshake within 50ms", ""},
+		{[]string{"--era", "legacy", "--timeout", "50ms", "--", "sh", "-c", ready}, "", "had no answer within 50ms"},
+	} {
+		k := start(t.Context(), t, append([]string{"connect"}, test.args...)...)
+		a := k.ask(hello)
+		if !strings.Contains(a, test.initialize) || (test.initialize != "") != gjson.Get(a, "error").Exists() {
+			t.Errorf("%q: initialize = %s, want %q", test.args, a, test.initialize)
+		}
+		if test.initialize == "" {
+			if a := k.ask(toolCall("x")); !strings.Contains(a, test.calling) {
+				t.Errorf("%q: a call = %s, want %q", test.args, a, test.calling)
+			}
+		}
+		k.leave()
 	}
 }
 
@@ -328,13 +375,13 @@ func TestRunURL(t *testing.T) {
 		answer, hint string // parts of the answer and of stderr
 	}{
 		{"works", 0, `"serverInfo":{"name":"remote"`, ""},
-		{"refuses", http.StatusForbidden, "HTTP 403", "(--header 'Authorization: Bearer …')"},
+		{"refuses", http.StatusForbidden, "HTTP 403", "(HTTP 403): pass --header 'Authorization: Bearer ${TOKEN}'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRemote(t, test.status)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", "-H", "Authorization: Bearer ${BRIDGE_TEST_TOKEN}", r.URL+"/mcp")
+			k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", r.URL+"/mcp", "-H", "Authorization: Bearer ${BRIDGE_TEST_TOKEN}")
 			if !strings.HasPrefix(name, "local-") || !strings.HasSuffix(url, "/mcp") {
 				t.Fatalf("%s is served at %s", name, url)
 			}
@@ -358,6 +405,29 @@ func TestRunURL(t *testing.T) {
 				t.Errorf("the server got %q; stderr %s", auth, k.log.String())
 			}
 		})
+	}
+}
+
+// Flags behind a program are the program's. Who writes those of mcp-bridge there is told so, unless -- says that it is meant.
+func TestRunMisplaced(t *testing.T) {
+	const said = "--port --env go to the server: flags of mcp-bridge belong before the command"
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"cat", "--port", "9000", "--flag", "--env=KEY=top-secret", "--port=1"}, true},
+		{[]string{"--", "cat", "--port", "9000", "--env=KEY=top-secret"}, false},
+		{[]string{"cat", "--flag", "-l"}, false},
+	} {
+		var out, log bytes.Buffer
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if code := run(ctx, append([]string{"run", "--listen", "127.0.0.1:0"}, test.args...), &out, &log); code != 0 {
+			t.Errorf("%q: exit code %d", test.args, code)
+		}
+		if strings.Contains(log.String(), said) != test.want || !test.want && strings.Contains(log.String(), "belong") || strings.Contains(log.String(), "top-secret") {
+			t.Errorf("%q: stderr %s, want the warning: %t", test.args, log.String(), test.want)
+		}
 	}
 }
 

@@ -286,7 +286,8 @@ func newLogout(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "logout [flags] [URL|SERVER]",
 		Short: "Forget a sign-in",
 		Long: `logout removes the tokens that 'mcp-bridge login' has kept for a server, and asks the
-authorization server to revoke them, if it supports that.`,
+authorization server to revoke them, if it supports that. It also forgets a sign-in
+that has begun.`,
 		Example: `  mcp-bridge logout https://tools.example.com/mcp
   mcp-bridge logout notes -c bridge.yaml
   mcp-bridge logout --all`,
@@ -322,7 +323,15 @@ authorization server to revoke them, if it supports that.`,
 					return err
 				}
 			}
-			if len(found) == 0 && !all {
+			begun, err := store.Abandon(server) // those without a login
+			switch {
+			case err != nil:
+				faults = append(faults, err)
+			case begun > 0:
+				if _, err := fmt.Fprintln(stdout, "forgot "+count(begun, "sign-in")+" that had begun"); err != nil {
+					return err
+				}
+			case len(found) == 0 && !all:
 				return exit.With(exit.Failure, fmt.Errorf("there is no login for %s", server))
 			}
 			return errors.Join(faults...)

@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
@@ -100,12 +104,46 @@ func TestConnectSignsIn(t *testing.T) {
 	for _, args := range [][]string{nil, {"--no-login"}} {
 		p := signed(t, len(args) > 0)
 		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
-		if a := k.ask(hello); !strings.Contains(a, "it wants valid credentials (HTTP 401)") {
-			t.Errorf("%q: initialize: %s", args, a)
+		want, word := "it wants a token; sign in: mcp-bridge login URL", "login_required"
+		if args != nil {
+			want, word = "it wants valid credentials (HTTP 401)", "upstream_unavailable"
+		}
+		if a := k.ask(hello); !strings.Contains(gjson.Get(a, "error.message").String(), want) || gjson.Get(a, "error.data.bridge").String() != word {
+			t.Errorf("%q: initialize: %s, want %s and %s", args, a, want, word)
 		}
 		if _, _, errs := k.leave(); !strings.Contains(errs, "mcp-bridge login URL") || p.Issuer.Asked("/register") != 0 {
 			t.Errorf("%q: %s", args, errs)
 		}
+	}
+}
+
+// Who looks at a server that wants a sign-in is told how, as with a login that cannot be read.
+func TestLookSignsIn(t *testing.T) {
+	p := signed(t, true)
+	for _, cut := range []bool{false, true} {
+		for _, args := range [][]string{{"tools", p.URL}, {"call", p.URL, "echo"}, {"prompts", p.URL}, {"resources", p.URL}} {
+			code, out, errs := command(t, args...)
+			if code != exit.Server || out != "" || !strings.HasSuffix(errs, "; sign in: mcp-bridge login URL\n") || cut != strings.Contains(errs, "the login that is kept for it cannot be read") {
+				t.Errorf("%q: %d %s%s", args, code, out, errs)
+			}
+		}
+		if cut {
+			break
+		}
+		if code, _, errs := command(t, "login", p.URL); code != 0 {
+			t.Fatal(errs)
+		}
+		files, err := filepath.Glob(filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "*.json"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := newRemote(t, http.StatusUnauthorized)
+	if code, _, errs := command(t, "tools", plain.URL+"/mcp"); code != exit.Server || !strings.HasSuffix(errs, "configure headers for it, such as Authorization: --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\n") {
+		t.Errorf("without a challenge: %d %s", code, errs)
 	}
 }
 
@@ -182,6 +220,23 @@ func TestLoginOfAPI(t *testing.T) {
 	}
 	if code, out, errs := command(t, "logout", "wiki", "-c", file); code != 0 || p.Issuer.Asked("/revoke") != 1 {
 		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+}
+
+// A sign-in that nobody has finished goes on with the next login, and not after a logout, also where no login is.
+func TestLogoutBegun(t *testing.T) {
+	p := signed(t, false)
+	for i, args := range [][]string{{"logout", p.URL}, {"logout", "--all"}} {
+		ctx, stop := context.WithCancel(t.Context())
+		if code := run(ctx, []string{"login", p.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || p.Issuer.Asked("/register") != i+1 {
+			t.Fatalf("login = %d, %d registrations", code, p.Issuer.Asked("/register"))
+		}
+		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 sign-in that had begun\n" {
+			t.Errorf("%q = %d %s%s", args, code, out, errs)
+		}
+	}
+	if code, _, errs := command(t, "logout", p.URL); code != 1 || !strings.Contains(errs, "there is no login for") {
+		t.Errorf("once more: %d %s", code, errs)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
@@ -28,7 +28,7 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var document flags.Document
 	var restart, insecure, asJSON bool
 	var tokenEnv, name string
-	var timeout, handshake time.Duration
+	var limits flags.Limits
 	var listen flags.Listen
 	cmd := &cobra.Command{
 		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
@@ -38,9 +38,9 @@ or SIGTERM stops it when running calls have ended; the second one, at once.
 
 COMMAND is a program that speaks MCP on stdin and stdout. It is started without a
 shell, once per client session. Flags of run belong before COMMAND; everything
-after it belongs to COMMAND, with or without --. COMMAND gets PATH, HOME and the
-like, the variables of proxies and CA files, and those that --env names; nothing
-else of the environment.
+after it belongs to COMMAND, with or without --. Behind a URL or a document, they
+work too. COMMAND gets PATH, HOME and the like, the variables of proxies and CA
+files, and those that --env names; nothing else of the environment.
 
 URL is a remote server. Its transport is detected. In a --header, ${NAME} becomes
 the value of that variable, which keeps it out of the list of processes. If the
@@ -68,6 +68,10 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := ahead(cmd, args)
+			if err != nil {
+				return err
+			}
 			log, err := l.Logger(stderr)
 			if err != nil {
 				return err
@@ -91,7 +95,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					return err
 				}
 				if len(args) > 1 {
-					return exit.Usagef("a URL takes no arguments; flags belong before it")
+					return exit.Usagef("a URL takes no arguments: write flags before --, or leave -- out")
 				}
 				log = hinting(log)
 				if s, err = remote.Server(args[0], share); err == nil {
@@ -111,14 +115,17 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				}
 				if s, err = program.Server(args, share); err == nil {
 					c.Warnings = flags.Unexpanded(args[1:])
+					if cmd.ArgsLenAtDash() < 0 {
+						c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
+					}
 					err = program.Find(&s)
 				}
 			}
 			if err != nil {
 				return err
 			}
-			s.Restart, s.Timeout, s.Era, s.Offer = restart, timeout, era, offer
-			s.MaxTimeout, s.HandshakeTimeout = max(s.MaxTimeout, timeout), handshake
+			s.Restart, s.Era, s.Offer = restart, era, offer
+			limits.Over(cmd.Flags(), &s)
 			if name != "" {
 				s.Name = name
 			}
@@ -142,7 +149,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows COMMAND is COMMAND's
+	f.SetInterspersed(false) // what follows COMMAND is COMMAND's; see ahead
 	listen.Add(f, "instead of "+c.Listen)
 	f.StringVar(&name, "name", "", "name of the server, in the log and in the client's configuration; by default made from COMMAND or URL")
 	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
@@ -156,12 +163,35 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
-	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent, such as 30s; progress resets it")
-	flags.AddHandshake(f, &handshake)
+	limits.Add(f)
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringVar(&c.Console, "console", "", "on, off, or payloads: the page for operators at /ui; it is on unless there is --token-env, or other machines are served")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
+}
+
+// ahead parses the flags behind a URL or a document, which have no arguments of their own, as
+// if they stood before it. A program behind it, or what stands behind --, keeps its arguments.
+func ahead(cmd *cobra.Command, args []string) ([]string, error) {
+	if len(args) < 2 || cmd.ArgsLenAtDash() >= 0 {
+		return args, nil
+	}
+	if !flags.IsURL(args[0]) {
+		if kind, err := rest.Detect(args[0]); err != nil || kind == rest.OtherKind {
+			return args, nil // a program, or what is refused later
+		}
+	}
+	cmd.Flags().SetInterspersed(true)
+	if err := cmd.ParseFlags(args[1:]); err != nil {
+		return nil, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, err := cmd.Flags().GetBool("help"); err == nil && help {
+		return nil, pflag.ErrHelp
+	}
+	if cmd.Flags().NArg() > 0 {
+		return nil, exit.Usagef("run serves one server, and %s takes no arguments: leave out %s, or put several servers in a file: mcp-bridge serve FILE", args[0], cmd.Flags().Arg(0))
+	}
+	return args[:1], nil
 }
 
 // isolation says what clients without sessions have in common, where --share does
@@ -210,11 +240,11 @@ var _ slog.Handler = hinted{}
 
 // Handle implements slog.Handler.
 func (h hinted) Handle(ctx context.Context, r slog.Record) error {
-	const asks, hint = "configure headers for it", " (--header 'Authorization: Bearer …') or sign in ('mcp-bridge login URL')"
+	const asks, hint = "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok && strings.Contains(err.Error(), asks) {
-			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, asks+hint))
+			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, hint))
 		}
 		out.AddAttrs(a)
 		return true

@@ -95,7 +95,7 @@ func TestRunDocument(t *testing.T) {
 	path := file(t, "api.yaml", petsDocument)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", "--base-url", api.URL+"/v2", "-H", "X-Pets: yes", path)
+	k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", path, "--base-url", api.URL+"/v2", "-H", "X-Pets: yes")
 	if name != "api" {
 		t.Errorf("the server is called %q, want api", name)
 	}

@@ -471,7 +471,8 @@ func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool
 		Headers map[string]string `json:"headers,omitempty"`
 	}
 	var headers map[string]string
-	if len(c.Access) > 0 {
+	keyed := slices.ContainsFunc(c.Access, func(a config.Access) bool { return a.Token != "" || a.TokenFile != "" })
+	if keyed { // a client with a header does not sign in
 		headers = map[string]string{"Authorization": "Bearer YOUR-KEY"}
 	}
 	type address struct {
@@ -523,5 +524,12 @@ func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool
 			hint = ", or one entry with " + base + "/mcp for all of them"
 		}
 		fmt.Fprintf(w, "\nFor a client's configuration%s:\n%s\n", hint, paste)
+		switch {
+		case len(c.OAuth) == 0:
+		case keyed:
+			fmt.Fprintln(w, "Clients whose users sign in need no headers: leave them out.")
+		default:
+			fmt.Fprintln(w, "Clients sign in by themselves: they need no key.")
+		}
 	}
 }

@@ -130,7 +130,7 @@ func (d *Door) Caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 		d.ok.Add(1)
 		return c, nil
 	}
-	if n := d.counts[resultOf(err)]; n != nil { // otherwise the client has gone
+	if n := d.counts[ResultOf(err)]; n != nil { // otherwise the client has gone
 		n.Add(1)
 	}
 	return Caller{}, err
@@ -141,8 +141,8 @@ func (d *Door) Again(ctx context.Context, h http.Header, to token.Resource) (Cal
 	return d.caller(ctx, h, to)
 }
 
-// resultOf returns what an error of Caller is counted as; empty for none.
-func resultOf(err error) token.Result {
+// ResultOf returns what an error of Caller is counted as; empty for none.
+func ResultOf(err error) token.Result {
 	var fault *token.Error
 	switch {
 	case errors.As(err, &fault):

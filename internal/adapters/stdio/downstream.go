@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/downstream"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
+	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -168,6 +169,17 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	p.Send(deliver.Answer(m))
 }
 
+// told returns the answer a of a request, which says why it has failed if err is not nil. To a
+// client that the bridge knows no principal of, and that so has started it, it also says what
+// the server's process wrote last.
+func (p *peer) told(a *jsonrpc.Message, err error) *jsonrpc.Message {
+	e, ok := errors.AsType[*bridge.Error](err)
+	if a == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
+		return a
+	}
+	return refusal.Whole(a.ID, err)
+}
+
 func (p *peer) current() *gateway.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,10 +306,10 @@ func (p *peer) pause() bool {
 }
 
 func (p *peer) initialize(first arrival) {
-	s, a, _ := p.b.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m) // the answer says what went wrong
+	s, a, err := p.b.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m)
 	first.free()
 	if s == nil {
-		p.answer(a)
+		p.answer(p.told(a, err))
 		p.mu.Lock()
 		held := p.held
 		p.held, p.begun = nil, false // the client may try again

@@ -275,8 +275,8 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 func (p *peer) pass(s *gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
-		settle := func(r *jsonrpc.Message, _ error) { // the answer says what went wrong
-			p.answer(r)
+		settle := func(r *jsonrpc.Message, err error) {
+			p.answer(p.told(r, err))
 			a.free()
 			p.calls.Add(-1)
 		}

@@ -124,7 +124,8 @@ func (t *text) keep() (free func()) {
 }
 
 func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
-	m, _ := v.p.b.Call(ctx, a.m, g) // the answer says what went wrong
+	m, err := v.p.b.Call(ctx, a.m, g)
+	m = v.p.told(m, err)
 	a.free()
 	v.p.mu.Lock()
 	delete(v.p.stateless, v) // before its id may come again

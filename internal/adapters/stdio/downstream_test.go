@@ -241,6 +241,29 @@ func TestDownstreamConversation(t *testing.T) {
 	})
 }
 
+// Who has started the bridge is told what the server's process wrote last; a client that has a
+// principal is not, as over HTTP.
+func TestDownstreamTold(t *testing.T) {
+	for _, principal := range []string{"", "somebody"} {
+		for _, request := range []string{fmt.Sprintf(initialize, "2025-06-18"), keyed("1", "tools/list", "")} {
+			synctest.Test(t, func(t *testing.T) {
+				d := sit(t, &wiretest.Server{Before: func(context.Context) error {
+					return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start", Stderr: "no key", Err: errors.New("KEY is set here")}
+				}}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{Principal: principal})
+				d.say(request)
+				said := d.hear()
+				want := `"message":"server fake: it cannot start"`
+				if principal == "" {
+					want = `"message":"server fake: it cannot start\nits last lines on stderr:\n  no key\nKEY is set here"`
+				}
+				if len(said) != 1 || !strings.Contains(said[0], want) || !strings.Contains(said[0], `"bridge":"upstream_unavailable"`) {
+					t.Errorf("%q: %q gets %q, want %s", principal, request, said, want)
+				}
+			})
+		}
+	}
+}
+
 // While the handshake lasts, what a script sends ahead waits, and pings do not.
 func TestDownstreamHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

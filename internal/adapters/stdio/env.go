@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
@@ -45,17 +46,29 @@ func environment(pass []string, own ...map[string]string) (env, held []string) {
 	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
 }
 
-// heldBack says which variables a child did not get that has failed to start; one
-// of them may be the reason. It shows no value.
-func heldBack(held []string) error {
-	if len(held) == 0 {
-		return nil
+// heldBack says which of the variables that a child did not get it may have failed for: those
+// that said, what it wrote, names; and a proxy with a password, whose lack has many faces. It
+// shows no value.
+func heldBack(held []string, said string) error {
+	var all []error
+	for _, name := range held {
+		switch {
+		case isProxy(name):
+			all = append(all, fmt.Errorf("%s was not passed to it, because it has a password: if it needs that, --env %[1]s, or env_pass: [%[1]s] in the file", name))
+		case len(name) >= shortest && slices.Contains(words(said), name):
+			all = append(all, fmt.Errorf("%s is set here and was not passed: --env %[1]s, or env_pass: [%[1]s] in the file", name))
+		}
 	}
-	also := ""
-	if i := slices.IndexFunc(held, isProxy); i >= 0 {
-		also = fmt.Sprintf(" (also %s, because it has a password)", held[i])
-	}
-	return fmt.Errorf("%d variables of the environment were not passed to it%s: if it needs one, name that with --env, or in env_pass of the file", len(held), also)
+	return errors.Join(all...)
+}
+
+// shortest is the length from which a word on stderr that is the name of a variable is taken
+// for that.
+const shortest = 3
+
+// words returns what could be names of variables in a text.
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 func isProxy(name string) bool { return slices.Contains(proxies, strings.ToUpper(name)) }

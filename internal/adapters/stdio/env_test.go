@@ -119,21 +119,25 @@ func TestEnvironmentTakesFromTheBridge(t *testing.T) {
 	}
 }
 
-// What a child did not get is told when it has not started, by number.
+// A variable that a child did not get is told if its stderr names it, and a proxy in any case.
 func TestHeldBack(t *testing.T) {
+	const said = "starting\nError: set FOO_KEY (or $BAR_KEY) first; A FOO_KEY_2"
 	for _, c := range []struct {
 		held []string
 		want string
 	}{
-		{[]string{"A", "B"}, "2 variables of the environment were not passed to it: if it needs one, name that with --env, or in env_pass of the file"},
-		{[]string{"A", "https_proxy"}, "2 variables of the environment were not passed to it (also https_proxy, because it has a password): if it needs one, name that with --env, or in env_pass of the file"},
+		{[]string{"A", "FOO", "KEY_2", "FOO_KEY"}, "FOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file"},
+		{[]string{"BAR_KEY", "FOO_KEY"}, "BAR_KEY is set here and was not passed: --env BAR_KEY, or env_pass: [BAR_KEY] in the file\nFOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file"},
+		{[]string{"X", "https_proxy"}, "https_proxy was not passed to it, because it has a password: if it needs that, --env https_proxy, or env_pass: [https_proxy] in the file"},
 	} {
-		if got := heldBack(c.held); got == nil || got.Error() != c.want {
+		if got := heldBack(c.held, said); got == nil || got.Error() != c.want {
 			t.Errorf("heldBack(%q) = %v, want %s", c.held, got, c.want)
 		}
 	}
-	if got := heldBack(nil); got != nil {
-		t.Errorf("heldBack(nil) = %v", got)
+	for _, held := range [][]string{nil, {"A", "FOO", "key_2", "UNRELATED"}} {
+		if got := heldBack(held, said); got != nil {
+			t.Errorf("heldBack(%q) = %v, want nothing", held, got)
+		}
 	}
 }
 

@@ -101,16 +101,11 @@ func (u *child) unopened(err error) error {
 	if errors.Is(err, bridge.ErrNoHandshake) {
 		return err
 	}
-	over := u.life.Over()
-	err = u.a.name.Ended(over, err)
-	if e, ok := errors.AsType[*bridge.Error](err); ok && over != nil && e.Err == nil {
-		e.Err = heldBack(u.held)
-	}
-	return err
+	return u.a.name.Ended(u.life.Over(), err)
 }
 
 // quoting returns err, why the child could not be used, with what it wrote last to
-// its standard error. What it has answered says more.
+// its standard error, and the variables that it may have missed. What it has answered says more.
 func (u *child) quoting(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
@@ -118,6 +113,7 @@ func (u *child) quoting(err error) error {
 	}
 	quoted := *e
 	quoted.Stderr = u.tail.String()
+	quoted.Err = errors.Join(e.Err, heldBack(u.held, quoted.Stderr))
 	return &quoted
 }
 

@@ -84,8 +84,8 @@ const (
 	Unavailable Result = "unavailable" // it cannot be checked
 )
 
-// Error is why a token does not count. Its text is for operators and has nothing of the
-// token; clients are told only what the result says.
+// Error is why a token does not count. Its text is for operators, and has nothing of the
+// token but who gave it, for whom and as what; clients are told only what the result says.
 type Error struct {
 	Result Result
 	Issuer string // if it is one that counts
@@ -273,7 +273,7 @@ func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Reso
 		}
 	}
 	if i := v.issuers[t.Issuer]; !t.meant(to, i.o.Audience) {
-		return nil, refuse(Audience, t.Issuer, "the token is for something else: its aud has neither the address of the endpoint nor that of the bridge, nor one that audience lists")
+		return nil, refuse(Audience, t.Issuer, "the token is for something else: its aud %.300s has neither the address of the endpoint nor that of the bridge, nor one that audience lists", fmt.Sprintf("%q", t.audience))
 	}
 	return t, nil
 }

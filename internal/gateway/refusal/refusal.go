@@ -37,7 +37,13 @@ var dataOf = []struct {
 }
 
 // Answer makes the JSON-RPC error that a client gets for err (protocol.md D7).
-func Answer(id []byte, err error) *jsonrpc.Message {
+func Answer(id []byte, err error) *jsonrpc.Message { return answer(id, err, (*bridge.Error).Told) }
+
+// Whole is Answer for who runs the bridge: with all that is known, such as what the process
+// of a server wrote last.
+func Whole(id []byte, err error) *jsonrpc.Message { return answer(id, err, (*bridge.Error).Error) }
+
+func answer(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Message {
 	var data []byte
 	for _, d := range dataOf {
 		if errors.Is(err, d.kind) {
@@ -52,7 +58,7 @@ func Answer(id []byte, err error) *jsonrpc.Message {
 	e, ours := errors.AsType[*bridge.Error](err)
 	switch {
 	case ours:
-		message = e.Told()
+		message = text(e)
 	case errors.Is(err, bridge.ErrOverloaded):
 		message = "the bridge is overloaded: too many requests are under way; try again later"
 	case errors.Is(err, bridge.ErrShutdown):

@@ -35,8 +35,9 @@ type Server struct {
 	Opened, Failures, Losses, Restarts uint64
 	// Last is the last failure or loss, also after the server has recovered from
 	// it. It may name programs and files.
-	Last   string
-	LastAt time.Time // zero when there was none
+	Last    string
+	LastErr error     // the same with all that is known, for whoever runs the bridge alone
+	LastAt  time.Time // zero when there was none
 	// Status is what is under way, as Limits count it. Queued has also those that
 	// wait for a connection of their own, and Refused what came too often, as rate.
 	limits.Status
@@ -60,7 +61,7 @@ func Of(name string, lanes, calls int, kept cache.Status, h health.Status, br br
 	st := Server{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
 	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
 	if h.Last != nil {
-		st.Last, st.LastAt = bridge.Brief(h.Last), h.LastAt
+		st.Last, st.LastErr, st.LastAt = bridge.Brief(h.Last), h.Last, h.LastAt
 	}
 	switch {
 	case st.Lanes > 0 && h.Served:

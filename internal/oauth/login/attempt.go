@@ -13,6 +13,8 @@ const (
 	attemptLife = 10 * time.Minute
 	// askAgain is for how long the person is taken to have its page still open.
 	askAgain = 2 * time.Minute
+	// attempts is how the names of their files end.
+	attempts = ".attempt"
 )
 
 // attempt is a sign-in that has begun: what whoever finishes it has to know. Programs that
@@ -26,7 +28,7 @@ type attempt struct {
 	Began    time.Time `json:"began"`
 }
 
-func (s *Store) attemptFile(key string) string { return filepath.Join(s.dir, key+".attempt") }
+func (s *Store) attemptFile(key string) string { return filepath.Join(s.dir, key+attempts) }
 
 // begin keeps an attempt. The caller has the lock of the login.
 func (s *Store) begin(key string, a *attempt) error {
@@ -36,6 +38,21 @@ func (s *Store) begin(key string, a *attempt) error {
 
 // forget removes the attempt.
 func (s *Store) forget(key string) { _ = os.Remove(s.attemptFile(key)) }
+
+// Abandon forgets the sign-ins at a server that have begun and not ended; at all servers if
+// server is empty. It returns how many there were.
+func (s *Store) Abandon(server string) (n int, err error) {
+	keys, err := s.keys(attempts)
+	for _, key := range keys {
+		a := &attempt{}
+		data, _ := s.get(s.attemptFile(key))
+		if server == "" || json.Unmarshal(data, a) == nil && a.Login.Server == server {
+			s.forget(key)
+			n++
+		}
+	}
+	return n, err
+}
 
 // resumed returns the attempt that another process has begun for the same, and the callback
 // of it; nil if there is none. A clock that was set back makes an attempt useless: it may be

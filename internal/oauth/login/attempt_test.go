@@ -142,6 +142,118 @@ func TestAttemptUseless(t *testing.T) {
 	}
 }
 
+// The authorization server has forgotten the client that the bridge had registered: its page
+// says so to the person, and the browser never comes back. Another client is registered before
+// that page is shown, for a login and for an attempt that goes on.
+func TestForgotten(t *testing.T) {
+	for name, begin := range map[string]func(r *rig){
+		"a login": func(r *rig) {
+			if _, err := r.person(nil).SignIn(r.t.Context()); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"an attempt": func(r *rig) { r.begun() },
+		"both": func(r *rig) {
+			if _, err := r.person(nil).SignIn(r.t.Context()); err != nil {
+				r.t.Fatal(err)
+			}
+			r.issuer.Revoke(true)
+			r.begun()
+		},
+	} {
+		for _, forgotten := range []bool{true, false} {
+			r := newRig(t)
+			begin(r)
+			want := 1
+			if forgotten {
+				r.issuer.Forget()
+				want = 2
+			}
+			shown := 0
+			l, err := r.person(func(o *login.Options) {
+				o.Ask = func(address string) {
+					shown++
+					go browse(t, address)
+				}
+			}).SignIn(t.Context())
+			if err != nil || shown != 1 || r.issuer.Asked("/register") != want {
+				t.Fatalf("%s, forgotten %t: %v, %d windows, %d registrations, want %d", name, forgotten, err, shown, r.issuer.Asked("/register"), want)
+			}
+			if g, ok := r.issuer.Good(l.Access); !ok || g.Client != l.Client.ID {
+				t.Errorf("%s, forgotten %t: the token is for %+v", name, forgotten, g)
+			}
+			if _, has := r.attempt(); has {
+				t.Errorf("%s, forgotten %t: the attempt is there after its end", name, forgotten)
+			}
+		}
+	}
+}
+
+// What says nothing about the client registers no other one, nor does a page that cannot be
+// asked for where no client can be registered.
+func TestNotForgotten(t *testing.T) {
+	for name, change := range map[string]func(r *rig){
+		"too many requests": func(r *rig) { r.answerOnce(http.StatusTooManyRequests) },
+		"a fault of its":    func(r *rig) { r.answerOnce(http.StatusBadGateway) },
+		"no registration": func(r *rig) {
+			r.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
+		},
+	} {
+		r := newRig(t)
+		if _, err := r.person(nil).SignIn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		change(r)
+		if _, err := r.person(nil).SignIn(t.Context()); err != nil || r.issuer.Asked("/register") != 1 {
+			t.Errorf("%s: %v, %d registrations", name, err, r.issuer.Asked("/register"))
+		}
+	}
+}
+
+// answerOnce has the authorization page answer with a status, once.
+func (r *rig) answerOnce(status int) {
+	r.issuer.Answer("/authorize", func(w http.ResponseWriter, _ *http.Request) {
+		r.issuer.Answer("/authorize", nil)
+		w.WriteHeader(status)
+	})
+}
+
+// logout forgets a sign-in that has begun, with a login and without.
+func TestAbandon(t *testing.T) {
+	for _, signed := range []bool{true, false} {
+		r := newRig(t)
+		s := login.Open(r.dir)
+		if signed {
+			if _, err := r.person(nil).SignIn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.issuer.Revoke(true)
+		}
+		r.begun()
+		if _, has := r.attempt(); !has {
+			t.Fatal("there is no attempt")
+		}
+		if n, err := s.Abandon("http://other.example.com/mcp"); n != 0 || err != nil {
+			t.Errorf("of another server: %d, %v", n, err)
+		}
+		keys, err := s.Keys()
+		if err != nil || len(keys) != map[bool]int{true: 1}[signed] {
+			t.Fatalf("Keys = %v, %v", keys, err)
+		}
+		for _, key := range keys {
+			if err := login.SignOut(t.Context(), s, key, http.DefaultTransport, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if n, err := s.Abandon(r.tools.URL); signed == (n == 1) || err != nil {
+			t.Errorf("signed in %t: %d, %v", signed, n, err)
+		}
+		if file, has := r.attempt(); has {
+			t.Errorf("signed in %t: %s is there yet", signed, file)
+		}
+	}
+}
+
 // aged returns what makes an attempt older.
 func aged(t *testing.T, by time.Duration) func(string) string {
 	return func(text string) string {

@@ -45,6 +45,11 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	}
 	began := time.Now()
 	data, err := p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
+	if grant.Refused(err) == "invalid_client" && was != nil && l.Client == was.Client && l.Issuer.Registration != "" { // it has forgotten the bridge
+		if l.Client, err = p.register(ctx, &l.Issuer, ""); err == nil {
+			data, err = p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

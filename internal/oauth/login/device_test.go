@@ -75,6 +75,10 @@ func TestDevice(t *testing.T) {
 		if _, err := d.person(t, nil).SignIn(t.Context()); err != nil || d.issuer.Asked("/register") != 1 {
 			t.Errorf("again: %v, %d registrations", err, d.issuer.Asked("/register"))
 		}
+		d.issuer.Forget()
+		if l, err := d.person(t, nil).SignIn(t.Context()); err != nil || d.issuer.Asked("/register") != 2 || l.Access == "" {
+			t.Errorf("after it has forgotten the bridge: %v, %d registrations", err, d.issuer.Asked("/register"))
+		}
 		if strings.Contains(d.log.String(), "device-") {
 			t.Error("the log has the code of the device")
 		}

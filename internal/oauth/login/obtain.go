@@ -93,11 +93,11 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	if p.alone() {
 		what := "its login has ended"
 		if l == nil {
-			what = "it wants a sign-in"
+			what = "it wants a token"
 		} else if n.widen {
 			what = "this needs the scopes " + strings.Join(n.challenge.Scopes, " ")
 		}
-		return &oauth.Failure{Public: what + ": whoever runs the bridge has to sign in", Err: fmt.Errorf("run '%s'", p.o.Command), SignIn: true}
+		return p.unsigned(what)
 	}
 	if !known {
 		if r, err = p.metadata(ctx, n.challenge); err != nil {
@@ -105,6 +105,15 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		}
 	}
 	return p.signIn(ctx, w, l, r, n.challenge, n.widen)
+}
+
+// unsigned says, where nobody is here who could sign in, what to run. A caller that is not the
+// person is told who has to.
+func (p *Person) unsigned(what string) error {
+	if p.o.Own {
+		return &oauth.Failure{Public: what + "; sign in: " + p.o.Command, SignIn: true}
+	}
+	return &oauth.Failure{Public: what + ": whoever runs the bridge has to sign in", Err: fmt.Errorf("sign in: %s", p.o.Command), SignIn: true}
 }
 
 // take has a login be the one that is used.

@@ -238,7 +238,13 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 		kept, err := p.o.Store.Read(p.key)
 		if err != nil || kept == nil || kept.Access == "" {
 			p.mu.Unlock()
-			return false, nil
+			switch {
+			case status != http.StatusUnauthorized, p.o.Unasked && c.Metadata == "": // perhaps it wants another credential
+				return false, nil
+			case err != nil:
+				return false, p.unsigned("the login that is kept for it cannot be read")
+			}
+			return false, p.unsigned("it wants a token")
 		}
 	}
 	if n.widen && l != nil && l.Access == token && contains(l.Asked, c.Scopes) {

@@ -201,13 +201,22 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// I-302: where nobody is, a 401 stays what it is until somebody has signed in, and after a
-// login has ended the log says what to run.
+// I-302: where nobody is, the log says what to run until somebody has signed in, and after a
+// login has ended. A caller that is the person is told so too.
 func TestNobody(t *testing.T) {
 	r := newRig(t)
 	alone := r.person(func(o *login.Options) { o.Ask = nil })
-	if status, err := r.call(alone); status != http.StatusUnauthorized || err != nil {
-		t.Errorf("without a login: %d, %v, want 401", status, err)
+	for _, unasked := range []bool{false, true} { // the server names its authorization server
+		for _, own := range []bool{false, true} {
+			_, err := r.call(r.person(func(o *login.Options) { o.Ask, o.Unasked, o.Own = nil, unasked, own }))
+			f, ok := errors.AsType[*oauth.Failure](err)
+			if !ok || !f.SignIn || !strings.HasPrefix(f.Public, "it wants a token") || !strings.Contains(err.Error(), "sign in: mcp-bridge login notes") || strings.Contains(f.Public, "notes") != own {
+				t.Errorf("without a login, unasked %t, own %t: %v", unasked, own, err)
+			}
+		}
+	}
+	if _, err := r.call(alone); err == nil {
+		t.Error("without a login, there is no error")
 	}
 	l, err := r.person(nil).SignIn(t.Context())
 	if err != nil || l.Server != r.tools.URL || l.Issuer.Name != r.issuer.URL {
@@ -221,6 +230,28 @@ func TestNobody(t *testing.T) {
 	var f *oauth.Failure
 	if !errors.As(err, &f) || !f.SignIn || !strings.Contains(err.Error(), "mcp-bridge login notes") || strings.Contains(f.Public, "notes") {
 		t.Errorf("after the login has ended: %v", err)
+	}
+	files, err := filepath.Glob(filepath.Join(r.dir, "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.call(r.person(func(o *login.Options) { o.Ask, o.Own = nil, true })); err == nil || !strings.Contains(err.Error(), "the login that is kept for it cannot be read; sign in: mcp-bridge login notes") {
+		t.Errorf("with a login that cannot be read: %v", err)
+	}
+}
+
+// What a server that names no authorization server wants may be another credential: if nobody
+// has asked for a sign-in, its answer stays what it is.
+func TestNobodyUnasked(t *testing.T) {
+	r := newRig(t)
+	p := r.person(func(o *login.Options) { o.Ask, o.Unasked = nil, true })
+	for _, h := range []http.Header{{}, {"Www-Authenticate": {"Bearer"}}, {"Www-Authenticate": {`Basic realm="x"`}}} {
+		if again, err := p.Refused(t.Context(), "", h, http.StatusUnauthorized, 0); again || err != nil {
+			t.Errorf("%v: %t, %v", h, again, err)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package login
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -18,9 +20,10 @@ const anyPort = "http://127.0.0.1:0/callback"
 
 // client returns who asks the authorization server for tokens, and the callback, which is
 // open: a client of the settings, else one that is named by the URL of its metadata, else
-// the one of an earlier login, else a new one (I-209). was is of the same issuer.
-func (p *Person) client(ctx context.Context, at *find.Issuer, was *Login) (c Client, back *callback, err error) {
-	redirect := anyPort
+// the one of an earlier login, else a new one (I-209). was is of the same issuer as l, which
+// has what is asked for.
+func (p *Person) client(ctx context.Context, l, was *Login) (c Client, back *callback, err error) {
+	at, redirect := &l.Issuer, anyPort
 	if p.o.RedirectURI != "" {
 		redirect = p.o.RedirectURI
 	}
@@ -43,7 +46,7 @@ func (p *Person) client(ctx context.Context, at *find.Issuer, was *Login) (c Cli
 		err = open()
 		return c, back, err
 	}
-	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) {
+	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) && p.known(ctx, l, was.Client) {
 		// The same port again. If somebody else has it, another client is registered (I-217).
 		if back, err := listen(ctx, was.Client.Redirect); err == nil {
 			return was.Client, back, nil
@@ -60,6 +63,43 @@ func (p *Person) client(ctx context.Context, at *find.Issuer, was *Login) (c Cli
 		return c, nil, err
 	}
 	return c, back, nil
+}
+
+// known reports whether the authorization server shows its page to a client that the bridge
+// has registered. One that has forgotten it tells the person alone, and the browser never
+// comes back; it is told apart by the status of that page. Where no other client can be
+// registered, nothing is asked.
+func (p *Person) known(ctx context.Context, l *Login, c Client) bool {
+	if l.Issuer.Registration == "" {
+		return true
+	}
+	asks := *l
+	asks.Client = c
+	address, err := p.address(&asks, nil, rand.Text()+rand.Text(), rand.Text()) // which nobody comes back with
+	if err != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, find.Limit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return true
+	}
+	r.Header = http.Header{"Accept": {"text/html"}, "User-Agent": {"mcp-bridge"}}
+	res, err := p.o.Transport.RoundTrip(r)
+	if err != nil {
+		return true // the person may reach it
+	}
+	_ = res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusTooManyRequests: // about the request
+		return true
+	}
+	if res.StatusCode/100 != 4 {
+		return true
+	}
+	p.o.Log.Info("the authorization server does not know the bridge any more: it is registered anew", "issuer", l.Issuer.Name)
+	return false
 }
 
 // register makes a client (I-210; RFC 7591); without an address to come back to, one for the

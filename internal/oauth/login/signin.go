@@ -114,9 +114,16 @@ func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resour
 // where the browser comes back to (I-254).
 func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*grant.Token, error) {
 	a, back := p.resumed(ctx, l, scopes)
+	if a != nil && a.Login.Client.Registered && !p.known(ctx, l, a.Login.Client) {
+		_ = back.listener.Close()
+		if was != nil && was.Client == a.Login.Client {
+			was = nil
+		}
+		a = nil
+	}
 	asked := a != nil && !w.insists && time.Since(a.Began) < askAgain
 	if a == nil {
-		client, opened, err := p.client(ctx, &l.Issuer, was)
+		client, opened, err := p.client(ctx, l, was)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +153,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("nobody has signed in within %d minutes", int(Limit.Minutes()))
+			err = fmt.Errorf("nobody has signed in within %d minutes: begin again; if the page says that it does not know the client, run 'mcp-bridge logout' for this server first", int(Limit.Minutes()))
 		}
 		return nil, err
 	}

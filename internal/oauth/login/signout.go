@@ -12,7 +12,7 @@ import (
 )
 
 // SignOut takes the tokens of a login back where the authorization server can do that
-// (RFC 7009), and forgets it in any case (I-258). o are the settings, or nil: their client is
+// (RFC 7009), and forgets it in any case (I-258), with a sign-in that has begun. o are the settings, or nil: their client is
 // shown to their issuer only. The error says whether the login is still there.
 func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTripper, o *oauth.Settings) error {
 	unlock, err := s.Lock(ctx, key)
@@ -20,6 +20,7 @@ func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTrip
 		return fmt.Errorf("the folder of logins cannot be used: %w", err)
 	}
 	defer unlock()
+	s.forget(key)
 	l, err := s.Read(key)
 	if err == nil && l != nil && l.Issuer.Revocation != "" && cmp.Or(l.Refresh, l.Access) != "" {
 		var client *oauth.Client

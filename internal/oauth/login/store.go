@@ -274,14 +274,17 @@ func (s *Store) Remove(key string) error {
 }
 
 // Keys returns the names of all logins.
-func (s *Store) Keys() ([]string, error) {
+func (s *Store) Keys() ([]string, error) { return s.keys(".json") }
+
+// keys returns the names of the files that end so, without that end.
+func (s *Store) keys(end string) ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var all []string
 	for _, e := range entries {
-		if key, ok := strings.CutSuffix(e.Name(), ".json"); ok && !strings.HasPrefix(key, ".") {
+		if key, ok := strings.CutSuffix(e.Name(), end); ok && !strings.HasPrefix(key, ".") {
 			all = append(all, key)
 		}
 	}

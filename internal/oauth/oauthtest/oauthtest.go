@@ -182,6 +182,13 @@ func (i *Issuer) Register(c Registered) {
 	i.clients[c.ID] = &c
 }
 
+// Forget has it know no client any more.
+func (i *Issuer) Forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	clear(i.clients)
+}
+
 // Answer has f answer the requests for a path below it; nil is as it is at first.
 func (i *Issuer) Answer(path string, f http.HandlerFunc) {
 	i.mu.Lock()

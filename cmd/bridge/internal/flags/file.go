@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -54,6 +55,9 @@ func Remotely(text string) string {
 // name, all. given says that the command line names the file, and forms what a target can
 // be, for the message that there is none.
 func Target(file string, given bool, forms string, name ...string) (*config.Config, error) {
+	if len(name) > 0 && strings.Contains(name[0], " ") { // which no server's name has
+		return nil, exit.Usagef("%q is no URL, and no server's name: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))
+	}
 	c, err := Load(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0 && Remotely(name[0]) != "":

@@ -1,11 +1,15 @@
 package flags
 
 import (
+	"cmp"
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // launchers are programs that start another one, which their arguments name. Of
@@ -49,32 +53,66 @@ var generic = []string{"index", "main", "server", "app", "cli", "dist", "build",
 // of the package, the image or the script, where it can be told.
 func commandName(command []string) string {
 	program := clean(command[0])
-	l, launches := launchers[pythons.ReplaceAllString(program, "python")]
-	if !launches {
-		return nameOf(program)
+	if text, _ := launched(command); text != "" {
+		return packageName(text, program)
 	}
-	args := command[1:]
-	if l.words != nil && (len(args) == 0 || !slices.Contains(l.words, args[0])) {
+	return nameOf(program)
+}
+
+// launched returns what a launcher starts, empty for a command that is none, and where in
+// command the arguments of what is started begin.
+func launched(command []string) (text string, own int) {
+	l, launches := launchers[pythons.ReplaceAllString(clean(command[0]), "python")]
+	if !launches {
+		return "", 1
+	}
+	i := 1
+	if l.words != nil && (len(command) == 1 || !slices.Contains(l.words, command[1])) {
 		if !slices.Contains(l.words, "") {
-			return nameOf(program)
+			return "", 1
 		}
 	} else if l.words != nil {
-		args = args[1:]
+		i++
 	}
-	for i := 0; i < len(args); i++ {
-		flag, value, set := strings.Cut(args[i], "=")
+	for ; i < len(command); i++ {
+		flag, value, set := strings.Cut(command[i], "=")
+		names := slices.Contains(strings.Fields(l.names), flag)
 		switch {
 		case !strings.HasPrefix(flag, "-"):
-			return packageName(args[i], program)
-		case slices.Contains(strings.Fields(l.names), flag) && set:
-			return packageName(value, program)
-		case slices.Contains(strings.Fields(l.names), flag) && i+1 < len(args):
-			return packageName(args[i+1], program)
+			return cmp.Or(text, command[i]), i + 1
+		case names && set:
+			text = cmp.Or(text, value)
+		case names && i+1 < len(command):
+			i++
+			if text = cmp.Or(text, command[i]); flag == "-m" {
+				return text, i + 1
+			}
 		case slices.Contains(strings.Fields(l.values), flag) && !set:
 			i++
 		}
 	}
-	return nameOf(program)
+	return text, len(command)
+}
+
+// Misplaced returns a warning about flags of f among the arguments of the program that command
+// starts: who writes them there may mean the bridge. Values are not shown: they may be secrets.
+func Misplaced(f *pflag.FlagSet, command []string) []string {
+	var ours []string
+	_, own := launched(command)
+	for _, arg := range command[own:] {
+		flag, _, _ := strings.Cut(arg, "=")
+		if name, long := strings.CutPrefix(flag, "--"); long && f.Lookup(name) != nil && !slices.Contains(ours, flag) {
+			ours = append(ours, flag)
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	verb := "goes"
+	if len(ours) > 1 {
+		verb = "go"
+	}
+	return []string{fmt.Sprintf("%s %s to the server: flags of mcp-bridge belong before the command. If the server is meant, write -- before the command", strings.Join(ours, " "), verb)}
 }
 
 // clean returns the last part of a path, without what ends the names of programs.

@@ -76,12 +76,21 @@ func (p *Program) Find(s *config.Server) error {
 			return exit.Usagef("--cwd is %q: is no folder", p.Cwd)
 		}
 	}
-	err := stdio.New(s.Name, *s.Stdio, upstream.Options{}).Check()
+	find := func(command string) error {
+		c := *s.Stdio
+		c.Command = command
+		return stdio.New(s.Name, c, upstream.Options{}).Check()
+	}
+	command := s.Stdio.Command
+	err := find(command)
 	if err == nil {
 		return nil
 	}
-	command := s.Stdio.Command
-	if words := strings.Fields(command); len(words) > 1 && len(s.Stdio.Args) == 0 {
+	// A folder may have a space in its name; a whole command begins with a program.
+	if words := strings.Fields(command); len(words) > 1 && (!strings.ContainsAny(words[0], `/\`) || find(words[0]) == nil) {
+		if len(s.Stdio.Args) > 0 {
+			words = append(words, "…") // the rest may have secrets
+		}
 		return exit.Usagef("there is no program %q: write the command as words, not as one text: -- %s", command, strings.Join(words, " "))
 	}
 	if errors.Is(err, exec.ErrNotFound) {
@@ -180,6 +189,25 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	s.Share = share // also when it is wrong, so that it is refused
 	s.HTTP = &httpclient.Config{URL: address, Headers: own, Transport: r.Transport}
 	return s, nil
+}
+
+// Limits is the flags about the times of a server.
+type Limits struct{ timeout, handshake time.Duration }
+
+// Add adds the flags.
+func (l *Limits) Add(f *pflag.FlagSet) {
+	f.DurationVar(&l.timeout, "timeout", config.DefaultServer("x", "").Timeout, "how long a call may be silent, such as 30s; progress resets it")
+	AddHandshake(f, &l.handshake)
+}
+
+// Over has a server go by the flags of f that were given.
+func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
+	if f.Changed("timeout") {
+		s.Timeout, s.MaxTimeout = l.timeout, max(s.MaxTimeout, l.timeout)
+	}
+	if f.Changed("handshake-timeout") {
+		s.HandshakeTimeout = l.handshake
+	}
 }
 
 // AddHandshake adds the flag about the start of a server.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -101,6 +103,32 @@ func TestServerName(t *testing.T) {
 		s, err := (&flags.Program{}).Server(strings.Fields(test.command), config.ShareAll)
 		if err != nil || s.Name != test.want {
 			t.Errorf("the server of %q is named %q (error %v), want %q", test.command, s.Name, err, test.want)
+		}
+	}
+}
+
+// What stands before the package, the image or the script is for what starts it.
+func TestMisplaced(t *testing.T) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range []string{"port", "name", "env", "timeout"} {
+		f.String(name, "", "")
+	}
+	for _, test := range []struct{ command, want string }{
+		{"npx -y @modelcontextprotocol/server-filesystem . --port 9000", "--port goes to the server"},
+		{"npx -y @modelcontextprotocol/server-filesystem . --port=9000 --name x --port 1", "--port --name go to the server"},
+		{"npx -y x --verbose -- --ports 1", ""},
+		{"docker run -i --rm --name x --env KEY mcp/github", ""},
+		{"docker run -i --rm --name x --env KEY mcp/github --port 1", "--port goes"},
+		{"npx -p tool --package=other x --port 1", "--port goes"},
+		{"uvx --from git+https://github.com/a/weather@v1 --with httpx x --port 1", "--port goes"},
+		{"python3 -u -m mcp_server_git --port 1", "--port goes"},
+		{"python3 --port 1", ""},
+		{"docker", ""},
+		{"./my-server --env A=secret", "--env goes"},
+	} {
+		got := strings.Join(flags.Misplaced(f, strings.Fields(test.command)), "")
+		if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) || strings.Contains(got, "secret") {
+			t.Errorf("%q: %q, want %q", test.command, got, test.want)
 		}
 	}
 }

@@ -28,11 +28,11 @@ func (f *clientFlags) explain(ctx context.Context, err error) error {
 		return exit.With(exit.Timeout, err)
 	}
 	hint := ""
-	if !f.verbose && !strings.Contains(err.Error(), "\n") { // such as the last lines on stderr
+	if !f.verbose && !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "sign in: ") { // such as the last lines on stderr
 		hint = " (--verbose shows more)"
 	}
 	if f.byURL && strings.Contains(err.Error(), "configure headers for it") {
-		hint = ": --header 'Authorization: Bearer ${TOKEN}'"
+		hint = ": --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
 	}
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
