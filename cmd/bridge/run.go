@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/server"
 )
 
 func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -145,7 +146,12 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if err := c.Validate(); err != nil { // what is wrong is said first
 				return exit.With(exit.Usage, flags.Named(err, listen.Given()))
 			}
-			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, isolation(&s, tokenEnv != ""))
+			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, func(ctx context.Context, served *server.Server) {
+				if remark := isolation(&s, tokenEnv != ""); remark != "" {
+					log.Info(remark)
+				}
+				first(ctx, served, &c, log)
+			})
 		},
 	}
 	f := cmd.Flags()
