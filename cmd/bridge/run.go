@@ -35,7 +35,8 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
 		Short: "Put one server on HTTP, without a configuration file",
 		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE). Ctrl-C
-or SIGTERM stops it when running calls have ended; the second one, at once.
+or SIGTERM stops it when running calls have ended; the second one, at once. At its
+start it uses the server once, and logs how many tools that has, or why it fails.
 
 COMMAND is a program that speaks MCP on stdin and stdout. It is started without a
 shell, once per client session. Flags of run belong before COMMAND; everything
