@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/server"
 )
 
 func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -34,7 +35,8 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
 		Short: "Put one server on HTTP, without a configuration file",
 		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE). Ctrl-C
-or SIGTERM stops it when running calls have ended; the second one, at once.
+or SIGTERM stops it when running calls have ended; the second one, at once. At its
+start it uses the server once, and logs how many tools that has, or why it fails.
 
 COMMAND is a program that speaks MCP on stdin and stdout. It is started without a
 shell, once per client session. Flags of run belong before COMMAND; everything
@@ -145,7 +147,12 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if err := c.Validate(); err != nil { // what is wrong is said first
 				return exit.With(exit.Usage, flags.Named(err, listen.Given()))
 			}
-			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, isolation(&s, tokenEnv != ""))
+			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, func(ctx context.Context, served *server.Server) {
+				if remark := isolation(&s, tokenEnv != ""); remark != "" {
+					log.Info(remark)
+				}
+				first(ctx, served, &c, log)
+			})
 		},
 	}
 	f := cmd.Flags()

@@ -80,7 +80,7 @@ default is bridge.yaml.`,
 				return err
 			}
 			l.Follow(c.LogLevel)
-			return serve(cmd.Context(), c, log, stdout, asJSON, manager, again, "")
+			return serve(cmd.Context(), c, log, stdout, asJSON, manager, again, nil)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
@@ -374,8 +374,9 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 }
 
 // serve serves the configuration until ctx ends. again reads it again; nil where there
-// is no file. remark is logged after the addresses; empty for none.
-func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader, remark string) error {
+// is no file. then is called when clients are served, with a context that ends before the
+// server does; it may be nil.
+func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader, then func(context.Context, *server.Server)) error {
 	s, stop, err := begin(ctx, c, log)
 	if err != nil {
 		return err
@@ -400,10 +401,10 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	wg.Go(func() {
 		if begun(serving, s, m) {
 			announce(stdout, c, ln.Addr(), s.ConsoleAddr(), asJSON)
-			if remark != "" {
-				log.Info(remark)
-			}
 			m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
+			if then != nil {
+				then(serving, s)
+			}
 		}
 	})
 	defer context.AfterFunc(ctx, m.stopping)()

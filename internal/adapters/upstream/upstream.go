@@ -154,8 +154,10 @@ func (n Name) Ended(over *bridge.Error, err error) error {
 		return err
 	}
 	failed := n.Lost(strings.TrimSuffix(over.Public, unknown), nil)
-	if e, ok := errors.AsType[*bridge.Error](err); ok {
-		failed.Err = e.Err
+	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Public != over.Public {
+		if why, again := errors.AsType[*bridge.Error](e.Err); !again || why.Public != over.Public {
+			failed.Err = e.Err
+		}
 	}
 	return n.Unopened(failed)
 }

@@ -48,6 +48,25 @@ func TestUnopened(t *testing.T) {
 	}
 }
 
+// Why a connection has ended is said once, whoever has noticed it first.
+func TestEnded(t *testing.T) {
+	over := server.Lost("its process has ended", nil)
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{server.Unsent("its process has ended", over), "server fake: handshake: its process has ended"},
+		{over, "server fake: handshake: its process has ended"},
+		{server.Lost("its process has ended", errors.New("broken pipe")), "server fake: handshake: its process has ended"},
+		{server.Lost("it does not read its input", errors.New("broken pipe")), "server fake: handshake: its process has ended: broken pipe"},
+		{errors.New("late"), "server fake: handshake: its process has ended"},
+	} {
+		if got := server.Ended(over, tc.err); got.Error() != tc.want {
+			t.Errorf("%v became %v, want %q", tc.err, got, tc.want)
+		}
+	}
+}
+
 func TestLife(t *testing.T) {
 	why := server.Lost("it has ended", nil)
 	var never, open, closed upstream.Life
