@@ -116,6 +116,9 @@ func (u *upstream) enter() bool {
 	return !u.closed
 }
 
+// TakesEdits implements bridge.TakesEdits.
+func (u *upstream) TakesEdits() {}
+
 // Call implements bridge.Upstream.
 func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !u.enter() {
