@@ -83,7 +83,7 @@ func explained(x *rest.Explained) string {
 // restSum says in short what becomes of an API.
 func restSum(r *rest.Report) string {
 	if r.Unread {
-		return "its document is at a URL, and was not read"
+		return "its document is at a URL, and was not read" + r.Advice
 	}
 	sum := fmt.Sprintf("%s, %d bytes in a list, mode: %s", count(r.Tools, "tool"), r.Size, r.Mode)
 	if r.Mode == rest.ModeSearch {

@@ -180,7 +180,7 @@ func (a *Adapter) begin(r *reading) {
 // entry for an operation that has gone costs itself. brought is a catalogue that
 // need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
-	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}}
+	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
 	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
 	if _, ok := errors.AsType[*documentError](err); ok && first {
 		if m, err = a.readAgain(err, brought); err == nil {
@@ -412,6 +412,8 @@ type Report struct {
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
 	Unread bool
+	// Advice is what to set then; empty if there is nothing.
+	Advice string
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
 
@@ -429,7 +431,11 @@ type Report struct {
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
-		return &Report{Unread: true}, err
+		report := &Report{Unread: true}
+		if c.BaseURL == "" && len(c.Trusted) == 0 {
+			report.Advice = "; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted"
+		}
+		return report, err
 	}
 	elsewhere := c.Catalog.exists() && c.Catalog.File == ""
 	if elsewhere {
