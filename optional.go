@@ -37,6 +37,11 @@ type BoundsOpenings interface{ BoundsOpenings() time.Duration }
 // Client of that call. Calls of different clients share its connection.
 type Attributing interface{ Attributes() bool }
 
+// TakesEdits is an Upstream that writes requests by their Append, or reads them by their
+// Whole: their Params goes on showing what a client sent. Any other one gets copies whose
+// Params, and all that is read of it, is what the server is to get.
+type TakesEdits interface{ TakesEdits() }
+
 // Roomy is a Client that bounds what servers say to it, and all others, in bytes.
 type Roomy interface{ Room() Room }
 

@@ -33,7 +33,7 @@ import (
 type Message struct {
 	ID     []byte // raw JSON, exactly as sent; nil when there is none
 	Method string // empty in a response
-	Params []byte // raw JSON object, or nil
+	Params []byte // raw JSON object, or nil; without the edits, which Whole has
 	Result []byte // raw JSON, or nil
 	Error  []byte // raw JSON object, or nil
 
@@ -93,7 +93,7 @@ func (m *Message) IsError() bool {
 // Renamed returns the message with another params.name; without one it returns
 // the message as it is. The rest is shared with m, which must be valid as long
 // as the result is used. Params goes on showing the old name: the new one is
-// put in its place by Append.
+// put in its place by Append and Whole.
 func (m *Message) Renamed(name string) *Message {
 	if len(m.name) == 0 {
 		return m

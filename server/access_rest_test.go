@@ -68,6 +68,8 @@ func TestAccessSearch(t *testing.T) {
 				{"describe_operations", `{"ids":["deletePets"]}`, "DELETE /pets", "There is no operation", ""},
 				{"call_operation", `{"id":"deletePets"}`, "", "There is no operation", "DELETE"},
 				{"call_operation", `{"id":"listPets"}`, "", "", "GET"},
+				{"read_operation", `{"id":"listPets"}`, "", "", "GET"},
+				{"read_operation", `{"id":"deletePets"}`, "use call_operation", "There is no operation", ""},
 				{"deletePets", `{}`, "", "Unknown tool: deletePets", "DELETE"},
 			} {
 				want, calls := tc.all, tc.calls

@@ -426,7 +426,7 @@ func TestScopesOfOperations(t *testing.T) {
 			`{"id":"delete_pet"}`: "pets:delete", `{"id":"get_pet","arguments":{"id":"delete_pet"}}`: "pets:read", `{"id":"other"}`: "",
 			`{"id":"other","id":"delete_pet"}`: "pets:delete pets:read", `{}`: "pets:delete pets:read", `{"id":7}`: "pets:delete pets:read", `null`: "pets:delete pets:read",
 		} {
-			for server, name := range map[string]string{"one": "call_operation", "": "one__call_operation"} {
+			for name, server := range map[string]string{"call_operation": "one", "one__call_operation": "", "read_operation": "one", "one__read_operation": ""} {
 				m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+args+`}}`)
 				got, _ := r.s.needs(server, "staff/x#ann", []*jsonrpc.Message{m})
 				slices.Sort(got)

@@ -92,13 +92,15 @@ of that variable, which keeps it out of the list of processes.`,
 				{"transport", isURL, "the URL of an MCP server"},
 				{"era", isURL || isProgram, "the URL of an MCP server or a program"},
 				{"offer", isURL || isProgram || isDocument, "a target that is no server of the file"},
-				{"base-url", isDocument, "an OpenAPI document"},
 			} {
 				if err := flags.Useless(cmd.Flags(), f.with, f.name); err != nil && !f.useful {
 					return err
 				}
 			}
 			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && !isURL {
+				return err
+			}
+			if err := flags.Useless(cmd.Flags(), "an OpenAPI document", flags.DocumentNames...); err != nil && !isDocument {
 				return err
 			}
 			switch {

@@ -83,9 +83,12 @@ func explained(x *rest.Explained) string {
 // restSum says in short what becomes of an API.
 func restSum(r *rest.Report) string {
 	if r.Unread {
-		return "its document is at a URL, and was not read"
+		return "its document is at a URL, and was not read" + r.Advice
 	}
 	sum := fmt.Sprintf("%s, %d bytes in a list, mode: %s", count(r.Tools, "tool"), r.Size, r.Mode)
+	if r.Unsaid > 0 {
+		sum += fmt.Sprintf(", without output schemas of %d bytes", r.Unsaid)
+	}
 	if r.Mode == rest.ModeSearch {
 		sum = fmt.Sprintf("%s in the list; %s, found by search (mode: search; a list of all would have %d bytes)", count(r.Listed, "tool"), count(r.Tools, "operation"), r.Size)
 	}

@@ -96,6 +96,9 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				if err := flags.Useless(cmd.Flags(), "a program", "env", "env-all", "cwd"); err != nil {
 					return err
 				}
+				if err := flags.Useless(cmd.Flags(), "an OpenAPI document", flags.DocumentNames...); err != nil {
+					return err
+				}
 				if len(args) > 1 {
 					return exit.Usagef("a URL takes no arguments: write flags before --, or leave -- out")
 				}
@@ -106,7 +109,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					err = sign.On(s.HTTP, asking(stderr, terminal), deviceOn(stderr), false)
 				}
 			} else {
-				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {
+				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", append([]string{"header", "transport"}, flags.DocumentNames...)...); err != nil {
 					return err
 				}
 				if hint := flags.Remotely(args[0]); len(args) == 1 && hint != "" {

@@ -300,6 +300,9 @@ func (c *Conn) takeBack(n int64, r *bridge.Request, why error) {
 	c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, Outgoing{Header: r.Header, Cancels: n})
 }
 
+// TakesEdits implements bridge.TakesEdits.
+func (*Conn) TakesEdits() {}
+
 // about returns what a request is about, as Mcp-Name says it (2026-07-28, B7).
 func about(m *jsonrpc.Message) (string, bool) {
 	switch m.Method {

@@ -64,6 +64,9 @@ type part struct {
 // Server returns what the handshake said when the part began.
 func (p *part) Server() *bridge.Greeting { return p.greeting }
 
+// TakesEdits implements bridge.TakesEdits.
+func (p *part) TakesEdits() {}
+
 // Attributes implements bridge.Attributing: the other instance hears each question on
 // the stream of the call that it is about, if the server says that.
 func (p *part) Attributes() bool { return true }

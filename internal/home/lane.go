@@ -138,6 +138,9 @@ func (u *homely) Attributes() bool {
 	return ok && a.Attributes()
 }
 
+// TakesEdits implements bridge.TakesEdits: servers that a program has made have no home.
+func (*homely) TakesEdits() {}
+
 // ListensToChanges implements bridge.ListensToChanges.
 func (u *homely) ListensToChanges() bool {
 	l, ok := u.Upstream.(bridge.ListensToChanges)

@@ -158,3 +158,6 @@ func (l *Lane) ListensToChanges() bool {
 	up, ok := l.Upstream.(bridge.ListensToChanges)
 	return !ok || up.ListensToChanges()
 }
+
+// TakesEdits implements bridge.TakesEdits.
+func (l *Lane) TakesEdits() {}

@@ -76,7 +76,7 @@ func (n *Need) match(c *config.Server, a *subject, name string) {
 	if a.tool && !a.doubtful && !n.Grant(c.Name, name) {
 		return // it is hidden from the caller, whatever its scopes
 	}
-	if a.tool && c.Rest != nil && name == shownAs(c.Tools.Rename, rest.CallTool) {
+	if a.tool && c.Rest != nil && rest.IsCall(ownOf(c.Tools.Rename, name)) {
 		n.match(c, a.called(c), "")
 	}
 	called := []string{name}

@@ -387,6 +387,9 @@ func (c *child) Notify(ctx context.Context, r *bridge.Request) error {
 	return c.Upstream.Notify(ctx, r)
 }
 
+// TakesEdits implements bridge.TakesEdits.
+func (c *child) TakesEdits() {}
+
 // ListensToChanges implements bridge.ListensToChanges.
 func (c *child) ListensToChanges() bool {
 	l, ok := c.Upstream.(bridge.ListensToChanges)

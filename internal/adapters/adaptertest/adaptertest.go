@@ -172,6 +172,9 @@ const odd = `{"big":12345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,"z":1,"
 // R-003, R-006, D0.4: params and results are the peers' bytes.
 func payload(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
+	if _, ok := up.(bridge.TakesEdits); !ok {
+		t.Error("the Upstream is no TakesEdits: requests are copied for it")
+	}
 	got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"no/such-method","params":`+odd+`}`).Result(t)
 	if !strings.Contains(got, `"params":`+odd) {
 		t.Errorf("result = %s\nwant params %s", got, odd)

@@ -76,6 +76,14 @@ func New(c Config) (*Client, error) {
 		}
 		proxy = http.ProxyURL(at)
 	}
+	if c.Outside {
+		o := newOutward("", false)
+		o.blind = true
+		proxy = o.asks(proxy)
+		if c.Dial == nil {
+			dial = o.dial
+		}
+	}
 	transport := func() *http.Transport {
 		return &http.Transport{
 			Proxy: proxy, DialContext: dial,

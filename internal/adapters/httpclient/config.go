@@ -56,6 +56,10 @@ type Config struct {
 	// proxy it is asked about that, since names are the proxy's to look up. Only a
 	// program can set it.
 	Refuses func(netip.Addr) bool `yaml:"-"`
+	// Outside is for what strangers have named: nothing is connected to that is link-local,
+	// on this machine or in a private network, and no proxy is asked to, as far as a name
+	// tells. It takes the place of Refuses. Only a program can set it.
+	Outside bool `yaml:"-"`
 	// TLS and Dial, if not nil, take the place of what the settings say of certificates,
 	// and of how a connection is opened. Only a program can set them.
 	TLS  *tls.Config                                                          `yaml:"-"`

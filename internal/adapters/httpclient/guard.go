@@ -1,8 +1,13 @@
 package httpclient
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptrace"
 	"net/netip"
+	"net/url"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -23,6 +28,31 @@ func (c *Config) control() func(network, address string, _ syscall.RawConn) erro
 		return nil
 	}
 }
+
+// Whence returns a context for a request to u. Once that is answered, public reports
+// whether the answer came from an address of the internet. Behind a proxy, and over what is
+// no network, the name of the host tells.
+func (c *Client) Whence(ctx context.Context, u *url.URL) (told context.Context, public func() bool) {
+	var outside atomic.Bool // of any connection: a redirect may have taken another one
+	named := func() bool { return global(u.Hostname()) }
+	proxy := c.short.Transport.(*http.Transport).Proxy
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+			at, err := netip.ParseAddrPort(got.Conn.RemoteAddr().String())
+			if err != nil && named() || err == nil && Public(at.Addr()) {
+				outside.Store(true)
+			}
+		}}), func() bool {
+			if proxy != nil {
+				if at, err := proxy(&http.Request{URL: u}); err == nil && at != nil {
+					return named()
+				}
+			}
+			return outside.Load()
+		}
+}
+
+// Public reports whether an address is one of the internet, in whichever form.
+func Public(a netip.Addr) bool { return realmOf(a) == public }
 
 // inner are addresses that are link-local, or at which clouds hand machines their
 // credentials.

@@ -3,7 +3,9 @@ package httpclient
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -38,6 +40,61 @@ func TestRefuses(t *testing.T) {
 		c = client(t, Config{URL: address, Proxy: "none", Refuses: LinkLocal})
 		if got, err := ask(t, c, "GET", nil, nil); got != "server" || err != nil {
 			t.Errorf("%s: %q, %v", address, got, err)
+		}
+	}
+}
+
+// What strangers have named is dialled only on the internet; a proxy may be anywhere, and
+// is not asked for what is not.
+func TestOutside(t *testing.T) {
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer s.Close()
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(proxy, host string) error {
+		c := client(t, Config{URL: "http://" + host + ":" + port, Proxy: proxy, Outside: true})
+		res, err := c.Do(c.Request(t.Context(), "GET", c.URL(), nil, nil))
+		if err == nil {
+			res.Body.Close()
+		}
+		return err
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "10.0.0.1", "[fd00::1]", "169.254.169.254"} {
+		if err := get("none", host); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v, want ErrRefused", host, err)
+		}
+		if err := get(s.URL, host); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s behind a proxy: %v, want ErrRefused", host, err)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d requests were made", asked)
+	}
+	if err := get(s.URL, "api.example.com"); err != nil || asked != 1 {
+		t.Errorf("a proxy on this machine: %v, %d requests", err, asked)
+	}
+}
+
+// Whence tells the internet from this machine, and behind a proxy goes by the name.
+func TestWhence(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	for _, test := range []struct {
+		url, proxy string
+		public     bool
+	}{{s.URL, "none", false}, {"http://api.example.com", s.URL, true}, {"http://wiki", s.URL, false}, {"http://10.0.0.1", s.URL, false}} {
+		c := client(t, Config{URL: test.url, Proxy: test.proxy})
+		ctx, public := c.Whence(t.Context(), c.URL())
+		res, err := c.Do(c.Request(ctx, "GET", c.URL(), nil, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if public() != test.public {
+			t.Errorf("%s by %s: public is %t", test.url, test.proxy, !test.public)
 		}
 	}
 }

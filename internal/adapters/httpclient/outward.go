@@ -73,24 +73,13 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 	}
 	base := client.short.Transport.(*http.Transport)
 	base.DisableKeepAlives = true // they are few and far between, and nobody closes them
-	o := &outward{home: strings.ToLower(client.url.Hostname()), inside: inside, look: net.DefaultResolver.LookupNetIP, proxies: map[string]bool{}, trusted: map[string]bool{}}
+	o := newOutward(client.url.Hostname(), inside)
 	for _, address := range trusted {
 		if u, err := url.Parse(address); err == nil {
 			o.trusted[strings.ToLower(u.Hostname())] = true
 		}
 	}
-	if proxy := base.Proxy; proxy != nil {
-		base.Proxy = func(r *http.Request) (*url.URL, error) {
-			at, err := proxy(r)
-			if at != nil {
-				o.through(at)
-				if err := o.named(r.Context(), r.URL.Hostname()); err != nil {
-					return nil, err
-				}
-			}
-			return at, err
-		}
-	}
+	base.Proxy = o.asks(base.Proxy)
 	if c.Dial == nil {
 		base.DialContext = o.dial
 	}
@@ -124,11 +113,33 @@ func (s *shown) RoundTrip(r *http.Request) (*http.Response, error) {
 type outward struct {
 	home    string // in lower case, as all hosts are
 	inside  bool
+	blind   bool // what a proxy is asked for is not looked up here
 	look    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	trusted map[string]bool
 
 	mu      sync.Mutex
 	proxies map[string]bool // host:port of each
+}
+
+func newOutward(home string, inside bool) *outward {
+	return &outward{home: strings.ToLower(home), inside: inside, look: net.DefaultResolver.LookupNetIP, proxies: map[string]bool{}, trusted: map[string]bool{}}
+}
+
+// asks returns what says which proxy a request takes: none where it may not be asked.
+func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	if proxy == nil {
+		return nil
+	}
+	return func(r *http.Request) (*url.URL, error) {
+		at, err := proxy(r)
+		if at != nil {
+			o.through(at)
+			if err := o.named(r.Context(), r.URL.Hostname()); err != nil {
+				return nil, err
+			}
+		}
+		return at, err
+	}
 }
 
 // through notes the address of a proxy, which may be anywhere.
@@ -139,7 +150,7 @@ func (o *outward) through(at *url.URL) {
 }
 
 func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := &net.Dialer{Timeout: dialLimit}
+	d := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}
 	o.mu.Lock()
 	proxy := o.proxies[address]
 	o.mu.Unlock()
@@ -201,7 +212,7 @@ func (o *outward) named(ctx context.Context, host string) error {
 	if (o.home == "" || global(o.home) && !o.inside) && !global(host) {
 		return fmt.Errorf("%w: its name is one of a private network", ErrRefused)
 	}
-	if o.home != "" {
+	if o.home != "" || o.blind {
 		return nil
 	}
 	all, err := o.look(ctx, "ip", host)

@@ -180,7 +180,7 @@ func (a *Adapter) begin(r *reading) {
 // entry for an operation that has gone costs itself. brought is a catalogue that
 // need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
-	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}}
+	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
 	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
 	if _, ok := errors.AsType[*documentError](err); ok && first {
 		if m, err = a.readAgain(err, brought); err == nil {
@@ -228,7 +228,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	for _, w := range m.warnings {
 		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
 	}
-	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "lost", len(m.lost), "warnings", len(m.warnings))
+	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.unsaid, "lost", len(m.lost), "warnings", len(m.warnings))
 	if e.mode == ModeTools && e.size > autoLimit {
 		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
 	}
@@ -403,6 +403,8 @@ type Report struct {
 	Tools, Size, Listed int
 	// Resources is how many operations are resources and no tools.
 	Resources int
+	// Unsaid is how many bytes of output schemas were left out, so that the list is not too long.
+	Unsaid int
 	// Mode is ModeTools or ModeSearch.
 	Mode string
 	// Lost are operations that should be tools and cannot: as METHOD path, or the
@@ -412,6 +414,8 @@ type Report struct {
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
 	Unread bool
+	// Advice is what to set then; empty if there is nothing.
+	Advice string
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
 
@@ -429,7 +433,11 @@ type Report struct {
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
-		return &Report{Unread: true}, err
+		report := &Report{Unread: true}
+		if c.BaseURL == "" && len(c.Trusted) == 0 {
+			report.Advice = "; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted"
+		}
+		return report, err
 	}
 	elsewhere := c.Catalog.exists() && c.Catalog.File == ""
 	if elsewhere {
@@ -454,7 +462,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	source.Close()
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Tools: len(list.tools), Size: list.size, Unsaid: list.unsaid, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, op := range m.lost {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
 )
 
 // maxApart is how many origins are named in one message.
@@ -20,8 +21,11 @@ const maxApart = 10
 func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
-	refused := map[string]int{}
+	refused, misplaced := map[string]int{}, map[string]int{}
 	note := func(t *toolset.Tool) {
+		if origin := reach.Refused(t.Operation); origin != "" {
+			misplaced[origin]++
+		}
 		if origin, kept := reach.Stranger(t.Operation, t.Settings); origin != "" {
 			e.apart = append(e.apart, origin)
 			if kept {
@@ -44,6 +48,13 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 		if err := a.moved(e); err != nil {
 			return err
 		}
+	}
+	for i, origin := range slices.Sorted(maps.Keys(misplaced)) {
+		if i == maxApart {
+			break
+		}
+		a.o.Log.Warn(wire.Misplaced, "origin", origin, "operations", misplaced[origin])
+		delete(refused, origin)
 	}
 	for i, origin := range slices.Sorted(maps.Keys(refused)) {
 		if i == maxApart {

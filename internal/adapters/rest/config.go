@@ -63,6 +63,8 @@ type Config struct {
 	Trusted []string `yaml:"trusted"`
 	// Expose chooses operations; see openapi.ParseRules. Empty means all.
 	Expose []string `yaml:"expose"`
+	// ReadOnly leaves out operations that may change something.
+	ReadOnly bool `yaml:"read_only"`
 	// Mode is ModeAuto, ModeTools or ModeSearch. Empty means ModeAuto.
 	Mode string `yaml:"mode"`
 	// FlattenBody makes members of bodies arguments of their own.
@@ -126,9 +128,9 @@ func (a *Auth) Exchanges() bool {
 
 // Values of Config.Mode.
 const (
-	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit
+	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit without output schemas
 	ModeTools  = "tools"  // all tools are listed
-	ModeSearch = "search" // three tools find, describe and call the others
+	ModeSearch = "search" // a few tools find, describe and call the others
 )
 
 // autoLimit is how many bytes a list may have to be offered whole. Models read

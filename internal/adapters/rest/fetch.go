@@ -31,11 +31,14 @@ const (
 type fetcher struct {
 	client  *httpclient.Client
 	guarded *httpclient.Client // for what others than the operator may have named
-	from    []*url.URL         // origins that may be read from
+	outside *httpclient.Client // for what the author of a document on the internet has named
+	main    string             // the URL of the document; empty if it has none
+	from    []*url.URL         // origins that may be read from, that of main first
 	own     *Catalog           // whose URL may be read too, with its headers
 
-	mu   sync.Mutex // guards seen
-	seen map[string]version
+	mu     sync.Mutex // guards what follows
+	seen   map[string]version
+	public map[string]bool // URLs that were read at an address of the internet, once
 }
 
 // version is how a text was when it was read.
@@ -55,7 +58,7 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{client: client, guarded: client, own: &c.Catalog, seen: map[string]version{}}
+	f := &fetcher{client: client, guarded: client, own: &c.Catalog, seen: map[string]version{}, public: map[string]bool{}}
 	if u, err := url.Parse(c.OpenAPI); err == nil && !wire.Blocked(u) {
 		guarded := c.http()
 		guarded.Refuses = httpclient.LinkLocal
@@ -63,9 +66,14 @@ func (c *Config) newFetcher() (*fetcher, error) {
 			return nil, err
 		}
 	}
+	outside := c.http()
+	outside.Outside = true
+	if f.outside, err = httpclient.New(outside); err != nil {
+		return nil, err
+	}
 	origins := c.Trusted
 	if address.IsHTTP(c.OpenAPI) {
-		origins = append([]string{c.OpenAPI}, origins...)
+		f.main, origins = c.OpenAPI, append([]string{c.OpenAPI}, origins...)
 	}
 	for _, o := range origins {
 		if u, err := url.Parse(o); err == nil {
@@ -73,6 +81,14 @@ func (c *Config) newFetcher() (*fetcher, error) {
 		}
 	}
 	return f, nil
+}
+
+// Public implements openapi.Fetcher. Who has once had an address of the internet may say
+// later that it is another one.
+func (f *fetcher) Public(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.public[address]
 }
 
 // Fetch implements openapi.Fetcher. What cannot be read is forgotten: whatever
@@ -127,9 +143,12 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 		client, headers = f.client, f.own.Headers
 	} else if !f.may(u) {
 		return nil, old, fmt.Errorf("%s://%s is another server than the document's: name it in trusted if it may be read", u.Scheme, u.Host)
+	} else if address != f.main && httpclient.SameOrigin(u, f.from[0]) && f.Public(f.main) {
+		client = f.outside
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
+	ctx, public := client.Whence(ctx, u)
 	r := client.Request(ctx, http.MethodGet, u, nil, nil)
 	r.Header.Set("Accept", "application/json, application/yaml, */*;q=0.5")
 	for name, value := range headers {
@@ -146,6 +165,11 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 		return nil, old, err
 	}
 	defer res.Body.Close()
+	if public() {
+		f.mu.Lock()
+		f.public[address] = true
+		f.mu.Unlock()
+	}
 	if res.StatusCode == http.StatusNotModified && old != (version{}) {
 		return nil, old, nil
 	}
@@ -166,6 +190,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 func (f *fetcher) close() {
 	f.client.Close()
 	f.guarded.Close()
+	f.outside.Close()
 }
 
 func (f *fetcher) may(u *url.URL) bool {

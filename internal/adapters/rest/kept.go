@@ -28,6 +28,8 @@ const maxKeptFile = maxDocument * 3 / 2
 type kept struct {
 	Read  time.Time         `json:"read"`
 	Texts map[string][]byte `json:"texts"` // by the hashes of their URLs, which may hold secrets
+	// Outside has those that were read at an address of the internet.
+	Outside map[string]bool `json:"outside,omitempty"`
 
 	own *fetcher // for what is not there
 }
@@ -42,11 +44,15 @@ func (k *kept) Fetch(ctx context.Context, address string) ([]byte, error) {
 	return k.own.Fetch(ctx, address)
 }
 
+// Public implements openapi.Fetcher.
+func (k *kept) Public(address string) bool { return k.Outside[sumOf(address)] || k.own.Public(address) }
+
 // recorder notes what is read.
 type recorder struct {
 	*fetcher
-	texts  map[string][]byte // by the hashes of their URLs
-	failed []string          // the hashes of the others
+	texts   map[string][]byte // by the hashes of their URLs
+	outside map[string]bool   // as kept has it
+	failed  []string          // the hashes of the others
 }
 
 // Fetch implements openapi.Fetcher.
@@ -57,6 +63,9 @@ func (r *recorder) Fetch(ctx context.Context, address string) ([]byte, error) {
 		r.failed = append(r.failed, sum)
 	case address != r.own.URL:
 		r.texts[sum] = text
+		if r.Public(address) {
+			r.outside[sum] = true
+		}
 	}
 	return text, err
 }
@@ -107,15 +116,16 @@ func (c *Config) keepTexts(read *recorder) (err error) {
 	if path == "" {
 		return nil
 	}
-	texts := read.texts
+	texts, outside := read.texts, read.outside
 	if len(read.failed) > 0 {
 		old, _ := c.readKept(nil) // what is damaged is written anew
 		if old != nil && slices.ContainsFunc(read.failed, func(sum string) bool { return old.Texts[sum] != nil }) {
 			maps.Copy(old.Texts, texts)
 			texts = old.Texts
+			maps.Copy(outside, old.Outside)
 		}
 	}
-	data, err := json.Marshal(kept{Read: time.Now().UTC().Truncate(time.Second), Texts: texts})
+	data, err := json.Marshal(kept{Read: time.Now().UTC().Truncate(time.Second), Texts: texts, Outside: outside})
 	if err != nil {
 		return err
 	}

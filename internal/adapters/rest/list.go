@@ -26,6 +26,7 @@ type catalog struct {
 	byName map[string]*toolset.Tool
 	mode   string
 	size   int    // of the list if all tools were in it
+	unsaid int    // bytes of output schemas that were left out of it
 	items  []item // of tools/list
 	finder *finder
 	about  string // instructions
@@ -64,11 +65,13 @@ func (it *item) append(dst []byte) []byte {
 // keyRequest is where in _meta of a tool its request stands.
 const keyRequest = "mcp-bridge/request"
 
-// newCatalog lists tools as mode says.
-func newCatalog(tools []*toolset.Tool, mode string) *catalog {
+// newCatalog lists the tools of an API of that name as mode says. By itself, a list that is
+// too long does without output schemas, if that helps: models do not read them. reading says
+// that no tool may change something.
+func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *catalog {
 	c := &catalog{tools: tools, byName: map[string]*toolset.Tool{}, mode: mode}
-	var all []item
 	var scratch []byte
+	outputs := 0
 	for _, t := range tools {
 		if t.Call != t.Tool {
 			call := *t.Call
@@ -78,22 +81,32 @@ func newCatalog(tools []*toolset.Tool, mode string) *catalog {
 		scratch = appendEntry(scratch[:0], t)
 		c.size += len(scratch) + 1
 		c.byName[t.Name] = t
-		if mode == ModeTools || mode != ModeSearch && c.size <= autoLimit {
-			all = append(all, itemOf(t, scratch))
+		if t.OutputSchema != nil {
+			outputs += len(keyOutput) + len(t.OutputSchema)
 		}
 	}
 	if c.mode == "" || c.mode == ModeAuto {
-		c.mode = ModeTools
-		if c.size > autoLimit {
+		switch c.mode = ModeTools; {
+		case c.size <= autoLimit:
+		case c.size-outputs > autoLimit:
 			c.mode = ModeSearch
+		default:
+			c.unsaid, c.size = outputs, c.size-outputs
+			for _, t := range tools {
+				t.Unsaid = t.OutputSchema != nil
+				t.LeaveOutput()
+			}
 		}
 	}
 	if c.mode == ModeTools {
-		c.items = all
+		for _, t := range tools {
+			scratch = appendEntry(scratch[:0], t)
+			c.items = append(c.items, itemOf(t, scratch))
+		}
 		return c
 	}
 	c.finder = newFinder(tools)
-	c.items = searchItems(len(tools))
+	c.items = searchItems(api, len(tools), reading)
 	for _, t := range tools {
 		if t.Entry != nil && !t.Entry.Ruled && !isSearch(t.Name) {
 			scratch = appendEntry(scratch[:0], t)
@@ -102,6 +115,8 @@ func newCatalog(tools []*toolset.Tool, mode string) *catalog {
 	}
 	return c
 }
+
+const keyOutput = `,"outputSchema":`
 
 // appendEntry appends the tool as it stands in a list.
 func appendEntry(dst []byte, t *toolset.Tool) []byte {
@@ -113,7 +128,7 @@ func appendEntry(dst []byte, t *toolset.Tool) []byte {
 	out = gjson.AppendJSONString(append(out, `,"description":`...), t.Description)
 	out = append(append(out, `,"inputSchema":`...), t.InputSchema...)
 	if t.OutputSchema != nil {
-		out = append(append(out, `,"outputSchema":`...), t.OutputSchema...)
+		out = append(append(out, keyOutput...), t.OutputSchema...)
 	}
 	a := t.Annotations
 	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)

@@ -131,7 +131,7 @@ func TestRulesRetry(t *testing.T) {
 func TestRulesAndSearch(t *testing.T) {
 	c := shopOf(t, []toolset.Rule{{Match: openapi.Match{Path: []string{"**"}}, Entry: toolset.Entry{Timeout: time.Second}}}, toolset.Entry{Key: "status", About: "How it is."})
 	c.Mode = ModeSearch
-	if got := names(t, connect(t, adapter(t, c, Options{}), nil)); got != "search_operations describe_operations call_operation status" {
+	if got := names(t, connect(t, adapter(t, c, Options{}), nil)); got != "search_operations describe_operations read_operation call_operation status" {
 		t.Errorf("tools = %s", got)
 	}
 }

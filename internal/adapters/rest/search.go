@@ -14,16 +14,15 @@ import (
 const (
 	searchTool   = "search_operations"
 	describeTool = "describe_operations"
+	readTool     = "read_operation"
 	callTool     = "call_operation"
 )
 
-// CallTool is the tool of ModeSearch that calls another one: that whose name is its argument
-// id.
-const CallTool = callTool
+// IsCall reports whether a tool is one of ModeSearch that calls another one: that whose name
+// is its argument id.
+func IsCall(name string) bool { return name == readTool || name == callTool }
 
-func isSearch(name string) bool {
-	return name == searchTool || name == describeTool || name == callTool
-}
+func isSearch(name string) bool { return name == searchTool || name == describeTool || IsCall(name) }
 
 // The input schemas of these tools.
 const (
@@ -36,23 +35,36 @@ const (
 		`"ids":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":10,"description":"Operations that ` + searchTool + ` has found"}},"required":["ids"]}`
 	callSchema = `{"type":"object","properties":{` +
 		`"id":{"type":"string","description":"The operation, as ` + searchTool + ` calls it"},` +
-		`"arguments":{"type":"object","description":"Its arguments, as ` + describeTool + ` says"}},"required":["id"]}`
+		`"arguments":{"type":"object","description":"Its arguments, as ` + searchTool + ` or ` + describeTool + ` says"}},"required":["id"]}`
 )
 
-// searchItems returns these tools as they are listed.
-func searchItems(n int) []item {
-	const reads = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`
+// searchItems returns these tools as they are listed, for an API of that name with n operations,
+// of which all may only read.
+func searchItems(api string, n int, reading bool) []item {
+	const reads = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":%t}`
 	one := func(name, title, about, schema, annotations string) item {
 		raw := gjson.AppendJSONString([]byte(`{"name":"`+name+`","title":"`+title+`","description":`), about)
 		raw = append(raw, `,"inputSchema":`+schema+`,`+annotations+`}`...)
 		return item{name: name, raw: raw, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
 	}
-	return []item{
-		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of this API those that fit. Begin here; then use %s and %s.", n, describeTool, callTool), searchSchema, reads),
-		one(describeTool, "Describe operations", "Tells all about operations: what they do, and the JSON Schema of their arguments.", describeSchema, reads),
-		one(callTool, "Call an operation", "Calls an operation of the API.", callSchema,
-			`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`),
+	all := []item{
+		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of %s those that fit, and tells the arguments of the first ones. Begin here; then use %s.", n, api, uses(reading)), searchSchema, fmt.Sprintf(reads, false)),
+		one(describeTool, "Describe operations", "Tells all about operations of "+api+": what they do, and the JSON Schema of their arguments.", describeSchema, fmt.Sprintf(reads, false)),
+		one(readTool, "Read", "Calls an operation of "+api+" that only reads, such as a GET.", callSchema, fmt.Sprintf(reads, true)),
 	}
+	if reading {
+		return all
+	}
+	return append(all, one(callTool, "Call an operation", "Calls an operation of "+api+". Use "+readTool+" for those that only read.", callSchema,
+		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`))
+}
+
+// uses says which tools call operations.
+func uses(reading bool) string {
+	if reading {
+		return readTool
+	}
+	return readTool + " for what only reads, and " + callTool + " for everything else"
 }
 
 // granted returns what is found of the catalogue by somebody who may use only
@@ -66,6 +78,13 @@ func (c *catalog) granted(may func(name string) bool) *catalog {
 
 // shownHits is how many results a search shows.
 const shownHits = 20
+
+// Of this many of the first results, a search that has a query shows the arguments, in so many
+// bytes.
+const (
+	shownSchemas    = 3
+	shownSchemaSize = 6 << 10
+)
 
 // search answers a call of searchTool, of which the arguments have been checked.
 func (c *catalog) search(args []byte) []byte {
@@ -93,7 +112,26 @@ func (c *catalog) search(args []byte) []byte {
 	if n := len(rest) - shownHits; n > 0 {
 		fmt.Fprintf(&b, "\n%d more: use offset %d, or more words.", n, from+shownHits)
 	}
+	if a.Get("query").String() != "" {
+		writeSchemas(&b, rest)
+	}
 	return textResult(b.String(), false)
+}
+
+// writeSchemas writes the arguments of the first tools, as far as there is room.
+func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
+	room, left := shownSchemaSize, len(found) > shownSchemas
+	for _, t := range found[:min(len(found), shownSchemas)] {
+		if len(t.InputSchema) > room {
+			left = true
+			continue
+		}
+		room -= len(t.InputSchema)
+		fmt.Fprintf(b, "\n\nArguments of %s: %s", t.Name, t.InputSchema)
+	}
+	if left {
+		b.WriteString("\n\n" + describeTool + " tells those of the others.")
+	}
 }
 
 // short is a line about a tool.

@@ -141,6 +141,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	m.all = slices.Clone(m.tools)
 	c.keep(m.all, o)
 	c.resources(m, name)
+	if c.ReadOnly {
+		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Annotations.ReadOnly })
+	}
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
 	}
@@ -181,23 +184,22 @@ func (c *Config) catalog(m *material, name string) *catalog {
 			t.OfferPick()
 		}
 	}
-	out := newCatalog(m.tools, c.Mode)
-	out.listResources(m.resources)
 	title, version := name, "1"
 	var about []string
 	if m.doc != nil {
 		if m.doc.Version != "" {
 			version = m.doc.Version
 		}
-		if m.doc.Title != "" {
-			title = m.doc.Title
-		}
+		title = cmp.Or(m.doc.Title, title)
 		if text := strings.TrimSpace(m.doc.Description); text != "" {
 			about = append(about, visible.Short(text, maxAbout))
 		}
 	}
+	api := visible.Short(title, maxTitle)
+	out := newCatalog(api, m.tools, c.Mode, c.ReadOnly)
+	out.listResources(m.resources)
 	if out.mode == ModeSearch {
-		about = append(about, fmt.Sprintf("This API has %d operations. Find them with %s, learn their arguments with %s, and use them with %s.", len(m.tools), searchTool, describeTool, callTool))
+		about = append(about, fmt.Sprintf("%s has %d operations. Find them with %s, which tells the arguments of the first ones; %s tells those of others. Then use %s.", api, len(m.tools), searchTool, describeTool, uses(c.ReadOnly)))
 	}
 	out.about = strings.Join(about, "\n\n")
 	out.info = gjson.AppendJSONString([]byte(`{"name":`), name)
@@ -210,6 +212,9 @@ func (c *Config) catalog(m *material, name string) *catalog {
 
 // maxAbout is how much of a document's description becomes instructions.
 const maxAbout = 2000
+
+// maxTitle is how much of its title tools name it by.
+const maxTitle = 80
 
 // way makes the way to the API.
 func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -115,6 +116,9 @@ func (u *upstream) enter() bool {
 	}
 	return !u.closed
 }
+
+// TakesEdits implements bridge.TakesEdits.
+func (u *upstream) TakesEdits() {}
 
 // Call implements bridge.Upstream.
 func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
@@ -251,7 +255,7 @@ func (u *upstream) lost(ctx context.Context, err error) error {
 // and call tools.
 func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
 	if e.mode == ModeSearch && isSearch(name) {
-		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, callTool: callSchema}[name]
+		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, readTool: callSchema, callTool: callSchema}[name]
 		args, err := a.schemas.Check([]byte(schema), args, true)
 		if err != nil {
 			return nil, nil, textResult(err.Error(), true)
@@ -265,6 +269,9 @@ func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) b
 		}
 		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil || may != nil && !may(t.Name) {
 			return nil, nil, textResult(e.granted(may).unknown(gjson.GetBytes(args, "id").String()), true)
+		}
+		if name == readTool && !t.Annotations.ReadOnly {
+			return nil, nil, textResult(fmt.Sprintf("%s may change something: use %s.", t.Name, callTool), true)
 		}
 		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // none are as good as {}
 	}
@@ -312,7 +319,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 	defer e.calls.Done()
 	t, given, answer := a.meant(e.edition, name, args, nil)
 	switch {
-	case answer != nil && isSearch(name) && name != callTool:
+	case answer != nil && isSearch(name) && !IsCall(name):
 		return "", errors.New(name + " sends no request")
 	case answer != nil:
 		return "", errors.New(gjson.GetBytes(answer, "content.0.text").String())

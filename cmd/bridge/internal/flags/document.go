@@ -18,11 +18,21 @@ import (
 )
 
 // Document is the flags about a server that an OpenAPI document describes.
-type Document struct{ BaseURL string }
+type Document struct {
+	BaseURL, mode string
+	expose        []string
+	readOnly      bool
+}
+
+// DocumentNames are the names of the flags.
+var DocumentNames = []string{"base-url", "mode", "expose", "read-only"}
 
 // Add adds the flags.
 func (d *Document) Add(f *pflag.FlagSet) {
 	f.StringVar(&d.BaseURL, "base-url", "", "where the API of an OpenAPI document is, instead of what the document says")
+	f.StringVar(&d.mode, "mode", rest.ModeAuto, "whether the operations of an OpenAPI document are tools, or are found by search: auto, tools or search")
+	f.StringArrayVar(&d.expose, "expose", nil, "rule that chooses operations of an OpenAPI document, such as 'tag pets' or 'not DELETE' (repeatable)")
+	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations of an OpenAPI document that may change something")
 }
 
 // Is reports whether an argument is the path or the URL of an OpenAPI document. Of
@@ -98,6 +108,6 @@ func (d *Document) Server(location string, headers *Remote, share string) (confi
 	}
 	s := config.DefaultServer(nameOf(name), share)
 	s.Share = share // also when it is wrong, so that it is refused
-	s.Rest = &rest.Config{OpenAPI: location, BaseURL: d.BaseURL, Headers: own, Secrets: secrets}
+	s.Rest = &rest.Config{OpenAPI: location, BaseURL: d.BaseURL, Mode: d.mode, Expose: d.expose, ReadOnly: d.readOnly, Headers: own, Secrets: secrets}
 	return s, nil
 }

@@ -83,6 +83,7 @@ var keys = map[string]string{
 	"cwd": "cwd: FOLDER under stdio:", "header": "headers: { NAME: VALUE } under http:", "transport": "transport: sse under http:",
 	"era": "era: legacy", "offer": "offer: legacy", "timeout": "timeout: 30s", "handshake-timeout": "handshake_timeout: 5m",
 	"restart": "restart: false", "base-url": "base_url: URL under rest:",
+	"mode": "mode: search under rest:", "expose": "expose: [RULE] under rest:", "read-only": "read_only: true under rest:",
 }
 
 // Explain makes the error of a flag that is wrong or unknown, with what to write

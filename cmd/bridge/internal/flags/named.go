@@ -14,12 +14,12 @@ import (
 // flagOf are the flags of the keys that they set.
 var flagOf = map[string]string{
 	"share": "share", "era": "era", "offer": "offer", "transport": "transport", "timeout": "timeout", "handshake_timeout": "handshake-timeout",
-	"allowed_origins": "allow-origin", "allowed_hosts": "allow-host",
+	"allowed_origins": "allow-origin", "allowed_hosts": "allow-host", "mode": "mode",
 }
 
 // A fault of a configuration, by the key that it is about, and that of a name.
 var (
-	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: )?([a-z_]+) ((?:is|must be) .*)$`)
+	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: |rest: )?([a-z_]+) ((?:is|must be) .*)$`)
 	ofName = regexp.MustCompile(`^server ("(?:[^"\\]|\\.)*"): (a server's name .*|this name is .*)$`)
 	choice = regexp.MustCompile(`^is ("(?:[^"\\]|\\.)*"): must be ([\w, ]+)$`)
 )

@@ -112,14 +112,14 @@ func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
 
 // The tools of an HTTP API that is in mode search. Its operations are not in the
 // list of its tools, but are called by their names as those are.
-const describeOperations, callOperation = "describe_operations", "call_operation"
+const searchOperations, describeOperations = "search_operations", "describe_operations"
 
 // searches reports whether tools are those of an API in mode search.
 func searches(tools []gjson.Result) bool {
 	has := func(name string) bool {
 		return slices.ContainsFunc(tools, func(t gjson.Result) bool { return t.Get("name").String() == name })
 	}
-	return has(describeOperations) && has(callOperation)
+	return has(searchOperations) && has(describeOperations)
 }
 
 // operation asks for the schema of the arguments of an operation.

@@ -75,6 +75,7 @@ type clientFlags struct {
 	verbose            bool
 	quiet              bool
 	json               bool
+	all                bool // operations of HTTP APIs that are found by search are listed too
 }
 
 func (f *clientFlags) add(c *cobra.Command) {

@@ -101,10 +101,12 @@ under the names that clients see at /mcp.
 		Example: `  mcp-bridge tools https://tools.example.com/mcp
   mcp-bridge tools files --long -c bridge.yaml
   mcp-bridge tools -c bridge.yaml
+  mcp-bridge tools ./openapi.yaml --all
   mcp-bridge tools https://tools.example.com/mcp -H 'Authorization:${TOKEN}'
   mcp-bridge tools --json-output -- npx -y @modelcontextprotocol/server-everything`,
 	}
 	c.Flags().BoolVarP(&long, "long", "l", false, "show everything about each tool, with its arguments")
+	c.Flags().BoolVar(&f.all, "all", false, "list all operations of an HTTP API, also when they are found by search")
 	c.RunE = f.runE(action{
 		prepare: nothingMore(c, f, &long),
 		do: func(ctx context.Context, c *client) error {

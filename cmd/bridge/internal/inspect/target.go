@@ -6,6 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 )
 
 // target is what a command line says about the server to speak to.
@@ -70,6 +71,18 @@ func (f *clientFlags) tune(c *config.Config) error {
 			s.HandshakeTimeout = f.handshake
 		}
 	}
+	if f.all {
+		apis := 0
+		for i := range c.Servers {
+			if s := &c.Servers[i]; s.Rest != nil {
+				s.Rest.Mode = rest.ModeTools
+				apis++
+			}
+		}
+		if apis == 0 {
+			return exit.Usagef("--all is for HTTP APIs, which are OpenAPI documents and servers of the kind rest in the configuration file")
+		}
+	}
 	c.Access, c.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
 	if err := c.Validate(); err != nil {
 		return exit.With(exit.Usage, flags.Named(err, ""))
@@ -90,7 +103,6 @@ func (t target) useless() error {
 		{"env-all", isCommand, "a command behind --"},
 		{"cwd", isCommand, "a command behind --"},
 		{"header", remote || t.api, "a URL or an OpenAPI document"},
-		{"base-url", t.api, "an OpenAPI document"},
 		{"transport", remote && !t.api, "the URL of an MCP server"},
 		{"era", (isCommand || remote) && !t.api, "the URL of an MCP server or a command behind --"},
 		{"config", !isCommand && !remote && !t.api, "the name of a server in the file"},
@@ -99,7 +111,10 @@ func (t target) useless() error {
 			return err
 		}
 	}
-	return nil
+	if t.api {
+		return nil
+	}
+	return flags.Useless(t.flags.set, "an OpenAPI document", flags.DocumentNames...)
 }
 
 // targetForms says what a target can be.

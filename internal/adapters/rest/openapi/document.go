@@ -38,6 +38,7 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	l.siblings = !swagger && !strings.HasPrefix(doc.Format, "3.0")
 	info := l.soft(root.Get("info"))
 	doc.Title, doc.Version, doc.Description = info.Scalar("title"), info.Scalar("version"), info.Scalar("description")
+	doc.Public = l.public(root)
 	if self := root.Str("$self"); address.IsHTTP(self) && doc.Location == "" {
 		doc.Location, l.files[0].location = self, self
 	}
@@ -75,6 +76,11 @@ func (l *loader) soft(n *tree.Node) *tree.Node {
 // remote reports whether a node stands in a text that was read from a URL.
 func (l *loader) remote(n *tree.Node) bool {
 	return n != nil && address.IsHTTP(l.files[n.File].location) && (n.File > 0 || l.src.Data == nil)
+}
+
+// public reports whether a node is remote, and was read at an address of the internet.
+func (l *loader) public(n *tree.Node) bool {
+	return l.remote(n) && l.src.Fetcher.Public(l.files[n.File].location)
 }
 
 // reader turns the parts of a document into the model.
@@ -117,12 +123,13 @@ func (r *reader) servers(n *tree.Node) []Server {
 			r.warn(&n.Members()[i].Node, "a server without a url")
 			continue
 		}
-		server := Server{URL: s.Str("url"), Description: s.Scalar("description"), Far: r.remote(s)}
+		server := Server{URL: s.Str("url"), Description: s.Scalar("description"), Far: r.remote(s), Public: r.public(s)}
 		vars := r.soft(s.Get("variables"))
 		for j := range vars.Members() {
 			m := &vars.Members()[j]
 			v := r.soft(&m.Node)
 			server.Far = server.Far || r.remote(&m.Node) || r.remote(v)
+			server.Public = server.Public || r.public(&m.Node) || r.public(v)
 			server.Variables = append(server.Variables, Variable{Name: m.Name, Default: v.Scalar("default"),
 				Enum: v.Strings("enum"), Description: v.Scalar("description")})
 		}
@@ -141,7 +148,7 @@ func (r *reader) hosts(root *tree.Node) []Server {
 		if base == "" {
 			return nil
 		}
-		return []Server{{URL: base, Far: r.remote(root)}}
+		return []Server{{URL: base, Far: r.remote(root), Public: r.public(root)}}
 	}
 	schemes := root.Strings("schemes")
 	if len(schemes) == 0 {
@@ -156,7 +163,7 @@ func (r *reader) hosts(root *tree.Node) []Server {
 	var out []Server
 	for _, s := range schemes {
 		if s == "http" || s == "https" {
-			out = append(out, Server{URL: s + "://" + host + base, Far: r.remote(root)})
+			out = append(out, Server{URL: s + "://" + host + base, Far: r.remote(root), Public: r.public(root)})
 		}
 	}
 	return out
@@ -212,7 +219,7 @@ func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 
 func (r *reader) flows(n *tree.Node) []Flow {
 	one := func(kind string, n *tree.Node) Flow {
-		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), Far: r.remote(n)}
+		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), Far: r.remote(n), Public: r.public(n)}
 		scopes := n.Get("scopes")
 		for i := range scopes.Members() {
 			f.Scopes = append(f.Scopes, scopes.Members()[i].Name)

@@ -21,6 +21,9 @@ import (
 // how long that may take and how much it may bring.
 type Fetcher interface {
 	Fetch(ctx context.Context, url string) ([]byte, error)
+	// Public reports whether what was read of the URL was at an address of the internet:
+	// then its author need not be somebody within the network of the bridge.
+	Public(url string) bool
 }
 
 // Source says where a document is and what may be read with it.

@@ -228,6 +228,9 @@ func (f fetcher) Fetch(_ context.Context, url string) ([]byte, error) {
 	return nil, errors.New("404 Not Found")
 }
 
+// Public: the pages of example.com are on the internet.
+func (f fetcher) Public(url string) bool { return strings.Contains(url, "example.com") }
+
 func TestURLs(t *testing.T) {
 	f := fetcher{
 		"https://x.example/v1/api.yaml?key=secret": "openapi: 3.0.0\npaths:\n  /a: {get: {parameters: [{$ref: '../p.yaml#/p'}, {$ref: 'missing.yaml#/p'}, {$ref: 'file:///etc/passwd'}]}}\n",
@@ -247,10 +250,10 @@ func TestURLs(t *testing.T) {
 
 func TestServers(t *testing.T) {
 	for text, want := range map[string]string{
-		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}] Far:false}]",
-		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[] Far:false} {URL:http://x.example/v1 Description: Variables:[] Far:false}]",
-		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[] Far:false}]",
-		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[] Far:false}]",
+		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}] Far:false Public:false}]",
+		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[] Far:false Public:false} {URL:http://x.example/v1 Description: Variables:[] Far:false Public:false}]",
+		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[] Far:false Public:false}]",
+		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[] Far:false Public:false}]",
 		"openapi: 3.0.0\npaths: {}":                "[]",
 	} {
 		same(t, load(t, text).Servers, want)

@@ -13,6 +13,7 @@ type Document struct {
 	// Location is where the document was read: a path, a URL, or the name that
 	// was given to an inline text. Relative server URLs are relative to it.
 	Location    string
+	Public      bool   // as in Server
 	Format      string // as the document says: 2.0, 3.0.3, 3.1.0, …
 	Title       string
 	Version     string // of the API
@@ -231,6 +232,7 @@ type Flow struct {
 	TokenURL string // may be relative to the document
 	Scopes   []string
 	Far      bool // as in Server
+	Public   bool // likewise
 }
 
 // Server is where an API may be reached.
@@ -239,8 +241,8 @@ type Server struct {
 	Description string
 	Variables   []Variable
 	// Far: all of it, or a part, was read from a URL, so that it is not the
-	// operator's word.
-	Far bool
+	// operator's word. Public: at an address of the internet.
+	Far, Public bool
 }
 
 // Variable is a part of a server's URL.

@@ -25,6 +25,7 @@ type Tool struct {
 	Prepare func(args []byte) ([]byte, error)
 	Result  string
 	Picks   bool   // it has PickArg
+	Unsaid  bool   // its output schema was left out of a list that was too long
 	Entry   *Entry // what the configuration says of it, or nil
 	// Published is what a catalogue says of it, as far as that is taken over, or
 	// nil.

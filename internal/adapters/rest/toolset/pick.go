@@ -19,14 +19,24 @@ func (t *Tool) OfferPick() {
 	}
 	seen, call := *t.Tool, *t.Call
 	seen.InputSchema = withPick(t.InputSchema)
-	seen.OutputSchema, call.OutputSchema = nil, nil
-	seen.Wrapped, call.Wrapped = false, false
 	if before := t.Patch; before != nil {
 		t.Patch = func(schema []byte) []byte { return withPick(before(schema)) }
 	} else {
 		t.Patch = withPick
 	}
 	t.Tool, t.Call, t.Picks = &seen, &call, true
+	t.LeaveOutput()
+}
+
+// LeaveOutput takes the output schema away.
+func (t *Tool) LeaveOutput() {
+	if t.OutputSchema == nil && t.Call.OutputSchema == nil {
+		return
+	}
+	seen, call := *t.Tool, *t.Call
+	seen.OutputSchema, call.OutputSchema = nil, nil
+	seen.Wrapped, call.Wrapped = false, false
+	t.Tool, t.Call = &seen, &call
 }
 
 // withPick returns an input schema with the argument.

@@ -106,7 +106,7 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 	named := text != ""
 	if !named {
 		f := clientFlow(scheme)
-		text, at.far = f.TokenURL, f.Far
+		text, at.far, at.public = f.TokenURL, f.Far, f.Public
 	}
 	if text == "" {
 		return at, "", errors.New("client: set token_url: the document does not name it; or issuer, whose metadata does")
@@ -116,12 +116,12 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 		return at, "", errors.New("client: token_url is not a URL")
 	}
 	if !at.IsAbs() && home.URL != nil {
-		at.URL, at.far = home.ResolveReference(at.URL), at.far || home.far
+		at.URL, at.far, at.public = home.ResolveReference(at.URL), at.far || home.far, at.public || home.public
 	}
 	switch {
 	case at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil:
 		return at, "", errors.New("client: token_url must be an address such as https://login.example.com/token")
-	case r.stranger(at), r.guarded(at) && Blocked(at.URL):
+	case r.stranger(at), r.refuses(at):
 		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
 	case !named && at.Scheme != "https" && !r.trusted.has(at.URL):
 		return at, "", errors.New("client: the document has tokens come over http from another server: if that is meant, set token_url")
@@ -239,7 +239,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by httpclient.Authorize
 	}
 	if o.Issuer == "" && !c.Login {
 		o.Client.TokenURL = at.String() // the document may have said it
-		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.way(false, s.reach.guarded(at)).Do(r) })
+		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.way(false, s.reach.guard(at)).Do(r) })
 	} else {
 		out := s.o.HTTP
 		out.URL = o.Server.String()

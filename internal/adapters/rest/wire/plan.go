@@ -33,7 +33,7 @@ type Plan struct {
 	base        string      // the query of the server's address
 	subject     http.Header // what of the caller's headers its token is in
 	uses        []use       // credentials; none when the server is another than they are for
-	guarded     bool        // the server's address is looked at when it is dialled
+	guard       guard       // how the server's address is looked at when it is dialled
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings

@@ -135,9 +135,45 @@ func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 
 func (r *Reach) stranger(at endpoint) bool { return at.far && !r.trusted.has(at.URL) }
 
-// guarded reports whether the address that a server's name stands for is looked
-// at before it is dialled.
-func (r *Reach) guarded(at endpoint) bool { return at.far && !r.operator.has(at.URL) && !r.literal(at) }
+// guard says how the address that a server's name stands for is looked at before it is
+// dialled.
+type guard uint8
+
+const (
+	unguarded guard = iota
+	notLink         // it is none at which no API is: see httpclient.LinkLocal
+	outside         // it is on the internet: so is the document, whose author need not know our network
+)
+
+func (r *Reach) guard(at endpoint) guard {
+	switch {
+	case !at.far || r.operator.has(at.URL) || r.literal(at):
+		return unguarded
+	case at.public:
+		return outside
+	}
+	return notLink
+}
+
+// refuses reports whether the guard of a server refuses its address as it is written.
+func (r *Reach) refuses(at endpoint) bool {
+	switch r.guard(at) {
+	case notLink:
+		return Blocked(at.URL)
+	case outside:
+		return Blocked(at.URL) || inside(at.URL)
+	}
+	return false
+}
+
+// Refused returns the origin of an operation's server if nothing is sent there whatever the
+// call: a document at a URL has named it, which may not. Otherwise it is empty.
+func (r *Reach) Refused(op *openapi.Operation) string {
+	if at, err := r.of(op); err == nil && r.refuses(at) {
+		return originOf(at.URL)
+	}
+	return ""
+}
 
 // literal reports whether the operator has written the address himself, as that of
 // the document.
@@ -154,8 +190,12 @@ func (r *Reach) needs(op *openapi.Operation, at endpoint, settings Settings) boo
 
 // withholds returns why a call is not made; nil if it may be.
 func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]string) error {
-	if r.guarded(at) && Blocked(at.URL) {
-		return param.Refuse("was not sent: the document has it at %s, which is no address for an API; base_url would say where it is", originOf(at.URL))
+	if r.refuses(at) {
+		what := "which is no address for an API; base_url would say where it is"
+		if !Blocked(at.URL) {
+			what = "on this machine or in a private network, and was itself read on the internet; whoever runs the bridge can allow it with base_url or trusted"
+		}
+		return param.Refuse("was not sent: the document has it at %s, %s", originOf(at.URL), what)
 	}
 	if !r.stranger(at) {
 		return nil

@@ -30,6 +30,7 @@ func TestGuarded(t *testing.T) {
 		guarded bool
 	}{
 		{"a document in a file", Options{Document: &openapi.Document{Location: "/api.yaml", Servers: []openapi.Server{{URL: srv.URL}}}}, false},
+		{"on the internet", Options{Document: &openapi.Document{Location: "http://example.com/x", Servers: []openapi.Server{{URL: "http://example.com/v1", Far: true, Public: true}}}}, true},
 		{"its own server", Options{Document: &openapi.Document{Location: srv.URL + "/x", Servers: []openapi.Server{{URL: srv.URL, Far: true}}}}, true},
 		{"another server", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: srv.URL, Far: true}}}}, true},
 		{"trusted", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: srv.URL, Far: true}}}, Trusted: []string{srv.URL}}, false},
@@ -37,9 +38,9 @@ func TestGuarded(t *testing.T) {
 	} {
 		s := newSource(t, test.o)
 		guard := &refuser{}
-		s.others[manner{guarded: true}] = guard
+		s.others[manner{guard: notLink}], s.others[manner{guard: outside}] = guard, guard
 		got := said(call(t, s, &Call{Tool: tool("GET", "/x")}))
-		if want := "GET /x got no answer: the API could not be reached: it is at an address that a document at a URL may not name; base_url would say where it is"; test.guarded && (got != want || guard.asked != 1) || !test.guarded && got != "200 OK" {
+		if want := "GET /x got no answer: the API could not be reached: it is at an address that a document at a URL may not name; whoever runs the bridge can allow it with base_url or trusted"; test.guarded && (got != want || guard.asked != 1) || !test.guarded && got != "200 OK" {
 			t.Errorf("%s: %d attempts: %s", test.name, guard.asked, got)
 		}
 	}

@@ -103,7 +103,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		return nil, shown, tell, err
 	}
 	r.Header.Set("Accept-Encoding", "gzip")
-	res, err = s.way(!s.reach.trusted.has(r.URL), p.guarded).Do(r)
+	res, err = s.way(!s.reach.trusted.has(r.URL), p.guard).Do(r)
 	if _, ok := errors.AsType[httpclient.RedirectError](err); ok && res != nil {
 		settle(nil)
 		to, lerr := res.Location()
@@ -117,6 +117,9 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 			return next, nil, tell, err
 		}
 		return nil, shown, tell, &redirect{status: res.StatusCode, to: to}
+	}
+	if errors.Is(err, httpclient.ErrRefused) {
+		s.warnRefused(originOf(r.URL))
 	}
 	var outcome error
 	switch {
@@ -136,6 +139,17 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		settle(outcome)
 	}, err
 }
+
+// warnRefused says once of an origin that calls do not go there.
+func (s *Source) warnRefused(origin string) {
+	if _, said := s.misplaced.LoadOrStore(origin, true); !said {
+		s.log.Warn(Misplaced, "origin", origin)
+	}
+}
+
+// Misplaced is what the log says of a server that is where a document at a URL may not send
+// calls.
+const Misplaced = "the document is at a URL, and names a server where it may send no calls: in a private network, on this machine, or where no API is; calls to it are refused; set base_url, or add the origin to trusted"
 
 // see returns the request for what a 303 refers to (RFC 9110, 15.4.4).
 func (p *Plan) see(to *url.URL) *Plan {
@@ -197,7 +211,7 @@ func wordsOf(ctx context.Context, err error) string {
 	case errors.As(err, &dns):
 		return "could not be reached: its name could not be looked up"
 	case errors.Is(err, httpclient.ErrRefused):
-		return "could not be reached: it is at an address that a document at a URL may not name; base_url would say where it is"
+		return "could not be reached: it is at an address that a document at a URL may not name; whoever runs the bridge can allow it with base_url or trusted"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "could not be reached: it refuses connections"
 	}

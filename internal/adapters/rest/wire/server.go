@@ -18,8 +18,9 @@ import (
 // endpoint is where the paths of an operation are below.
 type endpoint struct {
 	*url.URL
-	// far: a document that was read from a URL names it, and not the operator.
-	far bool
+	// far: a document that was read from a URL names it, and not the operator. public: at
+	// an address of the internet.
+	far, public bool
 	// filled: values of Options.Variables are in it.
 	filled bool
 }
@@ -39,7 +40,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	if len(servers) == 0 && doc != nil {
 		servers = doc.Servers
 		if len(servers) == 0 && address.IsHTTP(doc.Location) {
-			servers = []openapi.Server{{URL: "/", Far: true}}
+			servers = []openapi.Server{{URL: "/", Far: true, Public: doc.Public}}
 		}
 	}
 	if len(servers) == 0 {
@@ -61,7 +62,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 		ref = at.ResolveReference(ref)
 	}
 	u, err := base(ref.String())
-	return endpoint{URL: u, far: servers[0].Far, filled: filled}, err
+	return endpoint{URL: u, far: servers[0].Far, public: servers[0].Public, filled: filled}, err
 }
 
 // expand puts the values of variables into a server's address. filled: some of
@@ -107,6 +108,14 @@ func (o origins) has(u *url.URL) bool {
 
 // originOf writes the origin of an address.
 func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// inside reports whether an address, as it is written, is on this machine or in a private
+// network. Names are looked at when they are dialled.
+func inside(u *url.URL) bool {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	a, err := netip.ParseAddr(host)
+	return address.Local(host) || err == nil && !httpclient.Public(a)
+}
 
 // Blocked reports whether an address that a document at a URL names leads to
 // where no API is: see httpclient.LinkLocal. Names are looked at when they are

@@ -95,6 +95,7 @@ type Source struct {
 	log       *slog.Logger
 	hidden    map[string]bool // names of configured headers whose values nobody is shown
 	misfit    sync.Map        // names of tools whose answers did not fit, said once
+	misplaced sync.Map        // origins that nothing is sent to, said once
 	lasting   int             // how many of secret are the configuration's
 	life      context.Context
 	stop      context.CancelFunc
@@ -108,8 +109,8 @@ type Source struct {
 
 // manner is how a server is reached that is not trusted as others are.
 type manner struct {
-	bare    bool // without the certificate
-	guarded bool // and not at addresses where no API is
+	bare  bool // without the certificate
+	guard guard
 }
 
 // doer sends requests.
@@ -201,16 +202,19 @@ func New(o Options) (*Source, error) {
 func (s *Source) openOthers(first *httpclient.Client) error {
 	s.others = map[manner]doer{}
 	all := []*httpclient.Client{first}
-	for _, m := range []manner{{bare: true}, {guarded: true}, {bare: true, guarded: true}} {
-		if m.bare && s.o.HTTP.CertFile == "" || m.guarded && s.o.Document == nil {
+	for _, m := range []manner{{true, unguarded}, {false, notLink}, {true, notLink}, {false, outside}, {true, outside}} {
+		if m.bare && s.o.HTTP.CertFile == "" || m.guard != unguarded && s.o.Document == nil {
 			continue
 		}
 		c := s.o.HTTP
 		if m.bare {
 			c.CertFile, c.KeyFile = "", ""
 		}
-		if m.guarded {
+		switch m.guard {
+		case notLink:
 			c.Refuses = httpclient.LinkLocal
+		case outside:
+			c.Outside = true
 		}
 		client, err := httpclient.New(c)
 		if err != nil {
@@ -228,8 +232,8 @@ func (s *Source) openOthers(first *httpclient.Client) error {
 }
 
 // way returns what sends requests to an address.
-func (s *Source) way(bare, guarded bool) doer {
-	m := manner{bare: bare && s.o.HTTP.CertFile != "", guarded: guarded}
+func (s *Source) way(bare bool, g guard) doer {
+	m := manner{bare && s.o.HTTP.CertFile != "", g}
 	if m == (manner{}) {
 		return s.http
 	}
@@ -378,7 +382,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	if p.URL, err = param.Join(at.URL, p.path, p.query); err != nil {
 		return nil, err
 	}
-	p.guarded = s.reach.guarded(at)
+	p.guard = s.reach.guard(at)
 	if err := s.reach.withholds(p, c, at, s.forward); err != nil {
 		return p, err
 	}
