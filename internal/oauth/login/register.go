@@ -22,7 +22,7 @@ const anyPort = "http://127.0.0.1:0/callback"
 // open: a client of the settings, else one that is named by the URL of its metadata, else
 // the one of an earlier login, else a new one (I-209). was is of the same issuer as l, which
 // has what is asked for.
-func (p *Person) client(ctx context.Context, l, was *Login) (c Client, back *callback, err error) {
+func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c Client, back *callback, err error) {
 	at, redirect := &l.Issuer, anyPort
 	if p.o.RedirectURI != "" {
 		redirect = p.o.RedirectURI
@@ -46,7 +46,7 @@ func (p *Person) client(ctx context.Context, l, was *Login) (c Client, back *cal
 		err = open()
 		return c, back, err
 	}
-	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) && p.known(ctx, l, was.Client) {
+	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) && p.known(ctx, l, was.Client, scopes) {
 		// The same port again. If somebody else has it, another client is registered (I-217).
 		if back, err := listen(ctx, was.Client.Redirect); err == nil {
 			return was.Client, back, nil
@@ -69,13 +69,13 @@ func (p *Person) client(ctx context.Context, l, was *Login) (c Client, back *cal
 // has registered. One that has forgotten it tells the person alone, and the browser never
 // comes back; it is told apart by the status of that page. Where no other client can be
 // registered, nothing is asked.
-func (p *Person) known(ctx context.Context, l *Login, c Client) bool {
+func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string) bool {
 	if l.Issuer.Registration == "" {
 		return true
 	}
 	asks := *l
 	asks.Client = c
-	address, err := p.address(&asks, nil, rand.Text()+rand.Text(), rand.Text()) // which nobody comes back with
+	address, err := p.address(&asks, scopes, rand.Text()+rand.Text(), rand.Text()) // which nobody comes back with
 	if err != nil {
 		return true
 	}

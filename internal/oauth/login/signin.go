@@ -114,7 +114,7 @@ func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resour
 // where the browser comes back to (I-254).
 func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*grant.Token, error) {
 	a, back := p.resumed(ctx, l, scopes)
-	if a != nil && a.Login.Client.Registered && !p.known(ctx, l, a.Login.Client) {
+	if a != nil && a.Login.Client.Registered && !p.known(ctx, l, a.Login.Client, scopes) {
 		_ = back.listener.Close()
 		if was != nil && was.Client == a.Login.Client {
 			was = nil
@@ -123,7 +123,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 	}
 	asked := a != nil && !w.insists && time.Since(a.Began) < askAgain
 	if a == nil {
-		client, opened, err := p.client(ctx, l, was)
+		client, opened, err := p.client(ctx, l, was, scopes)
 		if err != nil {
 			return nil, err
 		}
