@@ -137,40 +137,32 @@ func (c *Conn) Unanswerable(id []byte, public string) {
 	c.useless(id, public, "upstream_too_large")
 }
 
+// brokenGrace is how long the answer to a call may come after what seems to be that
+// answer, but broken: there are servers that print their answers for debugging, too.
+const brokenGrace = time.Second
+
 // Invalid takes a text from the wire that is no message, and what jsonrpc.Parse
-// says of it. If it was meant as the answer to a call, that call gets an error;
-// if it was meant as a request, a legacy server gets one. A modern one is never
-// answered. All else is noise, such as a line of a log in JSON.
-func (c *Conn) Invalid(text []byte, err error) {
+// says of it. If it seems to be the answer to a call, that call gets an error, unless
+// another answer comes soon; if it was meant as a request, a legacy server gets one. A
+// modern one is never answered. All else is noise, such as a line of a log in
+// JSON. Invalid reports whether it seems to be an answer.
+func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	var f jsonrpc.Finder // tells answers and requests apart: their ids have nothing to do with each other
 	_, _ = f.Write(text)
-	if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok {
-		if f.Answers() {
-			c.useless(f.ID(), "its answer is "+syntax.Error(), "upstream_invalid")
-		}
-		return
-	}
-	bad, ok := errors.AsType[*jsonrpc.InvalidError](err)
-	if !ok || bad.ID == nil || !meant(text) {
-		return
-	}
-	if id := f.ID(); id != nil {
-		c.useless(id, "its answer is "+bad.Error(), "upstream_invalid")
-		return
+	bad, invalid := errors.AsType[*jsonrpc.InvalidError](err)
+	versioned := invalid && gjson.GetBytes(text, "jsonrpc").Exists()
+	if id := f.ID(); id != nil && (f.Answers() || versioned) {
+		id = bytes.Clone(id)
+		time.AfterFunc(brokenGrace, func() { c.useless(id, "its answer is "+err.Error(), "upstream_invalid") })
+		return true
 	}
 	c.mu.Lock()
 	modern := c.modern
 	c.mu.Unlock()
-	if modern {
-		return
+	if versioned && bad.ID != nil && !modern {
+		c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID, Outgoing{})
 	}
-	c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID, Outgoing{})
-}
-
-// meant reports whether a JSON object looks as if it was meant for a message.
-func meant(text []byte) bool {
-	all := gjson.GetManyBytes(text, "jsonrpc", "result", "error")
-	return all[0].Exists() || all[1].IsObject() || all[2].IsObject()
+	return false
 }
 
 // number returns the number that a raw id or token of ours stands for. There are

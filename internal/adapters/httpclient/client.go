@@ -158,8 +158,14 @@ var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 // Do sends a request whose answer comes and ends.
 func (c *Client) Do(r *http.Request) (*http.Response, error) { return c.send(c.short, r) }
 
-// Stream sends a request whose answer is a stream that stays open.
-func (c *Client) Stream(r *http.Request) (*http.Response, error) { return c.send(c.long, r) }
+// Stream sends a request whose answer is a stream that stays open. It asks for one that is
+// not compressed: to read it takes 45 KB, and what compresses it may hold events back.
+func (c *Client) Stream(r *http.Request) (*http.Response, error) {
+	if _, set := c.header["Accept-Encoding"]; !set {
+		r.Header["Accept-Encoding"] = plain
+	}
+	return c.send(c.long, r)
+}
 
 // Close closes connections that are not in use.
 func (c *Client) Close() {

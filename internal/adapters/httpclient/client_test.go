@@ -78,13 +78,13 @@ func ask(t testing.TB, c *Client, method string, forward http.Header, body []byt
 func TestRequest(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		_, _ = fmt.Fprint(w, r.Method, r.URL, r.Header["Authorization"], r.Header["X-Tenant"], r.Header["X-Own"], r.Header["Accept-Encoding"], r.ContentLength, string(body))
+		_, _ = fmt.Fprint(w, r.Method, r.URL, r.Header["Authorization"], r.Header["X-Tenant"], r.Header["X-Own"], r.Header["Accept"], r.ContentLength, string(body))
 	})
 	c := client(t, Config{URL: s.URL + "/mcp?key=1", Headers: map[string]string{"authorization": "Bearer a", "x-own": "b"}})
-	if got, err := ask(t, c, "POST", http.Header{"X-Tenant": {"c", "d"}, "Authorization": {"Bearer e"}}, []byte("{}")); got != "POST/mcp?key=1 [Bearer e] [c d] [b] [gzip] 2{}" || err != nil {
+	if got, err := ask(t, c, "POST", http.Header{"X-Tenant": {"c", "d"}, "Authorization": {"Bearer e"}}, []byte("{}")); got != "POST/mcp?key=1 [Bearer e] [c d] [b] [] 2{}" || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	if got, err := ask(t, c, "GET", nil, nil); got != "GET/mcp?key=1 [Bearer a] [] [b] [gzip] 0" || err != nil {
+	if got, err := ask(t, c, "GET", nil, nil); got != "GET/mcp?key=1 [Bearer a] [] [b] [] 0" || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }

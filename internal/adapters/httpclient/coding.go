@@ -14,6 +14,9 @@ import (
 // accepted are the codings of answers that are read (RFC 9110, section 8.4).
 var accepted = []string{"gzip"}
 
+// plain asks for none.
+var plain = []string{"identity"}
+
 // CodingError says that an answer is compressed in a way that is not read. The server may
 // have acted on the request. A client may know the text.
 type CodingError string

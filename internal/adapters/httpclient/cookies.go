@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/net/publicsuffix"
 )
 
@@ -17,7 +18,7 @@ import (
 type Cookies struct {
 	mu   sync.Mutex // guards the rest
 	jar  *cookiejar.Jar
-	seen map[string]struct{} // what has been set, by name and place
+	kept *simplelru.LRU[string, func()] // what takes each cookie out of jar, by its name and place
 }
 
 var _ http.CookieJar = (*Cookies)(nil)
@@ -30,39 +31,33 @@ const (
 
 // Cookies implements http.CookieJar.
 func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
-	if jar := c.kept(); jar != nil {
-		return jar.Cookies(u)
-	}
-	return nil
-}
-
-func (c *Cookies) kept() *cookiejar.Jar {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.jar
+	jar := c.jar
+	c.mu.Unlock()
+	if jar == nil {
+		return nil
+	}
+	return jar.Cookies(u)
 }
 
-// SetCookies implements http.CookieJar. Cookies beyond the limits are dropped.
+// SetCookies implements http.CookieJar. When there are too many, the one that was set
+// longest ago goes; one that is too large is dropped.
 func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.jar == nil {
 		c.jar, _ = cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // it never fails
-		c.seen = map[string]struct{}{}
+		c.kept, _ = simplelru.NewLRU(maxCookies, func(_ string, remove func()) { remove() })
 	}
-	fit := make([]*http.Cookie, 0, len(all))
 	for _, cookie := range all {
 		key := cookie.Name + ";" + cookie.Domain + ";" + cookie.Path
 		if len(key)+len(cookie.Value) > maxCookie {
 			continue
 		}
-		if _, again := c.seen[key]; !again && len(c.seen) >= maxCookies {
-			continue
-		}
-		c.seen[key] = struct{}{}
-		fit = append(fit, cookie)
+		c.jar.SetCookies(u, []*http.Cookie{cookie})
+		gone := &http.Cookie{Name: cookie.Name, Domain: cookie.Domain, Path: cookie.Path, MaxAge: -1}
+		c.kept.Add(key, func() { c.jar.SetCookies(u, []*http.Cookie{gone}) })
 	}
-	c.jar.SetCookies(u, fit)
 }
 
 // Header returns the cookies that requests to an address send, as their header has them.

@@ -59,7 +59,7 @@ func TestCookiesBounded(t *testing.T) {
 	u, _ := url.Parse("http://server.test/mcp")
 	c := new(Cookies)
 	for i := range 1000 {
-		c.SetCookies(u, []*http.Cookie{{Name: "node", Value: fmt.Sprint(i)}, {Name: fmt.Sprint("n", i), Value: "v"}, {Name: "large", Value: strings.Repeat("x", maxCookie)}})
+		c.SetCookies(u, []*http.Cookie{{Name: fmt.Sprint("n", i), Value: "v"}, {Name: "node", Value: fmt.Sprint(i)}, {Name: "large", Value: strings.Repeat("x", maxCookie)}})
 	}
 	if got := c.Header(u); strings.Count(got, "=") != maxCookies || !strings.Contains(got, "node=999") || strings.Contains(got, "large") {
 		t.Errorf("kept: %s", got)

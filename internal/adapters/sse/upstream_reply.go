@@ -74,6 +74,10 @@ func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 		return false
 	}
 	m.ID = id
+	if m.Len() > c.u.o.MaxMessage+2*upstream.EnvelopeRoom || !in.Size(m.Len()) { // U+FFFD has three bytes
+		c.Unkept(in, id, c.u.o.MaxMessage)
+		return true
+	}
 	in.Give(m)
 	c.Deliver(m)
 	return true

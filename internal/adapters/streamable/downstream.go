@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -172,7 +173,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		body.Free()
 		return
 	}
-	if d.o.Elsewhere != nil && HasSession(r) && !(namesModern(r.Header) && d.b.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {
+	if d.o.Elsewhere != nil && HasSession(r) && !begins(body.Bytes()) && !(namesModern(r.Header) && d.b.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {
 		body.Free()
 		return
 	}
@@ -187,6 +188,16 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		return
 	}
 	d.message(server, w, r, m, body, as)
+}
+
+// begins reports whether a body is initialize, which begins a session, whatever session it
+// names.
+func begins(body []byte) bool {
+	if !bytes.Contains(body, []byte(`"initialize"`)) {
+		return false
+	}
+	m, err := jsonrpc.Parse(body)
+	return err == nil && m.Method == "initialize" && m.IsRequest()
 }
 
 // message handles a POST of one message. It frees body.

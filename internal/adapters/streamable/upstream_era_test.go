@@ -135,6 +135,13 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 		{"C2.7 503", respond(503, ""), nil, "", "overloaded", alone},
 		{"C2.7 504", respond(504, ""), nil, "", "HTTP 504", alone},
 		{"C2.7 broken", cutOff, nil, "", "broke", alone},
+		{"C2.7 broken within JSON", func(w http.ResponseWriter, r *http.Request, id string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":`, id)
+			flush(w)
+			cutOff(w, r, id)
+		}, nil, "", "broke", alone},
 		{"C2.7 broken within", func(w http.ResponseWriter, r *http.Request, id string) {
 			events(w)
 			cutOff(w, r, id)

@@ -129,7 +129,7 @@ func (p *exchange) mine(m *jsonrpc.Message) bool {
 
 // single takes an answer that is all of the response. 2025-03-26 allows more
 // messages before it, as a batch (A9). The error is that of a call which has had no
-// answer then.
+// answer then; it is nil where the call has been settled.
 func (p *exchange) single(res *http.Response) *bridge.Error {
 	a := p.l.a
 	in := p.l.Intake()
@@ -140,7 +140,8 @@ func (p *exchange) single(res *http.Response) *bridge.Error {
 		p.l.Unkept(&in, p.id, a.o.MaxMessage)
 		return nil
 	case err != nil:
-		return a.name.Lost("the connection to it broke", err)
+		p.l.Abort(p.call, a.name.Lost("the connection to it broke", err))
+		return nil
 	}
 	batch := jsonrpc.IsBatch(buf.B)
 	fault := p.l.messages(buf, &in, func(m *jsonrpc.Message) {

@@ -200,7 +200,7 @@ func TestUpstreamModernRefusals(t *testing.T) {
 		{"202", 202, "", "", bridge.ErrLost},
 		{"200, no answer", 200, `{"jsonrpc":"2.0","id":"x","result":{}}`, "", bridge.ErrLost},
 		{"200, no id", 200, failure("null", -32603, "oops"), "oops", nil},
-		{"200, not JSON-RPC", 200, `{"id":$id,"result":{}}`, "upstream_invalid", nil},
+		{"200, not JSON-RPC", 200, `{"id":$id,"result":{}}`, "", bridge.ErrInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newModern(t, respond(c.status, c.body))

@@ -61,13 +61,10 @@ type Parser struct {
 func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *conn.Intake, deliver func(*jsonrpc.Message)) (fault error) {
 	m, err := p.Read(text)
 	if err == nil {
-		if m.Len() > len(text)+EnvelopeRoom && !in.Size(m.Len()) { // U+FFFD has three bytes
-			p.Conn.Unkept(in, m.ID, p.MaxMessage)
-			buf.Free()
-			return nil
+		if m.Own(buf); p.keeps(m, m.Len(), in) {
+			in.Give(m)
+			deliver(m)
 		}
-		in.Give(m.Own(buf))
-		deliver(m)
 		return nil
 	}
 	all := [][]byte{text}
@@ -78,22 +75,23 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *conn.Intake, delive
 			all = elements
 		}
 	}
-	owned := true
+	owned, size := true, 0
 	for _, one := range all {
 		for len(one) > 0 {
 			m, err := p.Read(one)
 			first, rest := one, []byte(nil)
 			if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok && syntax.Behind() { // two on a line
-				if m, _ = p.Read(one[:syntax.Offset]); m != nil {
-					first, rest, err = one[:syntax.Offset], one[syntax.Offset:], nil
-				}
+				first, rest = one[:syntax.Offset], one[syntax.Offset:]
+				m, err = p.Read(first)
 			}
-			if one = rest; err == nil {
-				owned = false
-				deliver(m)
-			} else {
+			if one = rest; err != nil {
 				p.invalid(first, err)
 				fault = cmp.Or(fault, err)
+				continue
+			}
+			owned = false
+			if size += m.Len(); p.keeps(m, size, in) {
+				deliver(m)
 			}
 		}
 	}
@@ -103,6 +101,19 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *conn.Intake, delive
 	return fault
 }
 
+// keeps reports whether there is room for a message, of what is together size bytes. Its
+// text had it, but U+FFFD has three bytes. One that is not kept is released.
+func (p *Parser) keeps(m *jsonrpc.Message, size int, in *conn.Intake) bool {
+	if m.Len() <= p.MaxMessage+2*EnvelopeRoom && in.Size(size) {
+		return true
+	}
+	if m.IsResponse() {
+		p.Conn.Unkept(in, m.ID, p.MaxMessage)
+	}
+	m.Release()
+	return false
+}
+
 // warnEvery is how often the log is told of what is no message.
 const warnEvery = time.Minute
 
@@ -110,8 +121,7 @@ const warnEvery = time.Minute
 const maxQuoted = 200
 
 func (p *Parser) invalid(text []byte, err error) {
-	p.Conn.Invalid(text, err)
-	if p.Warning == "" {
+	if p.Conn.Invalid(text, err) || p.Warning == "" { // of an answer, the call's error says what is wrong with it
 		p.Log.Debug("not a message", "err", err)
 		return
 	}

@@ -184,11 +184,14 @@ func TestParserOdd(t *testing.T) {
 		{"another id", []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, answer}, answer, ""},
 		{"a log line in JSON with the id", []string{`{"id":1,"title":"My shop"}`, answer}, answer, `first="{\"id\":1,\"title\"`},
 		{"one with a method", []string{`{"id":1,"method":"GET","path":"/"}`, answer}, answer, "lines=1"},
-		{"one with a result that is none", []string{`{"id":1,"result":"ok"}`, answer}, answer, "lines=1"},
-		{"one with an error that is none", []string{`{"id":1,"error":"ENOENT"}`, answer}, answer, "lines=1"},
+		{"one with a result", []string{`{"id":1,"result":"ok"}`, answer}, answer, ""},
+		{"one with an error", []string{`{"id":1,"error":{"code":"ENOENT"}}`, answer}, answer, ""},
 		{"one that is no JSON either", []string{`{"id":1,"value":NaN}`, answer}, answer, "lines=1"},
-		{"no version", []string{`{"id":1,"result":{}}`}, `jsonrpc must be \"2.0\"`, "lines=1"},
-		{"NaN", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}`}, `its answer is not JSON: NaN at byte 38`, "lines=1"},
+		{"no version", []string{`{"id":1,"result":{}}`}, `jsonrpc must be \"2.0\"`, ""},
+		{"no version, and no object", []string{`{"id":1,"result":null}`}, `jsonrpc must be \"2.0\"`, ""},
+		{"NaN", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}`}, `its answer is not JSON: NaN at byte 38`, ""},
+		{"the answer, printed for debugging", []string{`INFO sending ` + answer, answer}, answer, ""},
+		{"a line of a log before it on its line", []string{`{"level":"info"}` + answer}, answer, "lines=1"},
 		{"-Infinity", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":-Infinity}}`}, `its answer is not JSON: -Infinity at byte 38`, ""},
 		{"a trailing comma", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":1,}}`}, `its answer is not JSON: a member's name is expected at byte 40`, ""},
 		{"text before it", []string{`DEBUG: ` + answer}, `its answer is not JSON: a value is expected at byte 0`, ""},
@@ -202,16 +205,39 @@ func TestParserOdd(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var log bytes.Buffer
 			a := &answering{lines: tc.lines}
-			a.p = parser(conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{}), &log)
-			m, err := a.p.Conn.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := string(m.Append(nil, []byte("1"), nil)); !strings.Contains(got, tc.want) {
-				t.Errorf("the answer is %s, want %s", got, tc.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				a.p = parser(conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{}), &log)
+				m, err := a.p.Conn.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := string(m.Append(nil, []byte("1"), nil)); !strings.Contains(got, tc.want) {
+					t.Errorf("the answer is %s, want %s", got, tc.want)
+				}
+			})
 			if a.p.Warn(); tc.log != "" && strings.Count(log.String(), tc.log) != 1 || tc.log == "" && tc.want == answer && strings.Contains(log.String(), "WARN") && !strings.Contains(tc.name, "id") {
 				t.Errorf("the log is\n%swant %q once", log.String(), tc.log)
+			}
+		})
+	}
+}
+
+// Bytes that are not UTF-8 take three times their room, which has the limit of all others,
+// also in parts of what came together.
+func TestParserGrown(t *testing.T) {
+	bad := strings.Repeat("\xff", 1<<20)
+	for _, tc := range []struct{ name, text string }{
+		{"alone", `{"jsonrpc":"2.0","id":1,"result":{"x":"` + bad + `"}}`},
+		{"in a batch", `[{"jsonrpc":"2.0","id":1,"result":{"x":"` + bad + `"}}]`},
+		{"behind another", `{"jsonrpc":"2.0","method":"m"}{"jsonrpc":"2.0","id":1,"result":{"x":"` + bad + `"}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := &answering{lines: []string{tc.text}}
+			a.p = parser(conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{}), new(bytes.Buffer))
+			a.p.MaxMessage = 2 << 20
+			m, err := a.p.Conn.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)})
+			if got := bridgetest.Text(m); err != nil || !strings.Contains(got, "upstream_too_large") {
+				t.Errorf("the answer is %.200s, %v", got, err)
 			}
 		})
 	}

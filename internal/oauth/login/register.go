@@ -1,9 +1,11 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,6 +67,9 @@ func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c 
 	return c, back, nil
 }
 
+// maxPage is how much of a page is read.
+const maxPage = 16 << 10
+
 // known reports whether the authorization server shows its page to a client that the bridge
 // has registered. One that has forgotten it tells the person alone, and the browser never
 // comes back; it is told apart by the status of that page. Where no other client can be
@@ -90,10 +95,15 @@ func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string)
 	if err != nil {
 		return true // the person may reach it
 	}
+	said, _ := io.ReadAll(io.LimitReader(res.Body, maxPage))
 	_ = res.Body.Close()
 	switch res.StatusCode {
 	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusTooManyRequests: // about the request
 		return true
+	case http.StatusUnauthorized, http.StatusForbidden: // perhaps it does not like programs
+		if !bytes.Contains(bytes.ToLower(said), []byte("client")) {
+			return true
+		}
 	}
 	if res.StatusCode/100 != 4 {
 		return true

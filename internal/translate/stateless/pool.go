@@ -436,7 +436,14 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 		return l, nil
 	}
 	if err := p.room(from.Principal, group, full); err != nil {
-		return nil, err
+		l := p.latest(group)
+		if l == nil || !era.IsList(r.Method) {
+			return nil, err
+		}
+		// Better a list for other capabilities than none.
+		p.o.Legacy.Log.Debug("a list is made for another client's capabilities", "err", err)
+		p.enter(l, r)
+		return l, nil
 	}
 	l = p.add(id, from, group, full, lane != "")
 	p.enter(l, r)
