@@ -115,7 +115,7 @@ func TestMistakes(t *testing.T) {
 		{"run with a bad flag behind a URL", []string{"run", "https://example.com/mcp", "--share", "some"}, "must be session, principal, call or all"},
 		{"run with an unknown one", []string{"run", "https://example.com/mcp", "--sse-port", "1"}, "use --port"},
 		{"run with one behind a document", []string{"run", file(t, "pets.yaml", petsDocument), "--base-url", "example"}, "base_url must be an address such as"},
-		{"run with two URLs", []string{"run", "https://example.com/mcp", "--port", "1", "https://b.example.com"}, "https://example.com/mcp takes no arguments"},
+		{"run with two URLs", []string{"run", "https://example.com/mcp", "--port", "1", "https://b.example.com"}, "a URL or a document takes no arguments"},
 		{"run with flags of a URL behind --", []string{"run", "--", "https://example.com/mcp", "--port", "1"}, "write flags before --, or leave -- out"},
 		{"run with a bad URL", []string{"run", "ftp://example.com"}, "url must be the address of an MCP endpoint"},
 		{"run with a bad mode for a URL", []string{"run", "--share", "some", "https://example.com/mcp"}, "must be session, principal, call or all"},

@@ -199,7 +199,7 @@ func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 		return nil, pflag.ErrHelp
 	}
 	if cmd.Flags().NArg() > 0 {
-		return nil, exit.Usagef("run serves one server, and %s takes no arguments: leave out %s, or put several servers in a file: mcp-bridge serve FILE", args[0], cmd.Flags().Arg(0))
+		return nil, exit.Usagef("a URL or a document takes no arguments: leave them out; for several servers write a configuration file, and 'mcp-bridge serve FILE'")
 	}
 	return args[:1], nil
 }

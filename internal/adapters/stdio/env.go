@@ -50,25 +50,17 @@ func environment(pass []string, own ...map[string]string) (env, held []string) {
 // that said, what it wrote, names; and a proxy with a password, whose lack has many faces. It
 // shows no value.
 func heldBack(held []string, said string) error {
+	named := strings.FieldsFunc(said, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	var all []error
 	for _, name := range held {
 		switch {
 		case isProxy(name):
 			all = append(all, fmt.Errorf("%s was not passed to it, because it has a password: if it needs that, --env %[1]s, or env_pass: [%[1]s] in the file", name))
-		case len(name) >= shortest && slices.Contains(words(said), name):
+		case len(name) > 2 && slices.Contains(named, name): // a shorter one may be any word
 			all = append(all, fmt.Errorf("%s is set here and was not passed: --env %[1]s, or env_pass: [%[1]s] in the file", name))
 		}
 	}
 	return errors.Join(all...)
-}
-
-// shortest is the length from which a word on stderr that is the name of a variable is taken
-// for that.
-const shortest = 3
-
-// words returns what could be names of variables in a text.
-func words(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 func isProxy(name string) bool { return slices.Contains(proxies, strings.ToUpper(name)) }
