@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -270,7 +272,7 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
 				m.s.Log.Debug("left out of a list", "method", c.k.Method(), "err", string(page.Error))
-				if no == nil {
+				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // else it has nothing to list
 					no = page
 				}
 				continue
@@ -285,8 +287,11 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 			continue
 		}
 		good++
-		last := c.goesOn(m, result, all)
-		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, last)
+		more, repeats := c.goesOn(m, result, all)
+		if repeats {
+			result = []byte("{}")
+		}
+		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, !more)
 		all.add(m, c.k, result)
 	}
 	if good == 0 && no != nil {
@@ -295,23 +300,32 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 	return c.answer(all)
 }
 
-// goesOn notes where a server's list goes on. It reports whether this page is the
-// last.
-func (c *listCall) goesOn(m *member, page []byte, all *joined) (last bool) {
-	next, more := list.Next(page)
-	if !more {
-		return true
-	}
+// goesOn notes where a server's list goes on, if it does. repeats says that this page
+// was there before.
+func (c *listCall) goesOn(m *member, page []byte, all *joined) (more, repeats bool) {
 	at := &list.Mark{}
 	if c.from != nil {
 		at = c.from.At[m.s.Name]
 	}
-	if !at.Follow(next) {
-		m.s.Log.Warn("list cut off: the server's cursors go round in a circle, or do not end", "method", c.k.Method())
-		return true
+	more, cut := at.Follow(c.k, page)
+	if more {
+		all.next.At[m.s.Name] = at
 	}
-	all.next.At[m.s.Name] = at
-	return false
+	m.s.cutOff(c.k, cut)
+	return more, errors.Is(cut, list.ErrRepeats)
+}
+
+// cutOff says in the log that a list of the server was cut off, unless why is nil: once
+// as a warning.
+func (s *server) cutOff(k list.Kind, why error) {
+	if why == nil {
+		return
+	}
+	level := slog.LevelDebug
+	if !s.cut[k].Swap(true) {
+		level = slog.LevelWarn
+	}
+	s.Log.Log(context.Background(), level, "list cut off", "method", k.Method(), "err", why)
 }
 
 // add adds what one server has listed.

@@ -373,9 +373,10 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 
 // fetch reads the whole list into the catalogue.
 func (m *member) fetch(ctx context.Context, k list.Kind) {
-	list.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
+	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
 		return m.call(ctx, m.g.request(k.Method(), params))
 	}, func(page []byte, first, last bool) {
 		m.catalog.learn(k, bytes.Clone(page), m.external(k), first, last)
 	})
+	m.s.cutOff(k, cut)
 }

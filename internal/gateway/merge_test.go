@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
+	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -65,13 +67,19 @@ type stock struct {
 // all runs f in a bubble with a bridge to several servers.
 func all(t *testing.T, servers []stock, f func(t *testing.T, b *Gateway)) {
 	t.Helper()
+	allLogged(t, slog.DiscardHandler, servers, f)
+}
+
+// allLogged is all, with a log.
+func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, b *Gateway)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var o Options
 		for _, s := range servers {
 			s.o.Name, s.o.Prefix, s.o.Adapter = s.name, s.prefix, s.f
 			o.Servers = append(o.Servers, s.o)
 		}
-		o.Log, o.Version = slog.New(slog.DiscardHandler), "9"
+		o.Log, o.Version = slog.New(log), "9"
 		b := New(o)
 		f(t, b)
 		b.Close(context.Background())
@@ -243,14 +251,23 @@ func TestMergePages(t *testing.T) {
 	two := paged("two", nil)
 	circle := paged("circle", map[string]string{"first": "1", "<1>": "2", "<2>": "3", "<3>": "1"})
 	self := paged("self", map[string]string{"first": "x", "<x>": "x"})
+	deaf := shop("deaf", map[string]string{"tools/list": `{"tools":[{"name":"a"}],"nextCursor":"more"}`}) // it does not read cursors
+	fresh := shop("fresh", nil)
+	fresh.serve = func(w *fakeWire, m *jsonrpc.Message) bool { // nor does this one, which makes one each time
+		if m.Method == "tools/list" {
+			w.answer(m, `{"tools":[{"name":"a"}],"nextCursor":"`+rand.Text()+`"}`)
+		}
+		return m.Method == "tools/list"
+	}
 	var servers []stock
 	for _, s := range []struct {
 		name string
 		f    *fake
-	}{{"one", one}, {"two", two}, {"circle", circle}, {"self", self}} {
+	}{{"one", one}, {"two", two}, {"circle", circle}, {"self", self}, {"deaf", deaf}, {"fresh", fresh}} {
 		servers = append(servers, stock{name: s.name, prefix: s.name + "__", f: s.f})
 	}
-	all(t, servers, func(t *testing.T, b *Gateway) {
+	log := &syncBuffer{}
+	allLogged(t, slog.NewTextHandler(log, nil), servers, func(t *testing.T, b *Gateway) {
 		s, _, _ := enter(t, b)
 		count := map[string]int{}
 		cursor := `{}`
@@ -272,8 +289,42 @@ func TestMergePages(t *testing.T) {
 			}
 			cursor = `{"cursor":` + next.Raw + `}`
 		}
-		if count["one"] != 4 || count["two"] != 1 || count["self"] != 2 || count["circle"] < 4 || count["circle"] > 8 {
+		if count["one"] != 4 || count["two"] != 1 || count["self"] != 2 || count["circle"] != 4 || count["deaf"] != 1 || count["fresh"] != 1 {
 			t.Errorf("tools seen: %v", count)
+		}
+		do(t, s, "3", "tools/list", `{}`)
+		for _, name := range []string{"circle", "self", "deaf", "fresh"} {
+			if n := strings.Count(log.String(), `level=WARN msg="list cut off" server=`+name+" "); n != 1 {
+				t.Errorf("%d warnings about %s", n, name)
+			}
+		}
+	})
+}
+
+// A list that no server knows is empty where the capability is announced.
+func TestMergeNoSuchList(t *testing.T) {
+	poor := func(name string) *fake {
+		f := shop(name, nil)
+		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			_, is := list.Of(m.Method)
+			if is {
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID))
+			}
+			return is
+		}
+		return f
+	}
+	all(t, []stock{{name: "one", f: poor("one")}, {name: "two", prefix: "two__", f: poor("two")}}, func(t *testing.T, b *Gateway) {
+		s, _, _ := enter(t, b)
+		from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}")}
+		for k := range list.Kinds {
+			if got, want := do(t, s, "1", k.Method(), `{}`), `{"jsonrpc":"2.0","id":1,"result":{"`+k.Member()+`":[]}}`; got != want {
+				t.Errorf("%s: %s, want %s", k.Method(), got, want)
+			}
+			a, _ := b.Call(t.Context(), from.Request(k.Method(), nil), Stateless{From: from, Back: &stream{}})
+			if got := bridgetest.Text(a); !strings.Contains(got, `"result":{"`+k.Member()+`":[],`) {
+				t.Errorf("%s without a session: %s", k.Method(), got)
+			}
 		}
 	})
 }
