@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -350,7 +351,8 @@ func TestMergeAbsent(t *testing.T) {
 			return context.Cause(ctx)
 		}
 	}
-	all(t, []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
+	log := &syncBuffer{}
+	allLogged(t, slog.NewTextHandler(log, nil), []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
 		began := time.Now()
 		s, st, greeting := enter(t, b)
 		if took := time.Since(began); took != greetPatience {
@@ -361,10 +363,15 @@ func TestMergeAbsent(t *testing.T) {
 		}
 		began = time.Now()
 		same(t, "tools at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the list took %v although it is known who is not there", took)
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("the list took %v, want what a server gets that is still starting", took)
 		}
-		if got := do(t, s, "2", "tools/call", `{"name":"dead__d"}`); !strings.Contains(got, `"upstream_unavailable"`) {
+		for name, why := range map[string]string{"dead": "it could not be started", "slow": "it is still starting"} {
+			if want := `level=WARN msg="left out of the list of all servers" server=` + name + " method=tools/list err="; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), why) {
+				t.Errorf("the log does not say that %s is missing, and that %s:\n%s", name, why, log.String())
+			}
+		}
+		if got := do(t, s, "2", "tools/call", `{"name":"dead__d"}`); !strings.Contains(got, "could not be started") {
 			t.Errorf("a call to the dead server: %s", got)
 		}
 		if st := b.Status(); st[0].State != "failing" || st[1].State != "ready" || st[2].State != "starting" {
@@ -372,7 +379,7 @@ func TestMergeAbsent(t *testing.T) {
 		}
 		st.take()
 		time.Sleep(26 * time.Second) // the slow one has started
-		if got := st.take(); len(got) != 3 {
+		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], "tools/list_changed") {
 			t.Errorf("when the slow one came the client was told %v", got)
 		}
 		same(t, "tools with the slow one", names(t, do(t, s, "3", "tools/list", `{}`)), []string{"good__a", "slow__s"})
@@ -386,6 +393,75 @@ func TestMergeAbsent(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if dead.opened() != opened {
 			t.Error("a server that works is still probed")
+		}
+	})
+}
+
+// A server that needs a moment to start is in the lists of all clients, whatever keeps
+// its lists from being kept.
+func TestMergeStarting(t *testing.T) {
+	token := []bridge.Forward{{From: "X-Tok", To: "TOK"}}
+	for name, o := range map[string]ServerOptions{
+		"usual": {}, "forward": {Forward: token}, "uncached": {Cache: cache.Options{Off: true}}, "call": {Share: ShareCall}, "uncached call": {Share: ShareCall, Cache: cache.Options{Off: true}},
+		"principal": {Share: SharePrincipal}, "paged": {},
+	} {
+		for _, modern := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/modern=%t", name, modern), func(t *testing.T) {
+				lists := map[string]string{"tools/list": toolList("a")}
+				if name == "paged" {
+					lists["tools/list"] = `{"tools":[{"name":"a"}],"nextCursor":"b"}`
+				}
+				slow := shop("slow", lists)
+				slow.before = func(ctx context.Context, _ int) error {
+					select {
+					case <-time.After(3 * time.Second):
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, b *Gateway) {
+					for i := range 5 {
+						h := http.Header{"X-Tok": {fmt.Sprint(i)}}
+						var got string
+						if modern {
+							from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Header: h}
+							a, _ := b.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
+							got = bridgetest.Text(a)
+						} else {
+							s, _, err := b.Initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							if err != nil {
+								t.Fatal(err)
+							}
+							a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), h, nil)
+							got = bridgetest.Text(a)
+						}
+						same(t, fmt.Sprint("client ", i), names(t, got), []string{"fast__a", "slow__a"})
+						time.Sleep(1500 * time.Millisecond)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The first client of all has the tools of all servers, if these are not too slow.
+func TestMergeFirst(t *testing.T) {
+	var servers []stock
+	for _, name := range []string{"one", "two"} {
+		f := shop(name, map[string]string{"tools/list": toolList("a")})
+		f.before = func(context.Context, int) error {
+			time.Sleep(7 * time.Second)
+			return nil
+		}
+		servers = append(servers, stock{name: name, prefix: name + "__", f: f})
+	}
+	servers = append(servers, stock{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})})
+	all(t, servers, func(t *testing.T, b *Gateway) {
+		s, st, _ := enter(t, b)
+		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a", "two__a", "fast__a"})
+		if got := st.take(); len(got) != 0 {
+			t.Errorf("the client was told %v", got)
 		}
 	})
 }
