@@ -115,6 +115,9 @@ type Request struct {
 	// Handshake says that it is part of a handshake, for which ctx says how long it
 	// may take: a program may need longer to start than a call may be silent.
 	Handshake bool
+	// Opened is called when the connection is there that the request goes over: what
+	// came before was the server's start. nil means that nobody wants to know.
+	Opened func()
 	// Awaited is how long its end is waited for when it is taken back, so that what
 	// is sent next does not meet it at the server. 0 means not at all.
 	Awaited time.Duration

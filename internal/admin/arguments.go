@@ -83,7 +83,7 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
 	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
 	var names []string
-	list.Pages(func(params []byte) (*jsonrpc.Message, error) {
+	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		var a *jsonrpc.Message
 		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: unread{}})
 		switch {

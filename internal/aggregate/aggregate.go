@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge"
@@ -81,6 +82,7 @@ type view struct {
 // server is one of the servers, and what it has listed.
 type server struct {
 	*Server
+	cut [list.Kinds]atomic.Bool // the log has a warning that this list was cut off
 
 	mu       sync.Mutex          // guards catalogs
 	catalogs map[string]*catalog // by principal

@@ -55,7 +55,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		name, at = strings.ToValidUTF8(name, "x"), strings.ToValidUTF8(at, "x") // as JSON has it
 		c := cursor{Kind: list.Prompts, At: map[string]*list.Mark{name: {}}}
-		c.At[name].Follow(at)
+		c.At[name].Cursor = at
 		back, ok := cursorOf(list.Prompts, []byte(`{"cursor":`+rawjson.Quote(c.String())+`}`))
 		if !ok || back == nil || len(back.At) != 1 {
 			t.Fatalf("the cursor %s does not come back: %v", c.String(), back)

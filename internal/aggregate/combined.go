@@ -320,7 +320,7 @@ func hashed(external string) bool {
 func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
 	var wg sync.WaitGroup
 	for _, m := range g.members() {
-		if want(m) && !m.catalog.listed(k) && m.offers(k) && !m.leftOut() {
+		if want(m) && !m.catalog.listed(k) && m.offers(k) && m.leftOut() == nil {
 			wg.Go(func() { m.fetch(ctx, k) })
 		}
 	}

@@ -38,7 +38,7 @@ func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 			a.Release()
 			return err
 		},
-		overdue: func(m *member) { m.skip() },
+		overdue: func(m *member) { m.skip(m.s.Failing()) },
 		after: func(m *member, err error) {
 			if err != nil {
 				m.leaveOut(err)
@@ -92,11 +92,12 @@ func (g *combined) greet() *bridge.Request {
 	return g.request("initialize", g.caller.Params)
 }
 
-// skip leaves the server out until back is called.
-func (m *member) skip() {
+// skip leaves the server out until back is called, because it has failed: lists wait for
+// one that is still starting, and fails is nil.
+func (m *member) skip(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.absent = true
+	m.absent = fails
 }
 
 // greeting is the result of initialize: all that the servers can do together.

@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -61,14 +64,24 @@ type listCall struct {
 	parts   map[*member]*part // of these
 	inner   bridge.Request    // without what each server is asked for
 	params  []byte            // without cursor
-	began   time.Time
 }
 
 // part is what one server has of a list.
 type part struct {
-	page  *jsonrpc.Message // of its list; nil for none yet
-	known []byte           // what it listed last, if it is slow and that will do
-	late  *late            // as what its page is awaited
+	page   *jsonrpc.Message // of its list; nil for none yet
+	known  []byte           // what it listed last, if it is slow and that will do
+	late   *late            // as what its page is awaited
+	coming *late            // as what an earlier request awaits its page, which will do
+	opened atomic.Int64     // when the server had started, in Unix nanoseconds; 0 until then
+}
+
+// took returns how long the server has had for its page since it had started; 0 if it
+// has not.
+func (p *part) took() time.Duration {
+	if opened := p.opened.Load(); opened != 0 {
+		return time.Since(time.Unix(0, opened))
+	}
+	return 0
 }
 
 // list answers a request for a list with what all servers have: one page of
@@ -78,7 +91,7 @@ func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*j
 	if !ok {
 		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil
 	}
-	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{}, began: time.Now(),
+	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
 		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Call: r.Call}} // r may not outlive this call
 	asked, good := c.choose()
@@ -109,79 +122,108 @@ func (c *listCall) choose() (asked []*member, good int) {
 			}
 			continue
 		}
-		page, coming := m.takeLate(c.k)
+		p.known, p.coming = m.takeLate(c.k)
 		offers, out := m.offers(c.k), m.leftOut()
 		switch {
-		case page != nil:
-			p.page = page
+		case p.known != nil:
 			good++
 			continue
 		case !offers:
 			continue
-		case !out:
+		case out == nil:
 			if p.known = m.lastKnown(c.k); p.known != nil {
 				good++
 			}
 		}
 		switch {
-		case coming:
-		case out:
+		case p.coming != nil && p.known != nil:
+		case out != nil:
 			absent = append(absent, m)
 		default:
 			asked = append(asked, m)
 		}
 	}
 	if good+len(asked) == 0 { // an empty list would be the wrong answer
-		asked = absent
+		return absent, 0
+	}
+	for _, m := range absent {
+		c.missing(m, m.leftOut())
 	}
 	return asked, good
 }
 
-func (c *listCall) slow(m *member) bool { return c.from == nil && m.catalog.slow.is(c.k) }
+// slow reports whether a server is hardly waited for: what it listed last will do, or it
+// does not answer.
+func (c *listCall) slow(m *member) bool {
+	return c.from == nil && (c.parts[m].known != nil || m.catalog.slow.mute(c.k))
+}
+
+// missing says in the log that a server is left out of the list, and why: once as a
+// warning, until it is there again.
+func (c *listCall) missing(m *member, why error) {
+	level := slog.LevelDebug
+	if m.catalog.slow.missing(c.k, true) {
+		level = slog.LevelWarn
+	}
+	m.s.Log.Log(context.Background(), level, "left out of the list of all servers", "method", c.k.Method(), "err", why)
+}
+
+// Why a server that works is left out of a list.
+var (
+	errStarting = errors.New("it is still starting")
+	errSlow     = errors.New("it has not answered in time")
+)
 
 // ask asks one server.
 func (c *listCall) ask(ctx context.Context, m *member) error {
+	p := c.parts[m]
+	if p.coming != nil {
+		select {
+		case <-p.coming.done:
+			return p.coming.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	params := c.params
 	if c.from != nil {
 		params = rawjson.Set(params, "cursor", []byte(rawjson.Quote(c.from.At[m.s.Name].Cursor)))
 	}
 	r := c.inner
 	r.Message = jsonrpc.NewRequest(c.k.Method(), params)
+	r.Opened = func() { p.opened.Store(time.Now().UnixNano()) }
 	var err error
-	c.parts[m].page, err = m.call(ctx, &r)
+	p.page, err = m.call(ctx, &r)
 	if err == nil && c.from == nil {
-		m.catalog.slow.took(c.k, time.Since(c.began))
+		m.catalog.slow.took(c.k, p.took())
 	}
 	return err
 }
 
 // overdue notes that a server has not answered in time.
 func (c *listCall) overdue(m *member) {
-	if c.from == nil { // otherwise it is asked again for the same page
-		c.parts[m].late = m.awaitPage(c.k)
-		m.catalog.slow.took(c.k, max(time.Since(c.began), slowList+1)) // or it was slow before
+	if p := c.parts[m]; c.from == nil && p.coming == nil { // otherwise it is asked again for the same page, or was before
+		p.late = m.awaitPage(c.k)
+		m.catalog.slow.overdue(c.k, p.took())
 	}
 }
 
 // after takes what came too late.
 func (c *listCall) after(m *member, err error) {
 	p := c.parts[m]
-	page := p.page
-	if err != nil || page.Error != nil || c.from != nil {
-		page.Release()
-		page = nil
+	if p.coming != nil {
+		return // it is the earlier request's
 	}
-	if page != nil {
-		result := resultOf(page)
+	var result []byte
+	if err == nil && p.page.Error == nil && c.from == nil {
+		result = resultOf(p.page)
 		if m.awaits(c.k, p.late) { // otherwise the list has changed since
 			m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
 		}
-		if bytes.Equal(result, p.known) { // the client has it
-			page.Release()
-			page = nil
-		}
 	}
-	if m.keepPage(c.k, p.late, page) || err != nil && p.known != nil {
+	p.page.Release()
+	news := !bytes.Equal(result, p.known) // or the client has it
+	if m.keepPage(c.k, p.late, result, news, err) || err != nil && p.known != nil {
 		c.g.to.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
 	}
 	if err != nil {
@@ -189,43 +231,56 @@ func (c *listCall) after(m *member, err error) {
 	}
 }
 
-// takeLate returns the page that came too late for the last request, or says
-// that it is still on its way.
-func (m *member) takeLate(k list.Kind) (page *jsonrpc.Message, coming bool) {
+// takeLate returns the page that came too late for the last request, or as what it is
+// still awaited.
+func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.late[k]
-	switch {
-	case l == nil:
-		return nil, false
-	case l.page == nil:
-		return nil, true
+	if l == nil || l.page == nil {
+		return nil, l
 	}
 	m.late[k] = nil
-	return l.page, false
+	return l.page, nil
 }
 
 // awaitPage notes that the first page is on its way.
 func (m *member) awaitPage(k list.Kind) *late {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.late[k] = &late{}
+	m.late[k] = &late{done: make(chan struct{})}
 	return m.late[k]
 }
 
-// keepPage keeps the page that l stands for until it is asked for; nil means
-// that there is none. It reports whether there is something to ask for: the
+// keepPage gives those who await l its page, or why there is none, and with news keeps
+// the page until it is asked for. It reports whether there is something to ask for: the
 // list may have changed since.
-func (m *member) keepPage(k list.Kind, l *late, page *jsonrpc.Message) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l == nil || m.late[k] != l {
+func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why error) bool {
+	if l == nil {
 		return false
 	}
-	if l.page = page; page == nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer close(l.done)
+	l.err = why
+	if m.late[k] != l {
+		return false
+	}
+	if l.page = page; page == nil || !news {
 		m.late[k] = nil
 	}
-	return page != nil
+	return m.late[k] != nil
+}
+
+// latePage returns the page that l stood for, now that it has come, and notes that it
+// was asked for; nil means that there is none.
+func (m *member) latePage(k list.Kind, l *late) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.late[k] == l {
+		m.late[k] = nil
+	}
+	return l.page
 }
 
 // awaits reports whether l still stands for the page that is on its way.
@@ -264,13 +319,21 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 		p := c.parts[m]
 		result := p.known
 		if late[m] { // its page may be written now
-			if c.from != nil {
+			switch {
+			case c.from != nil:
 				all.next.At[m.s.Name] = c.from.At[m.s.Name]
+			case result != nil:
+			case p.coming == nil && p.opened.Load() == 0:
+				c.missing(m, errStarting)
+			default:
+				c.missing(m, errSlow)
 			}
+		} else if p.coming != nil && result == nil {
+			result = m.latePage(c.k, p.coming)
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
-				m.s.Log.Debug("left out of a list", "method", c.k.Method(), "err", string(page.Error))
-				if no == nil {
+				c.missing(m, errors.New(string(page.Error)))
+				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // else it has nothing to list
 					no = page
 				}
 				continue
@@ -285,8 +348,12 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 			continue
 		}
 		good++
-		last := c.goesOn(m, result, all)
-		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, last)
+		m.catalog.slow.missing(c.k, false)
+		more, repeats := c.goesOn(m, result, all)
+		if repeats {
+			result = []byte("{}")
+		}
+		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, !more)
 		all.add(m, c.k, result)
 	}
 	if good == 0 && no != nil {
@@ -295,23 +362,32 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 	return c.answer(all)
 }
 
-// goesOn notes where a server's list goes on. It reports whether this page is the
-// last.
-func (c *listCall) goesOn(m *member, page []byte, all *joined) (last bool) {
-	next, more := list.Next(page)
-	if !more {
-		return true
-	}
+// goesOn notes where a server's list goes on, if it does. repeats says that this page
+// was there before.
+func (c *listCall) goesOn(m *member, page []byte, all *joined) (more, repeats bool) {
 	at := &list.Mark{}
 	if c.from != nil {
 		at = c.from.At[m.s.Name]
 	}
-	if !at.Follow(next) {
-		m.s.Log.Warn("list cut off: the server's cursors go round in a circle, or do not end", "method", c.k.Method())
-		return true
+	more, cut := at.Follow(c.k, page)
+	if more {
+		all.next.At[m.s.Name] = at
 	}
-	all.next.At[m.s.Name] = at
-	return false
+	m.s.cutOff(c.k, cut)
+	return more, errors.Is(cut, list.ErrRepeats)
+}
+
+// cutOff says in the log that a list of the server was cut off, unless why is nil: once
+// as a warning.
+func (s *server) cutOff(k list.Kind, why error) {
+	if why == nil {
+		return
+	}
+	level := slog.LevelDebug
+	if !s.cut[k].Swap(true) {
+		level = slog.LevelWarn
+	}
+	s.Log.Log(context.Background(), level, "list cut off", "method", k.Method(), "err", why)
 }
 
 // add adds what one server has listed.

@@ -30,14 +30,16 @@ type member struct {
 	told   *[]byte         // the level that it was told
 	owes   bool            // it has ended: its next connection knows of no subscriptions
 	calls  []bridge.Client // where progress of the calls under way goes
-	absent bool            // it is left out until it can be had
+	absent error           // why it is left out until it can be had; nil when it is not
 	stop   func()          // ends the waiting for that
 	late   [list.Kinds]*late
 }
 
 // late is a first page that was not there in time.
 type late struct {
-	page *jsonrpc.Message // nil while it is awaited
+	done chan struct{} // closed when it has come, or will not
+	page []byte        // nil while it is awaited, and if it will not do; guarded by the member's mu
+	err  error         // why it will not come; set before done is closed
 }
 
 var _ bridge.Client = (*member)(nil)
@@ -265,7 +267,7 @@ func (m *member) leaveOut(err error) {
 		return
 	}
 	again := m.stop != nil
-	m.absent = true
+	m.absent = err
 	if !again {
 		m.stop = m.s.Await(m.g.caller, m.back)
 	}
@@ -279,12 +281,12 @@ func (m *member) leaveOut(err error) {
 func (m *member) back() {
 	m.mu.Lock()
 	was, stop := m.absent, m.stop
-	m.absent, m.stop = false, nil
+	m.absent, m.stop = nil, nil
 	m.mu.Unlock()
 	if stop != nil {
 		stop() // it need not be the waiting that has told us
 	}
-	if was {
+	if was != nil {
 		m.changed()
 	}
 }
@@ -316,7 +318,8 @@ func (m *member) offers(k list.Kind) bool {
 // greeting returns what the server has said of itself to the caller, or nil.
 func (m *member) greeting() *bridge.Greeting { return m.s.Greeting(m.g.caller.Principal) }
 
-func (m *member) leftOut() bool {
+// leftOut returns why the server is left out of lists, or nil.
+func (m *member) leftOut() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.absent
@@ -373,9 +376,10 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 
 // fetch reads the whole list into the catalogue.
 func (m *member) fetch(ctx context.Context, k list.Kind) {
-	list.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
+	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
 		return m.call(ctx, m.g.request(k.Method(), params))
 	}, func(page []byte, first, last bool) {
 		m.catalog.learn(k, bytes.Clone(page), m.external(k), first, last)
 	})
+	m.s.cutOff(k, cut)
 }

@@ -16,6 +16,10 @@ import (
 // next time.
 const slowList = 2 * time.Second
 
+// muteAfter is how long a list may be owed before the server counts as one that does
+// not answer.
+const muteAfter = listPatience / 2
+
 // slowPatience is how long it is waited for all the same: it may be well again.
 const slowPatience = 250 * time.Millisecond
 
@@ -28,6 +32,8 @@ const maxSlowPage = 1 << 20
 type slow struct {
 	mu    sync.Mutex // guards the rest
 	lists [list.Kinds]bool
+	mutes [list.Kinds]bool // lists that did not come, and have not yet
+	gone  [list.Kinds]bool // lists of all servers that the server was missing from last
 	pages map[slowKey][]byte
 }
 
@@ -38,13 +44,31 @@ type slowKey struct {
 	revision string
 }
 
-// took notes how long a list took.
+// took notes how long a list took, without the server's start.
 func (s *slow) took(k list.Kind, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mutes[k] = false
 	if s.lists[k] = d > slowList; !s.lists[k] {
 		s.drop(k)
 	}
+}
+
+// overdue notes that a list has not come within that time, without the server's start.
+func (s *slow) overdue(k list.Kind, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists[k] = s.lists[k] || d > slowList
+	s.mutes[k] = s.mutes[k] || d > muteAfter
+}
+
+// missing notes whether the server is missing from a list, and reports whether that is
+// news.
+func (s *slow) missing(k list.Kind, now bool) (news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news, s.gone[k] = s.gone[k] != now, now
+	return news
 }
 
 // forget drops what a list was: it has changed.
@@ -63,11 +87,11 @@ func (s *slow) drop(k list.Kind) {
 	}
 }
 
-// is reports whether a list is not to be waited for.
-func (s *slow) is(k list.Kind) bool {
+// mute reports whether a list is not to be waited for, because it did not come before.
+func (s *slow) mute(k list.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lists[k]
+	return s.mutes[k]
 }
 
 // keep keeps the only page of a slow list.

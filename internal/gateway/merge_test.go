@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
+	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -65,13 +68,19 @@ type stock struct {
 // all runs f in a bubble with a bridge to several servers.
 func all(t *testing.T, servers []stock, f func(t *testing.T, b *Gateway)) {
 	t.Helper()
+	allLogged(t, slog.DiscardHandler, servers, f)
+}
+
+// allLogged is all, with a log.
+func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, b *Gateway)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var o Options
 		for _, s := range servers {
 			s.o.Name, s.o.Prefix, s.o.Adapter = s.name, s.prefix, s.f
 			o.Servers = append(o.Servers, s.o)
 		}
-		o.Log, o.Version = slog.New(slog.DiscardHandler), "9"
+		o.Log, o.Version = slog.New(log), "9"
 		b := New(o)
 		f(t, b)
 		b.Close(context.Background())
@@ -243,14 +252,23 @@ func TestMergePages(t *testing.T) {
 	two := paged("two", nil)
 	circle := paged("circle", map[string]string{"first": "1", "<1>": "2", "<2>": "3", "<3>": "1"})
 	self := paged("self", map[string]string{"first": "x", "<x>": "x"})
+	deaf := shop("deaf", map[string]string{"tools/list": `{"tools":[{"name":"a"}],"nextCursor":"more"}`}) // it does not read cursors
+	fresh := shop("fresh", nil)
+	fresh.serve = func(w *fakeWire, m *jsonrpc.Message) bool { // nor does this one, which makes one each time
+		if m.Method == "tools/list" {
+			w.answer(m, `{"tools":[{"name":"a"}],"nextCursor":"`+rand.Text()+`"}`)
+		}
+		return m.Method == "tools/list"
+	}
 	var servers []stock
 	for _, s := range []struct {
 		name string
 		f    *fake
-	}{{"one", one}, {"two", two}, {"circle", circle}, {"self", self}} {
+	}{{"one", one}, {"two", two}, {"circle", circle}, {"self", self}, {"deaf", deaf}, {"fresh", fresh}} {
 		servers = append(servers, stock{name: s.name, prefix: s.name + "__", f: s.f})
 	}
-	all(t, servers, func(t *testing.T, b *Gateway) {
+	log := &syncBuffer{}
+	allLogged(t, slog.NewTextHandler(log, nil), servers, func(t *testing.T, b *Gateway) {
 		s, _, _ := enter(t, b)
 		count := map[string]int{}
 		cursor := `{}`
@@ -272,8 +290,42 @@ func TestMergePages(t *testing.T) {
 			}
 			cursor = `{"cursor":` + next.Raw + `}`
 		}
-		if count["one"] != 4 || count["two"] != 1 || count["self"] != 2 || count["circle"] < 4 || count["circle"] > 8 {
+		if count["one"] != 4 || count["two"] != 1 || count["self"] != 2 || count["circle"] != 4 || count["deaf"] != 1 || count["fresh"] != 1 {
 			t.Errorf("tools seen: %v", count)
+		}
+		do(t, s, "3", "tools/list", `{}`)
+		for _, name := range []string{"circle", "self", "deaf", "fresh"} {
+			if n := strings.Count(log.String(), `level=WARN msg="list cut off" server=`+name+" "); n != 1 {
+				t.Errorf("%d warnings about %s", n, name)
+			}
+		}
+	})
+}
+
+// A list that no server knows is empty where the capability is announced.
+func TestMergeNoSuchList(t *testing.T) {
+	poor := func(name string) *fake {
+		f := shop(name, nil)
+		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			_, is := list.Of(m.Method)
+			if is {
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID))
+			}
+			return is
+		}
+		return f
+	}
+	all(t, []stock{{name: "one", f: poor("one")}, {name: "two", prefix: "two__", f: poor("two")}}, func(t *testing.T, b *Gateway) {
+		s, _, _ := enter(t, b)
+		from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}")}
+		for k := range list.Kinds {
+			if got, want := do(t, s, "1", k.Method(), `{}`), `{"jsonrpc":"2.0","id":1,"result":{"`+k.Member()+`":[]}}`; got != want {
+				t.Errorf("%s: %s, want %s", k.Method(), got, want)
+			}
+			a, _ := b.Call(t.Context(), from.Request(k.Method(), nil), Stateless{From: from, Back: &stream{}})
+			if got := bridgetest.Text(a); !strings.Contains(got, `"result":{"`+k.Member()+`":[],`) {
+				t.Errorf("%s without a session: %s", k.Method(), got)
+			}
 		}
 	})
 }
@@ -299,7 +351,8 @@ func TestMergeAbsent(t *testing.T) {
 			return context.Cause(ctx)
 		}
 	}
-	all(t, []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
+	log := &syncBuffer{}
+	allLogged(t, slog.NewTextHandler(log, nil), []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
 		began := time.Now()
 		s, st, greeting := enter(t, b)
 		if took := time.Since(began); took != greetPatience {
@@ -310,10 +363,15 @@ func TestMergeAbsent(t *testing.T) {
 		}
 		began = time.Now()
 		same(t, "tools at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the list took %v although it is known who is not there", took)
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("the list took %v, want what a server gets that is still starting", took)
 		}
-		if got := do(t, s, "2", "tools/call", `{"name":"dead__d"}`); !strings.Contains(got, `"upstream_unavailable"`) {
+		for name, why := range map[string]string{"dead": "it could not be started", "slow": "it is still starting"} {
+			if want := `level=WARN msg="left out of the list of all servers" server=` + name + " method=tools/list err="; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), why) {
+				t.Errorf("the log does not say that %s is missing, and that %s:\n%s", name, why, log.String())
+			}
+		}
+		if got := do(t, s, "2", "tools/call", `{"name":"dead__d"}`); !strings.Contains(got, "could not be started") {
 			t.Errorf("a call to the dead server: %s", got)
 		}
 		if st := b.Status(); st[0].State != "failing" || st[1].State != "ready" || st[2].State != "starting" {
@@ -321,7 +379,7 @@ func TestMergeAbsent(t *testing.T) {
 		}
 		st.take()
 		time.Sleep(26 * time.Second) // the slow one has started
-		if got := st.take(); len(got) != 3 {
+		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], "tools/list_changed") {
 			t.Errorf("when the slow one came the client was told %v", got)
 		}
 		same(t, "tools with the slow one", names(t, do(t, s, "3", "tools/list", `{}`)), []string{"good__a", "slow__s"})
@@ -335,6 +393,75 @@ func TestMergeAbsent(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if dead.opened() != opened {
 			t.Error("a server that works is still probed")
+		}
+	})
+}
+
+// A server that needs a moment to start is in the lists of all clients, whatever keeps
+// its lists from being kept.
+func TestMergeStarting(t *testing.T) {
+	token := []bridge.Forward{{From: "X-Tok", To: "TOK"}}
+	for name, o := range map[string]ServerOptions{
+		"usual": {}, "forward": {Forward: token}, "uncached": {Cache: cache.Options{Off: true}}, "call": {Share: ShareCall}, "uncached call": {Share: ShareCall, Cache: cache.Options{Off: true}},
+		"principal": {Share: SharePrincipal}, "paged": {},
+	} {
+		for _, modern := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/modern=%t", name, modern), func(t *testing.T) {
+				lists := map[string]string{"tools/list": toolList("a")}
+				if name == "paged" {
+					lists["tools/list"] = `{"tools":[{"name":"a"}],"nextCursor":"b"}`
+				}
+				slow := shop("slow", lists)
+				slow.before = func(ctx context.Context, _ int) error {
+					select {
+					case <-time.After(3 * time.Second):
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, b *Gateway) {
+					for i := range 5 {
+						h := http.Header{"X-Tok": {fmt.Sprint(i)}}
+						var got string
+						if modern {
+							from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Header: h}
+							a, _ := b.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
+							got = bridgetest.Text(a)
+						} else {
+							s, _, err := b.Initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							if err != nil {
+								t.Fatal(err)
+							}
+							a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), h, nil)
+							got = bridgetest.Text(a)
+						}
+						same(t, fmt.Sprint("client ", i), names(t, got), []string{"fast__a", "slow__a"})
+						time.Sleep(1500 * time.Millisecond)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The first client of all has the tools of all servers, if these are not too slow.
+func TestMergeFirst(t *testing.T) {
+	var servers []stock
+	for _, name := range []string{"one", "two"} {
+		f := shop(name, map[string]string{"tools/list": toolList("a")})
+		f.before = func(context.Context, int) error {
+			time.Sleep(7 * time.Second)
+			return nil
+		}
+		servers = append(servers, stock{name: name, prefix: name + "__", f: f})
+	}
+	servers = append(servers, stock{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})})
+	all(t, servers, func(t *testing.T, b *Gateway) {
+		s, st, _ := enter(t, b)
+		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a", "two__a", "fast__a"})
+		if got := st.take(); len(got) != 0 {
+			t.Errorf("the client was told %v", got)
 		}
 	})
 }

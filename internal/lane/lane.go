@@ -213,6 +213,9 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	} else {
 		defer l.leave()
 	}
+	if r.Opened != nil {
+		r.Opened()
+	}
 	if r.Method == "initialize" {
 		return jsonrpc.NewResult(nil, c.up.Server().Result), nil // the lane's may be gone by now
 	}

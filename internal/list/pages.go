@@ -1,8 +1,10 @@
 package list
 
 import (
+	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
+	"errors"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
@@ -20,52 +22,75 @@ func Next(page []byte) (string, bool) {
 	return next.String(), next.Type == gjson.String
 }
 
-// Mark is where a server's list goes on. It also finds out when a server leads in
-// circles (Brent's algorithm): a cursor of some pages ago is kept, of more and more
-// pages ago, and a circle comes back to it.
+// Why a list that is read to its end is cut off.
+var (
+	// ErrRepeats says that a page was there before, and is not to be counted again.
+	ErrRepeats = errors.New("the server sends the same page again: its nextCursor leads back, or it does not read cursors")
+	errEndless = errors.New("the server's list has too many pages")
+)
+
+// Mark is where a server's list goes on. It knows each page that was there, and so
+// finds out when a server leads in circles.
 type Mark struct {
 	Cursor string `json:"c"`
-	Kept   string `json:"o,omitempty"` // hash of the cursor that is kept
-	Steps  int    `json:"n,omitempty"` // since then
-	Limit  int    `json:"l,omitempty"` // after so many it is replaced
-	Pages  int    `json:"p,omitempty"` // in all
+	Seen   []byte `json:"s,omitempty"` // hashes of the pages so far
 }
 
-// Follow notes the cursor of the next page. It reports false when that has been
-// there before, or when there are more pages than any list has.
-func (m *Mark) Follow(next string) bool {
-	sum := sha256.Sum256([]byte(next))
-	h := hex.EncodeToString(sum[:8])
-	if h == m.Kept || m.Pages >= maxPages {
-		return false
+// hashed is the length of a page's hash in Mark.Seen.
+const hashed = 6
+
+// Follow notes a page, and where the next one is. A server that does not read cursors
+// may send a fresh one with the same page again: a page is known by what it lists, and
+// by its cursor only if it lists nothing. An error says why the list ends here.
+func (m *Mark) Follow(k Kind, page []byte) (more bool, err error) {
+	next, more := Next(page)
+	if !more && len(m.Seen) == 0 {
+		return false, nil
 	}
-	m.Cursor = next
-	m.Pages++
-	if m.Steps++; m.Steps >= m.Limit {
-		m.Kept, m.Steps, m.Limit = h, 0, max(2*m.Limit, 1)
+	sum, empty := sha256.New(), true
+	k.Each(page, func(_ []byte, key string) {
+		sum.Write([]byte(rawjson.Quote(key)))
+		empty = false
+	})
+	if empty {
+		sum.Write([]byte(next))
 	}
-	return true
+	h := sum.Sum(nil)[:hashed]
+	for was := range slices.Chunk(m.Seen, hashed) {
+		if bytes.Equal(was, h) && (more || !empty) {
+			return false, ErrRepeats
+		}
+	}
+	if more && len(m.Seen) >= maxPages*hashed {
+		return false, errEndless
+	}
+	m.Cursor, m.Seen = next, append(slices.Clip(m.Seen), h...)
+	return more, nil
 }
 
 // Pages reads a list to its end: ask asks for the page of these params, and page
-// takes its result, which is valid during the call. It reports whether all pages
-// came.
-func Pages(ask func(params []byte) (*jsonrpc.Message, error), page func(result []byte, first, last bool)) bool {
+// takes its result, which is valid during the call. In the place of a page that was
+// there before, page takes an empty result. whole says that no page is missing, and cut
+// why the list was cut off, if it was.
+func (k Kind) Pages(ask func(params []byte) (*jsonrpc.Message, error), page func(result []byte, first, last bool)) (whole bool, cut error) {
 	params := []byte("{}")
 	var at Mark
 	for first := true; ; first = false {
 		a, err := ask(params)
 		if err != nil || a.Error != nil {
 			a.Release()
-			return false
+			return false, nil
 		}
-		next, more := Next(a.Result)
-		more = more && at.Follow(next)
-		page(a.Result, first, !more)
+		more, cut := at.Follow(k, a.Result)
+		result := a.Result
+		if errors.Is(cut, ErrRepeats) {
+			result = []byte("{}")
+		}
+		page(result, first, !more)
 		a.Release()
 		if !more {
-			return true
+			return true, cut
 		}
-		params = []byte(`{"cursor":` + rawjson.Quote(next) + `}`)
+		params = []byte(`{"cursor":` + rawjson.Quote(at.Cursor) + `}`)
 	}
 }

@@ -67,9 +67,10 @@ func (c *TaskTools) Forget() {
 	c.noted.Forget()
 }
 
-// Survey reads the list to its end: ask asks for the page of these params.
-func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) {
-	Pages(ask, func(page []byte, first, _ bool) {
+// Survey reads the list to its end: ask asks for the page of these params. An error
+// says why the list was cut off.
+func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) error {
+	_, cut := Tools.Pages(ask, func(page []byte, first, _ bool) {
 		c.note(page, first)
 		if _, more := Next(page); !more {
 			c.mu.Lock()
@@ -77,6 +78,7 @@ func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) {
 			c.mu.Unlock()
 		}
 	})
+	return cut
 }
 
 // Look takes a page of the list, the answer to r, unless it is the one that was

@@ -157,5 +157,5 @@ func (u *Cached) fetching(r *bridge.Request, s *bridge.Greeting) *bridge.Request
 			m = jsonrpc.NewRequest(r.Method, params)
 		}
 	}
-	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Back: bridge.Nobody{}}
+	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Back: bridge.Nobody{}, Opened: r.Opened}
 }

@@ -274,13 +274,16 @@ const listPatience = 10 * time.Second
 // the list.
 func (u *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
 	modern := u.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
-	whole = list.Pages(func(params []byte) (*jsonrpc.Message, error) {
+	whole, cut := list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		m := jsonrpc.NewRequest(list.Tools.Method(), params)
 		if modern {
 			m = r.From.Request(list.Tools.Method(), params)
 		}
 		return u.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, NotBefore: since})
 	}, func(page []byte, _, _ bool) { u.t.read(&found, page, false) })
+	if cut != nil {
+		u.t.log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
+	}
 	return found, whole
 }
 

@@ -56,9 +56,12 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 // survey lists the tools.
 func (l *Translator) survey(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-list.SurveyEvery)
-	l.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
+	cut := l.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
 		return l.line.Checked().Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since})
 	})
+	if cut != nil {
+		l.s.o.Log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
+	}
 }
 
 // The bounds of the interval at which a server wants to be asked for a task.

@@ -17,40 +17,39 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/inspect/arguments"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
-// maxPages bounds a listing: a server could go on for ever.
-const maxPages = 10_000
-
-// list fetches all pages of a listing. key is the list in the result, page asks
-// for one page. The raw result of a single page is the server's own; of several
-// it has the items of all of them. Where the server does not offer such a list,
-// it is empty.
-func (c *client) list(ctx context.Context, key string, page func(ctx context.Context, cursor string) error) (json.RawMessage, []gjson.Result, error) {
+// list fetches all pages of a listing; page asks for one of them. The raw result of a
+// single page is the server's own; of several it has the items of all of them. Where
+// the server does not offer such a list, it is empty. A list that does not end is cut
+// off, with a warning.
+func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Context, cursor string) error) (json.RawMessage, []gjson.Result, error) {
 	var items []gjson.Result
-	seen := map[string]bool{}
-	cursor := ""
-	for n := 1; ; n++ {
-		raw, err := c.request(ctx, func(ctx context.Context) error { return page(ctx, cursor) })
+	var at list.Mark
+	key := k.Member()
+	for first := true; ; first = false {
+		raw, err := c.request(ctx, func(ctx context.Context) error { return page(ctx, at.Cursor) })
 		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound && !c.offers(key) {
 			return json.RawMessage(`{"` + key + `":[]}`), nil, nil
 		} else if err != nil {
 			return nil, nil, err
 		}
-		result := gjson.ParseBytes(raw)
-		items = append(items, result.Get(key).Array()...)
-		cursor = result.Get("nextCursor").String()
-		switch {
-		case cursor == "" && n == 1:
-			return raw, items, nil
-		case cursor == "":
-			return whole(key, items), items, nil
-		case seen[cursor] || n == maxPages:
-			return nil, nil, fmt.Errorf("the server's list of %s does not end: page %d leads back, or there are too many", key, n)
+		more, cut := at.Follow(k, raw)
+		if !errors.Is(cut, list.ErrRepeats) {
+			items = append(items, gjson.GetBytes(raw, key).Array()...)
 		}
-		seen[cursor] = true
+		switch {
+		case cut != nil:
+			c.status.print(fmt.Sprintf("warning: %s was cut off: %v\n", k.Method(), cut))
+		case more && at.Cursor != "": // the SDK has no empty one
+			continue
+		case first:
+			return raw, items, nil
+		}
+		return whole(key, items), items, nil
 	}
 }
 
@@ -83,7 +82,7 @@ func whole(key string, items []gjson.Result) json.RawMessage {
 }
 
 func (c *client) listTools(ctx context.Context) (json.RawMessage, []gjson.Result, error) {
-	return c.list(ctx, "tools", func(ctx context.Context, cursor string) error {
+	return c.list(ctx, list.Tools, func(ctx context.Context, cursor string) error {
 		_, err := c.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		return err
 	})
@@ -250,7 +249,7 @@ key=@FILE is the text of a file.
 			return err
 		},
 		do: func(ctx context.Context, c *client) error {
-			raw, prompts, err := c.list(ctx, "prompts", func(ctx context.Context, cursor string) error {
+			raw, prompts, err := c.list(ctx, list.Prompts, func(ctx context.Context, cursor string) error {
 				_, err := c.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
 				return err
 			})

@@ -71,12 +71,24 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A listing that leads back to itself ends with an error.
+// A listing that leads back to itself shows each thing once, and a warning.
 func TestEndlessPages(t *testing.T) {
-	f := &fake{t: t, answers: results(map[string]string{"tools/list": `{"tools":[],"nextCursor":"again"}`})}
-	code, stdout, stderr := newRig(t, f.dial).run("tools")
-	if code != exit.Server || stdout != "" || !strings.Contains(stderr, "does not end") {
-		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing and the reason", code, stdout, stderr, exit.Server)
+	f := &fake{t: t, answers: results(map[string]string{
+		"tools/list":               `{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"again"}`,
+		"prompts/list":             `{"prompts":[{"name":"p"}],"nextCursor":"again"}`,
+		"resources/list":           `{"resources":[{"name":"r","uri":"x://r"}],"nextCursor":"again"}`,
+		"resources/templates/list": `{"resourceTemplates":[],"nextCursor":"again"}`,
+	})}
+	r := newRig(t, f.dial)
+	for command, want := range map[string]string{
+		"tools":     `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`,
+		"prompts":   `{"prompts":[{"name":"p"}]}`,
+		"resources": `{"resources":[{"name":"r","uri":"x://r"}],"resourceTemplates":[]}`,
+	} {
+		code, stdout, stderr := r.run(command, "--json-output")
+		if code != 0 || strings.TrimSpace(stdout) != want || !strings.Contains(stderr, "warning: "+command+"/list was cut off: the server sends the same page again") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %s and the reason", command, code, stdout, stderr, want)
+		}
 	}
 }
 

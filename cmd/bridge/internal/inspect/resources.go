@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 func newResources(f *clientFlags) *cobra.Command {
@@ -53,14 +54,14 @@ are, except for binary content on a terminal.
 }
 
 func (c *client) resources(ctx context.Context, long bool) error {
-	_, resources, err := c.list(ctx, "resources", func(ctx context.Context, cursor string) error {
+	_, resources, err := c.list(ctx, list.Resources, func(ctx context.Context, cursor string) error {
 		_, err := c.ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	_, templates, err := c.list(ctx, "resourceTemplates", func(ctx context.Context, cursor string) error {
+	_, templates, err := c.list(ctx, list.Templates, func(ctx context.Context, cursor string) error {
 		_, err := c.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
 		return err
 	})

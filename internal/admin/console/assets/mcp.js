@@ -428,17 +428,22 @@ export class Client {
   }
 
   /**
-   * All pages of a list.
+   * All pages of a list. A server that sends one again leads in a circle, or does not read cursors: the list ends there.
    * @param {string} method @param {string} member
    * @returns {Promise<any[]>}
    */
   async list(method, member) {
     const all = [];
+    const seen = new Set();
     let cursor;
     for (let page = 0; page < mostPages; page++) {
       const result = await this.request(method, cursor ? { cursor } : {});
-      all.push(...(result[member] ?? []));
+      const items = result[member] ?? [];
       cursor = result.nextCursor;
+      const known = stringify(items.length ? items : cursor ?? null);
+      if (seen.has(known)) break;
+      seen.add(known);
+      all.push(...items);
       if (!cursor) break;
     }
     return all;

@@ -237,6 +237,15 @@ test('all pages of a list', async () => {
   assert.deepEqual(seen.map((s) => s.m.params.cursor), [undefined, 'c']);
 });
 
+test('a page that comes again ends a list', async () => {
+  for (const cursor of [() => 'same', (n) => `fresh${n}`]) {
+    let n = 0;
+    const { client } = rig(modern, (m) => m.method === 'tools/list' && json(result(m.id, { tools: [{ name: 'a' }], nextCursor: cursor(n++) })));
+    assert.deepEqual((await client.list('tools/list', 'tools')).map((t) => t.name), ['a']);
+    assert.equal(n, 2);
+  }
+});
+
 test('subscriptions of the modern era are one stream with all wishes', async () => {
   const { client, seen } = rig(modern, (m, init) => {
     if (m.method === 'server/discover') return json(result(m.id, { capabilities: { tools: { listChanged: true }, resources: { subscribe: true } } }));
