@@ -79,7 +79,7 @@ func tools(ctx context.Context, s *server.Server) (n int, err error) {
 	if _, err := io.WriteString(toBridge, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
 		return 0, err
 	}
-	lists.Pages(func(params []byte) (*jsonrpc.Message, error) {
+	_, _ = lists.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		a, err = ask(lists.Tools.Method(), params)
 		return a, err
 	}, func(page []byte, _, _ bool) { n += int(gjson.GetBytes(page, "tools.#").Int()) })
