@@ -17,7 +17,7 @@ import (
 func TestToolsOfDocument(t *testing.T) {
 	path := pets(t, "https://pets.example.com/v1", "      mode: search\n")
 	document := filepath.Join(filepath.Dir(path), "pets.yaml")
-	text := "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\npaths: { /pets: { get: { operationId: getPet, responses: {} }, post: { operationId: addPet, responses: {} } } }\n"
+	text := "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: { /pets: { get: { operationId: getPet, responses: {} }, post: { operationId: addPet, responses: {} } } }\n"
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
