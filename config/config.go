@@ -71,6 +71,9 @@ type Config struct {
 	MaxChildren int `yaml:"max_children" effect:"restart"`
 	// SessionIdle ends a session that nobody used for so long. Default 30m.
 	SessionIdle time.Duration `yaml:"session_idle" effect:"live"`
+	// SessionLeft ends a session that has a child process to itself and whose client has
+	// probably gone: it has closed its event stream, and sent nothing for so long. Default 5m.
+	SessionLeft time.Duration `yaml:"session_left" effect:"live"`
 	// Heartbeat is the pause between comments that keep a quiet stream open. Default 20s.
 	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
 	// Drain is how long running calls may go on at shutdown before they are
@@ -271,6 +274,7 @@ func Default() Config {
 		MaxSessions:    10000,
 		MaxChildren:    1024,
 		SessionIdle:    30 * time.Minute,
+		SessionLeft:    5 * time.Minute,
 		Heartbeat:      20 * time.Second,
 		Drain:          10 * time.Second,
 		Ready:          ReadyAny,

@@ -68,7 +68,7 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 		}))
 	}
 	if err := s.exchange(next, made.table, gateway.Change{Servers: made.fresh, Tuned: made.tuned, Settings: &gateway.Settings{
-		SessionIdle: next.SessionIdle, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
+		SessionIdle: next.SessionIdle, SessionLeft: next.SessionLeft, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
 	}}); err != nil {
 		made.close()
 		if s.keys != nil {

@@ -41,6 +41,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/metrics"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
+	"github.com/mcp-bridge/bridge/internal/observe/conns"
 	"github.com/mcp-bridge/bridge/internal/observe/logs"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
@@ -141,7 +142,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 		log.Error("tokens of an issuer cannot be checked", "err", err)
 	}
 	o := gateway.Options{
-		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle,
+		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle, SessionLeft: c.SessionLeft,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants.All(), PerPrincipal: c.PerPrincipal,
 		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
@@ -386,6 +387,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer wg.Wait()
 		defer stop()
 	}
+	watching, unwatch := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watchMemory(watching, machine(), conns.Usage) })
+	defer watch.Wait()
+	defer unwatch()
 	failed := make(chan error, 2)
 	door := backlog.New(l)
 	go func() { failed <- s.serve(door) }()

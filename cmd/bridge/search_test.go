@@ -16,8 +16,8 @@ import (
 // finds.
 func TestToolsOfDocument(t *testing.T) {
 	path := pets(t, "https://pets.example.com/v1", "      mode: search\n")
-	document := filepath.Join(filepath.Dir(path), "search.yaml")
-	text := "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\npaths: { /pets: { get: { operationId: getPet, responses: {} }, post: { operationId: addPet, responses: {} } } }\n"
+	document := filepath.Join(filepath.Dir(path), "pets.yaml")
+	text := "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: { /pets: { get: { operationId: getPet, responses: {} }, post: { operationId: addPet, responses: {} } } }\n"
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestToolsOfDocument(t *testing.T) {
 	}{
 		{"search", []string{document, "--mode", "search"}, "read_operation", "getPet"},
 		{"search and all", []string{document, "--mode", "search", "--all"}, "addPet", "read_operation"},
-		{"a file and all", []string{"pets", "-c", path, "--all"}, "getPet", "read_operation"},
+		{"a file and all", []string{"pets", "-c", path, "--all"}, "addPet", "read_operation"},
 		{"read-only", []string{document, "--read-only"}, "getPet", "addPet"},
 		{"expose", []string{document, "--expose", "all", "--expose", "not getPet"}, "addPet", "getPet"},
 	} {

@@ -18,6 +18,7 @@ import (
 // access rules from the beginning, or never.
 type Settings struct {
 	SessionIdle  time.Duration
+	SessionLeft  time.Duration
 	Grants       map[string]filter.Grant
 	PerPrincipal limits.PerPrincipal
 }
@@ -28,6 +29,7 @@ func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 		return nil
 	}
 	b.idle.Store(int64(s.SessionIdle))
+	b.left.Store(int64(s.SessionLeft))
 	b.quota.Set(s.PerPrincipal)
 	changed = b.grants.Set(s.Grants)
 	b.laneShares.Set(len(s.Grants))

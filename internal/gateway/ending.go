@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -40,7 +41,13 @@ func (s *Session) Go(f func()) bool {
 }
 
 // Seen notes that the client showed a sign of life.
-func (s *Session) Seen() { s.seen.Store(time.Now().UnixNano()) }
+func (s *Session) Seen() {
+	s.left.Store(false)
+	s.rest()
+}
+
+// rest begins the time anew for which nobody uses the session.
+func (s *Session) rest() { s.seen.Store(time.Now().UnixNano()) }
 
 // idleFor returns how long nobody has used the session: an open stream or a
 // call under way is use.
@@ -57,14 +64,28 @@ func (s *Session) idleFor(now time.Time) time.Duration {
 // initialize: its answer was probably lost, and with it the session's id.
 const unusedTTL = 5 * time.Minute
 
-// patience returns how long the session may be idle.
-func (s *Session) patience(idle time.Duration) time.Duration {
+// patience returns how long the session may be idle; left is for one whose client has
+// probably gone without a word, as most do: it has closed its stream, and sent nothing since.
+// Only if a process waits for it, there is a hurry.
+func (s *Session) patience(idle, left time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.used {
+	switch {
+	case !s.used:
 		return min(idle, unusedTTL)
+	case s.left.Load() && s.hasProcess():
+		return min(idle, left)
 	}
 	return idle
+}
+
+// hasProcess reports whether a process may run for this session alone.
+func (s *Session) hasProcess() bool {
+	own := func(at *server) bool { return at.o.Process && at.share == ShareSession }
+	if at := s.ways.Now().At; at != nil {
+		return own(at)
+	}
+	return slices.ContainsFunc(s.b.table.Load().servers, own)
 }
 
 // End ends the session and returns at once; err says why. What belongs to it

@@ -147,6 +147,9 @@ type Options struct {
 	// SessionIdle is how long a session lives without a request, a call under
 	// way or an open stream; 0 means 30 minutes.
 	SessionIdle time.Duration
+	// SessionLeft is the same for a session with a process of its own whose client has closed
+	// its last stream, and sent nothing since; 0 means 5 minutes.
+	SessionLeft time.Duration
 	// MaxBytes bounds what messages hold together: the bodies of requests, large
 	// answers, and what event streams hold for their clients; 0 means 512 MiB. An
 	// eighth of it is for requests only. Where there are several principals, one of
@@ -185,7 +188,7 @@ type Gateway struct {
 	table             atomic.Pointer[table] // of its servers
 	grants            *filter.Grants        // what each principal may use; nil when there are no rules
 	store             session.Keeper
-	idle              atomic.Int64  // how long a session may be, in nanoseconds
+	idle, left        atomic.Int64  // how long a session may be, in nanoseconds
 	quota             *limits.Quota // what each principal may have
 	revoked           revoked.Principals
 	drains            *drain.Servers // nil when nobody operates them
@@ -245,6 +248,7 @@ func New(o Options) *Gateway {
 	}
 	b.instance, b.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
 	b.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
+	b.left.Store(int64(cmp.Or(o.SessionLeft, 5*time.Minute)))
 	maxLanes := cmp.Or(o.MaxLanes, 1024)
 	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
 	b.lanes = lane.NewTotal(maxLanes, b.laneShares)
@@ -378,7 +382,9 @@ const sweepEvery = 30 * time.Second
 
 // sweep ends sessions that nobody uses.
 func (b *Gateway) sweep(ctx context.Context) {
-	every := func() time.Duration { return max(min(sweepEvery, time.Duration(b.idle.Load())/4), 10*time.Millisecond) }
+	every := func() time.Duration {
+		return max(min(sweepEvery, time.Duration(min(b.idle.Load(), b.left.Load()))/4), 10*time.Millisecond)
+	}
 	tick := time.NewTicker(every())
 	defer tick.Stop()
 	for ; ; tick.Reset(every()) {
@@ -393,7 +399,7 @@ func (b *Gateway) sweep(ctx context.Context) {
 			r.rates.Sweep(time.Now())
 		}
 		for _, s := range all {
-			if s.idleFor(time.Now()) > s.patience(time.Duration(b.idle.Load())) {
+			if s.idleFor(time.Now()) > s.patience(time.Duration(b.idle.Load()), time.Duration(b.left.Load())) {
 				s.End(bridge.ErrIdle)
 			}
 		}

@@ -47,6 +47,7 @@ type Session struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // calls and other goroutines of the session
 	seen   atomic.Int64   // last use, Unix nanoseconds
+	left   atomic.Bool    // the client has closed its last stream, and sent nothing since
 	began  time.Time
 
 	greeted atomic.Bool // initialize was answered
@@ -431,7 +432,7 @@ func (s *Session) leave(c *Call) {
 		c.next.prev = c.prev
 	}
 	s.callCount--
-	s.Seen()
+	s.rest()
 }
 
 // Notify takes a notification of the client.

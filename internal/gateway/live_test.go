@@ -258,6 +258,50 @@ func TestSessionIdle(t *testing.T) {
 	})
 }
 
+// A session whose client has closed its stream and said nothing since ends sooner, if it has a
+// process to itself: clients leave without a word. One that is silent, or is used without a
+// stream, does not.
+func TestSessionLeft(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		process bool
+		share   Share
+		sooner  bool
+	}{{"a process", true, ShareSession, true}, {"a shared process", true, SharePrincipal, false}, {"no process", false, ShareSession, false}} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fake{serve: silent("slow")}
+			run(t, ServerOptions{Adapter: f, Process: test.process, Share: test.share}, func(t *testing.T, b *Gateway) {
+				open := func() (*Session, func()) {
+					s, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
+					do(t, s, "1", "x", `{}`)
+					return s, s.Attach(&stream{})
+				}
+				left, leave := open()
+				again, leaveAgain := open()
+				back, leaveBack := open()
+				calling, leaveCalling := open()
+				listening, _ := open()
+				silent, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
+				do(t, silent, "1", "x", `{}`)
+				start(t, calling, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+				leave()
+				leaveAgain()
+				leaveBack()
+				leaveCalling()
+				do(t, again, "2", "x", `{}`)
+				back.Seen()
+				back.Attach(&stream{})
+				time.Sleep(6 * time.Minute)
+				for i, s := range []*Session{left, again, back, calling, listening, silent} {
+					if lives := s.ctx.Err() == nil; lives != (i > 0 || !test.sooner) {
+						t.Errorf("session %d lives: %t", i, lives)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Drain lets calls finish and refuses new ones; Close ends what is
 // left, with an answer for each. Only what did not reach the server is said to be
 // for another try.

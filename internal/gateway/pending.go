@@ -25,7 +25,8 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.streams = slices.DeleteFunc(s.streams, func(o *attachment) bool { return o == a })
-		s.Seen()
+		s.rest()
+		s.left.Store(len(s.streams) == 0)
 	}
 }
 

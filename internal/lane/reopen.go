@@ -67,7 +67,7 @@ func (l *Lane) attempt() (*conn, error) {
 	if bridge.Exhausted(err) {
 		err = &bridge.Error{Server: l.o.Name, Kind: errNoRoom, Err: err, After: time.Second, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
 	}
-	c.up = opened(c, whole(c.raw), err)
+	c.up = whole(c.raw, opened(c, c.raw, err))
 	if err == nil {
 		l.observer.Opened()
 		if err = l.restore(ctx, c); err != nil {

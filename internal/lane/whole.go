@@ -7,16 +7,17 @@ import (
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-// whole returns an Upstream whose requests reach up with all their edits made: who reads
-// Params reads what the access rules have looked at.
-func whole(up bridge.Upstream) bridge.Upstream {
-	if _, takes := up.(bridge.TakesEdits); takes || up == nil {
+// whole returns an Upstream whose requests reach up with all their edits made, unless raw,
+// which is the connection, takes edits: who reads Params reads what the access rules have
+// looked at.
+func whole(raw, up bridge.Upstream) bridge.Upstream {
+	if _, takes := raw.(bridge.TakesEdits); takes || raw == nil {
 		return up
 	}
 	return &reader{up}
 }
 
-// reader is an Upstream that reads the Params of requests.
+// reader is an Upstream to one that reads the Params of requests.
 type reader struct{ bridge.Upstream }
 
 // Call makes a call.
