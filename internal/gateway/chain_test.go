@@ -51,8 +51,6 @@ type chainEnd struct {
 // core, such as lane.(*Lane).Call.
 var method = regexp.MustCompile(`/bridge/internal/(?:\w+/)*(?:gateway\.|(\w+\.))\(?\*?(\w+)\)?\.Call$`)
 
-func (*chainEnd) TakesEdits() {}
-
 func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Message, err error) {
 	if r.Method == "tools/call" {
 		pcs := make([]uintptr, 200)
