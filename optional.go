@@ -32,6 +32,14 @@ type MissesChanges interface{ MissesChanges() }
 // the handshake comes on top.
 type BoundsOpenings interface{ BoundsOpenings() time.Duration }
 
+// StartsAhead is an Adapter that can start its server before anybody connects.
+type StartsAhead interface {
+	// StartAhead starts the server and waits. It returns nil when a connection uses it, as
+	// the next one does that can, and an error when the server has ended by itself. When
+	// ctx ends first, it ends the server, at once if force has ended.
+	StartAhead(ctx, force context.Context) error
+}
+
 // Attributing is an Upstream that may say with each question of the server's
 // which call it is about, as Streamable HTTP does: such a question goes to the
 // Client of that call. Calls of different clients share its connection.

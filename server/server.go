@@ -398,6 +398,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.operators != nil {
 		go func() { failed <- s.serve(s.operators) }()
 	}
+	s.b.StartAhead()
 	joined, stop := s.begun(ctx)
 	defer joined.Wait()
 	defer stop()

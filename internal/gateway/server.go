@@ -103,7 +103,8 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
 		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll,
-		Idle: max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
+		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (b.cluster.Places == nil || !o.Homed || !shared),
+		Idle:  max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
 		Budget: lane.NewBudget(o.Name, 0, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped, Tap: b.calls.Tap(o.Name),
 	}

@@ -32,7 +32,7 @@ func (b *Gateway) Status() []Status {
 	servers := b.table.Load().servers
 	all := make([]Status, 0, len(servers))
 	for _, r := range servers {
-		st := r.status()
+		st := status.Of(r.o.Name, int(r.lane.Budget.Open()), int(r.reports.Calls()), r.cache.Status(), r.health.Status(), r.breaker.Status(), r.o.Check)
 		st.Status = r.gate.Status()
 		of := r.pool.Status()
 		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
@@ -44,10 +44,6 @@ func (b *Gateway) Status() []Status {
 		all = append(all, st)
 	}
 	return all
-}
-
-func (s *server) status() Status {
-	return status.Of(s.o.Name, int(s.lane.Budget.Open()), int(s.reports.Calls()), s.cache.Status(), s.health.Status(), s.breaker.Status(), s.o.Check)
 }
 
 // Totals says what the bridge as a whole has to do.

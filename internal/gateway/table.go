@@ -38,6 +38,13 @@ func (b *Gateway) Servers() []string {
 	return names
 }
 
+// StartAhead starts the servers that may be started before anybody connects.
+func (b *Gateway) StartAhead() {
+	for _, s := range b.table.Load().servers {
+		b.goes(func() { s.lane.StartAhead(s.listening, b.force) })
+	}
+}
+
 // Forwards returns the headers of clients that some server gets.
 func (b *Gateway) Forwards() []string { return b.table.Load().forwards }
 

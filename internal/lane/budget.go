@@ -56,6 +56,7 @@ type Budget struct {
 	spare    func(principal string, own bool) bool
 	openings chan struct{} // one token for each connection that is being opened
 	leaving  leaving
+	early    atomic.Bool // a process that was started ahead has a place
 }
 
 // NewBudget makes the bound of most connections to a server. spare is called where
@@ -83,11 +84,33 @@ func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 // finds no room waits for that.
 func (b *Budget) Leaving() (left func()) { return b.leaving.begin() }
 
+// ahead takes a place for a process that is started before anybody connects, which the
+// next connection takes over. It reports false where places are few: others may need
+// them.
+func (b *Budget) ahead() bool {
+	server, all := b.open.Add(1), b.total.open.Add(1)
+	b.early.Store(true)
+	if server > b.Most() || 2*all > b.total.most {
+		b.cede()
+		return false
+	}
+	return true
+}
+
+// cede gives up the place of a process that was started ahead, if it has one.
+func (b *Budget) cede() {
+	if b.early.CompareAndSwap(true, false) {
+		b.total.open.Add(-1)
+		b.open.Add(-1)
+	}
+}
+
 // admit takes a place for one more connection of a principal's, and the right to
 // open it until done is called; bounded says that the adapter bounds how many are being
 // opened. Every success needs a release too, when the connection has ended or was not
 // opened.
 func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {
+	b.cede()
 	for {
 		left := b.leaving.next()
 		own := !b.shares.Enter(principal, 1) // it is about what the principal has itself

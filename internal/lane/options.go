@@ -24,7 +24,10 @@ type Options struct {
 	Tracing *tracing.Tracing // may be nil
 	Forward []bridge.Forward // headers of clients that the server gets
 	// Shared says that lanes are shared by different principals.
-	Shared    bool
+	Shared bool
+	// Ahead says that the server may be started before the first connection is opened:
+	// nothing of a client's decides how.
+	Ahead     bool
 	Idle      time.Duration // after which a connection is closed that nobody uses; 0 means never
 	Handshake time.Duration // how long opening a connection may take
 	Settings  *atomic.Pointer[Settings]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge"
@@ -24,9 +25,13 @@ type Adapter struct {
 	said    *errorLog     // to standard error
 	quiet   time.Duration // after which a pump is parked
 	silence time.Duration // as the constant of that name
+	ahead   atomic.Pointer[ahead]
 }
 
-var _ bridge.Adapter = (*Adapter)(nil)
+var (
+	_ bridge.Adapter     = (*Adapter)(nil)
+	_ bridge.StartsAhead = (*Adapter)(nil)
+)
 
 // New makes the adapter for the server of that name. c must be valid.
 func New(name string, c Config, o upstream.Options) *Adapter {
@@ -42,13 +47,59 @@ func (a *Adapter) Check() error {
 	return err
 }
 
-// start starts a child. What is forwarded of the client's headers is in its
+// ahead is a child that was started before anybody connects.
+type ahead struct {
+	u    *child
+	used chan struct{} // closed when a connection uses it
+}
+
+// StartAhead implements bridge.StartsAhead. The handshake is the first connection's: the
+// server hears from it which client it is for. Calls do not overlap.
+func (a *Adapter) StartAhead(ctx, force context.Context) error {
+	u, err := a.launch(nil)
+	if err != nil {
+		return err
+	}
+	e := &ahead{u, make(chan struct{})}
+	a.ahead.Store(e)
+	select {
+	case <-e.used:
+		return nil
+	case <-u.p.Exited():
+	case <-ctx.Done():
+	}
+	if !a.ahead.CompareAndSwap(e, nil) {
+		return nil // a connection has just begun to use it
+	}
+	u.attach(bridge.Nobody{})
+	if ctx.Err() == nil {
+		err = u.unopened(nil)
+	}
+	_ = u.Close(force)
+	return u.quoting(err)
+}
+
+// start returns a child: the one that was started ahead, if it is still there and
+// nothing of the client's is in its environment, or another.
+func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err error) {
+	own := variables(from.Header)
+	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
+		u = e.u
+		close(e.used)
+	} else if u, err = a.launch(own); err != nil {
+		return nil, err
+	}
+	u.attach(rest)
+	return u, nil
+}
+
+// launch starts a child. What is forwarded of the client's headers is in its
 // environment, over Config.Env.
-func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*child, error) {
-	u := &child{a: a, rest: rest, logged: make(chan struct{}), read: make(chan struct{})}
+func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
+	u := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
 	u.out = &writer{limit: 2 * a.o.MaxMessage, fail: u.deaf}
 	var env []string
-	env, u.held = environment(a.c.EnvPass, a.c.Env, variables(from.Header))
+	env, u.held = environment(a.c.EnvPass, a.c.Env, forwarded)
 	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, dead: u.dead, over: u.awake})
 	if err != nil {
 		return nil, a.name.Unavailable("it could not be started", err)
@@ -56,10 +107,15 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*child, error)
 	a.o.Log.Info("child started", "pid", p.Pid())
 	u.p = p
 	u.out.w = p.stdin
-	u.Conn = conn.New(string(a.name), u, rest, a.o.Timeouts)
-	u.run(u.output(p.stdout, a.o.MaxMessage+upstream.EnvelopeRoom))
 	u.run(u.errors(p.stderr))
 	return u, nil
+}
+
+// attach has rest hear what the child says from now on.
+func (u *child) attach(rest bridge.Client) {
+	u.rest = rest
+	u.Conn = conn.New(string(u.a.name), u, rest, u.a.o.Timeouts)
+	u.run(u.output(u.p.stdout, u.a.o.MaxMessage+upstream.EnvelopeRoom))
 }
 
 // child is one process, and the connection to it.
