@@ -39,6 +39,29 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// A server is started before its first client comes, which uses that process. One that
+// cannot be started says so by then.
+func TestStartedAhead(t *testing.T) {
+	t.Parallel()
+	b := serveFile(t, configureNamed(t, map[string]any{"servers": map[string]any{
+		"good": kindOf(t, references[0], "stdio"),
+		"bad":  map[string]any{"stdio": map[string]any{"command": node(t), "args": []string{"-e", "console.error('no key'); process.exit(3)"}}},
+	}}))
+	log, ok := eventually(func() (string, bool) {
+		log := b.output.String()
+		return log, strings.Count(log, "child started") == 2 && strings.Contains(log, "server failed") && strings.Contains(log, "no key")
+	})
+	if !ok {
+		t.Fatalf("before the first client the log is\n%s", log)
+	}
+	p := newPeer("ahead", false)
+	p.connect(t, target{transport: "streamable", url: b.base + "/good/mcp"}, legacy)
+	if p.listTools(t); strings.Count(b.output.String(), "child started") != 2 {
+		t.Error("the first client has another process")
+	}
+	p.close(t)
+}
+
 func with(m map[string]any, more map[string]any) map[string]any {
 	for name, value := range more {
 		m[name] = value

@@ -78,6 +78,8 @@ func TestStartAhead(t *testing.T) {
 				s := &starter{used: make(chan struct{}), fault: make(chan error)}
 				o := options(&s.server)
 				o.Adapter, o.Ahead, o.Health = s, true, failing{s: &s.server}
+				total := lane.NewTotal(3, limits.NewShares(3, 0))
+				o.Budget = lane.NewBudget("s", 2, limits.NewShares(2, 0), total, nil)
 				if tc.before != nil {
 					tc.before(o)
 				}
@@ -90,14 +92,14 @@ func TestStartAhead(t *testing.T) {
 				}()
 				synctest.Wait()
 				if tc.then != nil {
-					if n := o.Budget.Open(); n != 1 {
-						t.Errorf("%d places are taken", n)
+					if n, open := total.Open(), o.Budget.Open(); n != 1 || open != 0 {
+						t.Errorf("%d places are taken, %d connections open", n, open)
 					}
 					tc.then(t, o, s, stop)
 				}
 				<-over
-				if got := s.take(); !slices.Equal(got, tc.want) || o.Budget.Open() != tc.open {
-					t.Errorf("%q, %d places, want %q and %d", got, o.Budget.Open(), tc.want, tc.open)
+				if got := s.take(); !slices.Equal(got, tc.want) || total.Open() != tc.open {
+					t.Errorf("%q, %d places, want %q and %d", got, total.Open(), tc.want, tc.open)
 				}
 			})
 		})

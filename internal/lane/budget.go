@@ -40,7 +40,8 @@ func NewTotal(most int, shares Shares) *Total {
 	return &Total{most: int64(most), shares: shares, starts: make(chan struct{}, maxStarts)}
 }
 
-// Open returns how many connections are open or being opened.
+// Open returns how many connections are open or being opened, with the processes that were
+// started ahead.
 func (t *Total) Open() int64 { return t.open.Load() }
 
 // Most returns how many there may be.
@@ -71,8 +72,14 @@ func NewBudget(server string, most int, shares Shares, total *Total, spare func(
 // Set has so many connections be the most from now on. Those that are open stay.
 func (b *Budget) Set(most int) { b.most.Store(int64(most)) }
 
-// Open returns how many connections are open or being opened.
-func (b *Budget) Open() int64 { return b.open.Load() }
+// Open returns how many connections are open or being opened. A process that was started
+// ahead is none yet.
+func (b *Budget) Open() int64 {
+	if b.early.Load() {
+		return max(b.open.Load()-1, 0)
+	}
+	return b.open.Load()
+}
 
 // Most returns how many there may be.
 func (b *Budget) Most() int64 { return b.most.Load() }
