@@ -132,7 +132,7 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
-	caller.Header, caller.Params = adopted.Picked(h, b.Forwards()), b.tracing.Untraced(caller.Params)
+	caller.Header, caller.Params = b.forwarded(h), b.tracing.Untraced(caller.Params)
 	if err := b.enter(caller, m); err != nil {
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
@@ -181,6 +181,9 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	s.Seen()
 	return s
 }
+
+// forwarded returns what may be forwarded of h to one server or another: see adopted.Picked.
+func (b *Gateway) forwarded(h http.Header) http.Header { return adopted.Picked(h, b.Forwards()) }
 
 // add enters the session among those that live.
 func (b *Gateway) add(s *Session) error {
@@ -352,7 +355,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 		c.way = s.ways.Enter()
 	}
 	if err == nil {
-		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: adopted.Picked(c.header, s.b.Forwards()), Call: came.Call()})
+		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {
 		if change := adopted.Note(c.m); change != nil {
@@ -462,7 +465,7 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 	if !w.Adopted.Done() {
 		return // there is no connection yet that it could be about
 	}
-	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: adopted.Picked(h, s.b.Forwards())}); err != nil {
+	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }

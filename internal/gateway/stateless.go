@@ -120,7 +120,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		defer b.revoked.Leave(&c.revocable, principal)
 	}
 	from := *g.From
-	from.Header = adopted.Picked(g.Header, b.Forwards())
+	from.Header = b.forwarded(g.Header)
 	came := b.reports.Arrive(&c.arrival, "", g.Header)
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: era.Mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
