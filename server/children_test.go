@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,19 +46,21 @@ func TestWatchMemory(t *testing.T) {
 		s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, one *config.Server) reached {
 			return reached{Adapter: &parent{&wiretest.Server{}, pids[one.Name]}, transport: func() string { return "stdio" }}
 		})
-		looks, mib := 0, int64(100)
+		var looks, mib atomic.Int64
+		mib.Store(100)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			s.watchMemory(ctx, 1000<<20, func() conns.Used {
-				looks++
-				return conns.Used{101: {RSS: mib << 20}, 102: {RSS: 3 * mib << 20}, 103: {RSS: 1 << 40}}
+				looks.Add(1)
+				return conns.Used{101: {RSS: mib.Load() << 20}, 102: {RSS: 3 * mib.Load() << 20}, 103: {RSS: 1 << 40}}
 			})
 		}()
 		time.Sleep(5 * lookEvery)
-		if looks != 1 {
-			t.Errorf("it was looked %d times while there were no children", looks-1)
+		synctest.Wait()
+		if looks.Load() != 1 {
+			t.Errorf("it was looked %d times while there were no children", looks.Load()-1)
 		}
 		site := wiretest.NewSiteFrom(t, s.http)
 		for _, path := range []string{"/files/mcp", "/browser/mcp"} {
@@ -66,11 +69,13 @@ func TestWatchMemory(t *testing.T) {
 			}
 		}
 		time.Sleep(lookEvery + time.Second)
+		synctest.Wait()
 		if strings.Contains(log.String(), "use half of the memory") {
 			t.Errorf("it warns of 400 MiB:\n%s", log.String())
 		}
-		mib = 150
+		mib.Store(150)
 		time.Sleep(3 * lookEvery)
+		synctest.Wait()
 		select {
 		case <-ended:
 		default:
