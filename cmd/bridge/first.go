@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/era"
 	lists "github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/server"
 )
@@ -25,7 +26,9 @@ func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Lo
 	if len(c.Access) > 0 { // it is used as by the caller of --token-env
 		ctx = server.WithPrincipal(ctx, c.Access[0].Name)
 	}
-	n, err := tools(ctx, s)
+	// A remote server of the newer era need not see a handshake of the older one.
+	at := &c.Servers[0]
+	n, err := tools(ctx, s, at.HTTP != nil && at.Era != config.EraLegacy && at.Offer != config.OfferLegacy)
 	switch name := c.Servers[0].Name; {
 	case ctx.Err() != nil:
 	case err == nil:
@@ -35,8 +38,9 @@ func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Lo
 	}
 }
 
-// tools returns how many tools the one server of a bridge has, for a client that has just come.
-func tools(ctx context.Context, s *server.Server) (n int, err error) {
+// tools returns how many tools the one server of a bridge has, for a client that has just come:
+// one of sessions, or of requests that stand alone.
+func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error) {
 	fromClient, toBridge := io.Pipe()
 	fromBridge, toClient := io.Pipe()
 	var wg sync.WaitGroup
@@ -65,6 +69,8 @@ func tools(ctx context.Context, s *server.Server) (n int, err error) {
 			case err != nil:
 				return nil, err
 			case !a.IsResponse() || !bytes.Equal(a.ID, id): // what a server says or asks without being asked
+			case a.Error != nil && modern && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // it has none
+				return jsonrpc.NewResult(nil, []byte("{}")), nil
 			case a.Error != nil:
 				return nil, errors.New(gjson.GetBytes(a.Error, "message").String())
 			default:
@@ -72,14 +78,21 @@ func tools(ctx context.Context, s *server.Server) (n int, err error) {
 			}
 		}
 	}
-	a, err := ask("initialize", []byte(`{"protocolVersion":"`+era.LatestLegacy+`","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":"`+server.Version()+`"}}`))
-	if err != nil || !gjson.GetBytes(a.Result, "capabilities.tools").Exists() {
-		return 0, err
+	info := `{"name":"mcp-bridge","version":"` + server.Version() + `"}`
+	if !modern {
+		a, err := ask("initialize", []byte(`{"protocolVersion":"`+era.LatestLegacy+`","capabilities":{},"clientInfo":`+info+`}`))
+		if err != nil || !gjson.GetBytes(a.Result, "capabilities.tools").Exists() {
+			return 0, err
+		}
+		if _, err := io.WriteString(toBridge, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
+			return 0, err
+		}
 	}
-	if _, err := io.WriteString(toBridge, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
-		return 0, err
-	}
-	_, _ = lists.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
+	meta := fmt.Appendf(nil, `{%q:%q,%q:{},%q:%s}`, era.KeyVersion, era.LatestModern, era.KeyCapabilities, era.KeyClientInfo, info)
+	_, _ = lists.Tools.Pages(func(params []byte) (a *jsonrpc.Message, _ error) {
+		if modern {
+			params = rawjson.Set(params, "_meta", meta)
+		}
 		a, err = ask(lists.Tools.Method(), params)
 		return a, err
 	}, func(page []byte, _, _ bool) { n += int(gjson.GetBytes(page, "tools.#").Int()) })
