@@ -44,7 +44,7 @@ type fleet struct {
 	tags      map[string]*process
 	program   string // the bridge, as it was built; empty means with what finds races, if the tests have that
 	forgetful bool   // nginx keeps no connection to an instance that may have died, and skips none that has: it answers no POST with 502 for these reasons
-	steady    bool   // none of them dies: they have the default lease, and a busy machine may hold them up for long
+	steady    bool   // none of them dies: they have a long lease, since a busy machine may hold them up
 }
 
 // newFleet returns a fleet without an instance yet.
@@ -128,8 +128,9 @@ func (f *fleet) add() *process {
 		"redis": "redis://" + f.store.Address, "secret": clusterSecret, "role": cmp.Or(f.role, "all"),
 		"listen": "127.0.0.1:0", "advertise": "127.0.0.1",
 	}
-	if !f.steady {
-		cluster["lease"] = lease.String()
+	cluster["lease"] = lease.String()
+	if f.steady {
+		cluster["lease"] = "15s"
 	}
 	file := configureNamed(f.t, with(map[string]any{
 		"listen": "127.0.0.1:0", "drain": "20s", "servers": f.servers, "cluster": cluster,
