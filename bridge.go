@@ -81,9 +81,8 @@ type Client interface {
 
 // Request is a message on its way to a server.
 //
-// An Adapter gets it as the server is to get it: Params has the name by which the server
-// knows a tool or a prompt, whatever clients call that. A progress token is the one that Back
-// wants in what it is told.
+// An Adapter gets the message for the server: Params has the server's name of a tool or a
+// prompt, not the clients'. Progress goes to Back with the token of the message.
 type Request struct {
 	*jsonrpc.Message         // valid until Call returns
 	From             *Caller // the client that asks

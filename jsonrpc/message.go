@@ -313,16 +313,12 @@ type SyntaxError struct {
 	What   string // what is wrong there, for people; nothing of the text
 }
 
-// Deep reports whether the text may be JSON, but has more arrays and objects in one
-// another than Parse takes.
-func (e *SyntaxError) Deep() bool { return e.What == tooDeep }
-
 // Behind reports whether the text is JSON up to Offset, and goes on there.
 func (e *SyntaxError) Behind() bool { return e.What == behind }
 
 // Error says what is wrong, and where. It shows nothing of the text.
 func (e *SyntaxError) Error() string {
-	if e.Deep() {
+	if e.What == tooDeep {
 		return fmt.Sprintf("nested too deep at byte %d: more than %d nested arrays and objects", e.Offset, maxDepth)
 	}
 	return fmt.Sprintf("not JSON: %s at byte %d", e.What, e.Offset)

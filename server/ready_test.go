@@ -156,8 +156,8 @@ func TestReadyVisible(t *testing.T) {
 	}
 }
 
-// What a server's process wrote before it ended says why. Who may act on what is of others
-// sees that in the state, and nobody else: it may be about the caller that it was started for.
+// The last words of a server's process say why it has ended. Only operators see them in the
+// state: they may be about the caller that the process was started for.
 func TestReadyWords(t *testing.T) {
 	const words = "Error: missing API key"
 	lan := func(c *config.Config) { kinds(c); c.Listen = "0.0.0.0:8808" }

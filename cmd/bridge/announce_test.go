@@ -56,7 +56,7 @@ func TestAnnounceConsole(t *testing.T) {
 	}
 }
 
-// What is printed to be pasted has a header for a key only where a rule has one: a client with
+// The configuration to paste has a header for a key only where a rule has one: a client with
 // a fixed header does not sign in.
 func TestAnnounceHeaders(t *testing.T) {
 	key, file, user := config.Access{Name: "ops", Token: "0123456789abcdef"}, config.Access{Name: "dev", TokenFile: "key"}, config.Access{Name: "staff", Users: config.Words{config.AnyUser}}

@@ -256,7 +256,7 @@ func TestConnectCrash(t *testing.T) {
 	}
 }
 
-// The times of servers are as flags say, also of those of a file.
+// The flags about times count for each server, also for those of a file.
 func TestConnectTimes(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("needs sh")
@@ -408,7 +408,8 @@ func TestRunURL(t *testing.T) {
 	}
 }
 
-// Flags behind a program are the program's. Who writes those of mcp-bridge there is told so, unless -- says that it is meant.
+// Flags behind a program belong to it. A warning names those of mcp-bridge, unless -- stands
+// before the program.
 func TestRunMisplaced(t *testing.T) {
 	const said = "--port --env go to the server: flags of mcp-bridge belong before the command"
 	for _, test := range []struct {

@@ -54,7 +54,7 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 	defer toBridge.Close()
 	answers := bufio.NewReader(fromBridge)
 	ask := func(method string, params []byte) (*jsonrpc.Message, error) {
-		id := fmt.Appendf(nil, "%q", method) // one of each is under way at a time
+		id := fmt.Appendf(nil, "%q", method) // requests go out one after the other
 		line := (&jsonrpc.Message{Method: method, Params: params}).Append(nil, id, nil)
 		if _, err := toBridge.Write(append(line, '\n')); err != nil {
 			return nil, err

@@ -117,7 +117,7 @@ func TestConnectSignsIn(t *testing.T) {
 	}
 }
 
-// Who looks at a server that wants a sign-in is told how, as with a login that cannot be read.
+// Commands that look at a server say how to sign in, also when a login cannot be read.
 func TestLookSignsIn(t *testing.T) {
 	p := signed(t, true)
 	for _, cut := range []bool{false, true} {

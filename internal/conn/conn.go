@@ -118,6 +118,7 @@ type call struct {
 	token  []byte        // the client's own, raw
 	logs   bool          // the client wants log messages with it (2026-07-28, B12)
 	lasts  bool          // it is a subscription
+	broken bool          // a broken answer has come; guarded by Conn.mu
 	alive  atomic.Int64  // when the last sign of life came, Unix nanoseconds
 }
 

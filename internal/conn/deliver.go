@@ -152,8 +152,7 @@ func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	bad, invalid := errors.AsType[*jsonrpc.InvalidError](err)
 	versioned := invalid && gjson.GetBytes(text, "jsonrpc").Exists()
 	if id := f.ID(); id != nil && (f.Answers() || versioned) {
-		id = bytes.Clone(id)
-		time.AfterFunc(brokenGrace, func() { c.useless(id, "its answer is "+err.Error(), "upstream_invalid") })
+		c.broken(bytes.Clone(id), err)
 		return true
 	}
 	c.mu.Lock()
@@ -163,6 +162,22 @@ func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 		c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID, Outgoing{})
 	}
 	return false
+}
+
+// broken settles the call of that raw id with an error, unless its answer comes within
+// brokenGrace. The first broken answer counts.
+func (c *Conn) broken(id []byte, err error) {
+	n, _ := number(id)
+	c.mu.Lock()
+	w := c.calls[n]
+	first := w != nil && !w.broken
+	if first {
+		w.broken = true
+	}
+	c.mu.Unlock()
+	if first {
+		time.AfterFunc(brokenGrace, func() { c.useless(id, "its answer is "+err.Error(), "upstream_invalid") })
+	}
 }
 
 // number returns the number that a raw id or token of ours stands for. There are

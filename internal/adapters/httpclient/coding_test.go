@@ -18,8 +18,8 @@ func read(t testing.TB, res *http.Response) string {
 	return string(all)
 }
 
-// What comes compressed is read as it was, also from a server that was not asked; what
-// cannot be read is said by its name.
+// Answers in gzip are read, whether they were asked for or not. The error names any other
+// coding.
 func TestCodings(t *testing.T) {
 	for _, tc := range []struct {
 		coding string

@@ -23,7 +23,7 @@ type Cookies struct {
 
 var _ http.CookieJar = (*Cookies)(nil)
 
-// What a server may have a connection keep (RFC 6265, section 6.1).
+// Limits of the cookies of one connection (RFC 6265, section 6.1).
 const (
 	maxCookies = 50
 	maxCookie  = 4 << 10 // bytes

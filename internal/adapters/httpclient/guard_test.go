@@ -44,8 +44,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// What strangers have named is dialled only on the internet; a proxy may be anywhere, and
-// is not asked for what is not.
+// Addresses that strangers have named are dialled only on the internet. A proxy may be
+// anywhere, and is asked for no others.
 func TestOutside(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))

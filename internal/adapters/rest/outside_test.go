@@ -83,8 +83,8 @@ func TestInsideServers(t *testing.T) {
 	}
 }
 
-// What a document refers to at a URL decides about servers, too, and what is kept of a
-// document stays what it was: on the internet.
+// Parts of a document at other URLs decide about servers, too. A kept copy of a document
+// from the internet counts as from there.
 func TestInsideParts(t *testing.T) {
 	t.Parallel()
 	own, friend, other := newSite(t), newSite(t), newSite(t)

@@ -79,8 +79,7 @@ func (c *catalog) granted(may func(name string) bool) *catalog {
 // shownHits is how many results a search shows.
 const shownHits = 20
 
-// Of this many of the first results, a search that has a query shows the arguments, in so many
-// bytes.
+// A search with a query shows the arguments of so many of its first results, in so many bytes.
 const (
 	shownSchemas    = 3
 	shownSchemaSize = 6 << 10

@@ -241,8 +241,8 @@ func TestDownstreamConversation(t *testing.T) {
 	})
 }
 
-// Who has started the bridge is told what the server's process wrote last; a client that has a
-// principal is not, as over HTTP.
+// The client that has started the bridge gets the last words of the server's process. A client
+// with a principal does not, as over HTTP.
 func TestDownstreamTold(t *testing.T) {
 	for _, principal := range []string{"", "somebody"} {
 		for _, request := range []string{fmt.Sprintf(initialize, "2025-06-18"), keyed("1", "tools/list", "")} {

@@ -46,9 +46,9 @@ func environment(pass []string, own ...map[string]string) (env, held []string) {
 	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
 }
 
-// heldBack says which of the variables that a child did not get it may have failed for: those
-// that said, what it wrote, names; and a proxy with a password, whose lack has many faces. It
-// shows no value.
+// heldBack names the variables, of those that a child did not get, whose lack may be why it
+// failed: those that its output, said, names; and a proxy with a password, which no output
+// names. It shows no value.
 func heldBack(held []string, said string) error {
 	named := strings.FieldsFunc(said, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	var all []error

@@ -243,7 +243,7 @@ func TestParserGrown(t *testing.T) {
 	}
 }
 
-// What a server says of a call's progress counts, too, where it gives the token back as a text.
+// Progress reaches its call also where the server gives the token back as a text.
 func TestParserToken(t *testing.T) {
 	var said []string
 	a := &answering{lines: []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":1}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`}}

@@ -191,8 +191,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// What says nothing about the client registers no other one, and where no client can be
-// registered, nothing is asked.
+// An answer that says nothing about the client keeps it. Where no client can be registered,
+// nothing is asked.
 func TestNotForgotten(t *testing.T) {
 	for name, change := range map[string]func(r *rig){
 		"too many requests": func(r *rig) { r.answerOnce(http.StatusTooManyRequests) },

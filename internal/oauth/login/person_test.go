@@ -243,8 +243,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// What a server that names no authorization server wants may be another credential: if nobody
-// has asked for a sign-in, its answer stays what it is.
+// A server that names no authorization server may want another credential: unless somebody
+// has asked for a sign-in, its answer stays the error.
 func TestNobodyUnasked(t *testing.T) {
 	r := newRig(t)
 	p := r.person(func(o *login.Options) { o.Ask, o.Unasked = nil, true })

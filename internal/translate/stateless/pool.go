@@ -424,8 +424,8 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 	if all := p.slots[full]; len(all) > 0 {
 		l = all[0]
 	}
-	// What a client lists and hears is that of the connection that its calls use: legacy
-	// servers choose tools by what the client can do. Who they are, they say to all alike.
+	// Lists come over the connection of the client's calls: legacy servers choose tools by
+	// what the client can do. Their greeting is the same for all.
 	if server.Modern() || l == nil && r.Method == "server/discover" {
 		if latest := p.latest(group); latest != nil {
 			l = latest

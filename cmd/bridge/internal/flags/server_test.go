@@ -107,7 +107,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// What stands before the package, the image or the script is for what starts it.
+// Flags before the package, the image or the script belong to the program that starts it.
 func TestMisplaced(t *testing.T) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range []string{"port", "name", "env", "timeout"} {
