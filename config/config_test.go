@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/strict"
@@ -144,7 +143,7 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 		}
 		value := fmt.Sprint(field)
 		switch field.Interface().(type) {
-		case filter.Rules, rest.Auth, rest.Catalog, rest.Limits, []toolset.Entry, []toolset.Rule:
+		case filter.Rules, rest.Auth, rest.Catalog, rest.Limits, []rest.Tool, []rest.Rule:
 			text, _ := json.Marshal(field.Interface()) // follows pointers, unlike fmt
 			value = string(text)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
@@ -134,7 +133,7 @@ func ruleOf(in reflect.Type, key string) func(any) (any, error) {
 		return func(value any) (any, error) { return rule(key, value) }
 	case reflect.TypeFor[breaker.Options]().PkgPath(), reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[retry.Options]().PkgPath(), reflect.TypeFor[cache.Options]().PkgPath():
 		return notZero
-	case reflect.TypeFor[rest.Config]().PkgPath(), reflect.TypeFor[toolset.Entry]().PkgPath():
+	case reflect.TypeFor[rest.Config]().PkgPath(), reflect.TypeFor[rest.Tool]().PkgPath():
 		if notZeroInRest[key] {
 			return notZero
 		}

@@ -3,10 +3,6 @@ package config
 import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/sign"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
@@ -55,16 +51,16 @@ type (
 	// Rest makes a server of an HTTP API: Server.Rest. The next ones are its parts.
 	Rest           = rest.Config
 	RestAuth       = rest.Auth
-	RestCredential = wire.Credential
-	RestClient     = wire.Client // of OAuth 2.0
-	RestAWS        = sign.AWS
-	RestHook       = sign.Hook
+	RestCredential = rest.Credential
+	RestClient     = rest.Client // of OAuth 2.0
+	RestAWS        = rest.AWS
+	RestHook       = rest.Hook
 	RestCatalog    = rest.Catalog
-	RestRule       = toolset.Rule
-	RestMatch      = openapi.Match
-	RestTool       = toolset.Entry
-	RestArg        = toolset.Arg
+	RestRule       = rest.Rule
+	RestMatch      = rest.Match
+	RestTool       = rest.Tool
+	RestArg        = rest.Arg
 	RestLimits     = rest.Limits
-	RestToolLimits = toolset.ToolLimits
-	RestBytes      = toolset.Bytes
+	RestToolLimits = rest.ToolLimits
+	RestBytes      = rest.Bytes
 )

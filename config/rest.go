@@ -17,10 +17,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/sign"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -46,13 +42,13 @@ func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) 
 	case *rest.Limits:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
-	case *toolset.ToolLimits:
+	case *rest.ToolLimits:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
 	case *rest.Catalog:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
-	case *openapi.Match:
+	case *rest.Match:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
 	case *[]string: // one stands for a list of one where operations are matched
@@ -63,11 +59,11 @@ func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) 
 		}
 	case *having:
 		return d.having(x, n, into), true
-	case *[]toolset.Rule:
+	case *[]rest.Rule:
 		return d.restRules(x, n, into), true
-	case *[]toolset.Entry:
+	case *[]rest.Tool:
 		return d.restTools(x, n, into), true
-	case *[]toolset.Arg:
+	case *[]rest.Arg:
 		return d.restArgs(x, n, into), true
 	case *failure:
 		return d.failure(x, n, into), true
@@ -95,7 +91,7 @@ func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
 		into.Default = c
 		return ok
 	}
-	into.Schemes = map[string]wire.Credential{}
+	into.Schemes = map[string]rest.Credential{}
 	for _, e := range list {
 		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
 		c, good := d.credential(at, e.Value)
@@ -106,8 +102,8 @@ func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
 	return ok
 }
 
-func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool) {
-	var k wire.Credential
+func (d *decoder) credential(x *strict.Slot, n ast.Node) (*rest.Credential, bool) {
+	var k rest.Credential
 	before := len(d.Faults)
 	if _, ok := d.Inner(x, n, &k); !ok || len(d.Faults) > before {
 		return nil, false
@@ -149,7 +145,7 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 
 // awsFromEnvironment fills in what the variables say that AWS's own tools read, and
 // returns what is missing then.
-func (d *decoder) awsFromEnvironment(a *sign.AWS) string {
+func (d *decoder) awsFromEnvironment(a *rest.AWS) string {
 	from := func(name string) string {
 		value, _ := d.Env(name)
 		return value
@@ -175,7 +171,7 @@ func (d *decoder) awsFromEnvironment(a *sign.AWS) string {
 }
 
 // hookFault returns what is wrong with a hook.
-func hookFault(h *sign.Hook) string {
+func hookFault(h *rest.Hook) string {
 	u, err := url.Parse(h.URL)
 	switch {
 	case (len(h.Command) == 0) == (h.URL == ""):
@@ -246,8 +242,8 @@ func (s *Server) restRemarks() (all breaches) {
 }
 
 // hooks returns the hooks among credentials.
-func hooks(a *rest.Auth) (all []*sign.Hook) {
-	for _, c := range append(slices.Collect(maps.Values(a.Schemes)), *cmp.Or(a.Default, &wire.Credential{})) {
+func hooks(a *rest.Auth) (all []*rest.Hook) {
+	for _, c := range append(slices.Collect(maps.Values(a.Schemes)), *cmp.Or(a.Default, &rest.Credential{})) {
 		if c.Hook != nil {
 			all = append(all, c.Hook)
 		}
@@ -317,7 +313,7 @@ func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
 // each with its line of the file.
 func (c *Config) FaultsOf(server string, err error) Faults {
 	where := fmt.Sprintf("server %q: rest: ", server)
-	if wrong, ok := errors.AsType[toolset.Faults](err); ok {
+	if wrong, ok := errors.AsType[rest.Faults](err); ok {
 		var all Faults
 		for _, f := range wrong {
 			all = append(all, Fault{File: c.name, Line: f.Line, Message: where + f.String()})

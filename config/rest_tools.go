@@ -9,52 +9,52 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+
 	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// toolKeys is how a file writes a toolset.Entry, and argKeys what is not JSON Schema
-// of a toolset.Arg.
+// toolKeys is how a file writes a rest.Tool, and argKeys what is not JSON Schema
+// of a rest.Arg.
 //
 // It has many fields: each is a key of the file.
 type toolKeys struct {
-	Name    string             `yaml:"name"`
-	Title   string             `yaml:"title"`
-	About   string             `yaml:"about"`
-	Request string             `yaml:"request"`
-	Args    []toolset.Arg      `yaml:"args"`
-	Body    strict.JSON        `yaml:"body"`
-	Headers map[string]string  `yaml:"headers"`
-	Query   strict.JSON        `yaml:"query"`
-	Result  string             `yaml:"result"`
-	Error   failure            `yaml:"error"`
-	As      string             `yaml:"as"`
-	Writes  bool               `yaml:"writes"`
-	Timeout time.Duration      `yaml:"timeout"`
-	Retry   attempts           `yaml:"retry"`
-	Cache   keeping            `yaml:"cache"`
-	Limits  toolset.ToolLimits `yaml:"limits"`
-	Output  having             `yaml:"output"`
+	Name    string            `yaml:"name"`
+	Title   string            `yaml:"title"`
+	About   string            `yaml:"about"`
+	Request string            `yaml:"request"`
+	Args    []rest.Arg        `yaml:"args"`
+	Body    strict.JSON       `yaml:"body"`
+	Headers map[string]string `yaml:"headers"`
+	Query   strict.JSON       `yaml:"query"`
+	Result  string            `yaml:"result"`
+	Error   failure           `yaml:"error"`
+	As      string            `yaml:"as"`
+	Writes  bool              `yaml:"writes"`
+	Timeout time.Duration     `yaml:"timeout"`
+	Retry   attempts          `yaml:"retry"`
+	Cache   keeping           `yaml:"cache"`
+	Limits  rest.ToolLimits   `yaml:"limits"`
+	Output  having            `yaml:"output"`
 }
 
-// ruleKeys is how a file writes a toolset.Rule.
+// ruleKeys is how a file writes a rest.Rule.
 type ruleKeys struct {
-	Match   openapi.Match      `yaml:"match"`
-	Name    string             `yaml:"name"`
-	Args    []toolset.Arg      `yaml:"args"`
-	As      string             `yaml:"as"`
-	Output  having             `yaml:"output"`
-	Timeout time.Duration      `yaml:"timeout"`
-	Retry   attempts           `yaml:"retry"`
-	Cache   keeping            `yaml:"cache"`
-	Limits  toolset.ToolLimits `yaml:"limits"`
-	Result  string             `yaml:"result"`
-	Error   failure            `yaml:"error"`
-	Writes  bool               `yaml:"writes"`
+	Match   rest.Match      `yaml:"match"`
+	Name    string          `yaml:"name"`
+	Args    []rest.Arg      `yaml:"args"`
+	As      string          `yaml:"as"`
+	Output  having          `yaml:"output"`
+	Timeout time.Duration   `yaml:"timeout"`
+	Retry   attempts        `yaml:"retry"`
+	Cache   keeping         `yaml:"cache"`
+	Limits  rest.ToolLimits `yaml:"limits"`
+	Result  string          `yaml:"result"`
+	Error   failure         `yaml:"error"`
+	Writes  bool            `yaml:"writes"`
 }
 
 // having is on, or off.
@@ -157,13 +157,13 @@ func (d *decoder) keeping(x *strict.Slot, n ast.Node, into *keeping) bool {
 }
 
 // restTools reads the tools of an API, with their own faults.
-func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]toolset.Entry) bool {
+func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]rest.Tool) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
 	}
 	for _, e := range list {
-		t := toolset.Entry{Key: e.Key, Line: e.Line}
+		t := rest.Tool{Key: e.Key, Line: e.Line}
 		if d.IsOff(e.Value) {
 			t.Off = true
 			*into = append(*into, t)
@@ -191,7 +191,7 @@ func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]toolset.Entry) b
 }
 
 // settings takes over what tools and rules say of calls.
-func settings(t *toolset.Entry, sec *strict.Section, k *ruleKeys) {
+func settings(t *rest.Tool, sec *strict.Section, k *ruleKeys) {
 	t.As, t.Limits = k.As, k.Limits
 	t.Error, t.ErrorIf = k.Error.Text, k.Error.When
 	t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
@@ -211,7 +211,7 @@ func settings(t *toolset.Entry, sec *strict.Section, k *ruleKeys) {
 }
 
 // restRules reads rules about many operations, with their own faults.
-func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]toolset.Rule) bool {
+func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]rest.Rule) bool {
 	list, ok := d.Resolve(n).(*ast.SequenceNode)
 	if !ok {
 		return d.Mistyped(x, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
@@ -231,12 +231,12 @@ func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]toolset.Rule) bo
 			good = false
 			continue
 		}
-		r := toolset.Rule{Match: k.Match, Entry: toolset.Entry{Line: at.Line, Name: k.Name, Args: k.Args, Result: k.Result}}
+		r := rest.Rule{Match: k.Match, Entry: rest.Tool{Line: at.Line, Name: k.Name, Args: k.Args, Result: k.Result}}
 		settings(&r.Entry, sec, &k)
 		*into = append(*into, r)
 	}
 	if good {
-		for _, f := range toolset.RuleFaults(*into) {
+		for _, f := range rest.RuleFaults(*into) {
 			d.Fault(f.Line, "%s%s", x.Section.Where, f)
 			good = false
 		}
@@ -245,13 +245,13 @@ func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]toolset.Rule) bo
 }
 
 // restArgs reads the arguments of a tool.
-func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]toolset.Arg) bool {
+func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
 	}
 	for _, e := range list {
-		a := toolset.Arg{Line: e.Line}
+		a := rest.Arg{Line: e.Line}
 		a.Name, a.Optional = strings.CutSuffix(e.Key, "?")
 		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
 		good := true
@@ -276,12 +276,12 @@ func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]toolset.Arg) bool
 }
 
 // argType reads the short form of a type.
-func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *toolset.Arg) bool {
+func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *rest.Arg) bool {
 	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	if !ok {
 		return false
 	}
-	schema, def, err := toolset.ParseArg(before + got.Value + after)
+	schema, def, err := rest.ParseArg(before + got.Value + after)
 	if err != nil {
 		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, d.Redact(err.Error()))
 		return false
@@ -294,7 +294,7 @@ func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *t
 }
 
 // restArg reads the long form of an argument: our keys, and JSON Schema.
-func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *toolset.Arg) bool {
+func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *rest.Arg) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return false

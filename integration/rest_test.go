@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
+	"github.com/mcp-bridge/bridge/internal/openapitest"
 )
 
 // TestREST offers three HTTP APIs as one server, by the published documents of two,

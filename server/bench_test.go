@@ -21,7 +21,6 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/server"
@@ -390,7 +389,7 @@ func dialREST(tb testing.TB) caller {
 	s.Rest = &rest.Config{
 		BaseURL: "http://" + strings.TrimSpace(address),
 		Limits:  rest.Limits{Answer: 4 << 20}, // all that is measured
-		Tools: []toolset.Entry{{Key: "b__echo", Request: "POST /echo", Args: []toolset.Arg{
+		Tools: []rest.Tool{{Key: "b__echo", Request: "POST /echo", Args: []rest.Arg{
 			{Name: "message", Schema: []byte(`{"type":"string"}`)},
 		}}},
 	}

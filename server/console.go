@@ -7,9 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/observe/conns"
 )
+
+// AdminPath is where the API for operators is, below the base path.
+const AdminPath = admin.Base
+
+// HasConsole reports whether a configuration has the page for operators.
+func HasConsole(c *config.Config) bool { return admin.HasConsole(c) }
 
 // overview is what /readyz has, and what the process has to do.
 type overview struct {

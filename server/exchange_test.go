@@ -18,10 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
@@ -164,7 +165,7 @@ func exchange(t *testing.T, speaks, share string) {
 	client := &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge", Params: map[string]string{"audience": "crm"}}
 	switch speaks {
 	case "rest":
-		s.Rest = &config.Rest{BaseURL: far.URL, Cache: 1 << 20, Tools: []toolset.Entry{{Key: "who", Request: "GET /who"}}}
+		s.Rest = &config.Rest{BaseURL: far.URL, Cache: 1 << 20, Tools: []rest.Tool{{Key: "who", Request: "GET /who"}}}
 		s.Rest.Auth.Default = &config.RestCredential{Exchange: oauth.ExchangeStandard, Client: &config.RestClient{ID: client.ID, Secret: client.Secret, Params: client.Params, Issuer: e.URL, Scopes: []string{"crm.read"}}}
 	default:
 		s.HTTP = &config.Remote{URL: far.URL, Transport: speaks, OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: client, Scopes: []string{"crm.read"}, Resource: "https://crm.example.com"}}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/catalog"
 )
 
 // hook is where whoever knows the secret says that a server's tools have
@@ -105,7 +104,7 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 // sender knows the secret, there is little room and time for that.
 func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signed string) (*httpbody.Body, *httpbody.Fault) {
 	if signed == "" {
-		return httpbody.Read(s.b, w, r, catalog.MaxBytes)
+		return httpbody.Read(s.b, w, r, rest.MaxCatalog)
 	}
 	if r.ContentLength < 0 || r.ContentLength > smallBody {
 		wait := time.NewTimer(signedWait)
@@ -119,7 +118,7 @@ func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signe
 			return nil, httpbody.Busy(r, "the sender has gone")
 		}
 	}
-	return httpbody.ReadUncounted(w, r, catalog.MaxBytes, signedRead)
+	return httpbody.ReadUncounted(w, r, rest.MaxCatalog, signedRead)
 }
 
 // object answers with a JSON object that has one member.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/catalog"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 )
 
@@ -83,7 +82,7 @@ func TestHook(t *testing.T) {
 		{"half a signature", "/hooks/flows", body, []string{signature, sign(hookSecret, body)[:39]}, 401},
 		{"empty digits", "/hooks/flows", body, []string{signature, "sha256="}, 401},
 		{"a wrong signature beside the secret", "/hooks/flows", body, []string{signature, "sha256=00", auth, "Bearer " + hookSecret}, 401},
-		{"too large", "/hooks/flows", strings.Repeat(" ", catalog.MaxBytes+1<<20), []string{auth, "Bearer " + hookSecret}, 413},
+		{"too large", "/hooks/flows", strings.Repeat(" ", rest.MaxCatalog+1<<20), []string{auth, "Bearer " + hookSecret}, 413},
 		{"a page in a browser", "/hooks/flows", "", []string{auth, "Bearer " + hookSecret, "Origin", "https://evil.example.com"}, 403},
 		{"a server without a hook", "/hooks/other", "", []string{auth, "Bearer " + hookSecret}, 404},
 		{"no server", "/hooks/nobody", "", []string{auth, "Bearer " + hookSecret}, 404},

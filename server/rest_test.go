@@ -18,7 +18,6 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 )
@@ -198,7 +197,7 @@ paths:
 	}
 	c := config.Default()
 	s := config.DefaultServer("files", config.ShareAll)
-	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch, Tools: []toolset.Entry{{Key: "open", As: toolset.AsResource}, {Key: "hidden", As: toolset.AsResource}}}
+	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch, Tools: []rest.Tool{{Key: "open", As: rest.AsResource}, {Key: "hidden", As: rest.AsResource}}}
 	s.Resources = filter.Rules{Deny: []string{"rest://files/hidden/*"}}
 	s.Tools = filter.Rules{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
 	c.Servers = []config.Server{s}

@@ -10,11 +10,12 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/mcp-bridge/bridge/server"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
-	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
@@ -135,7 +136,7 @@ func (d *drainer) ask(ctx context.Context, what string, body map[string]string) 
 		path = "servers/" + url.PathEscape(d.server) + "/" + what
 	}
 	asked, _ := json.Marshal(body) // texts always can be
-	status, _, text, err := d.send(ctx, http.MethodPost, "/"+admin.Base+path, asked)
+	status, _, text, err := d.send(ctx, http.MethodPost, "/"+server.AdminPath+path, asked)
 	switch {
 	case err != nil:
 		return err

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/server"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -18,7 +20,6 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
@@ -114,7 +115,7 @@ func (o *operator) add(f *pflag.FlagSet, when string) {
 }
 
 // reloadPath is where it is asked, below its base path.
-const reloadPath = "/" + admin.Base + "reload"
+const reloadPath = "/" + server.AdminPath + "reload"
 
 // askWithin is how long the bridge may take.
 const askWithin = time.Minute

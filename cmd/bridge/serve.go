@@ -24,7 +24,6 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/memory"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/visible"
@@ -515,7 +514,7 @@ func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool
 		_ = json.NewEncoder(w).Encode(said) // if nobody reads it, nobody could be told
 		return
 	}
-	if admin.HasConsole(c) {
+	if server.HasConsole(c) {
 		fmt.Fprintf(w, "console: %s/ui\n", urlOf(c, cmp.Or(operators, at)))
 	}
 	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")

@@ -16,13 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/server"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
@@ -234,7 +235,7 @@ func (l *looker) find(cmd *cobra.Command, args []string) error {
 
 // look asks for a path of the API, and reads the answer into a struct.
 func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error) {
-	status, _, text, err := l.send(ctx, http.MethodGet, "/"+admin.Base+path, nil)
+	status, _, text, err := l.send(ctx, http.MethodGet, "/"+server.AdminPath+path, nil)
 	switch {
 	case err != nil:
 		return nil, err

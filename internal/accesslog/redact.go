@@ -6,35 +6,16 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
 // redacted stands in place of a secret.
 const redacted = "[redacted]"
-
-// secretNames are parts of the names of members whose values are not shown,
-// in lower case and without what stands between words. requestState and taskId
-// are handles by which others' calls could be had.
-var secretNames = []string{
-	"authorization", "token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "cookie", "session",
-	"credential", "bearer", "jwt", "requeststate", "taskid",
-}
-
-// IsSecret reports whether a name, of a member, a variable or a header, looks like
-// that of a secret.
-func IsSecret(name string) bool {
-	name = strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || r == '.' || r == ' ' {
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
-	return name == "auth" || name == "pwd" || name == "pin" || slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
-}
 
 // secretText finds what looks like a secret within a text: a header's line,
 // name=value, name: value, and what follows the name of a scheme of credentials.
@@ -139,7 +120,7 @@ func (r *redactor) members(open json.Delim) error {
 			}
 			name, _ := t.(string) // a decoder takes nothing else
 			r.out = append(gjson.AppendJSONString(r.out, clipped(name)), ':')
-			if IsSecret(name) {
+			if visible.IsSecret(name) {
 				if err := r.skip(); err != nil {
 					return err
 				}

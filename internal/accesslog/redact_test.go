@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
 func TestRedact(t *testing.T) {
@@ -50,7 +52,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add(`"x"`, "API-Key", uint(0xfff), uint16(4096))
 	f.Add(`[[[]]]`, "session_id", uint(0b0110_1011), uint16(7))
 	f.Fuzz(func(t *testing.T, other, name string, shape uint, most uint16) {
-		if !json.Valid([]byte(other)) || !IsSecret(name) {
+		if !json.Valid([]byte(other)) || !visible.IsSecret(name) {
 			return
 		}
 		const secret = "hunter2hunter2"

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -337,7 +338,7 @@ func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Me
 	if ref.URI != "" {
 		m := g.owner(ctx, list.Templates, ref.URI)
 		if m == nil {
-			return list.NoResource(r.From, ref.URI), nil
+			return list.NoResource(r.From.Modern(), ref.URI), nil
 		}
 		inner.Message = ref.Located()
 		return m.call(ctx, &inner)
@@ -435,7 +436,7 @@ func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		no.Release()
 		return nil, lost
 	case no == nil:
-		no = list.NoResource(r.From, uri)
+		no = list.NoResource(r.From.Modern(), uri)
 	}
 	return no, nil
 }
@@ -444,12 +445,12 @@ func (g *combined) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.M
 	uri := r.URI()
 	m := g.likely(ctx, uri)
 	if m == nil {
-		return list.NoResource(r.From, uri), nil
+		return list.NoResource(r.From.Modern(), uri), nil
 	}
 	g.mu.Lock()
-	if _, known := g.subs[uri]; !known && len(g.subs) >= list.MaxSubscriptions {
+	if _, known := g.subs[uri]; !known && len(g.subs) >= subscribe.MaxSubscriptions {
 		g.mu.Unlock()
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil), nil
 	}
 	g.mu.Unlock()
 	inner := *r

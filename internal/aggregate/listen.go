@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -22,7 +23,7 @@ import (
 type listeners struct {
 	bridge.Nobody
 	mu  sync.Mutex // guards all
-	all map[*list.Listener]struct{}
+	all map[*subscribe.Listener]struct{}
 }
 
 var _ bridge.Client = (*listeners)(nil)
@@ -30,7 +31,7 @@ var _ bridge.Client = (*listeners)(nil)
 // Notify tells those who want to hear it.
 func (e *listeners) Notify(n *jsonrpc.Message) {
 	e.mu.Lock()
-	var to []*list.Listener
+	var to []*subscribe.Listener
 	for l := range e.all {
 		if l.Wants.Changes[n.Method] {
 			to = append(to, l)
@@ -52,11 +53,11 @@ const maxPause = time.Minute
 // listen serves a subscription: each server is listened to for what it has of
 // what is wanted. It lasts until ctx ends.
 func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	wants, fault := list.ReadWanted(r.Params)
+	wants, fault := subscribe.ReadWanted(r.Params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
-	l := list.NewListener(r.Back, wants)
+	l := subscribe.NewListener(r.Back, wants)
 	g.listeners.mu.Lock()
 	g.listeners.all[l] = struct{}{}
 	g.listeners.mu.Unlock()
@@ -73,9 +74,9 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 
 	now := g.now.Load()
 	followed := map[*member]context.CancelFunc{}
-	follow := func() (heard chan list.Wanted) { // what each server has acknowledged
+	follow := func() (heard chan subscribe.Wanted) { // what each server has acknowledged
 		share := g.shares(ctx, &wants)
-		heard = make(chan list.Wanted, len(share))
+		heard = make(chan subscribe.Wanted, len(share))
 		for m, part := range share {
 			if followed[m] != nil {
 				continue
@@ -90,7 +91,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	heard := follow()
 	timer := time.NewTimer(ackPatience)
 	defer timer.Stop()
-	what := list.Wanted{Changes: wants.Changes}
+	what := subscribe.Wanted{Changes: wants.Changes}
 	for left := cap(heard); left > 0; {
 		select {
 		case had := <-heard:
@@ -121,11 +122,11 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 }
 
 // shares says which server is listened to for what.
-func (g *combined) shares(ctx context.Context, wants *list.Wanted) map[*member]*list.Wanted {
-	all := map[*member]*list.Wanted{}
-	of := func(m *member) *list.Wanted {
+func (g *combined) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
+	all := map[*member]*subscribe.Wanted{}
+	of := func(m *member) *subscribe.Wanted {
 		if all[m] == nil {
-			all[m] = &list.Wanted{Changes: map[string]bool{}}
+			all[m] = &subscribe.Wanted{Changes: map[string]bool{}}
 		}
 		return all[m]
 	}
@@ -155,11 +156,11 @@ func (g *combined) shares(ctx context.Context, wants *list.Wanted) map[*member]*
 // partial is the part of a subscription that one server has.
 type partial struct {
 	bridge.Nobody
-	l     *list.Listener
+	l     *subscribe.Listener
 	m     *member
-	part  *list.Wanted
+	part  *subscribe.Wanted
 	from  *bridge.Caller
-	heard chan<- list.Wanted
+	heard chan<- subscribe.Wanted
 	once  sync.Once
 	begun atomic.Bool // the server has acknowledged it this time
 }
@@ -176,7 +177,7 @@ func (f *partial) run(ctx context.Context) {
 		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
 		refused := err == nil && a.Error != nil
 		a.Release()
-		f.acknowledged(list.Wanted{}) // if it was not: there is nothing to wait for
+		f.acknowledged(subscribe.Wanted{}) // if it was not: there is nothing to wait for
 		if ctx.Err() != nil {
 			return
 		}
@@ -195,7 +196,7 @@ func (f *partial) run(ctx context.Context) {
 
 // acknowledged passes on what the server has acknowledged. It reports whether
 // that was the first time.
-func (f *partial) acknowledged(what list.Wanted) (first bool) {
+func (f *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	f.once.Do(func() {
 		first = true
 		f.heard <- what
@@ -217,7 +218,7 @@ func (f *partial) Notify(n *jsonrpc.Message) {
 		f.l.Hear(n)
 		return
 	}
-	what, _ := list.ReadWanted(n.Params) // a list that is none honours nothing
+	what, _ := subscribe.ReadWanted(n.Params) // a list that is none honours nothing
 	for i, own := range what.Tasks {
 		what.Tasks[i] = f.m.taskID(own)
 	}

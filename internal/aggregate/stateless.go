@@ -6,7 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -55,7 +55,7 @@ func (c *Stateless) enter(principal string) (*shared, error) {
 			c.evict()
 		}
 		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.a.o.Params}
-		all := &listeners{all: map[*list.Listener]struct{}{}}
+		all := &listeners{all: map[*subscribe.Listener]struct{}{}}
 		m = &shared{combined: newCombined(c.a, from, all), principal: principal}
 		m.listeners = all
 		c.each[principal] = m

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/translate/stateless"
 )
 
@@ -58,7 +59,7 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
 		} else {
-			list.Tell(o.changes, []list.Kind{list.Tools})
+			subscribe.Tell(o.changes, []list.Kind{list.Tools})
 		}
 	}
 	b.wg.Go(func() {

@@ -14,11 +14,11 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-const maxInterests = 2 * list.MaxSubscriptions // of one subscription, as package lane has it
+const maxInterests = 2 * subscribe.MaxSubscriptions // of one subscription, as package lane has it
 
 // keepsOne is a server on a wire without streams that keeps one subscription for
 // the connection, as servers by the Go SDK do: a newer one takes the place of an

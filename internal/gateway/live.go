@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/observe/conns"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/tracing"
@@ -52,7 +52,7 @@ type Session struct {
 
 	greeted atomic.Bool // initialize was answered
 
-	changes *list.Changes // that the client is told of
+	changes *subscribe.Changes // that the client is told of
 
 	mu        sync.Mutex // guards the rest
 	ready     bool       // the client has finished the handshake
@@ -175,7 +175,7 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	if lease, ok := b.store.(session.Leased); ok {
 		caller.Stay = adopted.NewStay(lease, key, s.keep, s.moves)
 	}
-	s.changes = list.NewChanges(s.tell)
+	s.changes = subscribe.NewChanges(s.tell)
 	s.ways.Begin(nil, s.way, s.End, func(shut func(context.Context)) { b.goes(func() { shut(b.force) }) })
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -32,7 +32,7 @@ var (
 // goes with the call under way when there is only one that it can be about.
 func (r receiver) Notify(n *jsonrpc.Message) {
 	s := r.s
-	if what := list.Changed(n); what != "" {
+	if what := subscribe.Changed(n); what != "" {
 		s.changes.Tell(what, n)
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
 	"github.com/mcp-bridge/bridge/internal/gateway/revoked"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -100,17 +101,17 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
 		if m.Method == era.Listen {
-			c.Subscription, c.Changes = id, list.NewChanges(c.Tell)
+			c.Subscription, c.Changes = id, subscribe.NewChanges(c.Tell)
 			defer c.Changes.End(false) // whatever becomes of it
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
 		if c.Subscription != nil {
-			wants, _ := list.ReadListen(m.Params)
+			wants, _ := subscribe.ReadListen(m.Params)
 			c.revocable.Relists = func(server string, kinds ...list.Kind) {
 				if b.allowed(at, g.Server, principal) != nil {
 					stop(bridge.ErrShutdown)
 				} else if at == nil || server == "" || server == at.o.Name {
-					list.Tell(c.Changes, wants.Of(kinds))
+					subscribe.Tell(c.Changes, wants.Of(kinds))
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 )
 
 // table is the servers of a moment. It is not changed: another takes its place, and
@@ -143,7 +143,7 @@ func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	return func() {
 		for _, of := range open {
 			if sees(of.caller.Principal) {
-				list.Tell(of.changes, changed)
+				subscribe.Tell(of.changes, changed)
 			}
 		}
 		b.revoked.Relist(sees, o.Name, changed...)

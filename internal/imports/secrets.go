@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-bridge/bridge/internal/accesslog"
+	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
 // secretValue finds what is a secret whatever its name: keys of well-known
@@ -25,7 +25,7 @@ func looksSecret(name, value string) bool {
 		return false
 	}
 	name = strings.ToLower(strings.TrimLeft(name, "-"))
-	return accesslog.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
+	return visible.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
 }
 
 // secret returns what stands for a secret: a reference to a variable, of that name

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -31,8 +32,8 @@ type outcome struct {
 
 // Limits on what may be asked for where subscriptions are shared.
 const (
-	maxInterests = 2 * list.MaxSubscriptions // by one
-	maxJoint     = 4 << 20                   // by all of a connection, in bytes
+	maxInterests = 2 * subscribe.MaxSubscriptions // by one
+	maxJoint     = 4 << 20                        // by all of a connection, in bytes
 )
 
 // joint is the one subscription of all who listen to a modern server over a
@@ -169,7 +170,7 @@ func newSharer(r *bridge.Request) *sharer {
 func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	switch n.Method {
 	case "notifications/resources/updated": // the URI may be written otherwise
-		return slices.ContainsFunc(p.uris, func(uri string) bool { return list.Within(n.URI(), uri) }), len(p.uris) > 0
+		return slices.ContainsFunc(p.uris, func(uri string) bool { return subscribe.Within(n.URI(), uri) }), len(p.uris) > 0
 	case "notifications/tasks":
 		_, surely = p.asks[interest{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
 		return surely, false
@@ -444,7 +445,7 @@ func (n *joined) Notify(m *jsonrpc.Message) {
 // perhaps by somebody who has left. The caller holds j.mu.
 func (n *joined) knows(m *jsonrpc.Message) bool {
 	for a := range n.asked {
-		if a.member == "resourceSubscriptions" && a.item && list.Within(m.URI(), a.what) {
+		if a.member == "resourceSubscriptions" && a.item && subscribe.Within(m.URI(), a.what) {
 			return true
 		}
 	}
@@ -506,7 +507,7 @@ func (n *joined) missed(p *sharer) {
 	}
 	for _, uri := range p.uris {
 		if n.honours(interest{"resourceSubscriptions", uri, true}) {
-			p.r.Back.Notify(list.Updated(uri))
+			p.r.Back.Notify(subscribe.Updated(uri))
 		}
 	}
 }

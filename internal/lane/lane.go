@@ -25,7 +25,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -155,7 +155,7 @@ func (l *Lane) Presume(s *bridge.Greeting) {
 func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "resources/subscribe" && l.full(r.URI()):
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil), nil
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
@@ -254,7 +254,7 @@ func (l *Lane) full(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, known := l.subs[uri]
-	return !known && len(l.subs) >= list.MaxSubscriptions
+	return !known && len(l.subs) >= subscribe.MaxSubscriptions
 }
 
 // forget ends a subscription while there is no connection: the next one will

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/still"
@@ -179,7 +180,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 		}
 		if l.caller.Modern() || l.o.Shared { // a client without a session cannot know that its subscription was interrupted
 			for _, uri := range subs {
-				l.client.Notify(list.Updated(uri))
+				l.client.Notify(subscribe.Updated(uri))
 			}
 		}
 	}

@@ -1,6 +1,6 @@
-// Package list knows the four things that servers list. It edits their lists as the
-// bytes they are, reads requests about what is listed (for completions, and for
-// subscriptions), and tells clients of changes no more often than they can use.
+// Package list knows the four things that servers list: tools, prompts, resources and
+// templates. It follows the pages of their lists, edits the lists as bytes, and reads
+// requests about their items.
 package list
 
 import (
@@ -94,3 +94,17 @@ func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 	out = append(append(out, ']'), whole[list.Index+len(list.Raw):]...)
 	return a.Replaced(out)
 }
+
+// Announced are the kinds whose changes a server tells of. What it says of
+// resources is about their templates, too.
+var Announced = [...]Kind{Tools, Prompts, Resources}
+
+// Announces reports whether a server of these capabilities tells of changes of the
+// list.
+func (k Kind) Announces(capabilities []byte) bool {
+	return gjson.GetBytes(capabilities, k.Capability()+".listChanged").Bool()
+}
+
+// Interest returns the member by which a subscription asks for changes of the list
+// (2026-07-28, subscriptions).
+func (k Kind) Interest() string { return k.Capability() + "ListChanged" }

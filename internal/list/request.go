@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -16,11 +15,11 @@ func (k Kind) Unknown(name string) *jsonrpc.Message {
 	return jsonrpc.InvalidParams("Unknown " + what + ": " + name)
 }
 
-// NoResource answers a caller's request about a resource that there is not (A14).
+// NoResource answers a request about a resource that there is not (A14).
 // 2026-07-28 has no code of its own for it (R-090).
-func NoResource(to *bridge.Caller, uri string) *jsonrpc.Message {
+func NoResource(modern bool, uri string) *jsonrpc.Message {
 	code := jsonrpc.CodeNoResource
-	if to.Modern() {
+	if modern {
 		code = jsonrpc.CodeInvalidParams
 	}
 	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))

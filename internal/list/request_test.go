@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 )
 
 // What is to be completed is clear, or the request is refused: nothing goes on that
@@ -49,18 +50,18 @@ func TestWanted(t *testing.T) {
 		{`{"notifications":{"resourceSubscriptions":"a:","taskIds":["t"]}}`, `{"taskIds":["t"]}`, "resourceSubscriptions must be an array of strings"},
 		{`{"notifications":{"taskIds":["t",1]}}`, `{}`, "taskIds must be an array of strings"},
 		{`{"notifications":[]}`, `{}`, "params.notifications must be an object"},
-		{`{"notifications":{"taskIds":["` + strings.Join(numbers(list.MaxWanted+1), `","`) + `"]}}`, `{}`, "taskIds is too long (the limit is 256)"},
+		{`{"notifications":{"taskIds":["` + strings.Join(numbers(subscribe.MaxWanted+1), `","`) + `"]}}`, `{}`, "taskIds is too long (the limit is 256)"},
 	} {
-		w, fault := list.ReadWanted([]byte(test.params))
+		w, fault := subscribe.ReadWanted([]byte(test.params))
 		if got := string(w.Raw()); got != test.raw || (fault == "") != (test.fault == "") || !strings.Contains(fault, test.fault) {
 			t.Errorf("%s: %s, %q", test.params, got, fault)
 		}
 	}
-	m := list.Narrowed([]byte(`{"_meta":{},"notifications":{"x":1,"taskIds":["a","b"]}}`), "taskIds", nil)
+	m := subscribe.Narrowed([]byte(`{"_meta":{},"notifications":{"x":1,"taskIds":["a","b"]}}`), "taskIds", nil)
 	if got := string(m.Params); m.Method != "subscriptions/listen" || got != `{"_meta":{},"notifications":{"x":1,"taskIds":[]}}` {
 		t.Error(m.Method, got)
 	}
-	if n := list.Updated(`a:"`); n.URI() != `a:"` {
+	if n := subscribe.Updated(`a:"`); n.URI() != `a:"` {
 		t.Errorf("%s is about %q", bridgetest.Text(n), n.URI())
 	}
 	if i := slices.IndexFunc(list.Announced[:], func(k list.Kind) bool { return k.Announces([]byte(`{"prompts":{"listChanged":true}}`)) }); i != int(list.Prompts) {

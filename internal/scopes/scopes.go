@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -147,7 +148,7 @@ func subjects(m *jsonrpc.Message) []subject {
 		}
 		return []subject{{by: prompts, name: ref.Name, doubtful: ref.Name == ""}}
 	case era.Listen:
-		wants, fault := list.ReadListen(m.Params)
+		wants, fault := subscribe.ReadListen(m.Params)
 		all := make([]subject, 0, len(wants.URIs))
 		for _, uri := range wants.URIs {
 			all = append(all, subject{by: resources, name: uri, located: true})
@@ -180,7 +181,7 @@ func (n *Need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list":
 		tasks = []string{gjson.GetBytes(m.Params, "taskId").Str}
 	case m.Method == era.Listen:
-		wants, _ := list.ReadListen(m.Params) // a fault makes it a doubtful one
+		wants, _ := subscribe.ReadListen(m.Params) // a fault makes it a doubtful one
 		tasks = wants.Tasks
 	}
 	about := subjects(m)

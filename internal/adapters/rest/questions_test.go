@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/openapitest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 

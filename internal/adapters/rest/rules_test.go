@@ -12,8 +12,8 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/openapitest"
 )
 
 const shop = `openapi: 3.1.0

@@ -135,7 +135,7 @@ func (c *connection) begin() error {
 // unreached is the error of a request that had no answer, while that does no
 // harm.
 func (u *Upstream) unreached(err error) *bridge.Error {
-	if none := u.name.NoToken(err); none != nil {
+	if none := httpclient.NoToken(u.name, err); none != nil {
 		return none
 	}
 	if e, ok := errors.AsType[httpclient.RedirectError](err); ok {

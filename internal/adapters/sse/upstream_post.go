@@ -282,7 +282,7 @@ func (c *connection) failed(p *post, err error) {
 		return
 	}
 	why := c.u.name.Lost("the connection on which it was sent broke", err)
-	if _, redirect := errors.AsType[httpclient.RedirectError](err); redirect || httpclient.Unsent(err) || c.u.name.NoToken(err) != nil {
+	if _, redirect := errors.AsType[httpclient.RedirectError](err); redirect || httpclient.Unsent(err) || httpclient.NoToken(c.u.name, err) != nil {
 		why = c.u.unreached(err)
 	}
 	if e, ok := errors.AsType[httpclient.CodingError](err); ok {

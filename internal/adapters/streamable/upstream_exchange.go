@@ -256,7 +256,7 @@ var errUnwanted = errors.New("not wanted any more")
 // failure is the error of a request that had no response. res is that of a
 // redirect that was not followed, or nil.
 func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
-	if none := a.name.NoToken(err); none != nil {
+	if none := httpclient.NoToken(a.name, err); none != nil {
 		return none
 	}
 	if coding, ok := errors.AsType[httpclient.CodingError](err); ok {

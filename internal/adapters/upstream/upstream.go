@@ -15,7 +15,6 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/conn"
-	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // Options are the limits of a server's connections, and what is spoken there.
@@ -116,19 +115,6 @@ func (n Name) Refused(status int, after time.Duration, asked, harmless bool, sai
 		e.Public += fmt.Sprintf("; try again in %d s", int(after.Seconds()))
 	}
 	return e
-}
-
-// NoToken is the error of a request that was not sent because there is no token for it; nil
-// if err is something else.
-func (n Name) NoToken(err error) *bridge.Error {
-	if f, ok := errors.AsType[*oauth.Failure](err); ok {
-		kind := bridge.ErrCredentials
-		if f.SignIn {
-			kind = bridge.ErrSignIn
-		}
-		return n.Error(kind, f.Public, f.Err)
-	}
-	return nil
 }
 
 // Closed is the error of the calls that were under way when their connection was

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/claim"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/session"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -252,7 +253,7 @@ func Note(m *jsonrpc.Message) func(*session.Record) {
 		uri := (&bridge.Request{Message: m}).URI()
 		return func(r *session.Record) {
 			r.Subs = slices.DeleteFunc(slices.Clone(r.Subs), func(old string) bool { return old == uri })
-			if m.Method == "resources/subscribe" && len(r.Subs) < list.MaxSubscriptions {
+			if m.Method == "resources/subscribe" && len(r.Subs) < subscribe.MaxSubscriptions {
 				r.Subs = append(r.Subs, uri)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -14,7 +14,7 @@ import (
 // Notification makes the event of a notification.
 func Notification(n *jsonrpc.Message) replay.Event {
 	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
-	if e.Key = list.Changed(n); n.Method == "notifications/tasks" { // which says all of the task
+	if e.Key = subscribe.Changed(n); n.Method == "notifications/tasks" { // which says all of the task
 		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
 	}
 	return e
@@ -31,8 +31,8 @@ func Answer(a *jsonrpc.Message) replay.Event {
 // Stateless is the Client of a call of a client without a session.
 type Stateless struct {
 	Back         bridge.Stream
-	Subscription []byte        // the id of the request, raw, if it is a subscription
-	Changes      *list.Changes // that it is told of, if it is a subscription
+	Subscription []byte             // the id of the request, raw, if it is a subscription
+	Changes      *subscribe.Changes // that it is told of, if it is a subscription
 }
 
 var _ bridge.Client = (*Stateless)(nil)
@@ -43,7 +43,7 @@ func (c *Stateless) Notify(n *jsonrpc.Message) {
 		c.Back.Send(Notification(n))
 		return
 	}
-	if what := list.Changed(n); what != "" {
+	if what := subscribe.Changed(n); what != "" {
 		c.Changes.Tell(what, n)
 		return
 	}
@@ -52,7 +52,7 @@ func (c *Stateless) Notify(n *jsonrpc.Message) {
 
 // Tell passes on what belongs to the subscription.
 func (c *Stateless) Tell(n *jsonrpc.Message) {
-	c.Back.Send(Notification(list.Tagged(n, c.Subscription)))
+	c.Back.Send(Notification(subscribe.Tagged(n, c.Subscription)))
 }
 
 // Ask refuses: nobody asks a client without a session.

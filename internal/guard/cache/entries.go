@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -214,7 +215,7 @@ func (c *Cache) updated(uri string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.outdate(nil, func(p *key) bool {
-		return p.what == contents && (list.Within(uri, p.uri) || list.Within(p.uri, uri))
+		return p.what == contents && (subscribe.Within(uri, p.uri) || subscribe.Within(p.uri, uri))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/lane"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -22,7 +22,7 @@ type hub struct {
 	up   bridge.Upstream // the lane with its guards: what calls go through
 	all  bool            // sessions of different principals share it
 	turn chan struct{}   // held while the server is told a level
-	subs list.Watched[*View]
+	subs subscribe.Watched[*View]
 
 	mu    sync.Mutex // guards the rest
 	views map[*View]struct{}

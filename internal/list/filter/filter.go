@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -229,13 +230,13 @@ func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*j
 		return u.Upstream.Call(ctx, &inner)
 	}
 	params := r.Whole()
-	wants, fault := list.ReadListen(params)
+	wants, fault := subscribe.ReadListen(params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	seen := slices.DeleteFunc(slices.Clone(wants.URIs), func(uri string) bool { return !of[list.Resources].passes(uri) })
 	if len(seen) < len(wants.URIs) {
-		inner.Message = list.Narrowed(params, "resourceSubscriptions", seen)
+		inner.Message = subscribe.Narrowed(params, "resourceSubscriptions", seen)
 	}
 	return u.Upstream.Call(ctx, &inner)
 }
@@ -267,7 +268,7 @@ func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonr
 	}
 	if k == list.Resources {
 		if m.URI() == "" || !of[k].passes(m.URI()) {
-			return nil, list.NoResource(r.From, m.URI())
+			return nil, list.NoResource(r.From.Modern(), m.URI())
 		}
 		return m, nil
 	}
@@ -291,7 +292,7 @@ func (of *rules) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.
 	}
 	if ref.URI != "" {
 		if !of[list.Templates].passes(ref.URI) {
-			return nil, list.NoResource(r.From, ref.URI)
+			return nil, list.NoResource(r.From.Modern(), ref.URI)
 		}
 		return ref.Located(), nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -58,7 +58,7 @@ func (e *attempt) run(ctx context.Context) {
 	defer e.late.Stop()
 	defer e.stop(nil)
 	from := e.s.l.from
-	wants := list.Wanted{Changes: e.s.changes, URIs: e.uris}
+	wants := subscribe.Wanted{Changes: e.s.changes, URIs: e.uris}
 	a, err := e.s.l.Upstream.Call(ctx, &bridge.Request{Message: from.Request(era.Listen, []byte(`{"notifications":`+string(wants.Raw())+`}`)), From: from, Back: e})
 	if err != nil {
 		e.err = err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -243,8 +244,8 @@ func (s *subscription) take(q *change) {
 		}
 	case s.now != nil && !is(s.now.ended) && s.now.honours(q.uri) && (s.next == nil || s.next.asked(q.uri)):
 		s.want[q.uri] = true
-	case !had && len(s.want) >= list.MaxSubscriptions:
-		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil)
+	case !had && len(s.want) >= subscribe.MaxSubscriptions:
+		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil)
 	default:
 		s.want[q.uri] = accepted
 		s.joining = append(s.joining, q)
@@ -413,7 +414,7 @@ func (s *subscription) broken() {
 // changed tells the client that it may have missed something.
 func (s *subscription) changed(lists map[string]bool, uris []string) {
 	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.wants(uri) })
-	missed := list.Wanted{Changes: lists, URIs: uris}
+	missed := subscribe.Wanted{Changes: lists, URIs: uris}
 	missed.Missed(func(n *jsonrpc.Message) {
 		s.l.o.Missed(n)
 		s.l.to.Notify(n)

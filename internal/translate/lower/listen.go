@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -27,12 +28,12 @@ var errSubscribing = errors.New("the server did not subscribe in time")
 // listen serves a subscription: what changes there are, the connection tells
 // (protocol.md D1.6). It lasts until ctx ends or the server is gone for good.
 func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
-	wants, fault := list.ReadWanted(r.Whole())
+	wants, fault := subscribe.ReadWanted(r.Whole())
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	end := jsonrpc.NewResult(nil, []byte("{}"))
-	ln := list.NewListener(r.Back, list.Wanted{Changes: map[string]bool{}})
+	ln := subscribe.NewListener(r.Back, subscribe.Wanted{Changes: map[string]bool{}})
 	if l.of.Once { // nothing lasts that could tell of changes
 		ln.Acknowledge(&ln.Wants)
 		<-ctx.Done()
@@ -71,16 +72,16 @@ func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (
 }
 
 // listen enters a subscription of a group's.
-func (s *Server) listen(group string, ln *list.Listener) {
+func (s *Server) listen(group string, ln *subscribe.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listens[group] == nil {
-		s.listens[group] = map[*list.Listener]struct{}{}
+		s.listens[group] = map[*subscribe.Listener]struct{}{}
 	}
 	s.listens[group][ln] = struct{}{}
 }
 
-func (s *Server) unlisten(group string, ln *list.Listener) {
+func (s *Server) unlisten(group string, ln *subscribe.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.listens[group], ln); len(s.listens[group]) == 0 {
@@ -90,7 +91,7 @@ func (s *Server) unlisten(group string, ln *list.Listener) {
 
 // watchAll subscribes to resources, and returns those of which the server has
 // taken note in time.
-func (l *Translator) watchAll(ctx context.Context, ln *list.Listener, uris []string) (good []string) {
+func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris []string) (good []string) {
 	short, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()
 	done := make([]bool, len(uris))
@@ -117,7 +118,7 @@ func (l *Translator) watchAll(ctx context.Context, ln *list.Listener, uris []str
 }
 
 // watch subscribes to a resource, of which the server is told if nobody has yet.
-func (l *Translator) watch(ctx context.Context, ln *list.Listener, uri string) bool {
+func (l *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
 	return l.watched.Add(ctx, uri, ln, func() bool {
 		ok := l.subscribe(ctx, "resources/subscribe", uri)
 		if !ok && ctx.Err() != nil { // the server may take note of it yet
@@ -134,7 +135,7 @@ func (l *Translator) subscribe(ctx context.Context, method, uri string) bool {
 }
 
 // unlisten ends a subscription. The server is told in the background.
-func (l *Translator) unlisten(ln *list.Listener) {
+func (l *Translator) unlisten(ln *subscribe.Listener) {
 	l.s.unlisten(l.of.Group, ln)
 	for _, uri := range ln.Wants.URIs {
 		l.line.Go(func(ctx context.Context) { l.unwatch(ctx, ln, uri) })
@@ -142,7 +143,7 @@ func (l *Translator) unlisten(ln *list.Listener) {
 }
 
 // unwatch tells the server when nobody wants to hear of the resource any more.
-func (l *Translator) unwatch(ctx context.Context, ln *list.Listener, uri string) {
+func (l *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri string) {
 	ctx, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()
 	l.watched.Remove(ctx, uri, ln, func() { l.subscribe(ctx, "resources/unsubscribe", uri) })
@@ -155,7 +156,7 @@ func (l *Translator) changed(n *jsonrpc.Message) {
 	if n.Method == "notifications/tools/list_changed" {
 		l.of.Tools.Outdated()
 	}
-	to := map[*list.Listener]struct{}{}
+	to := map[*subscribe.Listener]struct{}{}
 	if n.Method != "notifications/resources/updated" {
 		l.s.mu.Lock()
 		for ln := range l.s.listens[l.of.Group] {
@@ -165,7 +166,7 @@ func (l *Translator) changed(n *jsonrpc.Message) {
 		}
 		l.s.mu.Unlock()
 	} else {
-		l.watched.Of(n.URI(), func(ln *list.Listener) { to[ln] = struct{}{} })
+		l.watched.Of(n.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
 	}
 	for ln := range to {
 		ln.Hear(n)

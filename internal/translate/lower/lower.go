@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -38,10 +39,10 @@ type Server struct {
 	mu          sync.Mutex // guards the rest
 	noticed     time.Time  // when it was last logged that questions were refused
 	translators map[*Translator]struct{}
-	parked      map[string]*parked                     // calls that wait for their clients, by id
-	waiting     map[string]int                         // how many of them, by principal
-	keptBytes   int                                    // of answers that were given and are kept
-	listens     map[string]map[*list.Listener]struct{} // subscriptions, by group
+	parked      map[string]*parked                          // calls that wait for their clients, by id
+	waiting     map[string]int                              // how many of them, by principal
+	keptBytes   int                                         // of answers that were given and are kept
+	listens     map[string]map[*subscribe.Listener]struct{} // subscriptions, by group
 	closed      bool
 }
 
@@ -68,7 +69,7 @@ type Options struct {
 func New(o Options) *Server {
 	return &Server{
 		o: o, translators: map[*Translator]struct{}{}, parked: map[string]*parked{}, waiting: map[string]int{},
-		listens: map[string]map[*list.Listener]struct{}{},
+		listens: map[string]map[*subscribe.Listener]struct{}{},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -34,7 +35,7 @@ type Translator struct {
 	wg      sync.WaitGroup  // calls
 	lost    context.Context // ends when the server is gone for good
 	lose    context.CancelFunc
-	watched list.Watched[*list.Listener]
+	watched subscribe.Watched[*subscribe.Listener]
 	level   logLevel
 
 	mu       sync.Mutex            // guards the rest, and what is said of the fields of others

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/seal"
 	"github.com/mcp-bridge/bridge/internal/translate/lower"
@@ -102,7 +102,7 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 // unwrapTasks does so with the tasks that a subscription is about.
 func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	params := r.Whole()
-	wants, fault := list.ReadListen(params)
+	wants, fault := subscribe.ReadListen(params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault)
 	}
@@ -117,7 +117,7 @@ func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 		}
 		h.ids[own], wants.Tasks[i] = id, own
 	}
-	r.Message = list.Narrowed(params, "taskIds", wants.Tasks)
+	r.Message = subscribe.Narrowed(params, "taskIds", wants.Tasks)
 	return nil
 }
 

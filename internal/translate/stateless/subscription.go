@@ -11,7 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -31,7 +31,7 @@ type caller interface {
 // lasts until ctx or the server ends it, or the server stays away for too long. The
 // end of gone is that of the server.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
-	wants, _ := list.ReadWanted(r.Whole()) // what is wrong with them, the server says
+	wants, _ := subscribe.ReadWanted(r.Whole()) // what is wrong with them, the server says
 	back := &subscription{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
 	for pause := time.Second; ; pause = min(2*pause, maxPause) {
@@ -71,7 +71,7 @@ type subscription struct {
 	bridge.Nobody // it is no call that anybody could be asked about
 	back          bridge.Client
 	h             *handles
-	wants         list.Wanted // as the server was asked
+	wants         subscribe.Wanted // as the server was asked
 
 	mu    sync.Mutex // guards the rest, and the order of what back gets
 	begun bool       // the client has had the acknowledgement
@@ -122,7 +122,7 @@ func (c *subscription) Notify(n *jsonrpc.Message) {
 		c.back.Notify(c.h.named(n))
 		return
 	case n.Method != era.Acknowledged:
-		if len(c.early) < list.MaxEarly {
+		if len(c.early) < subscribe.MaxEarly {
 			c.early = append(c.early, n.Clone())
 		}
 		return
@@ -136,7 +136,7 @@ func (c *subscription) Notify(n *jsonrpc.Message) {
 		return
 	}
 	c.again = false
-	had, _ := list.ReadWanted(n.Params)
+	had, _ := subscribe.ReadWanted(n.Params)
 	had.Missed(func(n *jsonrpc.Message) {
 		c.h.p.o.Heard(n)
 		c.back.Notify(n)

@@ -15,7 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
+	"github.com/mcp-bridge/bridge/internal/openapitest"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 

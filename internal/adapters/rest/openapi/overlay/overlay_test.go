@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/overlay"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/openapitest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 

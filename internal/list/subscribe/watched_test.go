@@ -1,4 +1,4 @@
-package list_test
+package subscribe_test
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 )
 
 // The server is told of the first who wants to hear of a resource and of the last;
 // who comes while it is told waits for how that ends.
 func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w list.Watched[string]
+		var w subscribe.Watched[string]
 		ctx, told := t.Context(), 0
 		tell := func() bool { told++; return true }
 		if !w.Add(ctx, "a:", "x", tell) || !w.Add(ctx, "a:", "y", tell) || told != 1 {

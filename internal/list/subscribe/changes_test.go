@@ -1,4 +1,4 @@
-package list_test
+package subscribe_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -16,10 +16,10 @@ func TestChangesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, there := range []bool{true, false} {
 			var got []string
-			c := list.NewChanges(func(n *jsonrpc.Message) { got = append(got, string(n.Params)) })
+			c := subscribe.NewChanges(func(n *jsonrpc.Message) { got = append(got, string(n.Params)) })
 			for i := range 3 {
 				n, _ := jsonrpc.Parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)))
-				c.Tell(list.Changed(n), n)
+				c.Tell(subscribe.Changed(n), n)
 			}
 			c.End(there)
 			time.Sleep(time.Second)

@@ -1,4 +1,4 @@
-package list_test
+package subscribe_test
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/subscribe"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -21,13 +22,13 @@ func (c *told) Notify(n *jsonrpc.Message) { c.all = append(c.all, bridgetest.Tex
 // R-142: the acknowledgement comes first.
 func TestListener(t *testing.T) {
 	c := &told{}
-	l := list.NewListener(c, list.Wanted{Changes: map[string]bool{list.Tools.Changed(): true}, URIs: []string{"a"}})
+	l := subscribe.NewListener(c, subscribe.Wanted{Changes: map[string]bool{list.Tools.Changed(): true}, URIs: []string{"a"}})
 	l.Wants.Missed(l.Hear)
 	if len(c.all) > 0 {
 		t.Errorf("told %q before the acknowledgement", c.all)
 	}
 	l.Acknowledge(&l.Wants)
-	l.Hear(list.Updated("b"))
+	l.Hear(subscribe.Updated("b"))
 	want := []string{
 		`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,

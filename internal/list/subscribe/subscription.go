@@ -1,4 +1,6 @@
-package list
+// Package subscribe reads subscriptions to changes of lists and resources, keeps their
+// subscribers, and passes changes on no more often than clients can use them.
+package subscribe
 
 import (
 	"cmp"
@@ -10,23 +12,10 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
-
-// Announced are the kinds whose changes a server tells of. What it says of
-// resources is about their templates, too.
-var Announced = [...]Kind{Tools, Prompts, Resources}
-
-// Announces reports whether a server of these capabilities tells of changes of the
-// list.
-func (k Kind) Announces(capabilities []byte) bool {
-	return gjson.GetBytes(capabilities, k.Capability()+".listChanged").Bool()
-}
-
-// Interest returns the member by which a subscription asks for changes of the list
-// (2026-07-28, subscriptions).
-func (k Kind) Interest() string { return k.Capability() + "ListChanged" }
 
 // Updated returns the notification that a resource has changed.
 func Updated(uri string) *jsonrpc.Message {
@@ -43,7 +32,7 @@ const MaxWanted = 256
 const MaxSubscriptions = 4096
 
 // MaxEarly bounds what is held back for a subscription until it is acknowledged.
-const MaxEarly = MaxWanted + len(Announced)
+const MaxEarly = MaxWanted + len(list.Announced)
 
 // Wanted is what a client wants to hear about (2026-07-28, subscriptions).
 type Wanted struct {
@@ -60,7 +49,7 @@ func ReadWanted(params []byte) (w Wanted, fault string) {
 		return w, "params.notifications must be an object that says what to listen to"
 	}
 	w.Changes = map[string]bool{}
-	for _, k := range Announced {
+	for _, k := range list.Announced {
 		if all.Get(k.Interest()).Bool() {
 			w.Changes[k.Changed()] = true
 		}
@@ -129,7 +118,7 @@ func (w *Wanted) Raw() []byte {
 		}
 		out = append(append(append(append(out, '"'), name...), `":`...), value...)
 	}
-	for _, k := range Announced {
+	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {
 			add(k.Interest(), []byte("true"))
 		}
@@ -146,7 +135,7 @@ func (w *Wanted) Raw() []byte {
 // Missed calls tell with a notification for each list and each resource that is
 // wanted: while nobody listened, any of them may have changed (R-149).
 func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
-	for _, k := range Announced {
+	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {
 			tell(jsonrpc.NewNotification(k.Changed(), nil))
 		}
@@ -157,12 +146,12 @@ func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
 }
 
 // Of returns those of the kinds whose changes are wanted.
-func (w *Wanted) Of(kinds []Kind) []Kind {
-	return slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return !w.Changes[k.Changed()] })
+func (w *Wanted) Of(kinds []list.Kind) []list.Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k list.Kind) bool { return !w.Changes[k.Changed()] })
 }
 
 // Tell tells a client that lists of those kinds have changed.
-func Tell(c *Changes, kinds []Kind) {
+func Tell(c *Changes, kinds []list.Kind) {
 	for _, k := range kinds {
 		c.Tell(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
 	}

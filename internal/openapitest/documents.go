@@ -36,7 +36,7 @@ func Shared(t testing.TB, name string) string {
 // so it is installed only if BRIDGE_TEST_REQUIRE names npm.
 func Directory(t testing.TB, name string) string {
 	t.Helper()
-	modules, err := programtest.Packages("internal/adapters/rest/openapi/openapitest/testdata", required("npm"))
+	modules, err := programtest.Packages("internal/openapitest/testdata", required("npm"))
 	if errors.Is(err, programtest.ErrNotInstalled) {
 		err = fmt.Errorf("%w: BRIDGE_TEST_REQUIRE=npm has that done", err)
 	}
