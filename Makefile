@@ -68,9 +68,9 @@ test: ## all tests; with the race detector where there is a C compiler
 	@$(if $(RACE),,echo 'There is no C compiler: the race detector is off.')
 	@export $(QUICK); programs=$$BRIDGE_TEST_PROGRAMS; \
 	if [ -z "$$programs" ]; then programs=$$(mktemp -d) && trap 'rm -rf "$$programs"' EXIT || exit 1; fi; \
-	$(GO) build $(RACE) ./server ./config ./cmd/bridge/internal/... && \
+	$(GO) build $(RACE) ./bridge/server ./config ./cmd/internal/... && \
 	$(GO) build $(RACE) -o "$$programs/gotestsum" gotest.tools/gotestsum && \
-	BRIDGE_TEST_PROGRAMS=$$programs "$$programs/gotestsum" --format pkgname -- $(TESTFLAGS) ./integration ./server ./...
+	BRIDGE_TEST_PROGRAMS=$$programs "$$programs/gotestsum" --format pkgname -- $(TESTFLAGS) ./integration ./bridge/server ./...
 
 alone: ## tests that compute for long in one goroutine, without the race detector
 	@echo '== go test, without the race detector'
@@ -85,7 +85,7 @@ soak: ## all tests, in full: every pairing of clients, servers, transports and r
 # ONCE=1 makes each call once, with the build of the tests: it shows no figures, only
 # that the benchmark works.
 bench: ## what a call through the bridge costs, beside a direct one
-	@$(if $(ONCE),export $(QUICK);) $(GO) test $(if $(ONCE),$(RACE)) -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(if $(ONCE),1x,$(BENCHTIME)) ./server > bench.out || { cat bench.out; exit 1; }
+	@$(if $(ONCE),export $(QUICK);) $(GO) test $(if $(ONCE),$(RACE)) -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(if $(ONCE),1x,$(BENCHTIME)) ./bridge/server > bench.out || { cat bench.out; exit 1; }
 	@awk ' \
 		BEGIN { printf "%-6s %-12s %14s %10s %14s %12s\n", "size", "way", "ns/call", "x direct", "bytes/call", "allocs/call" } \
 		/^BenchmarkCall\// { \

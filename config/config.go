@@ -18,18 +18,18 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/conn"
-	"github.com/mcp-bridge/bridge/internal/gateway"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
-	"github.com/mcp-bridge/bridge/internal/guard/cache"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/guard/retry"
-	"github.com/mcp-bridge/bridge/internal/list/filter"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -169,9 +169,9 @@ type Server struct {
 	Stdio *stdio.Config `yaml:"stdio" effect:"renew"`
 	// HTTP reaches a remote server over Streamable HTTP, or HTTP+SSE if it speaks
 	// only that.
-	HTTP *httpclient.Config `yaml:"http" effect:"renew"`
+	HTTP *remote.Config `yaml:"http" effect:"renew"`
 	// SSE reaches a remote server over HTTP+SSE.
-	SSE *httpclient.Config `yaml:"sse" effect:"renew"`
+	SSE *remote.Config `yaml:"sse" effect:"renew"`
 	// Rest makes a server of an HTTP API.
 	Rest *rest.Config `yaml:"rest" effect:"renew"`
 	// Era says in which era of the protocol the server is spoken to: EraAuto (the

@@ -12,15 +12,15 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
-	"github.com/mcp-bridge/bridge/internal/guard/cache"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/guard/retry"
-	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -72,7 +72,7 @@ func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool)
 		if text, ok := d.Resolve(n).(*ast.StringNode); ok {
 			return d.shortCommand(x, text.Value, into), true
 		}
-	case **httpclient.Config:
+	case **remote.Config:
 		if _, ok := d.Resolve(n).(*ast.StringNode); ok { // http: URL
 			sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
 			d.Struct(sec, []strict.Entry{{Key: "url", Line: x.Line, Value: n}}, reflect.ValueOf(into).Elem())

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // two is a configuration of two servers.
@@ -95,9 +95,9 @@ func TestDiff(t *testing.T) {
 		{".stdio", func(c *Config) { c.Servers[0].Stdio.Args = []string{"s3cr3t"} }, "servers.one.stdio.args (renew)"},
 		{".stdio", func(c *Config) { c.Servers[0].Stdio.StopTerm = time.Minute }, "servers.one.stdio.stop_term 0s → 1m0s (next)"},
 		{".http", func(c *Config) {
-			c.Servers[0].Stdio, c.Servers[0].HTTP = nil, &httpclient.Config{URL: "http://s3cr3t"}
+			c.Servers[0].Stdio, c.Servers[0].HTTP = nil, &remote.Config{URL: "http://s3cr3t"}
 		}, "servers.one.stdio (renew)\nservers.one.http (renew)"},
-		{".sse", func(c *Config) { c.Servers[0].SSE = &httpclient.Config{} }, "servers.one.sse (renew)"},
+		{".sse", func(c *Config) { c.Servers[0].SSE = &remote.Config{} }, "servers.one.sse (renew)"},
 		{".rest", func(c *Config) { c.Servers[0].Rest = &rest.Config{} }, "servers.one.rest (renew)"},
 		{".era", func(c *Config) { c.Servers[0].Era = EraLegacy }, "servers.one.era auto → legacy (next)"},
 		{".revision", func(c *Config) { c.Servers[0].Revision = "2025-06-18" }, "servers.one.revision none → 2025-06-18 (next)"},

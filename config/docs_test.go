@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
-	"github.com/mcp-bridge/bridge/internal/guard/cache"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -32,7 +32,7 @@ var referenceTables = []struct {
 	{"## Keys of a server", DefaultServer("", "")},
 	// The adapter keeps its own defaults; zero stands for them.
 	{"### stdio: ", standardOf[stdio.Config]()},
-	{"### http and sse: ", standardOf[httpclient.Config]()},
+	{"### http and sse: ", standardOf[remote.Config]()},
 	{"### oauth of a server: ", oauth.Settings{}},
 	{"### client: ", oauth.Client{}},
 	{"### rest: ", standardOf[rest.Config]()},

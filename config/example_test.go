@@ -5,7 +5,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/joho/godotenv"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -28,7 +28,7 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 	switch c := v.(type) {
 	case *stdio.Config:
 		d.visitStdio(sec, c)
-	case *httpclient.Config:
+	case *remote.Config:
 		d.visitRemote(sec, c)
 	case *rest.Config:
 		d.visitRest(sec, c)

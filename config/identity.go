@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/auth/claim"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
@@ -31,14 +31,14 @@ func (s *Server) Forwards() []bridge.Forward {
 	}
 	all := slices.Clone(s.Forward)
 	if s.Exchanges() {
-		all = append(all, bridge.Forward{From: claim.Token, To: claim.Token, Fleeting: true})
+		all = append(all, bridge.Forward{From: auth.TokenHeader, To: auth.TokenHeader, Fleeting: true})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
 		to := name
 		if s.Stdio == nil {
 			to = http.CanonicalHeaderKey(name)
 		}
-		all = append(all, bridge.Forward{From: claim.Header(s.Identity[name]), To: to})
+		all = append(all, bridge.Forward{From: auth.ClaimHeader(s.Identity[name]), To: to})
 	}
 	return all
 }
@@ -118,7 +118,7 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 		case taken[strings.ToUpper(name)], s.Stdio != nil && s.Stdio.Passes(name), s.Rest != nil && s.Rest.Sends(name):
 			rule = "is a name under which the server gets something else too, such as what headers, env, auth or forward say: without the claim it would take that for the caller"
 		default:
-			rule = claim.Check(s.Identity[name])
+			rule = auth.CheckClaim(s.Identity[name])
 		}
 		if taken[strings.ToUpper(name)] = true; rule != "" {
 			all.add("identity: "+name, "%s", rule)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 )
 
 // A document may stand in the file. What is said of it has the file's lines, and

@@ -1,15 +1,15 @@
 package config
 
 import (
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
-	"github.com/mcp-bridge/bridge/internal/guard/cache"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/guard/retry"
-	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 )
@@ -19,11 +19,11 @@ type (
 	// Stdio is how a child process is started, and stopped: Server.Stdio.
 	Stdio = stdio.Config
 	// Remote is how a server is reached over HTTP: Server.HTTP and Server.SSE.
-	Remote = httpclient.Config
+	Remote = remote.Config
 	// RemoteOAuth is how the bridge gets tokens for it. The next ones are its parts.
 	RemoteOAuth      = oauth.Settings
 	RemoteClient     = oauth.Client
-	RemoteAuthorizer = httpclient.Authorizer
+	RemoteAuthorizer = remote.Authorizer
 	// Rules choose and change what clients see: Server.Tools, Prompts and Resources.
 	Rules = filter.Rules
 	// Override changes how one tool, prompt or resource is described.

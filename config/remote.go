@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Remote returns the settings of a server that is reached over HTTP, whichever
 // kind it is; nil for other servers.
-func (s *Server) Remote() *httpclient.Config {
+func (s *Server) Remote() *remote.Config {
 	if s.HTTP != nil {
 		return s.HTTP
 	}
@@ -31,12 +31,12 @@ func EndsInSSE(address string) bool {
 
 // checkRemote adds the rules for remote servers beyond those of their adapters.
 func (s *Server) checkRemote(all *breaches) {
-	if s.SSE != nil && s.SSE.Transport != "" && s.SSE.Transport != httpclient.TransportSSE {
+	if s.SSE != nil && s.SSE.Transport != "" && s.SSE.Transport != remote.TransportSSE {
 		all.add("sse: transport", "must be sse or left out: for a server that speaks another one, write http instead of sse")
 	}
 	for _, kind := range []struct {
 		name string
-		c    *httpclient.Config
+		c    *remote.Config
 	}{{"http", s.HTTP}, {"sse", s.SSE}} {
 		if kind.c == nil {
 			continue
@@ -126,7 +126,7 @@ func (d *decoder) visitKey(sec *strict.Section, c looker) {
 // visitRemote looks at the files that belong to a remote server. One that is not
 // what it should be is a warning, as is a command that is not found: it may be
 // replaced, and only this server depends on it.
-func (d *decoder) visitRemote(sec *strict.Section, c *httpclient.Config) {
+func (d *decoder) visitRemote(sec *strict.Section, c *remote.Config) {
 	good := true
 	for _, f := range []struct {
 		key  string
@@ -147,7 +147,7 @@ func (d *decoder) visitRemote(sec *strict.Section, c *httpclient.Config) {
 	if !good || c.Validate() != nil || c.CAFile == "" && c.CertFile == "" {
 		return
 	}
-	if _, err := httpclient.New(*c); err != nil {
+	if _, err := remote.New(*c); err != nil {
 		message := d.Redact(strings.ReplaceAll(err.Error(), "\n", " "))
 		name, _, _ := strings.Cut(message, ":")
 		name, _, _ = strings.Cut(name, " ") // "cert_file and key_file"

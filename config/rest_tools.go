@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -196,7 +196,7 @@ func (s *Server) breaches() (all breaches) {
 		all.add("prefix", "must not be longer than %d characters", maxPrefix)
 	}
 	switch modern := era.IsModern(s.Revision); {
-	case (s.SSE != nil || s.HTTP != nil && s.HTTP.Transport == httpclient.TransportSSE) && (modern || s.Era == EraModern):
+	case (s.SSE != nil || s.HTTP != nil && s.HTTP.Transport == remote.TransportSSE) && (modern || s.Era == EraModern):
 		all.with("era", "revision", "is not spoken over HTTP+SSE: use http in place of sse, or leave it out")
 	case modern && s.Era == EraLegacy, s.Revision != "" && !modern && s.Era == EraModern:
 		all.with("revision", "era", "is not one of the era that is set: leave one of the two out")

@@ -17,14 +17,14 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/tidwall/jsonc"
 
-	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/era"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -97,7 +97,7 @@ func or(all ...any) object { return object{"anyOf": all} }
 var enums = map[string][]string{
 	"place": {PlaceHere, PlaceWorkers}, "role": {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
 	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsolePayloads, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
-	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "exchange": {oauth.ExchangeStandard, oauth.ExchangeOnBehalfOf}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
+	"transport": {remote.TransportAuto, remote.TransportStreamable, remote.TransportSSE}, "exchange": {oauth.ExchangeStandard, oauth.ExchangeOnBehalfOf}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
 }
 
 // fields is the schema of a struct's keys.
@@ -122,7 +122,7 @@ func (s *schema) fields(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[stdio.Config]():
 		all["required"] = []string{"command"}
-	case reflect.TypeFor[httpclient.Config]():
+	case reflect.TypeFor[remote.Config]():
 		all["required"] = []string{"url"}
 	case reflect.TypeFor[OAuth]():
 		all["required"] = []string{"issuer"}
@@ -187,7 +187,7 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 		return or(object{"type": "array", "items": s.loose(reflect.TypeFor[string](), "")}, s.loose(reflect.TypeFor[string](), ""))
 	case reflect.TypeFor[netip.Prefix](), reflect.TypeFor[bridge.Forward](), reflect.TypeFor[limits.Rate]():
 		return text
-	case reflect.TypeFor[*stdio.Config](), reflect.TypeFor[*httpclient.Config]():
+	case reflect.TypeFor[*stdio.Config](), reflect.TypeFor[*remote.Config]():
 		return or(s.ref(t.Elem()), text)
 	case reflect.TypeFor[rest.Limits](), reflect.TypeFor[rest.Catalog]():
 		return s.ref(t)

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
-	"github.com/mcp-bridge/bridge/internal/guard/cache"
-	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -24,7 +24,7 @@ var standards = func() map[reflect.Type]reflect.Value {
 	all := map[reflect.Type]reflect.Value{}
 	for _, s := range []any{
 		stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second},
-		httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second},
+		remote.Config{Transport: remote.TransportAuto, IdleTimeout: 4 * time.Second},
 		rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second},
 		rest.Limits{Answer: 100 << 10, Body: 8 << 20, File: 10 << 20, Concurrent: 64},
 		OAuth{ClockSkew: token.DefaultSkew},

@@ -391,7 +391,7 @@ func TestCommandsInSentences(t *testing.T) {
 // What docs/library.md shows is code that tests run.
 func TestLibrary(t *testing.T) {
 	var code strings.Builder
-	for _, folder := range []string{"server", "server/ginmount", "inprocess", "config"} {
+	for _, folder := range []string{"server", "bridge/server/ginmount", "inprocess", "config"} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "example_test.go"))
 		if err != nil {
 			t.Fatal(err)

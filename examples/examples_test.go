@@ -24,11 +24,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
-	"github.com/mcp-bridge/bridge/server"
 )
 
 func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }

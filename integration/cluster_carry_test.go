@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // kept waits until the store has of a session what it is asked for: records are written

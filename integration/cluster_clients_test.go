@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
 // eraOf returns the server of a revision by the TypeScript SDK.

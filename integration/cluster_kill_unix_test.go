@@ -26,8 +26,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // ledger is a remote server that outlives every instance, and counts what it executes; or

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/replay"
+	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 // TestClusterReplay kills the owner of a session amid a call whose stream its client reads.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
 // terse is a remote server with sessions that answers at once, and counts what it executes.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // linger is how long a worker keeps the process of an instance that has gone.

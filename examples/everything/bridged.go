@@ -9,10 +9,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/adapters/inprocess"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/inprocess"
-	"github.com/mcp-bridge/bridge/server"
 )
 
 // serveBridged serves with the bridge in the same process: every transport that

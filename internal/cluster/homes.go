@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
 // A connection that is shared over all instances has a home: the one that has claimed

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
 // Answer answers the hello of another instance.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
 // Put implements session.Keeper. While the store is out of reach, it is written later.

@@ -6,7 +6,7 @@ package list
 import (
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // Kind is one of the four things that servers list.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/mcp-bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // A kept list is given out again and again, and is the same bytes in memory each

@@ -5,8 +5,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // Unknown answers a request about a tool or a prompt that there is not (A14).

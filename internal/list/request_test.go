@@ -3,7 +3,7 @@ package list_test
 import (
 	"testing"
 
-	"github.com/mcp-bridge/bridge/internal/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 

@@ -3,9 +3,9 @@ package list
 import (
 	"sync"
 
-	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // Rewrites remembers what became of a server's lists between two revisions. The

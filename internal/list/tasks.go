@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // TaskTools is which tools of a server are called as tasks only, as some clients

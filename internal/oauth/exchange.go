@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/auth/claim"
+	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
 // Values of Settings.Exchange.
@@ -33,12 +33,12 @@ type Subject struct {
 
 // Put notes the subject of a request in its headers, as they travel inside the bridge.
 func (s *Subject) Put(h http.Header) {
-	h[claim.Token] = []string{strings.Join([]string{strconv.FormatInt(s.Until.Unix(), 10), s.Issuer, s.Token, s.Principal}, " ")}
+	h[auth.TokenHeader] = []string{strings.Join([]string{strconv.FormatInt(s.Until.Unix(), 10), s.Issuer, s.Token, s.Principal}, " ")}
 }
 
 // subjectIn reads what Put has written; nil if that is nothing.
 func subjectIn(h http.Header) *Subject {
-	values := h[claim.Token]
+	values := h[auth.TokenHeader]
 	if len(values) != 1 {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
-	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 const (
@@ -73,7 +73,7 @@ func (k *keeper) close() {
 
 // get returns the token that is kept under a key. If there is none, ask gets it. It is
 // nobody's in particular: the end of one call does not end it.
-func (k *keeper) get(ctx context.Context, key string, ask func(context.Context) (*grant.Token, error)) (string, error) {
+func (k *keeper) get(ctx context.Context, key string, ask func(context.Context) (*discovery.Token, error)) (string, error) {
 	k.mu.Lock()
 	one, _ := k.kept.Get(key)
 	if one == nil || one.over(time.Now()) {
@@ -135,7 +135,7 @@ func (k *keeper) refused(key, token string) bool {
 	return true
 }
 
-func (k *keeper) fetch(one *held, ask func(context.Context) (*grant.Token, error)) {
+func (k *keeper) fetch(one *held, ask func(context.Context) (*discovery.Token, error)) {
 	defer close(one.done)
 	ctx, cancel := context.WithTimeout(k.life, askLimit)
 	defer cancel()
@@ -145,7 +145,7 @@ func (k *keeper) fetch(one *held, ask func(context.Context) (*grant.Token, error
 	case err != nil:
 		// Who asks meanwhile is told the same: an authorization server that refuses, or is
 		// down, is not asked with each call.
-		one.until = time.Now().Add(pause.Grown(firstPause, maxPause, one.fails+1))
+		one.until = time.Now().Add(backoff.Grown(firstPause, maxPause, one.fails+1))
 		one.err = failure(err)
 		k.log.Warn("no token for the server", "err", err)
 	case t != nil:

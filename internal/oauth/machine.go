@@ -16,8 +16,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // Failure is why there is no token. Nothing was sent to the server.
@@ -50,19 +49,19 @@ type Options struct {
 // exchange of the tokens that callers show (I-303).
 type Machine struct {
 	o      Options
-	find   *find.Finder
-	ask    *grant.Asker
+	find   *discovery.Finder
+	ask    *discovery.Asker
 	tokens *keeper
 
 	mu        sync.Mutex                       // guards the rest
-	challenge find.Challenge                   // what the server has said last
+	challenge discovery.Challenge              // what the server has said last
 	heard     bool                             // it has said something
 	shown     *simplelru.LRU[string, *Subject] // by principals: of its subjects the one that lives longest
 }
 
 // NewMachine makes what gets tokens without a person. Close ends it.
 func NewMachine(o Options) *Machine {
-	m := &Machine{o: o, find: find.New(o.Server, o.Transport, o.Trusted()...), ask: grant.New(o.Transport), tokens: newKeeper(o.Log)}
+	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newKeeper(o.Log)}
 	m.shown, _ = simplelru.NewLRU[string, *Subject](maxKept, nil) // the size is positive
 	return m
 }
@@ -114,7 +113,7 @@ func (m *Machine) Token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return m.tokens.get(ctx, w.key, func(ctx context.Context) (*grant.Token, error) { return m.get(ctx, &w) })
+	return m.tokens.get(ctx, w.key, func(ctx context.Context) (*discovery.Token, error) { return m.get(ctx, &w) })
 }
 
 // Refused hears of a request that the server has refused. It is sent again once, with a
@@ -124,7 +123,7 @@ func (m *Machine) Refused(ctx context.Context, token string, h http.Header, stat
 		return false, nil
 	}
 	m.mu.Lock()
-	if c, ok := find.Bearer(h); ok || !m.heard {
+	if c, ok := discovery.Bearer(h); ok || !m.heard {
 		m.challenge, m.heard = c, true
 	}
 	m.mu.Unlock()
@@ -135,7 +134,7 @@ func (m *Machine) Refused(ctx context.Context, token string, h http.Header, stat
 // failure is what those are told who wait for a token.
 func failure(err error) *Failure {
 	public := "there is no token for it"
-	if e, ok := errors.AsType[*grant.Error](err); ok && e.Code != "" {
+	if e, ok := errors.AsType[*discovery.Error](err); ok && e.Code != "" {
 		public += ": its authorization server says " + e.Code
 	}
 	return &Failure{Public: public, Err: err}
@@ -143,7 +142,7 @@ func failure(err error) *Failure {
 
 // get gets a token; nil without an error means that the server has not said yet who gives
 // some.
-func (m *Machine) get(ctx context.Context, w *wanted) (*grant.Token, error) {
+func (m *Machine) get(ctx context.Context, w *wanted) (*discovery.Token, error) {
 	at, resource, scopes, err := m.where(ctx, w.scopes)
 	if err != nil || at == nil {
 		return nil, err
@@ -169,10 +168,10 @@ func (m *Machine) get(ctx context.Context, w *wanted) (*grant.Token, error) {
 }
 
 // Grant returns the client as authorization servers are shown it.
-func (c *Client) Grant() *grant.Client {
-	g := &grant.Client{ID: c.ID, Secret: c.Secret, Key: assertion.Key{File: c.KeyFile, ID: c.KeyID, Algorithm: c.Algorithm}}
+func (c *Client) Grant() *discovery.Client {
+	g := &discovery.Client{ID: c.ID, Secret: c.Secret, Key: assertion.Key{File: c.KeyFile, ID: c.KeyID, Algorithm: c.Algorithm}}
 	if c.InBody {
-		g.Method = grant.Post
+		g.Method = discovery.Post
 	}
 	return g
 }
@@ -180,11 +179,11 @@ func (c *Client) Grant() *grant.Client {
 // where returns who gives tokens, for what, and which scopes to ask for (I-211). Without
 // an issuer in the settings the server names it: a key signs for that one alone, and a
 // secret would not be sent (Settings.Validate).
-func (m *Machine) where(ctx context.Context, wanted []string) (at *find.Issuer, resource string, scopes []string, err error) {
+func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Issuer, resource string, scopes []string, err error) {
 	m.mu.Lock()
 	c, heard := m.challenge, m.heard
 	m.mu.Unlock()
-	var r *find.Resource
+	var r *discovery.Resource
 	if m.o.Issuer == "" && m.o.Client.TokenURL == "" || !m.o.API && (m.o.Resource == "" || len(wanted) == 0) {
 		if r, err = m.find.Resource(ctx, c.Metadata); err != nil {
 			return nil, "", nil, err
@@ -207,7 +206,7 @@ func (m *Machine) where(ctx context.Context, wanted []string) (at *find.Issuer, 
 		resource = m.find.Server()
 	}
 	if to := m.o.Client.TokenURL; to != "" {
-		return &find.Issuer{Name: cmp.Or(m.o.Issuer, to), Token: to}, resource, scopes, nil
+		return &discovery.Issuer{Name: cmp.Or(m.o.Issuer, to), Token: to}, resource, scopes, nil
 	}
 	name := m.o.Issuer
 	switch {
@@ -228,7 +227,7 @@ func (m *Machine) where(ctx context.Context, wanted []string) (at *find.Issuer, 
 	if at == nil {
 		return nil, "", nil, fmt.Errorf("the authorization server %s has no metadata: set token_url, or correct issuer", name)
 	}
-	if len(at.Methods) > 0 && m.o.Client.KeyFile != "" && !slices.Contains(at.Methods, grant.Key) {
+	if len(at.Methods) > 0 && m.o.Client.KeyFile != "" && !slices.Contains(at.Methods, discovery.Key) {
 		m.o.Log.Debug("the authorization server does not say that it takes signed assertions", "issuer", at.Name)
 	}
 	return at, resource, scopes, nil

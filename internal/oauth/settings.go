@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // Settings say how the bridge gets tokens for one server. It has many fields: each is a key of the
@@ -139,7 +139,7 @@ func (s *Settings) Validate() error {
 	}
 	if s.RedirectURI != "" {
 		u, err := url.Parse(s.RedirectURI)
-		if err != nil || u.Scheme != "http" || !find.Loopback(u.Hostname()) || u.Path == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		if err != nil || u.Scheme != "http" || !discovery.Loopback(u.Hostname()) || u.Path == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 			errs = append(errs, errors.New("redirect_uri must be an address of this machine, such as http://localhost:7777/callback"))
 		}
 	}
@@ -212,7 +212,7 @@ func safe(text string, issuer bool) error {
 		return errors.New("must be an address such as https://login.example.com/realms/mcp")
 	case issuer && (u.RawQuery != "" || u.ForceQuery):
 		return errors.New("must not have a query")
-	case u.Scheme == "https" || u.Scheme == "http" && find.Loopback(u.Hostname()):
+	case u.Scheme == "https" || u.Scheme == "http" && discovery.Loopback(u.Hostname()):
 		return nil
 	}
 	return errors.New("must be https; http is for this machine only")

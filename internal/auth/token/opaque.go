@@ -14,7 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/auth/introspect"
+
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
@@ -105,7 +105,7 @@ func WithGate(ctx context.Context, gate Gate) context.Context {
 type asker struct {
 	v    *Verifier // that knows good tokens
 	i    *issuer
-	at   *introspect.Endpoint
+	at   *Endpoint
 	kept time.Duration
 
 	mu      sync.Mutex // guards the rest
@@ -126,7 +126,7 @@ type refused struct {
 	until time.Time
 }
 
-func newAsker(v *Verifier, i *issuer, at *introspect.Endpoint, kept time.Duration) *asker {
+func newAsker(v *Verifier, i *issuer, at *Endpoint, kept time.Duration) *asker {
 	if kept == 0 {
 		kept = DefaultCache
 	}
@@ -211,7 +211,7 @@ func (a *asker) await(ctx context.Context, done <-chan struct{}, until time.Time
 }
 
 func (a *asker) unavailable() *Error {
-	return refuse(Unavailable, a.i.o.URL, "%v", introspect.ErrUnavailable)
+	return refuse(Unavailable, a.i.o.URL, "%v", ErrUnavailable)
 }
 
 // fly asks, for all who wait: that the first of them goes away ends nothing.

@@ -24,7 +24,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/auth/introspect"
+
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
@@ -206,7 +206,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			}
 		}
 		if how := o.Introspection; how != nil {
-			i.asks = newAsker(v, i, introspect.New(introspect.Options{
+			i.asks = newAsker(v, i, NewEndpoint(EndpointOptions{
 				Issuer: o.URL, URL: how.URL, ID: how.Client.ID, Secret: how.Client.Secret, InBody: how.Client.InBody,
 				Key:      assertion.Key{File: how.Client.KeyFile, ID: how.Client.KeyID, Algorithm: how.Client.Algorithm},
 				Metadata: i.keys.Metadata, Client: jwks.Client(o.Transport), Log: log,
@@ -236,8 +236,8 @@ func (v *Verifier) Run(ctx context.Context) {
 // State is the state of an issuer.
 type State struct {
 	jwks.State
-	Keys  bool              // keys of it are used
-	Asked *introspect.State // nil when it is not asked about tokens
+	Keys  bool                // keys of it are used
+	Asked *IntrospectionState // nil when it is not asked about tokens
 }
 
 // States returns the state of the issuers, in no order.

@@ -27,8 +27,8 @@ var files = Resource{here, "/files/mcp"}
 
 type claims = authtest.Claims
 
-// rig is a verifier of the tokens of issuers, which runs until the test ends.
-type rig struct {
+// rigToken is a verifier of the tokens of issuers, which runs until the test ends.
+type rigToken struct {
 	t       testing.TB
 	v       *Verifier
 	issuers []*authtest.Issuer
@@ -56,7 +56,7 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // run starts a verifier of two issuers, the first of which has the options that set
 // gives it. It is called in a bubble.
-func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *rig {
+func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *rigToken {
 	one, two := authtest.New(t, "https://one.example.com/realms/a"), authtest.New(t, "https://two.example.com")
 	for _, p := range prepare {
 		p(one)
@@ -67,7 +67,7 @@ func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *ri
 		set(&o[0])
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &rig{t: t, v: New(o, slog.New(slog.DiscardHandler)), issuers: asked.issuers, asked: asked}
+	r := &rigToken{t: t, v: New(o, slog.New(slog.DiscardHandler)), issuers: asked.issuers, asked: asked}
 	var wg sync.WaitGroup
 	wg.Go(func() { r.v.Run(ctx) })
 	t.Cleanup(func() {
@@ -78,7 +78,7 @@ func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *ri
 }
 
 // check verifies a token and returns what became of that.
-func (r *rig) check(raw string) (*Token, Result) {
+func (r *rigToken) check(raw string) (*Token, Result) {
 	r.t.Helper()
 	got, err := r.v.Verify(context.Background(), raw, sha256.Sum256([]byte(raw)), files)
 	var e *Error
@@ -133,17 +133,17 @@ func TestRefused(t *testing.T) {
 	const id = here + "/files/mcp"
 	type testCase struct {
 		name string
-		raw  func(r *rig, i *authtest.Issuer) string
+		raw  func(r *rigToken, i *authtest.Issuer) string
 		want Result
 	}
 	with := func(want Result, name string, change claims) testCase {
-		return testCase{name, func(_ *rig, i *authtest.Issuer) string { return i.Token(id, change) }, want}
+		return testCase{name, func(_ *rigToken, i *authtest.Issuer) string { return i.Token(id, change) }, want}
 	}
 	head := func(want Result, name string, header claims) testCase {
-		return testCase{name, func(_ *rig, i *authtest.Issuer) string { return i.Keys()[0].Sign(t, header, i.Claims(id)) }, want}
+		return testCase{name, func(_ *rigToken, i *authtest.Issuer) string { return i.Keys()[0].Sign(t, header, i.Claims(id)) }, want}
 	}
 	from := func(want Result, name string, f func(i *authtest.Issuer, good string) string) testCase {
-		return testCase{name, func(_ *rig, i *authtest.Issuer) string { return f(i, i.Token(id)) }, want}
+		return testCase{name, func(_ *rigToken, i *authtest.Issuer) string { return f(i, i.Token(id)) }, want}
 	}
 	at := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 	cases := func() []testCase {
@@ -224,7 +224,7 @@ func TestRefused(t *testing.T) {
 			with(Audience, "N-28 other case", claims{"aud": here + "/Files/mcp"}), with(Audience, "N-28 other port", claims{"aud": here + ":8443/files/mcp"}),
 			with(Audience, "N-28 account", claims{"aud": "account"}), with(Audience, "N-28 two slashes", claims{"aud": id + "//"}),
 			with(Audience, "N-28 other host", claims{"aud": here + ".evil.com/files/mcp"}),
-			{"N-29 another issuer's name, own key", func(r *rig, i *authtest.Issuer) string {
+			{"N-29 another issuer's name, own key", func(r *rigToken, i *authtest.Issuer) string {
 				return i.Token(id, claims{"iss": r.issuers[1].URL})
 			}, Signature},
 			with(Unknown, "N-29 issuer that is not there", claims{"iss": "https://evil.example.com"}),

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/seal"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // Hooks keeps the last webhook of each server for all instances, also those that start

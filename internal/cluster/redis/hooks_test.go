@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // The last webhook of each server is there for all instances, whose beats tell of it, by its

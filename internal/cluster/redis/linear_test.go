@@ -14,9 +14,9 @@ import (
 	"github.com/anishathalye/porcupine"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // asked is one operation on a session: by whom, and what it had seen.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mcp-bridge/bridge/internal/cluster/offers"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 	"github.com/mcp-bridge/bridge/internal/seal"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 //go:embed offer.lua
@@ -29,7 +29,7 @@ type Offers struct {
 	log   *slog.Logger
 }
 
-var _ offers.Queue = (*Offers)(nil)
+var _ queue.Queue = (*Offers)(nil)
 
 // Offers returns where that is kept. log is told of what somebody else has put there.
 func (s *Store) Offers(log *slog.Logger) *Offers {
@@ -56,7 +56,7 @@ func (q *Offers) lines(servers []string) []string {
 }
 
 // Add implements offers.Queue.
-func (q *Offers) Add(ctx context.Context, server string, o offers.Offer, most int) (string, error) {
+func (q *Offers) Add(ctx context.Context, server string, o queue.Offer, most int) (string, error) {
 	text, _ := json.Marshal(o) // nothing in it can fail
 	key := q.line(server)
 	entry, err := addOffer.Run(ctx, q.s.c, []string{key}, most, q.seals.Seal(key, text), offerLife.Milliseconds()).Text()
@@ -71,7 +71,7 @@ func (q *Offers) Add(ctx context.Context, server string, o offers.Offer, most in
 }
 
 // Take implements offers.Queue.
-func (q *Offers) Take(ctx context.Context, servers []string, wait time.Duration) ([]offers.Taken, error) {
+func (q *Offers) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
 	keys := q.lines(servers)
 	args := &redis.XReadGroupArgs{Group: workers, Consumer: workers, Count: 1, Block: wait, Streams: keys}
 	for range keys {
@@ -87,7 +87,7 @@ func (q *Offers) Take(ctx context.Context, servers []string, wait time.Duration)
 		q.heal(ctx, err, keys...)
 		return nil, unavailable("take an offer", err)
 	}
-	var all []offers.Taken
+	var all []queue.Taken
 	for i, key := range keys {
 		for _, s := range found {
 			if s.Stream == key {
@@ -110,7 +110,7 @@ func (q *Offers) begin(ctx context.Context, keys []string) error {
 }
 
 // Overdue implements offers.Queue.
-func (q *Offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]offers.Taken, error) {
+func (q *Offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]queue.Taken, error) {
 	keys := q.lines(servers)
 	answers, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
@@ -121,7 +121,7 @@ func (q *Offers) Overdue(ctx context.Context, servers []string, after time.Durat
 	if len(answers) < len(keys) {
 		return nil, unavailable("look for overdue offers", err)
 	}
-	var all []offers.Taken
+	var all []queue.Taken
 	err = nil
 	for i, a := range answers {
 		found, _, failed := a.(*redis.XAutoClaimCmd).Result()
@@ -137,10 +137,10 @@ func (q *Offers) Overdue(ctx context.Context, servers []string, after time.Durat
 }
 
 // opened reads entries of a line. What this cluster has not written is dropped (S-082).
-func (q *Offers) opened(ctx context.Context, server string, entries []redis.XMessage) (all []offers.Taken) {
+func (q *Offers) opened(ctx context.Context, server string, entries []redis.XMessage) (all []queue.Taken) {
 	key := q.line(server)
 	for _, e := range entries {
-		t := offers.Taken{Server: server, Entry: e.ID}
+		t := queue.Taken{Server: server, Entry: e.ID}
 		sealed, _ := e.Values["o"].(string)
 		text, err := q.seals.Open(key, []byte(sealed))
 		if err == nil {
@@ -174,7 +174,7 @@ func (q *Offers) heal(ctx context.Context, err error, keys ...string) {
 }
 
 // Back implements offers.Queue.
-func (q *Offers) Back(ctx context.Context, t offers.Taken) error {
+func (q *Offers) Back(ctx context.Context, t queue.Taken) error {
 	long := time.Hour.Milliseconds()
 	if err := q.s.c.Do(ctx, "XCLAIM", q.line(t.Server), workers, workers, 0, t.Entry, "IDLE", long, "JUSTID").Err(); err != nil {
 		return unavailable("give an offer back", err)

@@ -11,11 +11,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/mcp-bridge/bridge/internal/cluster/offers"
-	"github.com/mcp-bridge/bridge/internal/cluster/offers/offerstest"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -24,7 +24,7 @@ func TestOffers(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer c.Close()
-	offerstest.Run(t, func(t *testing.T) offers.Queue {
+	queuetest.Run(t, func(t *testing.T) queue.Queue {
 		if err := c.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestOffersCluster(t *testing.T) {
 	n := 0
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses, ContextTimeoutEnabled: true})
 	defer c.Close()
-	offerstest.Run(t, func(*testing.T) offers.Queue {
+	queuetest.Run(t, func(*testing.T) queue.Queue {
 		n++
 		o := options("A")
 		o.Prefix = fmt.Sprint("b", n)
@@ -64,7 +64,7 @@ func TestOffersGarbage(t *testing.T) {
 	add := func(id string) {
 		t.Helper()
 		for {
-			_, err := q.Add(ctx, "a", offers.Offer{ID: id, Front: "the front"}, 100)
+			_, err := q.Add(ctx, "a", queue.Offer{ID: id, Front: "the front"}, 100)
 			if err == nil {
 				return
 			}
@@ -99,7 +99,7 @@ func TestOffersGarbage(t *testing.T) {
 	for _, values := range []map[string]any{{"o": "garbage"}, {"x": "y"}, {"o": ""}, {"o": strings.Repeat("z", 100_000)}} {
 		c.XAdd(ctx, &goredis.XAddArgs{Stream: line, Values: values})
 	}
-	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", offers.Offer{ID: "forged", Front: "the front"}, 100); err != nil {
+	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Offer{ID: "forged", Front: "the front"}, 100); err != nil {
 		t.Fatal(err)
 	}
 	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the offer of another line
@@ -151,7 +151,7 @@ func TestOffersRights(t *testing.T) {
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
 	defer c.Close()
 	q := redis.New(c, options("A")).Offers(quiet)
-	entry, err := q.Add(ctx, "a", offers.Offer{ID: "1", Front: "A"}, 10)
+	entry, err := q.Add(ctx, "a", queue.Offer{ID: "1", Front: "A"}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestOffersRights(t *testing.T) {
 	}
 }
 
-func take(ctx context.Context, t *testing.T, q offers.Queue) offers.Taken {
+func take(ctx context.Context, t *testing.T, q queue.Queue) queue.Taken {
 	t.Helper()
 	for {
 		all, err := q.Take(ctx, []string{"a"}, 50*time.Millisecond)

@@ -11,12 +11,12 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/seal"
-	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 var update = flag.Bool("update", false, "write what this version keeps; only when the last minor version would understand it too")

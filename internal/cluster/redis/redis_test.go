@@ -13,11 +13,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/bridge/session/sessiontest"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/session"
-	"github.com/mcp-bridge/bridge/internal/session/sessiontest"
 )
 
 const secret = "a secret of more than 32 characters"

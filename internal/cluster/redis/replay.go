@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mcp-bridge/bridge/internal/replay"
+	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 // Streams keep copies of the streams of sessions, each in a stream of the store: entries

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/replay/replaytest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/replay"
-	"github.com/mcp-bridge/bridge/internal/replay/replaytest"
 )
 
 func TestStreams(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/bridge/session/sessiontest"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/session"
-	"github.com/mcp-bridge/bridge/internal/session/sessiontest"
 )
 
 // Any store that speaks as Redis does, such as Valkey, is tried with

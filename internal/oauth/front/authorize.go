@@ -19,7 +19,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -436,7 +436,7 @@ func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err e
 }
 
 // granted returns the scopes that a client gets.
-func (f *Front) granted(wanted []string, t *grant.Token) (all []string) {
+func (f *Front) granted(wanted []string, t *discovery.Token) (all []string) {
 	switch {
 	case f.o.ScopePrefix == "":
 		return wanted

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/visible"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // client is what is known of a client.
@@ -82,7 +82,7 @@ func place(address string) (*url.URL, kind) {
 		return nil, dangerous
 	case scheme == "https" && u.Hostname() != "":
 		return u, web
-	case scheme == "http" && find.Loopback(u.Hostname()):
+	case scheme == "http" && discovery.Loopback(u.Hostname()):
 		return u, machine
 	case scheme == "http" || scheme == "https":
 		return nil, dangerous
@@ -171,7 +171,7 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 
 // clip returns a name as it may be shown.
 func clip(name string) string {
-	name = visible.Text(strings.ToValidUTF8(name, ""))
+	name = sanitize.Text(strings.ToValidUTF8(name, ""))
 	if len(name) <= maxName {
 		return name
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
-	"github.com/mcp-bridge/bridge/internal/oauth/front/document"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -46,30 +46,30 @@ func (f *Front) described(id string) func(data []byte) (*client, error) {
 		}
 		switch err := json.Unmarshal(data, &m); {
 		case err != nil:
-			return nil, document.Wrong("it is no JSON object with client_id, client_name and redirect_uris")
+			return nil, wrongDocument("it is no JSON object with client_id, client_name and redirect_uris")
 		case m.ID != id:
-			return nil, document.Wrong("its client_id is another one")
-		case m.Method != "" && m.Method != grant.None && m.Method != grant.Key:
-			return nil, document.Wrong("its token_endpoint_auth_method must be none or private_key_jwt: this server gives no secrets")
+			return nil, wrongDocument("its client_id is another one")
+		case m.Method != "" && m.Method != discovery.None && m.Method != discovery.Key:
+			return nil, wrongDocument("its token_endpoint_auth_method must be none or private_key_jwt: this server gives no secrets")
 		}
 		redirects, ok := f.redirects(m.Redirects)
 		if !ok || len(redirects) == 0 {
-			return nil, document.Wrong("its redirect_uris must be at most 8, each https, or http on loopback, without user, fragment, code, state, iss and error")
+			return nil, wrongDocument("its redirect_uris must be at most 8, each https, or http on loopback, without user, fragment, code, state, iss and error")
 		}
 		c := &client{Name: clip(m.Name), Redirects: redirects}
-		if m.Method != grant.Key {
+		if m.Method != discovery.Key {
 			return c, nil
 		}
 		switch {
 		case (m.Keys != nil) == (m.KeysAt != ""), m.KeysAt != "" && !isDocument(m.KeysAt):
-			return nil, document.Wrong("with private_key_jwt it must have either jwks or jwks_uri, an https address")
+			return nil, wrongDocument("with private_key_jwt it must have either jwks or jwks_uri, an https address")
 		case m.KeysAt != "":
 			c.keysAt = m.KeysAt
 			return c, nil
 		}
 		var err error
 		if c.keys, err = jwks.Parse(*m.Keys); err != nil {
-			return nil, document.Wrong("its jwks cannot be used: " + err.Error())
+			return nil, wrongDocument("its jwks cannot be used: " + err.Error())
 		}
 		return c, nil
 	}
@@ -87,7 +87,7 @@ func (f *Front) known(r *http.Request, id string) (*client, error) {
 	c, err := f.docs.Get(r.Context(), id, site(from), f.fetches(from), f.described(id))
 	if err != nil {
 		f.o.Log.Info("the metadata of a client cannot be used", "client", fmt.Sprintf("%.200q", id), "err", err)
-		if told, ok := errors.AsType[document.Wrong](err); ok {
+		if told, ok := errors.AsType[wrongDocument](err); ok {
 			return nil, fmt.Errorf("its metadata cannot be used: %w", told)
 		}
 		return nil, errors.New("its metadata cannot be fetched")

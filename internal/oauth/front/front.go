@@ -39,9 +39,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/front/document"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
+
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -110,18 +109,18 @@ type Front struct {
 	seals  *seal.Key
 	signer jose.Signer
 	keys   []byte // the public ones, as a set
-	client *grant.Client
-	find   *find.Finder
-	ask    *grant.Asker
-	docs   *document.Documents[client]
-	sets   *document.Documents[jwks.Fixed]
+	client *discovery.Client
+	find   *discovery.Finder
+	ask    *discovery.Asker
+	docs   *documents[client]
+	sets   *documents[jwks.Fixed]
 
 	registering, fetching, returning, signing, showing limiter
 	codes                                              chan struct{} // has one for each code that the provider is asked about
 	endings                                            endings
 
 	mu       sync.Mutex // guards the rest
-	provider *find.Issuer
+	provider *discovery.Issuer
 	away     error                              // why there is none, or no newer one
 	until    time.Time                          // how long these count
 	asking   chan struct{}                      // closed when it has been asked for again; nil while nobody asks
@@ -148,8 +147,8 @@ func New(o Options) (*Front, error) {
 	}
 	f := &Front{
 		o: o, base: root.EscapedPath(), client: o.Client.Grant(),
-		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: document.New[client](o.Documents, "the metadata of a client", (*client).most, o.Log),
-		sets:        document.New[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
+		find: discovery.NewFinder(at, o.Transport), ask: discovery.NewAsker(o.Transport), docs: newDocuments[client](o.Documents, "the metadata of a client", (*client).most, o.Log),
+		sets:        newDocuments[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
 		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
 		returning: newLimiter(time.Second, 100), codes: make(chan struct{}, maxAsked),
 		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
@@ -307,8 +306,8 @@ func (f *Front) metadata(openid bool) map[string]any {
 		"registration_endpoint": f.o.Root + "/register", "revocation_endpoint": f.o.Root + "/oauth/revoke", "jwks_uri": f.o.Root + "/oauth/jwks",
 		"response_types_supported": []string{"code"}, "response_modes_supported": []string{"query"},
 		"grant_types_supported":                          []string{"authorization_code", "refresh_token"},
-		"token_endpoint_auth_methods_supported":          []string{grant.None, grant.Key},
-		"revocation_endpoint_auth_methods_supported":     []string{grant.None, grant.Key},
+		"token_endpoint_auth_methods_supported":          []string{discovery.None, discovery.Key},
+		"revocation_endpoint_auth_methods_supported":     []string{discovery.None, discovery.Key},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          true,
@@ -327,7 +326,7 @@ func (f *Front) metadata(openid bool) map[string]any {
 
 // at returns the metadata of the provider. A former one counts while there is no other, and
 // while it is asked for again. Those who wait for the first share one request.
-func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
+func (f *Front) at(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
 	had, away, fresh, asking := f.provider, f.away, time.Now().Before(f.until), f.asking
 	if !fresh && asking == nil {
@@ -351,7 +350,7 @@ func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 }
 
 // meet asks the provider for its metadata, and tells those who wait for it.
-func (f *Front) meet(ctx context.Context) (*find.Issuer, error) {
+func (f *Front) meet(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
 	patience := meetFor
 	if f.provider != nil && f.away == nil { // after a failure it may take the whole time

@@ -29,7 +29,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/front/document"
+
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
@@ -1103,7 +1103,7 @@ func TestDocuments(t *testing.T) {
 			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || time.Since(began) > 6*time.Second || strings.Contains(a.Body.String(), "deadline") {
 				t.Errorf("%s: %d after %v", name, a.Code, time.Since(began))
 			}
-			time.Sleep(document.FaultFor + time.Second)
+			time.Sleep(faultFor + time.Second)
 		}
 		if a := r.do("GET", "/authorize?"+ask("https://inside.example.com/c").Encode(), nil); !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || !strings.Contains(r.log.String(), "no such host") {
 			t.Errorf("what the network says: %s\n%s", a.Body, r.log)
@@ -1139,16 +1139,16 @@ func TestDocuments(t *testing.T) {
 			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != tc.want || !strings.Contains(a.Body.String(), "The app") {
 				t.Errorf("the former document, %s: %d", name, a.Code)
 			}
-			time.Sleep(document.FaultFor + time.Second)
+			time.Sleep(faultFor + time.Second)
 		}
-		time.Sleep(document.FormerFor)
+		time.Sleep(FormerFor)
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 {
 			t.Errorf("an hour later: %d", a.Code)
 		}
 		if !strings.Contains(r.log.String(), "what was there before counts") {
 			t.Error("nothing is logged of the former document")
 		}
-		time.Sleep(document.FaultFor + time.Second)
+		time.Sleep(faultFor + time.Second)
 		serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Cache-Control", "public, max-age=7200")
 			oauthtest.JSON(w, 200, good)
@@ -1161,7 +1161,7 @@ func TestDocuments(t *testing.T) {
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || strings.Contains(a.Body.String(), "404") {
 			t.Errorf("one that is gone: %d %s", a.Code, a.Body)
 		}
-		time.Sleep(document.FaultFor + time.Second)
+		time.Sleep(faultFor + time.Second)
 		fetched = len(r.docs.Sent(id)) - 1
 		serve(func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, good) })
 		access, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))

@@ -12,7 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
 // Store keeps what must count only once. Values are sealed, and no two of them are the same.
@@ -153,14 +153,14 @@ func (f *Front) put(ctx context.Context, key string, old, value []byte, life tim
 		if ok, err = f.o.Store.Swap(ctx, key, old, value, life); err == nil || n >= times {
 			return ok, err
 		}
-		_ = pause.For(ctx, pause.Grown(firstTry, maxRetry, n)) // ctx does not end
+		_ = backoff.For(ctx, backoff.Grown(firstTry, maxRetry, n)) // ctx does not end
 	}
 }
 
 // tell notes for others, and for after a restart, that a login has ended.
 func (f *Front) tell(ctx context.Context, id string) (err error) {
 	for n := 1; ; n++ {
-		if err = f.o.Store.End(ctx, id, endLife); err == nil || n >= twice || pause.For(ctx, pause.Grown(firstTry, maxRetry, n)) != nil {
+		if err = f.o.Store.End(ctx, id, endLife); err == nil || n >= twice || backoff.For(ctx, backoff.Grown(firstTry, maxRetry, n)) != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ type endings struct {
 // count here no more (I-110). It tells the store again what it could not be told, in the end
 // for the last time: nobody else knows of it.
 func (f *Front) Watch(ctx context.Context) {
-	for mark := f.look(ctx, ""); pause.For(ctx, lookEvery) == nil; mark = f.look(ctx, mark) {
+	for mark := f.look(ctx, ""); backoff.For(ctx, lookEvery) == nil; mark = f.look(ctx, mark) {
 		f.settle(ctx)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)

@@ -18,9 +18,9 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
-	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
+
+	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -296,7 +296,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		switch {
 		case shown.N == l.Turn && noted && h.Held:
 			look++
-			_ = pause.For(ctx, pause.Grown(firstLook, maxLook, look)) // ctx does not end
+			_ = backoff.For(ctx, backoff.Grown(firstLook, maxLook, look)) // ctx does not end
 			continue
 		case shown.N+1 == l.Turn && noted && (h.N == shown.N || h.N == l.Turn && h.Former):
 			return f.issue(shown.ID, l, chosen(wanted, l.Scopes))
@@ -362,11 +362,11 @@ func chosen(wanted, has []string) (all []string) {
 
 // again has the provider renew what it has given for a login. errTurn means that it does
 // not any more. What it takes back, the login has not any more.
-func (f *Front) again(ctx context.Context, at *find.Issuer, l *login) *fault {
+func (f *Front) again(ctx context.Context, at *discovery.Issuer, l *login) *fault {
 	t, err := f.ask.Token(ctx, at, f.client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}})
 	log := f.o.Log.With("issuer", f.o.Provider, "sub", l.Subject, "client", l.ID)
 	if err != nil {
-		if grant.Refused(err) == "invalid_grant" {
+		if discovery.Refused(err) == "invalid_grant" {
 			log.Info("the provider has ended a login", "err", err)
 			return errTurn
 		}

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // callback waits on this machine for the browser to come back (RFC 8252 §7.3). It listens
@@ -29,7 +29,7 @@ type callback struct {
 
 	mu     sync.Mutex // guards the rest
 	state  string     // of the sign-in that waits; empty if none does
-	issuer *find.Issuer
+	issuer *discovery.Issuer
 	got    chan answer
 }
 
@@ -67,7 +67,7 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 
 // await serves the callback until the answer to one authorization request is there. It may
 // also be in a line that the person has typed.
-func (c *callback) await(ctx context.Context, state string, issuer *find.Issuer, typed <-chan string) (code string, err error) {
+func (c *callback) await(ctx context.Context, state string, issuer *discovery.Issuer, typed <-chan string) (code string, err error) {
 	c.mu.Lock()
 	c.state, c.issuer = state, issuer
 	c.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *callback) take(q url.Values) (page string, status int) {
 
 // answered reads an answer whose state is right: who it comes from counts before anything
 // else that it says.
-func answered(q url.Values, issuer *find.Issuer) (answer, string) {
+func answered(q url.Values, issuer *discovery.Issuer) (answer, string) {
 	if err := issuer.Answered(q.Get("iss"), q.Has("iss")); err != nil || len(q["iss"]) > 1 {
 		if err == nil {
 			err = errors.New("the answer names several authorization servers: it is refused")

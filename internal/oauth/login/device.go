@@ -11,8 +11,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
-	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // byDevice has the person sign in on any device, and returns the token (I-221; RFC 8628).
-func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []string) (*grant.Token, error) {
+func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []string) (*discovery.Token, error) {
 	client, err := p.deviceClient(ctx, l, was)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	}
 	began := time.Now()
 	data, err := p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
-	if grant.Refused(err) == "invalid_client" && was != nil && l.Client == was.Client && l.Issuer.Registration != "" { // it has forgotten the bridge
+	if discovery.Refused(err) == "invalid_client" && was != nil && l.Client == was.Client && l.Issuer.Registration != "" { // it has forgotten the bridge
 		if l.Client, err = p.register(ctx, &l.Issuer, ""); err == nil {
 			data, err = p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
 		}
@@ -83,7 +83,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	}
 	late := fmt.Errorf("nobody has signed in within %v: begin again", life.Round(time.Second))
 	for {
-		if err := pause.For(ctx, interval); errors.Is(err, context.DeadlineExceeded) {
+		if err := backoff.For(ctx, interval); errors.Is(err, context.DeadlineExceeded) {
 			return nil, late
 		} else if err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 		if err == nil {
 			return t, nil
 		}
-		e, answered := errors.AsType[*grant.Error](err)
+		e, answered := errors.AsType[*discovery.Error](err)
 		switch {
 		case !answered, e.Status >= 500, e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooManyRequests && e.Code == "":
 			interval = min(2*interval, maxInterval) // it cannot be reached, or is overloaded
@@ -117,7 +117,7 @@ func (p *Person) deviceClient(ctx context.Context, l, was *Login) (Client, error
 	case p.o.Client != nil:
 		c := Client{ID: p.o.Client.ID}
 		if p.o.Client.InBody {
-			c.Method = grant.Post
+			c.Method = discovery.Post
 		}
 		return c, nil
 	case at.Documents && p.o.ClientMetadataURL != "":

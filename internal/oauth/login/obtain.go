@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // obtain gets a token that is not the refused one. Only one process on this machine does
@@ -47,7 +46,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		}
 		return nil
 	}
-	var r *find.Resource
+	var r *discovery.Resource
 	known := false
 	if n.refused != "" && l != nil && !n.widen { // the server may have moved to another issuer (I-257)
 		if r, err = p.metadata(ctx, n.challenge); err != nil {
@@ -145,7 +144,7 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 		form.Set("resource", l.Resource)
 	}
 	t, err := p.token(ctx, &l, form)
-	switch code := grant.Refused(err); {
+	switch code := discovery.Refused(err); {
 	case err == nil:
 		l.filled(t, l.Asked)
 		l.Renewed = true
@@ -169,7 +168,7 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 // lost reports whether a renewal has failed as if the authorization server had gone: what
 // answers is none, or nothing answers time and again.
 func (p *Person) lost(err error) bool {
-	if e, ok := errors.AsType[*grant.Error](err); ok {
+	if e, ok := errors.AsType[*discovery.Error](err); ok {
 		return e.Strange()
 	}
 	p.mu.Lock()
@@ -179,12 +178,12 @@ func (p *Person) lost(err error) bool {
 
 // left reports whether the server names authorization servers, but not that of the login
 // (I-257).
-func (p *Person) left(l *Login, r *find.Resource) bool {
+func (p *Person) left(l *Login, r *discovery.Resource) bool {
 	return p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) })
 }
 
 // renewElsewhere renews at the address that the authorization server of the login has now.
-func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *find.Resource) (again bool, err error) {
+func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *discovery.Resource) (again bool, err error) {
 	at, err := p.issuer(ctx, l, r)
 	if err == nil && (!same(at.Name, l.Issuer.Name) || at.Token == l.Issuer.Token) {
 		err = errors.New("its authorization server does not answer as one, and its metadata names no other address")
@@ -198,7 +197,7 @@ func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *find.Resource)
 }
 
 // filled puts a token into a login.
-func (l *Login) filled(t *grant.Token, asked []string) {
+func (l *Login) filled(t *discovery.Token, asked []string) {
 	l.Access, l.Obtained, l.Until, l.Asked = t.Access, time.Now(), time.Time{}, asked
 	if t.Refresh != "" {
 		l.Refresh = t.Refresh

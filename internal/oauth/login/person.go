@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
-	"github.com/mcp-bridge/bridge/internal/pause"
-	"github.com/mcp-bridge/bridge/internal/still"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
+
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
 const (
@@ -71,8 +71,8 @@ type Options struct {
 type Person struct {
 	o    Options
 	key  string
-	find *find.Finder
-	ask  *grant.Asker
+	find *discovery.Finder
+	ask  *discovery.Asker
 	life end // when Close begins
 	last end // when Close waits no longer
 	wg   sync.WaitGroup
@@ -111,7 +111,7 @@ func (r *rest) over() bool { return !time.Now().Before(r.until) }
 
 func (r *rest) begin(failure error) {
 	r.fails++
-	r.until, r.failure = time.Now().Add(pause.Grown(firstPause, maxPause, r.fails)), failure
+	r.until, r.failure = time.Now().Add(backoff.Grown(firstPause, maxPause, r.fails)), failure
 }
 
 // work is a renewal or a sign-in, for all who wait for it.
@@ -126,7 +126,7 @@ type work struct {
 
 // New makes what gets a person's tokens. Close ends it.
 func New(o Options) *Person {
-	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: find.New(o.Server, o.Transport, o.Trusted()...), ask: grant.New(o.Transport)}
+	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport)}
 	p.life, p.last = newEnd(), newEnd()
 	return p
 }
@@ -159,7 +159,7 @@ func (p *Person) Close() {
 
 // token asks for a token. Once it is asked for, the end of ctx does not end it: what was
 // shown for it counts once.
-func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*grant.Token, error) {
+func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discovery.Token, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -169,7 +169,7 @@ func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*grant.T
 // need is what a token is wanted for.
 type need struct {
 	refused   string // the token that the server has refused; empty without one
-	challenge find.Challenge
+	challenge discovery.Challenge
 	widen     bool // the scopes of the challenge are missing
 	signs     bool // a sign-in may come of it; otherwise only a renewal
 }
@@ -223,7 +223,7 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 // Refused hears of a request that the server has refused. A 401 leads to a token that is
 // new, by renewal or sign-in; a 403 for the sake of a scope, to a wider one.
 func (p *Person) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
-	c, _ := find.Bearer(h)
+	c, _ := discovery.Bearer(h)
 	n := need{refused: token, challenge: c, signs: true}
 	switch {
 	case status == http.StatusUnauthorized && before <= widenings:
@@ -351,7 +351,7 @@ func (p *Person) told(err error) error {
 // await waits for work to end, but not for longer than clients wait. Limits that are about the
 // server stand still: it has not got the request (I-212).
 func (p *Person) await(ctx context.Context, w *work) error {
-	defer still.Stand(ctx)()
+	defer deadline.Stand(ctx)()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {

@@ -23,10 +23,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/deadline"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
-	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 // rig is a server, its authorization server, and a folder of logins.
@@ -329,7 +329,7 @@ func TestStepUp(t *testing.T) {
 func TestTimeStandsStill(t *testing.T) {
 	r := newRig(t)
 	standing, held := make(chan struct{}), 0
-	ctx := still.With(t.Context(), func() func() {
+	ctx := deadline.With(t.Context(), func() func() {
 		held++
 		close(standing)
 		return func() { held-- }

@@ -13,8 +13,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // anyPort is where the browser comes back to, unless the settings say otherwise.
@@ -39,7 +38,7 @@ func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c 
 	case p.o.Client != nil:
 		c = Client{ID: p.o.Client.ID}
 		if p.o.Client.InBody {
-			c.Method = grant.Post
+			c.Method = discovery.Post
 		}
 		err = open()
 		return c, back, err
@@ -84,7 +83,7 @@ func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string)
 	if err != nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, find.Limit)
+	ctx, cancel := context.WithTimeout(ctx, discovery.Limit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -114,16 +113,16 @@ func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string)
 
 // register makes a client (I-210; RFC 7591); without an address to come back to, one for the
 // device flow.
-func (p *Person) register(ctx context.Context, at *find.Issuer, redirect string) (Client, error) {
-	method := grant.Basic // what it is without metadata (RFC 8414 §2)
-	for _, m := range []string{grant.None, grant.Post, grant.Basic} {
+func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect string) (Client, error) {
+	method := discovery.Basic // what it is without metadata (RFC 8414 §2)
+	for _, m := range []string{discovery.None, discovery.Post, discovery.Basic} {
 		if slices.Contains(at.Methods, m) {
 			method = m
 			break
 		}
 	}
 	if len(at.Methods) == 0 && at.Assumed {
-		method = grant.None
+		method = discovery.None
 	}
 	metadata := map[string]any{
 		"client_name": "mcp-bridge", "redirect_uris": []string{redirect}, "application_type": "native", "token_endpoint_auth_method": method,
@@ -143,13 +142,13 @@ func (p *Person) register(ctx context.Context, at *find.Issuer, redirect string)
 	if c.ID == "" {
 		return Client{}, fmt.Errorf("the authorization server %s does not say under which name it has registered the bridge", at.Name)
 	}
-	if c.Method == grant.None {
+	if c.Method == discovery.None {
 		c.Secret = ""
 	}
 	if c.Method == "" && c.Secret != "" {
 		c.Method = method
-		if method == grant.None {
-			c.Method = grant.Post
+		if method == discovery.None {
+			c.Method = discovery.Post
 		}
 	}
 	if ends := gjson.GetBytes(data, "client_secret_expires_at").Int(); ends > 0 {

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // SignIn signs in now, whether it is needed or not.
@@ -25,7 +24,7 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	n := need{signs: true}
 	if h, err := p.probe(ctx); err != nil {
 		return nil, err
-	} else if c, ok := find.Bearer(h); ok {
+	} else if c, ok := discovery.Bearer(h); ok {
 		n.challenge = c
 	}
 	unlock, err := p.o.Store.Lock(ctx, p.key)
@@ -57,7 +56,7 @@ var ErrUnreachable = errors.New("the server cannot be reached")
 
 // probe asks the server for nothing in particular, to hear what it wants.
 func (p *Person) probe(ctx context.Context) (http.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, find.Limit)
+	ctx, cancel := context.WithTimeout(ctx, discovery.Limit)
 	defer cancel()
 	method, ping := http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	if p.o.API {
@@ -73,7 +72,7 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	}
 	res, err := p.o.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, find.Reason(err))
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, discovery.Reason(err))
 	}
 	_ = res.Body.Close()
 	return res.Header, nil
@@ -81,7 +80,7 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 
 // signIn has the person sign in. was is the login before, or nil; r the metadata of the
 // server, or nil.
-func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resource, c find.Challenge, widen bool) error {
+func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *discovery.Resource, c discovery.Challenge, widen bool) error {
 	at, err := p.issuer(ctx, was, r)
 	if err != nil {
 		return err
@@ -97,7 +96,7 @@ func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resour
 	}
 	t, err := way(ctx, w, l, was, scopes)
 	if err != nil {
-		if grant.Refused(err) == "invalid_client" && l.Client.Registered {
+		if discovery.Refused(err) == "invalid_client" && l.Client.Registered {
 			l.Client = Client{} // it is registered anew the next time
 			p.keep(l)
 		}
@@ -112,7 +111,7 @@ func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resour
 // byBrowser has the person sign in in a browser on this machine, and returns the token. What
 // is asked for is in the file of the attempt: if this process is ended, the next one waits
 // where the browser comes back to (I-254).
-func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*grant.Token, error) {
+func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*discovery.Token, error) {
 	a, back := p.resumed(ctx, l, scopes)
 	if a != nil && a.Login.Client.Registered && !p.known(ctx, l, a.Login.Client, scopes) {
 		_ = back.listener.Close()
@@ -166,7 +165,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 
 // issuer returns the authorization server: that of the settings, or one that the server
 // names; one of an earlier login first (I-204).
-func (p *Person) issuer(ctx context.Context, was *Login, r *find.Resource) (*find.Issuer, error) {
+func (p *Person) issuer(ctx context.Context, was *Login, r *discovery.Resource) (*discovery.Issuer, error) {
 	name := p.o.Issuer
 	switch {
 	case name != "":
@@ -204,7 +203,7 @@ func (p *Person) issuer(ctx context.Context, was *Login, r *find.Resource) (*fin
 // same reports whether two names are of one issuer: a slash at the end makes no other (I-206).
 func same(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-func (p *Person) resource(r *find.Resource) string {
+func (p *Person) resource(r *discovery.Resource) string {
 	switch {
 	case p.o.Resource == oauth.ResourceOff:
 		return ""
@@ -220,7 +219,7 @@ func (p *Person) resource(r *find.Resource) string {
 }
 
 // metadata returns that of the server; nil if it has none, or nobody needs it.
-func (p *Person) metadata(ctx context.Context, c find.Challenge) (*find.Resource, error) {
+func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discovery.Resource, error) {
 	if p.o.API && p.o.Issuer != "" {
 		return nil, nil
 	}
@@ -229,7 +228,7 @@ func (p *Person) metadata(ctx context.Context, c find.Challenge) (*find.Resource
 
 // scopes returns what is asked for: of the settings, else of the challenge, else of the
 // server's metadata, else nothing. Widening adds to what was asked for before (I-211, I-212).
-func (p *Person) scopes(at *find.Issuer, was *Login, r *find.Resource, c find.Challenge, widen bool) []string {
+func (p *Person) scopes(at *discovery.Issuer, was *Login, r *discovery.Resource, c discovery.Challenge, widen bool) []string {
 	var all []string
 	switch {
 	case widen:

@@ -8,7 +8,7 @@ import (
 	"net/url"
 
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // SignOut takes the tokens of a login back where the authorization server can do that
@@ -28,7 +28,7 @@ func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTrip
 			client = o.Client
 		}
 		form := url.Values{"token": {cmp.Or(l.Refresh, l.Access)}}
-		if _, err = grant.New(transport).Send(ctx, &l.Issuer, l.Issuer.Revocation, l.Client.grant(client), form); err != nil {
+		if _, err = discovery.NewAsker(transport).Send(ctx, &l.Issuer, l.Issuer.Revocation, l.Client.grant(client), form); err != nil {
 			err = fmt.Errorf("the tokens are forgotten here, but could not be taken back: %w", err)
 		}
 	} else if err != nil {

@@ -19,8 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // format is the number of the layout of a file. A layout that older programs cannot read
@@ -34,8 +33,8 @@ type Login struct {
 	Server   string `json:"server"`
 	Resource string `json:"resource,omitempty"`
 	// Issuer is who gives the tokens, and Client who asks for them there.
-	Issuer find.Issuer `json:"issuer"`
-	Client Client      `json:"client"`
+	Issuer discovery.Issuer `json:"issuer"`
+	Client Client           `json:"client"`
 	// Access is the token, and Refresh what renews it; empty without one.
 	Access  string `json:"access,omitempty"`
 	Refresh string `json:"refresh,omitempty"`
@@ -61,15 +60,15 @@ type Client struct {
 	Ends       time.Time `json:"ends,omitzero"`
 }
 
-func (c *Client) grant(s *oauth.Client) *grant.Client {
+func (c *Client) grant(s *oauth.Client) *discovery.Client {
 	if !c.Registered && s != nil && s.KeyFile != "" {
-		return &grant.Client{ID: c.ID, Key: assertion.Key{File: s.KeyFile, ID: s.KeyID, Algorithm: s.Algorithm}}
+		return &discovery.Client{ID: c.ID, Key: assertion.Key{File: s.KeyFile, ID: s.KeyID, Algorithm: s.Algorithm}}
 	}
 	secret := c.Secret
 	if !c.Registered && s != nil {
 		secret = s.Secret // which is in nobody's file but the operator's
 	}
-	return &grant.Client{ID: c.ID, Secret: secret, Method: c.Method}
+	return &discovery.Client{ID: c.ID, Secret: secret, Method: c.Method}
 }
 
 // access returns the token; empty without a login.

@@ -1,0 +1,556 @@
+// Package adaptertest has what every upstream adapter must pass, whatever its
+// wire: one suite, run by the tests of each.
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// Run runs the suite. start returns an adapter that connects to a [Server] of
+// its own; whatever serves it must end with the test, by t.Cleanup.
+func Run(t *testing.T, start func(t *testing.T) bridge.Adapter) {
+	play(t, start, []part{
+		{"Handshake", handshake},
+		{"HandshakeThatFails", handshakeThatFails},
+		{"HandshakeThatHangs", handshakeThatHangs},
+		{"Ids", ids},
+		{"Payload", payload},
+		{"LargePayload", largePayload},
+		{"LineBreaks", lineBreaks},
+		{"Errors", errorAnswers},
+		{"Notifications", notifications},
+		{"Progress", progress},
+		{"Questions", questions},
+		{"Withdraw", withdraw},
+		{"Ping", ping},
+		{"Cancel", cancel},
+		{"StrayAnswers", strayAnswers},
+		{"Concurrent", concurrent},
+		{"Lost", lostWire},
+		{"Close", closing},
+	})
+}
+
+// part is a part of the suite.
+type part struct {
+	name string
+	test func(*testing.T, bridge.Adapter)
+}
+
+// play runs parts, each with an adapter of its own.
+func play(t *testing.T, start func(t *testing.T) bridge.Adapter, parts []part) {
+	for _, c := range parts {
+		t.Run(c.name, func(t *testing.T) {
+			ignore := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // the last of the clean-ups
+			c.test(t, start(t))
+		})
+	}
+}
+
+// R-018, R-006, R-003: initialize carries the client's params unchanged, its
+// result comes back unchanged, and initialized goes out before anything else.
+func handshake(t *testing.T, a bridge.Adapter) {
+	up := Open(t, a, &Client{})
+	s := up.Server()
+	if s.Revision != "2025-11-25" {
+		t.Errorf("Revision = %q, want %q", s.Revision, "2025-11-25")
+	}
+	if got := string(s.Result); got != initializeResult {
+		t.Errorf("Result = %s\nwant     %s", got, initializeResult)
+	}
+	if want := `{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}}`; string(s.Capabilities) != want {
+		t.Errorf("Capabilities = %s, want %s", s.Capabilities, want)
+	}
+	seen := Seen(t, up)
+	if len(seen) != 3 || !strings.Contains(seen[0], `"method":"initialize"`) || !strings.Contains(seen[0], string(Caller("").Params)) ||
+		!strings.Contains(seen[1], `"method":"notifications/initialized"`) || strings.Contains(seen[1], `"id"`) {
+		t.Errorf("the server received %q\nwant initialize with the client's params, notifications/initialized, the test's own request", seen)
+	}
+}
+
+func handshakeThatFails(t *testing.T, a bridge.Adapter) {
+	for _, c := range []struct{ name, orders, want string }{
+		{"refused", `"error":{"code":-32602,"message":"too old"}`, "too old"},
+		{"modern", `"result":{"protocolVersion":"2026-07-28","capabilities":{}}`, "2026-07-28"},
+		{"nothing useful", `"result":null`, ""},
+		{"lost", `"then":"die"`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rest := &Client{}
+			up, err := a.Open(t.Context(), Caller(`"initialize":{`+c.orders+`}`), rest)
+			if err == nil {
+				_ = up.Close(t.Context())
+				t.Fatal("Open succeeded")
+			}
+			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Open: %v, want ErrUnavailable with %q", err, c.want)
+			}
+			if gone := rest.Gones(); len(gone) > 0 {
+				t.Errorf("Gone(%v) though Open failed", gone)
+			}
+		})
+	}
+}
+
+// A server that does not answer initialize is given up with the context.
+// R-020: initialize is not cancelled.
+func handshakeThatHangs(t *testing.T, a bridge.Adapter) {
+	why := errors.New("no patience")
+	for _, c := range []struct {
+		name string
+		ctx  func() (context.Context, context.CancelFunc)
+	}{
+		{"deadline", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(t.Context(), 50*time.Millisecond, why)
+		}},
+		{"ended already", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(why)
+			return ctx, func() {}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := c.ctx()
+			defer cancel()
+			up, err := a.Open(ctx, Caller(`"initialize":{"then":"hang"}`), &Client{})
+			if err == nil {
+				_ = up.Close(t.Context())
+				t.Fatal("Open succeeded")
+			}
+			if !errors.Is(err, why) {
+				t.Errorf("Open: %v, want the context's cause", err)
+			}
+		})
+	}
+}
+
+// R-001, R-004, D0.1: the wire has ids of its own, and nobody's are mixed up.
+func ids(t *testing.T, a bridge.Adapter) {
+	up := Open(t, a, &Client{})
+	texts := []string{`1`, `1`, `"1"`, `12345678901234567890`, `"é\"\\u0000"`, `-7`, `1.50`}
+	var calls []<-chan Outcome
+	for i, id := range texts {
+		calls = append(calls, Go(t.Context(), t, up, nil, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"test/echo","params":{"await":"release","n":%d}}`, id, i)))
+	}
+	if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, `{"jsonrpc":"2.0","method":"release"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for i, call := range calls {
+		got := (<-call).Result(t)
+		var id string
+		if _, rest, ok := strings.Cut(got, `{"id":`); ok {
+			id, _, _ = strings.Cut(rest, ",")
+		}
+		if used[id] || id == "" {
+			t.Errorf("call %d: id %q on the wire is not unique", i, id)
+		}
+		used[id] = true
+		if want := fmt.Sprintf(`"n":%d}`, i); !strings.Contains(got, want) {
+			t.Errorf("call %d: result %s, want %s in it", i, got, want)
+		}
+	}
+}
+
+// odd is what decoding and encoding again would change.
+const odd = `{"big":12345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,"z":1,"a":{"":null},"dup":1,"dup":2,` +
+	`"esc":"\u00e9\/\ud83d\ude00\n","raw":"é😀<&>","long":0.1000000000000000055511151231257827,"_meta":{"x":[[],{}]}}`
+
+// R-003, R-006, D0.4: params and results are the peers' bytes.
+func payload(t *testing.T, a bridge.Adapter) {
+	up := Open(t, a, &Client{})
+	if _, ok := up.(bridge.TakesEdits); !ok {
+		t.Error("the Upstream is no TakesEdits: requests are copied for it")
+	}
+	got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"no/such-method","params":`+odd+`}`).Result(t)
+	if !strings.Contains(got, `"params":`+odd) {
+		t.Errorf("result = %s\nwant params %s", got, odd)
+	}
+	got = Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"result":`+odd+`}}`).Result(t)
+	if got != odd {
+		t.Errorf("result = %s\nwant     %s", got, odd)
+	}
+	for _, result := range []string{`null`, `"text"`, `[1,2]`, `0`, `{}`} {
+		got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[{"jsonrpc":"2.0","result":`+result+`,"id":"$id"}],"then":"hang"}}`).Result(t)
+		if got != result {
+			t.Errorf("result = %s, want %s", got, result)
+		}
+	}
+	got = Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"without/params"}`).Result(t)
+	if strings.Contains(got, "params") {
+		t.Errorf("result = %s: params where there were none", got)
+	}
+}
+
+// R-009: large messages pass, both ways.
+func largePayload(t *testing.T, a bridge.Adapter) {
+	up := Open(t, a, &Client{})
+	for _, size := range []int{4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20} {
+		text := strings.Repeat(`aé\n`, size/5) + strings.Repeat("x", size%5)
+		got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"test/echo","params":{"text":"`+text+`"}}`).Result(t)
+		if !strings.Contains(got, `"text":"`+text+`"`) {
+			t.Errorf("%d bytes: another text came back (%d bytes in all)", len(text), len(got))
+		}
+	}
+}
+
+// R-007: a client may send JSON with line breaks between tokens.
+func lineBreaks(t *testing.T, a bridge.Adapter) {
+	up := Open(t, a, &Client{})
+	got := Call(t.Context(), t, up, nil, "{\r\n  \"jsonrpc\": \"2.0\",\n\"id\": 1, \"method\": \"test/echo\",\n \"params\": {\n\t\"a\":\r\n\"b\\nc\"\n}\n}").Result(t)
+	if !strings.Contains(got, `"b\nc"`) {
+		t.Errorf("result = %q", got)
+	}
+}
+
+// A JSON-RPC error is an answer, whatever it says.
+func errorAnswers(t *testing.T, a bridge.Adapter) {
+	up := Open(t, a, &Client{})
+	const want = `{"code":-32000,"message":"no","data":{"n":12345678901234567890},"x":1}`
+	o := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"error":`+want+`}}`)
+	if o.Err != nil || string(Parse(t, o.Answer).Error) != want {
+		t.Errorf("the call ended with %s, %v, want the error %s", o.Answer, o.Err, want)
+	}
+}
+
+// R-005, R-006, D0.5, D0.10: notifications pass both ways, in order, known or
+// not, and are not answered.
+func notifications(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	for i := range 20 {
+		if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/x-%d","params":%s}`, i, odd))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	WaitServer(t, up, "notifications/x-19")
+	var got []string
+	for _, line := range Seen(t, up) {
+		if strings.Contains(line, `"method":"notifications/x-`) {
+			got = append(got, line)
+		}
+	}
+	if len(got) != 20 {
+		t.Fatalf("the server received %d notifications, want 20", len(got))
+	}
+	for i, line := range got {
+		if strings.Contains(line, `"id"`) || find([]string{line}, fmt.Sprintf(`"notifications/x-%d"`, i), odd) == "" {
+			t.Errorf("notification %d arrived as %s", i, line)
+		}
+	}
+
+	want := []string{
+		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":` + odd + `}}`,
+		`{"jsonrpc":"2.0","method":"vendor/unknown","params":{}}`,
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"2"}}`,
+	}
+	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[`+strings.Join(want, ",")+`]}}`).Result(t)
+	if got := rest.WaitSaid(t, len(want)); !slices.Equal(got, want) {
+		t.Errorf("notifications = %q\nwant            %q", got, want)
+	}
+	for _, line := range Seen(t, up) {
+		if !strings.Contains(line, `"method"`) {
+			t.Errorf("a notification was answered: %s", line)
+		}
+	}
+}
+
+// R-155, R-003, D0.2: progress comes back under the client's token, with its
+// type and digits, in order, to the call's own client, and before the answer.
+func progress(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	const report = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"x":12345678901234567890}}`
+	for _, token := range []string{`1`, `"1"`, `"$tok\u00e9n"`, `12345678901234567890`} {
+		back := &Client{}
+		ch := make(chan Outcome, 1)
+		var before []string
+		m := Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"x":1,"progressToken":`+token+`},"say":[`+
+			fmt.Sprintf(report, `"$token"`, 1)+`,`+
+			fmt.Sprintf(report, `"nobody's"`, 2)+`,`+
+			fmt.Sprintf(report, `987654`, 3)+`,`+
+			fmt.Sprintf(report, `"$token"`, 4)+`,`+
+			`{"jsonrpc":"2.0","id":"$id","result":{"token":"$token"}},`+
+			fmt.Sprintf(report, `"$token"`, 5)+`],"then":"hang"}}`)
+		go func() {
+			a, err := up.Call(t.Context(), &bridge.Request{Message: m, Back: back})
+			before = back.Said()
+			ch <- Outcome{Text(a), err}
+		}()
+		got := (<-ch).Result(t)
+		if got == `{"token":`+token+`}` && token != `1` {
+			t.Errorf("the client's token %s is on the wire", token)
+		}
+		want := []string{fmt.Sprintf(report, token, 1), fmt.Sprintf(report, token, 4)}
+		if !slices.Equal(before, want) {
+			t.Errorf("token %s: before the answer came %q\nwant %q", token, before, want)
+		}
+		Seen(t, up) // what stands behind the answer has been read now
+		if after := back.Said(); len(after) != len(want) {
+			t.Errorf("token %s: progress after the answer: %q", token, after[len(want):])
+		}
+	}
+	if got := rest.Said(); len(got) > 0 {
+		t.Errorf("progress reached the connection's client: %q", got)
+	}
+	// Without a token no progress is asked for.
+	got := Call(t.Context(), t, up, &Client{}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"x":1}}}`).Result(t)
+	if strings.Contains(got, "progressToken") {
+		t.Errorf("a token that the client did not send: %s", got)
+	}
+}
+
+// D0.1: the server's questions come with their params and are answered under
+// their ids, whatever these are and in whatever order.
+func questions(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	ids := []string{`1`, `"1"`, `"q\u00e9"`, `12345678901234567890`}
+	var say []string
+	for _, id := range ids {
+		say = append(say, `{"jsonrpc":"2.0","id":`+id+`,"method":"sampling/createMessage","params":`+odd+`}`)
+	}
+	// The id of the first has no answer yet, for as long as the others have not come.
+	say = slices.Insert(say, 1, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+	call := Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"await":"last one","say":[`+strings.Join(say, ",")+`]}}`)
+	rest.WaitQuestion(t, len(ids)-1)
+	for i := range slices.Backward(ids) {
+		q := rest.WaitQuestion(t, i)
+		if !strings.Contains(q.Line, `"params":`+odd) {
+			t.Errorf("question %d = %s, want its params unchanged", i, q.Line)
+		}
+		what := ""
+		if i == 0 {
+			what = "last one"
+		}
+		q.Reply(Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":"x","result":{"n":%d,"odd":%s,"what":"%s"}}`, i, odd, what)))
+		q.Reply(Parse(t, `{"jsonrpc":"2.0","id":"x","result":{"again":true}}`)) // once is enough
+	}
+	(<-call).Result(t)
+	seen := Seen(t, up)
+	for i, id := range ids {
+		if find(seen, `"id":`+id+`,"result":`, fmt.Sprintf(`{"n":%d,"odd":%s`, i, odd)) == "" {
+			t.Errorf("question %s had no answer; the server received %q", id, seen)
+		}
+	}
+	if find(seen, `"again"`) != "" {
+		t.Error("a question was answered twice")
+	}
+	if find(seen, `"id":1,"error":`, "-32600") == "" {
+		t.Errorf("a question with the id of an open one was not refused; the server received %q", seen)
+	}
+	// An error is an answer too, and an id may be used again.
+	call = Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"await":"user said no","say":[{"jsonrpc":"2.0","id":1,"method":"roots/list"}]}}`)
+	rest.WaitQuestion(t, len(ids)).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"user said no"}}`))
+	(<-call).Result(t)
+}
+
+// R-156: the server takes a question back, by its own id. An answer that is
+// late is not sent.
+func withdraw(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"say":[`+
+		`{"jsonrpc":"2.0","id":"a","method":"roots/list"},{"jsonrpc":"2.0","id":7,"method":"roots/list"},`+
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"7"}},`+ // nobody's
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"no longer\u002c thanks"}},`+
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}]}}`).Result(t)
+	if got := rest.WaitWithdrawn(t, 1); len(got) != 1 || !strings.Contains(got[0], `"id":7`) || !strings.HasSuffix(got[0], " no longer, thanks") {
+		t.Errorf("withdrawn: %q, want the question 7 and the server's reason", got)
+	}
+	rest.WaitQuestion(t, 1).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"result":{"late":true}}`))
+	rest.WaitQuestion(t, 0).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"result":{"wanted":true}}`))
+	WaitServer(t, up, "wanted")
+	if line := find(Seen(t, up), `"late"`); line != "" {
+		t.Errorf("the answer to a withdrawn question was sent: %s", line)
+	}
+	if got := rest.Said(); len(got) > 0 {
+		t.Errorf("what is about a question was passed on as a notification: %q", got)
+	}
+}
+
+// R-154: a ping is answered at once, by us, under its id.
+func ping(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	for _, id := range []string{`5`, `"p\u00e9"`} {
+		quoted := strings.ReplaceAll(strings.ReplaceAll(`"id":`+id+`,"result":{}`, `\`, `\\`), `"`, `\"`)
+		Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}],"await":"`+quoted+`"}}`).Result(t)
+	}
+	rest.mu.Lock()
+	defer rest.mu.Unlock()
+	if len(rest.questions) > 0 {
+		t.Errorf("a ping was passed on: %q", rest.questions[0].Line)
+	}
+}
+
+// R-156, D0.3: a call that is given up ends at once with the reason, the
+// server is told of it by the id that it knows and with what the client has said,
+// and its late answer is dropped.
+func cancel(t *testing.T, a bridge.Adapter) {
+	both := &Client{} // only some wires say which call a notification is about
+	up := Open(t, a, both)
+	why := bridge.TakenBack(Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"mine","reason":"the \"user\" changed his mind"}}`))
+	ctx, stop := context.WithCancelCause(t.Context())
+	call := Go(ctx, t, up, both, `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"then":"hang","_meta":{"progressToken":"p"},`+
+		`"say":[{"jsonrpc":"2.0","method":"under/way","params":{"id":"$id"}},{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":1}}]}}`)
+	id := string(Parse(t, both.WaitSaid(t, 2)[0]).Params)
+	id = strings.TrimSuffix(strings.TrimPrefix(id, `{"id":`), `}`)
+	stop(why)
+	if o := <-call; !errors.Is(o.Err, why) || o.Answer != "" {
+		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
+	}
+	WaitServer(t, up, "notifications/cancelled")
+	if line := find(Seen(t, up), `"method":"notifications/cancelled"`); !strings.Contains(line, `"requestId":`+id) || strings.Contains(line, "mine") || !strings.Contains(line, `"reason":"the \"user\" changed his mind"`) {
+		t.Errorf("the server received %s, want the id %s and the client's reason", line, id)
+	}
+	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":"mine","method":"m","params":{"say":[`+
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+id+`,"progress":2}},{"jsonrpc":"2.0","id":`+id+`,"result":{"late":1}}]}}`).Result(t)
+	if got := both.Said(); len(got) != 2 {
+		t.Errorf("progress of a cancelled call: %q", got[2:])
+	}
+	// Given up before it began.
+	if o := Call(ctx, t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang"}}`); !errors.Is(o.Err, why) {
+		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
+	}
+	Seen(t, up) // the connection works
+}
+
+// D0.3: answers that nobody waits for are ignored.
+func strayAnswers(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[`+
+		`{"jsonrpc":"2.0","id":99999,"result":{"stray":1}},{"jsonrpc":"2.0","id":"none","result":{"stray":2}},{"jsonrpc":"2.0","id":-1,"result":{"stray":3}},`+
+		`{"jsonrpc":"2.0","id":99999999999999999999,"result":{"stray":4}},{"jsonrpc":"2.0","error":{"code":-32700,"message":"stray"}},`+
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"stray"}},`+
+		`{"jsonrpc":"2.0","id":"$id","result":{"mine":1}},{"jsonrpc":"2.0","id":"$id","result":{"mine":2}}],"then":"hang"}}`).Result(t)
+	if got != `{"mine":1}` {
+		t.Errorf("result = %s, want the first with the id", got)
+	}
+	Seen(t, up)
+	if got := rest.Said(); len(got) > 0 {
+		t.Errorf("passed on as notifications: %q", got)
+	}
+}
+
+// R-004: calls of 100 clients that all use the same ids: 10,000 in the
+// whole matrix, which CI plays, and 600 otherwise, since every way to reach a
+// server makes them.
+func concurrent(t *testing.T, a bridge.Adapter) {
+	each := 6
+	if os.Getenv("BRIDGE_TEST_MATRIX") == "all" {
+		each = 100
+	}
+	up := Open(t, a, &Client{})
+	var all sync.WaitGroup
+	for client := range 100 {
+		all.Go(func() {
+			for n := range each {
+				token := ""
+				if n%10 == 0 {
+					token = fmt.Sprintf(`"_meta":{"progressToken":"%d-%d"},"say":[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":%d}}],`, client, n, n)
+				}
+				back := &Client{}
+				mark := fmt.Sprintf(`"client":%d,"n":%d`, client, n)
+				m := Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s%s}}`, n, token, mark))
+				a, err := up.Call(t.Context(), &bridge.Request{Message: m, Back: back})
+				if err != nil || !strings.Contains(string(a.Result), mark) {
+					t.Errorf("client %d, call %d: %s, %v", client, n, Text(a), err)
+					return
+				}
+				a.Release()
+				if said := back.Said(); token != "" && (len(said) != 1 || !strings.Contains(said[0], fmt.Sprintf(`"%d-%d","progress":%d`, client, n, n))) {
+					t.Errorf("client %d, call %d: progress %q", client, n, said)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// R-187: when the wire is lost, every pending call gets one error at once,
+// questions are withdrawn, and the client is told once.
+func lostWire(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	var calls []<-chan Outcome
+	for i := range 50 {
+		say := ""
+		if i == 0 {
+			say = `,"say":[{"jsonrpc":"2.0","id":1,"method":"roots/list"}]`
+		}
+		calls = append(calls, Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang"`+say+`}}`))
+	}
+	q := rest.WaitQuestion(t, 0)
+	calls = append(calls, Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"die"}}`))
+	for _, call := range calls {
+		if o := <-call; !lost(o.Err) || o.Answer != "" {
+			t.Errorf("a pending call ended with %q, %v, want ErrLost", o.Answer, o.Err)
+		}
+	}
+	if err := rest.WaitGone(t); !lost(err) {
+		t.Errorf("Gone(%v), want ErrLost", err)
+	}
+	rest.WaitWithdrawn(t, 1)
+	q.Reply(Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)) // goes nowhere
+	if o := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`); !lost(o.Err) {
+		t.Errorf("a later call ended with %q, %v, want ErrLost", o.Answer, o.Err)
+	}
+	if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, `{"jsonrpc":"2.0","method":"m"}`)}); !lost(err) {
+		t.Errorf("a later Notify: %v, want ErrLost", err)
+	}
+	if err := up.Close(t.Context()); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if gone := rest.Gones(); len(gone) != 1 {
+		t.Errorf("Gone was called %d times: %v", len(gone), gone)
+	}
+}
+
+// Close ends pending calls, is no loss, and may be called by several at once.
+func closing(t *testing.T, a bridge.Adapter) {
+	rest := &Client{}
+	up := Open(t, a, rest)
+	var calls []<-chan Outcome
+	for range 10 {
+		calls = append(calls, Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang"}}`))
+	}
+	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[{"jsonrpc":"2.0","id":1,"method":"roots/list"}]}}`).Result(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := up.Close(context.Background()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	for _, call := range calls {
+		if o := <-call; o.Err == nil {
+			t.Errorf("a pending call ended with %q, want an error", o.Answer)
+		}
+	}
+	all.Wait()
+	rest.WaitWithdrawn(t, 1)
+	if o := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`); o.Err == nil {
+		t.Errorf("a later call ended with %q, want an error", o.Answer)
+	}
+	if gone := rest.Gones(); len(gone) > 0 {
+		t.Errorf("Gone(%v) after Close", gone)
+	}
+}

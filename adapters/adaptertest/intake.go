@@ -1,0 +1,96 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// The answers of the server of Intake.
+var (
+	beginning = `{"jsonrpc":"2.0","id":%s,"result":{"pad":"` + strings.Repeat("x", 300<<10)
+	ending    = strings.Repeat("y", 100<<10) + `"}}`
+)
+
+// Halves returns what the server of Intake answers a call of that raw id with: to
+// the tool "halves" the second half comes when the client says Rest, to "whole" both
+// come at once.
+func Halves(id string) (first, second string) { return fmt.Sprintf(beginning, id), ending }
+
+// Rest is the notification that has the server go on.
+const Rest = "notifications/roots/list_changed"
+
+// Intake checks that what a server says counts among the bytes under way as far as
+// it has come: what has no room is refused, and what was taken is given back. Each
+// session has a connection of its own.
+func Intake(t *testing.T, a bridge.Adapter) {
+	b := gateway.New(gateway.Options{MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}})
+	defer b.Close(context.Background())
+	begin := func(id string) *gateway.Session {
+		s, _, err := b.Initialize(t.Context(), "fake", id, "", nil, Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Notify(Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+		return s
+	}
+	type outcome struct {
+		answer *jsonrpc.Message
+		err    error
+	}
+	call := func(s *gateway.Session, tool string) chan outcome {
+		done := make(chan outcome, 1)
+		m := Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
+		go func() {
+			a, err := s.Call(m, nil, nil)
+			done <- outcome{a, err}
+		}()
+		return done
+	}
+	bytes := func(least, most int64) {
+		t.Helper()
+		for n := b.Totals().Bytes; n < least || n > most; n = b.Totals().Bytes {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	one, other := begin("one"), begin("other")
+	bytes(0, 0)
+	first := call(one, "halves")
+	bytes(300<<10, 512<<10)
+	o := <-call(other, "whole")
+	if text := string(o.answer.Append(nil, nil, nil)); !errors.Is(o.err, bridge.ErrTooLarge) ||
+		!strings.Contains(text, "the answer has no room beside what is under way (max_bytes_in_flight); what was called has been done") {
+		t.Errorf("what had no room was answered with %.200s, %v", text, o.err)
+	}
+	if n := b.Totals().Refused["bytes"]; n != 1 {
+		t.Errorf("%d answers are counted as refused, want 1", n)
+	}
+	bytes(300<<10, 512<<10)
+	one.Notify(Parse(t, `{"jsonrpc":"2.0","method":"`+Rest+`"}`), nil)
+	o = <-first
+	if o.err != nil || len(o.answer.Result) < 400<<10 {
+		t.Fatalf("the answer that came in halves: %d bytes, %v", len(o.answer.Result), o.err)
+	}
+	bytes(400<<10, 400<<10+1000) // once, and as much as it has
+	o.answer.Release()
+	bytes(0, 0)
+	if o = <-call(other, "whole"); o.err != nil || len(o.answer.Result) < 400<<10 {
+		t.Fatalf("the server whose answer had no room answers with %d bytes, %v", len(o.answer.Result), o.err)
+	}
+	o.answer.Release()
+	last := call(one, "halves")
+	bytes(300<<10, 512<<10)
+	one.End(bridge.ErrEnded)
+	if o = <-last; o.err == nil {
+		t.Error("a session that has ended had an answer")
+	}
+	bytes(0, 0)
+}

@@ -1,0 +1,96 @@
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/bridge/bridge/conn"
+)
+
+// queue holds what waits to be read by a server, bounded in bytes.
+type queue struct {
+	limit int // bytes above which senders wait
+	// full is told, without the lock, that far too much waits; it must stop the
+	// queue.
+	full func()
+
+	mu    sync.Mutex // guards the rest
+	lines []conn.Outgoing
+	bytes int
+	room  conn.Signal // woken when something was taken
+	some  conn.Signal // woken when something has come
+	err   error       // what senders get once the queue was stopped
+	last  error       // what the reader gets then
+}
+
+var _ conn.Sender = (*queue)(nil)
+
+// errFull says that a server leaves unread what it has asked for.
+var errFull = errors.New("too much waits to be read by it")
+
+// Send implements bridge.Sender.
+func (q *queue) Send(ctx context.Context, m conn.Outgoing) error {
+	size := len(m.Line.B)
+	for {
+		q.mu.Lock()
+		if q.err != nil {
+			defer q.mu.Unlock()
+			m.Line.Free()
+			return q.err
+		}
+		if ctx == nil && q.bytes > 2*q.limit {
+			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
+			// server that goes on asking without reading ends here.
+			q.mu.Unlock()
+			q.full()
+			continue
+		}
+		if ctx == nil || q.bytes == 0 || q.bytes+size <= q.limit {
+			q.lines = append(q.lines, m)
+			q.bytes += size
+			q.some.Wake()
+			q.mu.Unlock()
+			return nil
+		}
+		if err := q.room.Await(ctx, &q.mu); err != nil {
+			m.Line.Free()
+			return err
+		}
+	}
+}
+
+// take returns the next message, whose line is the caller's, and waits until
+// there is one. Its error is the one that stop was given for the reader.
+func (q *queue) take() (conn.Outgoing, error) {
+	for {
+		q.mu.Lock()
+		if q.err != nil {
+			defer q.mu.Unlock()
+			return conn.Outgoing{}, q.last
+		}
+		if len(q.lines) > 0 {
+			m := q.lines[0]
+			q.lines[0] = conn.Outgoing{}
+			q.lines = q.lines[1:]
+			q.bytes -= len(m.Line.B)
+			q.room.Wake()
+			q.mu.Unlock()
+			return m, nil
+		}
+		_ = q.some.Await(context.Background(), &q.mu)
+	}
+}
+
+// stop ends the queue, once: senders get err from now on, the reader gets
+// last, and what waits is dropped.
+func (q *queue) stop(err, last error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		return
+	}
+	q.err, q.last, q.lines = err, last, nil
+	q.room.Wake()
+	q.some.Wake()
+}

@@ -1,0 +1,192 @@
+package inprocess
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// errNone says that a caller gets no server.
+var errNone = errors.New("there is none for this caller")
+
+// connect starts a session with the SDK's server for that caller.
+func (a *Adapter) connect(u *session, from *bridge.Caller) (func() error, error) {
+	s, err := a.pick(from)
+	if err != nil {
+		return nil, err
+	}
+	a.guards.add(s)
+	session, err := s.Connect(context.WithValue(u.ctx, upstreamKey{}, u), transport{u}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		err := session.Wait()
+		_ = session.Close() // stops its keep-alive, which Wait leaves to the next ping
+		return err
+	}, nil
+}
+
+// pick asks for the server. A panic there must not cost more than the
+// connection.
+func (a *Adapter) pick(from *bridge.Caller) (s *mcp.Server, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("panic: %v", fault)
+		}
+	}()
+	if s = a.server(from); s == nil {
+		return nil, errNone
+	}
+	return s, nil
+}
+
+// transport gives a server the other end of an upstream.
+type transport struct{ u *session }
+
+var _ mcp.Transport = transport{}
+
+// Connect implements mcp.Transport.
+func (t transport) Connect(context.Context) (mcp.Connection, error) { return connection(t), nil }
+
+// connection is what the SDK's session reads from and writes to.
+type connection struct{ u *session }
+
+var _ mcp.Connection = connection{}
+
+// SessionID implements mcp.Connection. The bridge's sessions are not the SDK's.
+func (c connection) SessionID() string { return "" }
+
+// Close implements mcp.Connection. It is for the session's own end, which watch
+// tells to everybody else.
+func (c connection) Close() error {
+	c.u.queue.stop(c.u.a.name.Lost("it ended the session", nil), io.EOF)
+	return nil
+}
+
+// Read implements mcp.Connection. Its context never ends: the queue is stopped
+// instead.
+func (c connection) Read(context.Context) (sdk.Message, error) {
+	m, err := c.u.queue.take()
+	if err != nil {
+		return nil, err
+	}
+	return incoming(m)
+}
+
+// incoming makes the SDK's message of one from the queue. This costs one pass
+// over it, a fraction of what the SDK's own decoding does. The payload refers
+// to the line, which is left to the garbage collector: how long a handler keeps
+// its arguments is not known.
+func incoming(m conn.Outgoing) (sdk.Message, error) {
+	p, err := jsonrpc.Parse(m.Line.B)
+	if err != nil {
+		return nil, err
+	}
+	var id sdk.ID
+	if p.ID != nil {
+		if id, err = number(p.ID); err != nil {
+			return nil, err
+		}
+	}
+	if p.IsResponse() {
+		r := &sdk.Response{ID: id, Result: p.Result}
+		if p.Error != nil {
+			r.Error = problem(p.Error)
+		}
+		return r, nil
+	}
+	// Tools that were written for the SDK's HTTP server expect Extra.
+	return &sdk.Request{ID: id, Method: p.Method, Params: p.Params, Extra: &mcp.RequestExtra{Header: m.Header}}, nil
+}
+
+// number makes the SDK's id of a raw one. Ids here are always numbers and
+// small: the bridge's and the SDK's counters.
+func number(raw []byte) (sdk.ID, error) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return sdk.ID{}, err
+	}
+	return sdk.MakeID(float64(n))
+}
+
+// problem makes the SDK's error of a raw one. What a client made up must not
+// end the session: it is kept as the error's data.
+func problem(raw []byte) *sdk.Error {
+	e := new(sdk.Error)
+	if err := json.Unmarshal(raw, e); err != nil {
+		return &sdk.Error{Code: sdk.CodeInternalError, Message: "the client's error is malformed", Data: raw}
+	}
+	return e
+}
+
+// Write implements mcp.Connection.
+func (c connection) Write(_ context.Context, msg sdk.Message) error {
+	switch msg := msg.(type) {
+	case *sdk.Request:
+		return c.say(&jsonrpc.Message{ID: raw(msg.ID), Method: msg.Method, Params: msg.Params})
+	case *sdk.Response:
+		if msg.Error == nil {
+			// The SDK's encoder has made it: valid JSON, on one line.
+			return c.u.limited(jsonrpc.NewResult(raw(msg.ID), msg.Result))
+		}
+		line, err := sdk.EncodeMessage(msg)
+		if err != nil {
+			return err
+		}
+		m, err := jsonrpc.Parse(line)
+		if err != nil { // as in say: it must not cost the session
+			c.u.Unanswerable(raw(msg.ID), "its answer cannot be passed on: "+err.Error())
+			return nil
+		}
+		return c.u.limited(m)
+	}
+	return fmt.Errorf("a message of type %T", msg)
+}
+
+// say delivers a request or notification of the server's. It is parsed for the
+// spans that the bridge looks at.
+func (c connection) say(m *jsonrpc.Message) error {
+	line := jsonrpc.NewBuffer(m.Len())
+	line.B = m.Append(line.B, m.ID, nil)
+	parsed, err := jsonrpc.Parse(line.B)
+	if err != nil {
+		// Such as one that is nested more deeply than the bridge follows. It must
+		// not cost the session.
+		line.Free()
+		c.u.a.o.Log.Warn("message dropped: it cannot be passed on", "method", m.Method, "err", err)
+		c.u.refuse(m, "the request cannot be passed on: "+err.Error())
+		return nil
+	}
+	return c.u.limited(parsed.Own(line))
+}
+
+// raw returns the id as JSON, or nil when there is none.
+func raw(id sdk.ID) []byte {
+	n, ok := id.Raw().(int64)
+	if !ok {
+		return nil
+	}
+	return strconv.AppendInt(nil, n, 10)
+}
+
+// limited delivers a message unless it is above the limit.
+func (u *session) limited(m *jsonrpc.Message) error {
+	if size := m.Len(); size > u.a.o.MaxMessage+conn.EnvelopeRoom {
+		u.tooLarge(m, size)
+		m.Release()
+		return nil
+	}
+	return u.deliver(m)
+}

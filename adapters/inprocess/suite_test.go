@@ -1,0 +1,181 @@
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func quiet(o Options) Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// fake is an adapter with the suite's server behind the queue, in place of the
+// SDK's. hold, if not nil, keeps it from reading on after the handshake.
+func fake(o Options, hold <-chan struct{}) *Adapter {
+	a := New("fake", nil, quiet(o))
+	a.join = func(u *session, _ *bridge.Caller) (func() error, error) {
+		dead := false
+		s := &adaptertest.Server{
+			Send: func(_, line []byte) {
+				m, err := jsonrpc.Parse(line)
+				if err != nil {
+					panic(err)
+				}
+				_ = u.limited(m) // a connection that has ended ends in take too
+			},
+			Die: func() { dead = true },
+		}
+		return func() error {
+			for n := 0; !dead; n++ {
+				if n == 2 && hold != nil {
+					<-hold
+				}
+				m, err := u.queue.take()
+				if err != nil {
+					return err
+				}
+				s.Receive(m.Line.B)
+				m.Line.Free()
+			}
+			return nil
+		}, nil
+	}
+	return a
+}
+
+func TestAdapter(t *testing.T) {
+	adaptertest.Run(t, func(*testing.T) bridge.Adapter { return fake(Options{}, nil) })
+}
+
+// A sender waits while the queue is full, until there is room or its context
+// ends. What may not wait is taken all the same (bridge.Sender).
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{limit: 100, full: func() { t.Error("overfull") }}
+		send := func(ctx context.Context, size int) error {
+			line := jsonrpc.NewBuffer(size)
+			line.B = append(line.B, strings.Repeat("x", size)...)
+			return q.Send(ctx, conn.Outgoing{Line: line})
+		}
+		take := func(want int) {
+			t.Helper()
+			if m, err := q.take(); err != nil || len(m.Line.B) != want {
+				t.Fatalf("take() = %d bytes, %v, want %d", len(m.Line.B), err, want)
+			}
+		}
+		if err := send(t.Context(), 150); err != nil { // what is larger than the limit passes alone
+			t.Fatal(err)
+		}
+		why := errors.New("no patience")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gave, waited := make(chan error), make(chan error)
+		go func() { gave <- send(ctx, 20) }()
+		synctest.Wait()
+		cancel(why)
+		if err := <-gave; !errors.Is(err, why) {
+			t.Errorf("Send = %v, want the context's cause", err)
+		}
+		go func() { waited <- send(t.Context(), 30) }()
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			t.Fatalf("Send did not wait for room: %v", err)
+		default:
+		}
+		var noWait context.Context
+		if err := send(noWait, 40); err != nil {
+			t.Errorf("Send without a context = %v", err)
+		}
+		take(150)
+		if err := <-waited; err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		take(40)
+		take(30)
+		end := errors.New("stopped")
+		go func() {
+			_, err := q.take()
+			waited <- err
+		}()
+		synctest.Wait()
+		q.stop(errors.New("for senders"), end)
+		q.stop(errors.New("again"), errors.New("again"))
+		if err := <-waited; !errors.Is(err, end) {
+			t.Errorf("take() = %v, want %v", err, end)
+		}
+		if err := send(t.Context(), 1); err == nil || err.Error() != "for senders" {
+			t.Errorf("Send to a stopped queue = %v", err)
+		}
+	})
+}
+
+// D0.11: a server that asks on and on and reads no answer loses its connection
+// before memory is full, and its calls end.
+func TestServerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		rest := &adaptertest.Client{}
+		a := fake(Options{MaxMessage: 1000}, hold)
+		var u *session
+		join := a.join
+		a.join = func(up *session, from *bridge.Caller) (func() error, error) { u = up; return join(up, from) }
+		up := adaptertest.Open(t, a, rest)
+		call := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)
+		synctest.Wait()
+		pings := 0
+		for u.Err() == nil && pings < 1000 {
+			pings++
+			m := adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d","method":"ping"}`, pings))
+			_ = u.deliver(m)
+		}
+		if pings < 20 || pings == 1000 {
+			t.Errorf("the connection ended after %d pings", pings)
+		}
+		if o := <-call; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), unreadWhy) {
+			t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+		}
+		close(hold)
+		if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), unreadWhy) {
+			t.Errorf("Gone(%v)", err)
+		}
+	})
+}
+
+// R-009: what is above the limit costs the request it belongs to, not the
+// connection. A question that is too large is refused.
+func TestTooLarge(t *testing.T) {
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, fake(Options{MaxMessage: 1000}, nil), rest)
+	pad := strings.Repeat("x", 1000+conn.EnvelopeRoom)
+	o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"result":{"pad":"`+pad+`"}}}`)
+	if o.Err != nil || !strings.Contains(o.Answer, "larger than the limit of 1000 bytes") || !strings.Contains(o.Answer, "upstream_too_large") {
+		t.Errorf("the call ended with %.300q, %v", o.Answer, o.Err)
+	}
+	adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"result":{},"await":"larger than the limit","say":[`+
+		`{"jsonrpc":"2.0","id":"big","method":"sampling/createMessage","params":{"pad":"`+pad+`"}},`+
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"pad":"`+pad+`"}}]}}`).Result(t)
+	if got := rest.Said(); len(got) > 0 {
+		t.Errorf("a notification above the limit was passed on: %.100q", got)
+	}
+	if o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"result":{"n":1}}}`).Result(t); o != `{"n":1}` {
+		t.Errorf("result = %s", o)
+	}
+}

@@ -1,0 +1,227 @@
+package inprocess
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Timeouts bound a call: Idle without progress, and Max in all.
+type Timeouts = conn.Timeouts
+
+// Options are the limits of a server's connections.
+type Options struct {
+	Log        *slog.Logger // nil means slog.Default()
+	MaxMessage int          // bytes of a message from the server; 0 means 16 MiB and room for the envelope
+	Timeouts   Timeouts     // of each call; 0 means none
+	// Stop is how long handlers may take to return once their connection was
+	// closed and their contexts have ended; 0 means 5 s. Those that take longer
+	// are left to themselves, and the log says so.
+	Stop time.Duration
+}
+
+// Adapter opens sessions with servers of the SDK's.
+type Adapter struct {
+	name   conn.Name
+	o      Options
+	server func(*bridge.Caller) *mcp.Server
+	guards *guards
+	// join starts the server's half of a connection, which reads u.queue and
+	// says what it has to say to u.deliver. wait returns when it has ended.
+	join func(u *session, from *bridge.Caller) (wait func() error, err error)
+}
+
+var _ bridge.Adapter = (*Adapter)(nil)
+
+// New makes the adapter for the server of that name. server is called for each
+// connection, by several goroutines at once: a new server each time keeps
+// whatever state it has to one connection; the same one each time is shared,
+// with an SDK session for each connection. nil means that this caller gets
+// none. Clients of 2026-07-28 and later have no sessions: those of one principal
+// that can do the same use one connection.
+//
+// The adapter adds to each server, once, a receiving middleware that contains
+// panics of handlers. It does nothing in sessions that are not the adapter's.
+func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapter {
+	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = 16 << 20
+	}
+	if o.Stop <= 0 {
+		o.Stop = 5 * time.Second
+	}
+	a := &Adapter{name: conn.Name(name), o: o, server: server, guards: &guards{}}
+	a.join = a.connect
+	return a
+}
+
+// Shared makes an adapter whose connections are sessions of s, which may have
+// other sessions too.
+func Shared(name string, s *mcp.Server, o Options) *Adapter {
+	return New(name, func(*bridge.Caller) *mcp.Server { return s }, o)
+}
+
+// Open starts a session and does the handshake with the server. The SDK's
+// servers have sessions whatever the era of the caller's client.
+func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	u := &session{a: a, rest: rest, done: make(chan struct{})}
+	u.ctx, u.cancel = context.WithCancelCause(context.Background())
+	u.queue = &queue{limit: 2 * a.o.MaxMessage, full: u.unread}
+	u.Conn = conn.New(string(a.name), u.queue, rest, a.o.Timeouts)
+	wait, err := a.join(u, from)
+	if err != nil {
+		u.cancel(nil)
+		return nil, a.name.Unavailable("it could not be started", err)
+	}
+	go u.watch(wait) // Close waits for it by done
+	u.server, err = conn.Handshake(ctx, u.Conn, from, "")
+	if err == nil {
+		err = u.life.Opened()
+	}
+	if err == nil {
+		return u, nil
+	}
+	_ = u.Close(context.Background())
+	return nil, a.name.Ended(u.life.Over(), err)
+}
+
+// session is one session with the server, and the connection to it.
+type session struct {
+	*conn.Conn
+	a      *Adapter
+	queue  *queue
+	rest   bridge.Client
+	server *bridge.Greeting
+	ctx    context.Context // ends with the connection, and every handler's with it
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the server's half has ended
+	runs   runs
+
+	mu   sync.Mutex // guards the order of what is delivered, and of life among it
+	life conn.Life
+}
+
+// Server returns what the handshake said.
+func (u *session) Server() *bridge.Greeting { return u.server }
+
+// unreadWhy is what is said of a server that is sent more than it reads.
+const unreadWhy = "it does not read what is sent to it"
+
+// unread ends a connection whose queue is overfull. Gone is left to watch: it
+// must not be called in the midst of what is being delivered.
+func (u *session) unread() {
+	err := u.a.name.Lost(unreadWhy, errFull)
+	u.queue.stop(err, errFull)
+	u.Fail(err)
+}
+
+// watch waits for the end of the server's half, and ends the connection if that
+// is news.
+func (u *session) watch(wait func() error) {
+	defer close(u.done)
+	cause := wait()
+	why := "it ended the session"
+	if errors.Is(cause, errFull) {
+		why = unreadWhy
+	}
+	err := u.a.name.Lost(why, cause)
+	u.mu.Lock()
+	news, gone := u.life.End(err)
+	u.mu.Unlock()
+	if !news {
+		return
+	}
+	u.cancel(err)
+	u.queue.stop(err, io.EOF)
+	u.Fail(err)
+	if gone {
+		u.rest.Gone(err)
+	}
+}
+
+// deliver takes a message of the server's and owns it. Several goroutines of
+// the server may speak at once: the order in which they come here is that of
+// the wire.
+func (u *session) deliver(m *jsonrpc.Message) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.life.IsClosed() || u.life.Over() != nil {
+		m.Release()
+		return mcp.ErrConnectionClosed
+	}
+	u.Deliver(m)
+	return nil
+}
+
+// closeGrace is how long handlers that heed their contexts may take to return
+// when Close has no time left.
+const closeGrace = 250 * time.Millisecond
+
+// Close ends the session: the contexts of its handlers end, and it returns when
+// all of them have, or else when it has waited long enough.
+func (u *session) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.life.Close()
+	u.mu.Unlock()
+	err := u.a.name.Closed()
+	u.Fail(err)
+	u.cancel(err)
+	u.queue.stop(err, io.EOF)
+	timer := time.NewTimer(u.a.o.Stop)
+	defer timer.Stop()
+	select {
+	case <-u.done:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		timer.Reset(closeGrace)
+		select {
+		case <-u.done:
+			return nil
+		case <-timer.C:
+		}
+	}
+	if methods := u.runs.methods(); len(methods) > 0 {
+		u.a.o.Log.Warn("a handler still runs after its session was closed: it ignores its context", "method", strings.Join(methods, ", "))
+	} else {
+		u.a.o.Log.Warn("the server has not ended a session that was closed")
+	}
+	return nil
+}
+
+// tooLarge says, to whom it concerns, that a message of the server's is above
+// the limit.
+func (u *session) tooLarge(m *jsonrpc.Message, size int) {
+	u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "bytes", size, "method", m.Method)
+	what := fmt.Sprintf("larger than the limit of %d bytes", u.a.o.MaxMessage)
+	if m.IsResponse() {
+		u.Unanswerable(m.ID, "its answer is "+what)
+		return
+	}
+	u.refuse(m, "the request is "+what)
+}
+
+// refuse answers a question of the server's that is not passed on.
+func (u *session) refuse(q *jsonrpc.Message, why string) {
+	if !q.IsRequest() {
+		return
+	}
+	m := jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil)
+	line := jsonrpc.NewBuffer(m.Len())
+	line.B = m.Append(line.B, q.ID, nil)
+	var noWait context.Context                          // nil, as Sender has it
+	_ = u.queue.Send(noWait, conn.Outgoing{Line: line}) // a queue that is stopped has told its reader
+}

@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
+)
+
+// Authorizer gives the requests to a server their token, and hears when one is refused.
+type Authorizer interface {
+	// Token returns the token to show, or empty for none. The error says why there is none;
+	// nothing is sent then.
+	Token(ctx context.Context) (string, error)
+	// Refused is told that the server has refused a request that showed that token, with 401
+	// or 403, and how often it has refused this one before. It reports whether to send the
+	// request again: the server has not acted on it. The error is for whoever made it.
+	Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error)
+}
+
+var _ Authorizer = (*oauth.Machine)(nil)
+
+// maxRefused is how much of the body of a refusal is read, so that its connection can be
+// used again.
+const maxRefused = 64 << 10
+
+// sessionHeader names the session that a request belongs to.
+const sessionHeader = "Mcp-Session-Id"
+
+// forgotten reports whether a 401 is about the session of the request, and not about the
+// token: older versions of the Rust SDK answer so after a restart. The body is as before.
+func forgotten(res *http.Response) bool {
+	if _, bearer := discovery.Bearer(res.Header); bearer || res.StatusCode != http.StatusUnauthorized {
+		return false
+	}
+	head, err := io.ReadAll(io.LimitReader(res.Body, maxRefused))
+	res.Body = &reread{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
+	return err == nil && SessionNotFound(string(head))
+}
+
+// SessionNotFound reports whether the text of a 401 says that the server does not know the
+// session of the request.
+func SessionNotFound(text string) bool {
+	return strings.Contains(strings.ToLower(text), "session not found")
+}
+
+// reread is a body whose beginning was read, and is there again.
+type reread struct {
+	io.Reader
+	io.Closer
+}
+
+// send sends a request with a token. A request with an Authorization of its own goes out
+// as it is.
+func (c *Client) send(by *http.Client, r *http.Request) (*http.Response, error) {
+	if cookies, ok := r.Context().Value(cookiesKey{}).(*Cookies); ok {
+		with := *by
+		with.Jar, by = cookies, &with
+	}
+	do := func(r *http.Request) (*http.Response, error) {
+		res, err := clean(by.Do(r))
+		if err != nil {
+			return res, err
+		}
+		return decoded(res)
+	}
+	if c.auth == nil || r.Header.Get("Authorization") != "" {
+		return do(r)
+	}
+	for before := 0; ; before++ {
+		token, err := c.auth.Token(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		again := r.Clone(r.Context())
+		if token != "" {
+			again.Header.Set("Authorization", "Bearer "+token)
+		}
+		if r.GetBody != nil && before > 0 {
+			if again.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		res, err := do(again)
+		if err != nil || res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
+			return res, err
+		}
+		if r.Header.Get(sessionHeader) != "" && forgotten(res) {
+			return res, nil
+		}
+		more, err := c.auth.Refused(r.Context(), token, res.Header, res.StatusCode, before)
+		if err == nil && !more {
+			return res, nil
+		}
+		_, _ = io.CopyN(io.Discard, res.Body, maxRefused)
+		_ = res.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// ErrOtherTransport says that the server does not speak the transport that was
+// tried, but perhaps the other one (protocol.md C2): nothing else may lead to
+// trying that.
+var ErrOtherTransport = errors.New("the server does not speak this transport")
+
+// Client sends requests to one server.
+type Client struct {
+	url    *url.URL
+	header http.Header
+	auth   Authorizer   // nil for none
+	short  *http.Client // for requests whose answer comes and ends
+	long   *http.Client // for streams that stay open: each keeps its connection
+}
+
+// inFlight is how many connections to a server are kept for the next request:
+// as many as may have one under way. Fewer would cost a new connection each.
+const inFlight = 512
+
+const (
+	dialLimit    = 10 * time.Second
+	keepAlive    = 15 * time.Second // finds peers that have gone without a word
+	maxRedirects = 3
+	maxHeaders   = 64 << 10
+)
+
+// New makes a client. c must be valid; it reads the files that c names.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, errors.New("url: not a URL") // which may hold a secret
+	}
+	secure := c.TLS
+	if secure == nil {
+		if secure, err = c.tls(); err != nil {
+			return nil, err
+		}
+	}
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive, Control: c.control()}).DialContext
+	}
+	proxy := http.ProxyFromEnvironment
+	switch c.Proxy {
+	case "":
+	case "none":
+		proxy = nil
+	default:
+		at, err := url.Parse(c.Proxy)
+		if err != nil {
+			return nil, errors.New("proxy: not a URL") // which may hold a password
+		}
+		proxy = http.ProxyURL(at)
+	}
+	if c.Outside {
+		o := newOutward("", false)
+		o.blind = true
+		proxy = o.asks(proxy)
+		if c.Dial == nil {
+			dial = o.dial
+		}
+	}
+	transport := func() *http.Transport {
+		return &http.Transport{
+			Proxy: proxy, DialContext: dial,
+			TLSClientConfig: secure.Clone(), TLSHandshakeTimeout: dialLimit,
+			MaxIdleConnsPerHost: inFlight, IdleConnTimeout: cmp.Or(c.IdleTimeout, 4*time.Second),
+			DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
+			OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
+				if res.StatusCode != http.StatusOK {
+					return proxyError(res.StatusCode)
+				}
+				return nil
+			},
+		}
+	}
+	short := transport()
+	short.ForceAttemptHTTP2 = true
+	// Streams are HTTP/1.1, so that a stream's end is its connection's and nothing
+	// else's.
+	long := transport()
+	long.Protocols = new(http.Protocols)
+	long.Protocols.SetHTTP1(true)
+	long.ReadBufferSize, long.WriteBufferSize = 1<<10, 1<<10
+	h := http.Header{}
+	for name, value := range c.Headers {
+		h.Set(name, value)
+	}
+	alone := &lone{dial: long.DialContext, tls: secure, proxy: proxy, other: long}
+	return &Client{url: u, header: h, auth: c.Auth,
+		short: &http.Client{Transport: short, CheckRedirect: sameOrigin},
+		long:  &http.Client{Transport: alone, CheckRedirect: sameOrigin},
+	}, nil
+}
+
+// URL returns the address of the server's endpoint.
+func (c *Client) URL() *url.URL { return c.url }
+
+// Request makes a request to u with the configured headers and those of
+// forward, which win. A nil body means none.
+func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
+	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+6)}).WithContext(ctx)
+	r.Header["User-Agent"], r.Header["Accept-Encoding"] = userAgent, accepted
+	maps.Copy(r.Header, c.header)
+	for name, values := range forward {
+		if name == auth.TokenHeader { // it goes out to nobody
+			r = r.WithContext(oauth.WithSubject(ctx, forward))
+			continue
+		}
+		r.Header[name] = values
+	}
+	for _, name := range repeats {
+		if values, has := r.Header[name]; has {
+			delete(r.Header, name)
+			r.Header[strings.ToLower(name)] = values
+		}
+	}
+	if body != nil {
+		read := bytes.NewReader(body)
+		r.Body, r.ContentLength = io.NopCloser(read), int64(len(body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	return r
+}
+
+// userAgent is how we introduce ourselves, unless the configuration says otherwise.
+var userAgent = []string{"mcp-bridge"}
+
+// repeats are the headers that make net/http send a POST again, although the
+// server may have acted on it (protocol.md D0.8). It does not look for them in
+// lower case; for a server that is the same.
+var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
+
+// Do sends a request whose answer comes and ends.
+func (c *Client) Do(r *http.Request) (*http.Response, error) { return c.send(c.short, r) }
+
+// Stream sends a request whose answer is a stream that stays open. It asks for one that is
+// not compressed: to read it takes 45 KB, and what compresses it may hold events back.
+func (c *Client) Stream(r *http.Request) (*http.Response, error) {
+	if _, set := c.header["Accept-Encoding"]; !set {
+		r.Header["Accept-Encoding"] = plain
+	}
+	return c.send(c.long, r)
+}
+
+// Close closes connections that are not in use.
+func (c *Client) Close() {
+	c.short.CloseIdleConnections()
+	c.long.CloseIdleConnections()
+}
+
+// clean takes out of an error what may be secret: the URL, and what the server
+// said. The chain of errors is kept.
+func clean(res *http.Response, err error) (*http.Response, error) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if err == nil {
+		return res, nil
+	}
+	text := err.Error()
+	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // with the line that is not understood
+		text, _, _ = strings.Cut(string(e), ":")
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // which quotes certificates
+		text = quoted.ReplaceAllString(text, "…")
+	}
+	if text += advice(err); text != err.Error() {
+		err = &cleaned{text, err}
+	}
+	return res, err
+}
+
+// advice says what to do about an error of TLS; nothing about others.
+func advice(err error) string {
+	if !TLSFault(err) {
+		return ""
+	}
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
+		return " (name the certificate of its CA: in ca_file of the server, or in the variable SSL_CERT_FILE)"
+	}
+	if _, other := errors.AsType[x509.HostnameError](err); other {
+		return " (use a name that is in the certificate, or give the server another one)"
+	}
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
+		return ""
+	}
+	return " (it speaks no TLS at this address: write http:// if that is meant)"
+}
+
+// quoted is what errors of net/http quote: addresses, and what a server said.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
+
+// cleaned is an error with another text.
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (c *cleaned) Error() string { return c.text }
+func (c *cleaned) Unwrap() error { return c.err }
+
+// RedirectError says why a redirect was not followed: the server has not acted
+// on the request. A client may know the text.
+type RedirectError string
+
+func (e RedirectError) Error() string { return string(e) }
+
+// sameOrigin lets redirects lead elsewhere on the same server only, and only
+// those that repeat the request as it is (R-176).
+func sameOrigin(r *http.Request, via []*http.Request) error {
+	first := via[0]
+	if first.Header.Get("Referer") == "" {
+		r.Header.Del("Referer") // the client's own would tell the query, in which keys may be
+	}
+	switch {
+	case len(via) > maxRedirects:
+		return RedirectError(fmt.Sprintf("it redirects more than %d times: configure the address that it means", maxRedirects))
+	case !SameOrigin(r.URL, first.URL):
+		return RedirectError("it redirects to another origin, which is not followed: configure the address that it means")
+	case r.Method != first.Method:
+		return RedirectError("it redirects in a way that turns POST into GET: configure the address that it means")
+	}
+	if change, ok := r.Context().Value(onRedirect{}).(func(*http.Request) error); ok {
+		return change(r)
+	}
+	return nil
+}
+
+type onRedirect struct{}
+
+// OnRedirect returns a context for a request. change is called with the next request
+// when a redirect is followed: a signature, for one, does not hold for another path.
+func OnRedirect(ctx context.Context, change func(next *http.Request) error) context.Context {
+	return context.WithValue(ctx, onRedirect{}, change)
+}
+
+// SameOrigin reports whether two addresses have the same scheme, host and port.
+func SameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	case u.Scheme == "socks5", u.Scheme == "socks5h":
+		return "1080"
+	}
+	return "80"
+}
+
+// Unsent reports whether err shows that nothing of the request was sent: no
+// connection came about.
+func Unsent(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, op.Op) {
+		return true
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return true
+	}
+	_, refused := errors.AsType[proxyError](err)
+	return refused || TLSFault(err)
+}
+
+// TLSFault reports whether err shows that the server's certificate is not
+// accepted, or that what answers speaks no TLS. Nothing of the request was sent,
+// and it is of no use to try again soon: somebody has to mend it.
+func TLSFault(err error) bool {
+	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	return bad || plain || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// proxyError is the status with which a proxy refused to connect.
+type proxyError int
+
+func (e proxyError) Error() string {
+	return fmt.Sprintf("the proxy refuses to connect (HTTP %d)", int(e))
+}

@@ -1,0 +1,77 @@
+package remote
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// accepted are the codings of answers that are read (RFC 9110, section 8.4).
+var accepted = []string{"gzip"}
+
+// plain asks for none.
+var plain = []string{"identity"}
+
+// CodingError says that an answer is compressed in a way that is not read. The server may
+// have acted on the request. A client may know the text.
+type CodingError string
+
+// Error names the coding.
+func (e CodingError) Error() string {
+	if !httpguts.ValidHeaderFieldName(string(e)) || len(e) > 40 { // it is a token, too
+		return "its answer has a Content-Encoding that nobody has asked for: only gzip is read"
+	}
+	return fmt.Sprintf("its answer has the Content-Encoding %s, which nobody has asked for: only gzip is read", string(e))
+}
+
+// decoded returns an answer with its body as it was before it was compressed. Of one that
+// is no success, the status says enough.
+func decoded(res *http.Response) (*http.Response, error) {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(res.Header["Content-Encoding"], ",")))
+	switch {
+	case coding == "" || coding == "identity" || res.Body == nil || res.Body == http.NoBody:
+		return res, nil
+	case coding == "gzip" || coding == "x-gzip":
+		res.Body = &unzipped{body: res.Body}
+	case res.StatusCode/100 == 2 && res.StatusCode != http.StatusAccepted && res.StatusCode != http.StatusNoContent:
+		_ = res.Body.Close()
+		return nil, CodingError(coding)
+	default:
+		_ = res.Body.Close()
+		res.Body = http.NoBody
+	}
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	res.ContentLength, res.Uncompressed = -1, true
+	return res, nil
+}
+
+// unzipped is a body that is decompressed as it comes. It begins with the first Read: a
+// stream may have nothing to read for long, and an answer without content has no gzip.
+type unzipped struct {
+	body io.ReadCloser
+	z    *gzip.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (u *unzipped) Read(p []byte) (n int, err error) {
+	if u.z == nil && u.err == nil {
+		u.z, u.err = gzip.NewReader(u.body)
+	}
+	if u.err == nil {
+		n, u.err = u.z.Read(p)
+	}
+	if errors.Is(u.err, gzip.ErrHeader) || errors.Is(u.err, gzip.ErrChecksum) {
+		u.err = errors.New("its answer is not gzip, although it says so")
+	}
+	return n, u.err
+}
+
+// Close implements io.Closer.
+func (u *unzipped) Close() error { return u.body.Close() }

@@ -1,0 +1,184 @@
+// Package httpclient makes the HTTP clients of the transports that reach
+// servers over HTTP: one pooled client for each server.
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// Config says how to reach one remote server.
+type Config struct {
+	// URL is the address of the MCP endpoint, http or https.
+	URL string `yaml:"url"`
+	// Headers are sent with every request.
+	Headers map[string]string `yaml:"headers"`
+	// Transport is how to speak to the server: "streamable" (Streamable HTTP),
+	// "sse" (HTTP+SSE of 2024-11-05), or "auto", which tries the first and then
+	// the other (protocol.md C2). Empty means auto.
+	Transport string `yaml:"transport"`
+	// CAFile names a file of PEM certificates that may sign the server's, beside
+	// those that the system trusts.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the PEM certificate and key that the bridge shows
+	// to the server; both or neither.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means
+	// what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
+	Proxy string `yaml:"proxy"`
+	// IdleTimeout is how long an unused connection is kept; it should be shorter
+	// than the server's own limit, which is 5 s for Node. 0 means 4 s.
+	IdleTimeout time.Duration `yaml:"idle_timeout" effect:"next"`
+	// OAuth says how the bridge gets tokens for the server; nil means that it gets none.
+	OAuth *oauth.Settings `yaml:"oauth"`
+	// Auth, if not nil, gives requests their tokens. The bridge makes it of OAuth; only a
+	// program can set it.
+	Auth Authorizer `yaml:"-"`
+	// Refuses, if not nil, reports whether nothing may be connected to an address.
+	// It is asked when a name has become an address, for each anew; where there is a
+	// proxy it is asked about that, since names are the proxy's to look up. Only a
+	// program can set it.
+	Refuses func(netip.Addr) bool `yaml:"-"`
+	// Outside is for what strangers have named: nothing is connected to that is link-local,
+	// on this machine or in a private network, and no proxy is asked to, as far as a name
+	// tells. It takes the place of Refuses. Only a program can set it.
+	Outside bool `yaml:"-"`
+	// TLS and Dial, if not nil, take the place of what the settings say of certificates,
+	// and of how a connection is opened. Only a program can set them.
+	TLS  *tls.Config                                                          `yaml:"-"`
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
+}
+
+// Values of Config.Transport.
+const (
+	TransportAuto       = "auto"
+	TransportStreamable = "streamable"
+	TransportSSE        = "sse"
+)
+
+// Validate reports what is wrong with the settings. It only looks: no file is
+// read and nothing is connected to. Values are not shown: they may be secrets.
+func (c *Config) Validate() error {
+	var errs []error
+	if err := checkURL(c.URL); err != nil {
+		errs = append(errs, fmt.Errorf("url %w", err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			errs = append(errs, fmt.Errorf("headers: %q is not the name of a header", name))
+		case Reserved(name):
+			errs = append(errs, fmt.Errorf("headers: %s is set by the bridge itself: remove it", name))
+		case !httpguts.ValidHeaderFieldValue(c.Headers[name]):
+			errs = append(errs, fmt.Errorf("headers: the value of %s has a line break or another character that a header cannot have", name))
+		}
+	}
+	if !slices.Contains([]string{"", TransportAuto, TransportStreamable, TransportSSE}, c.Transport) {
+		errs = append(errs, errors.New(transportFault(c.Transport)))
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		errs = append(errs, errors.New("cert_file and key_file belong together: set both or neither"))
+	}
+	if c.Proxy != "" && c.Proxy != "none" {
+		u, err := url.Parse(c.Proxy)
+		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
+			errs = append(errs, errors.New("proxy must be none, or a URL such as http://proxy.example.com:3128"))
+		}
+	}
+	if c.IdleTimeout < 0 {
+		errs = append(errs, errors.New("idle_timeout must not be negative"))
+	}
+	for name := range c.Headers {
+		if c.OAuth != nil && http.CanonicalHeaderKey(name) == "Authorization" {
+			errs = append(errs, errors.New("oauth sets the header Authorization, and so does headers: remove one of the two"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// transportFault says what to write for a transport that is none, by the names that other
+// programs have for them.
+func transportFault(name string) string {
+	fix := ""
+	switch name {
+	case "http", "http-only", "streamable-http", "streamableHttp", "streamablehttp":
+		fix = "write streamable"
+	case "sse-only":
+		fix = "write sse"
+	case "http-first", "sse-first":
+		fix = "leave it out, since the transport is detected"
+	default:
+		return "transport must be auto, streamable or sse"
+	}
+	return fmt.Sprintf("transport is %q: %s", name, fix)
+}
+
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return errors.New("is missing: give the address of the server's MCP endpoint, such as https://tools.example.com/mcp")
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must be the address of an MCP endpoint, such as https://tools.example.com/mcp")
+	case u.User != nil:
+		return errors.New("must not hold a password: use headers: { Authorization: … }")
+	case u.Fragment != "":
+		return errors.New("must not have a #fragment")
+	}
+	return nil
+}
+
+// Reserved reports whether a header is the transport's or the connection's own,
+// so that nobody else may set it (protocol.md D0.9).
+func Reserved(name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	return strings.HasPrefix(name, "Mcp-") || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Proxy-") || slices.Contains([]string{
+		"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Forwarded", "Host",
+		"Keep-Alive", "Last-Event-Id", "Origin", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	}, name)
+}
+
+// tls returns the settings for encrypted connections, or nil for the usual ones.
+func (c *Config) tls() (*tls.Config, error) {
+	if c.CAFile == "" && c.CertFile == "" {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		if t.RootCAs, err = x509.SystemCertPool(); err != nil {
+			t.RootCAs = x509.NewCertPool() // the system has none
+		}
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca_file: there is no PEM certificate in it")
+		}
+	}
+	if c.CertFile != "" {
+		own, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("cert_file and key_file: %w", err)
+		}
+		t.Certificates = []tls.Certificate{own}
+	}
+	return t, nil
+}

@@ -1,0 +1,84 @@
+package remote
+
+import (
+	"context"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/net/publicsuffix"
+)
+
+// Cookies are those that a server, or a load balancer before it, sets on one connection:
+// the next requests of the connection, and no others, send them back (RFC 6265). They pin
+// a session to the node that knows it.
+type Cookies struct {
+	mu   sync.Mutex // guards the rest
+	jar  *cookiejar.Jar
+	kept *simplelru.LRU[string, func()] // what takes each cookie out of jar, by its name and place
+}
+
+var _ http.CookieJar = (*Cookies)(nil)
+
+// Limits of the cookies of one connection (RFC 6265, section 6.1).
+const (
+	maxCookies = 50
+	maxCookie  = 4 << 10 // bytes
+)
+
+// Cookies implements http.CookieJar.
+func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
+	c.mu.Lock()
+	jar := c.jar
+	c.mu.Unlock()
+	if jar == nil {
+		return nil
+	}
+	return jar.Cookies(u)
+}
+
+// SetCookies implements http.CookieJar. When there are too many, the one that was set
+// longest ago goes; one that is too large is dropped.
+func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jar == nil {
+		c.jar, _ = cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // it never fails
+		c.kept, _ = simplelru.NewLRU(maxCookies, func(_ string, remove func()) { remove() })
+	}
+	for _, cookie := range all {
+		key := cookie.Name + ";" + cookie.Domain + ";" + cookie.Path
+		if len(key)+len(cookie.Value) > maxCookie {
+			continue
+		}
+		c.jar.SetCookies(u, []*http.Cookie{cookie})
+		gone := &http.Cookie{Name: cookie.Name, Domain: cookie.Domain, Path: cookie.Path, MaxAge: -1}
+		c.kept.Add(key, func() { c.jar.SetCookies(u, []*http.Cookie{gone}) })
+	}
+}
+
+// Header returns the cookies that requests to an address send, as their header has them.
+func (c *Cookies) Header(u *url.URL) string {
+	var all []string
+	for _, cookie := range c.Cookies(u) {
+		all = append(all, cookie.Name+"="+cookie.Value)
+	}
+	return strings.Join(all, "; ")
+}
+
+// Restore has requests to an address send what Header returned.
+func (c *Cookies) Restore(u *url.URL, header string) {
+	if all, err := http.ParseCookie(header); err == nil {
+		c.SetCookies(u, all)
+	}
+}
+
+type cookiesKey struct{}
+
+// WithCookies returns a context for the requests of one connection.
+func WithCookies(ctx context.Context, c *Cookies) context.Context {
+	return context.WithValue(ctx, cookiesKey{}, c)
+}

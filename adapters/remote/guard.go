@@ -1,0 +1,107 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+)
+
+// ErrRefused says that nothing was sent, because Config.Refuses the address of
+// the server.
+var ErrRefused = errors.New("the server is at an address that nothing is sent to")
+
+// control is what a dialer asks before it connects to an address; nil when all
+// may be connected to.
+func (c *Config) control() func(network, address string, _ syscall.RawConn) error {
+	if c.Refuses == nil {
+		return nil
+	}
+	return func(_, address string, _ syscall.RawConn) error {
+		if at, err := netip.ParseAddrPort(address); err != nil || c.Refuses(at.Addr()) {
+			return ErrRefused
+		}
+		return nil
+	}
+}
+
+// Whence returns a context for a request to u. Once that is answered, public reports
+// whether the answer came from an address of the internet. Behind a proxy, and over what is
+// no network, the name of the host tells.
+func (c *Client) Whence(ctx context.Context, u *url.URL) (told context.Context, public func() bool) {
+	var outside atomic.Bool // of any connection: a redirect may have taken another one
+	named := func() bool { return global(u.Hostname()) }
+	proxy := c.short.Transport.(*http.Transport).Proxy
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+			at, err := netip.ParseAddrPort(got.Conn.RemoteAddr().String())
+			if err != nil && named() || err == nil && Public(at.Addr()) {
+				outside.Store(true)
+			}
+		}}), func() bool {
+			if proxy != nil {
+				if at, err := proxy(&http.Request{URL: u}); err == nil && at != nil {
+					return named()
+				}
+			}
+			return outside.Load()
+		}
+}
+
+// Public reports whether an address is one of the internet, in whichever form.
+func Public(a netip.Addr) bool { return realmOf(a) == public }
+
+// inner are addresses that are link-local, or at which clouds hand machines their
+// credentials.
+var inner = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"),     // link-local (RFC 3927), where most clouds have it
+	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba Cloud
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle Cloud
+	netip.MustParsePrefix("fe80::/10"),          // link-local (RFC 4291)
+	netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon
+	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
+}
+
+// embedding are the prefixes of IPv6 addresses that stand for one of IPv4, and
+// which of their bytes that is.
+var embedding = []struct {
+	prefix netip.Prefix
+	bytes  [4]int
+}{
+	{netip.MustParsePrefix("::/96"), [4]int{12, 13, 14, 15}},           // IPv4-compatible (RFC 4291)
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), [4]int{12, 13, 14, 15}}, // translated (RFC 2765)
+	{netip.MustParsePrefix("64:ff9b::/96"), [4]int{12, 13, 14, 15}},    // NAT64 (RFC 6052)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{12, 13, 14, 15}},  // NAT64 within a network (RFC 8215)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{6, 7, 9, 10}},
+	{netip.MustParsePrefix("2002::/16"), [4]int{2, 3, 4, 5}}, // 6to4 (RFC 3056)
+}
+
+// LinkLocal reports whether an address is link-local or one at which a cloud tells
+// its machines their credentials, in whichever form: where no API is, and where
+// nobody who only describes an API may have requests sent.
+func LinkLocal(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	for _, p := range inner {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	if !a.Is6() {
+		return false
+	}
+	all := a.As16()
+	for _, e := range embedding {
+		var v4 [4]byte
+		for i, at := range e.bytes {
+			v4[i] = all[at]
+		}
+		if e.prefix.Contains(a) && LinkLocal(netip.AddrFrom4(v4)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,26 @@
+package remote
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// longestAfter bounds for how long a server can send its clients away.
+const longestAfter = 24 * time.Hour
+
+// RetryAfter reads the header of that name: seconds or a date (RFC 9110, 10.2.3). It
+// returns whole seconds, and a day at most; ok reports whether it says anything.
+func RetryAfter(h http.Header) (after time.Duration, ok bool) {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return min(time.Duration(s)*time.Second, longestAfter), true
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0, false
+	}
+	left := max(time.Until(at), 0) + time.Second - time.Nanosecond // never too early
+	return min(left.Truncate(time.Second), longestAfter), true
+}

@@ -1,0 +1,489 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// Adapter is an MCP server in front of one API.
+type Adapter struct {
+	name    string
+	c       Config
+	o       Options
+	fetch   *fetcher
+	schemas *validate.Cache
+	life    context.Context // ends with Close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	looks   chan *look // what webhooks want
+
+	mu       sync.Mutex // guards the rest
+	now      *use       // nil until there is one
+	own      bool       // now was read here, and not borrowed
+	reading  *reading   // the first, in progress; otherwise nil
+	failed   error      // why the last of these has failed
+	failedAt time.Time
+	brought  []byte // the catalogue, if a webhook carries it
+	open     map[*upstream]struct{}
+	told     []*func(method string) // who else wants to know of changes
+	closed   bool
+}
+
+var (
+	_ bridge.Adapter          = (*Adapter)(nil)
+	_ bridge.AnnouncesChanges = (*Adapter)(nil)
+)
+
+// AnnounceChanges has changed called when the tools or the resources are others.
+func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told := &changed
+	a.told = append(a.told, told)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.told = slices.DeleteFunc(a.told, func(f *func(string)) bool { return f == told })
+	}
+}
+
+// reading is the first attempt to read everything.
+type reading struct {
+	done chan struct{}
+	err  error
+}
+
+// keptSchemas is how many compiled schemas are kept.
+const keptSchemas = 512
+
+// New makes the adapter for the server of that name. c must be valid. It reads
+// the certificates that c names. Begin reads the document; without that, it is
+// read when it is needed first. Close ends the adapter.
+func New(name string, c Config, o Options) (*Adapter, error) {
+	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
+	fetch, err := c.newFetcher()
+	if err != nil {
+		return nil, err
+	}
+	a := &Adapter{name: name, c: c, o: o, fetch: fetch, schemas: validate.NewCache(keptSchemas), looks: make(chan *look), open: map[*upstream]struct{}{}}
+	a.life, a.stop = context.WithCancel(context.Background())
+	return a, nil
+}
+
+// Check tells why the API cannot be used as things are.
+func (a *Adapter) Check() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now != nil {
+		return a.now.nowhere
+	}
+	return cmp.Or(a.failed, errUnread)
+}
+
+// Open implements bridge.Adapter.
+func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	e, err := a.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	return a.connect(e.edition, from, rest)
+}
+
+// acquire returns the API as it is now, for a call: calls.Done ends that.
+func (a *Adapter) acquire(ctx context.Context) (*use, error) {
+	a.mu.Lock()
+	there := a.now != nil
+	a.mu.Unlock()
+	if !there {
+		if err := a.first(ctx); errors.Is(err, errUnread) {
+			return nil, a.unavailable(errUnread.Error(), err)
+		} else if err != nil {
+			return nil, a.unavailable("its description cannot be used", err)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, a.unavailable("it was stopped", nil)
+	}
+	a.now.calls.Add(1)
+	return a.now, nil
+}
+
+// first reads everything for the first time, or waits for whoever does so already.
+func (a *Adapter) first(ctx context.Context) error {
+	a.mu.Lock()
+	if a.own || a.closed {
+		a.mu.Unlock()
+		return nil
+	}
+	r := a.reading
+	if r == nil {
+		r = &reading{done: make(chan struct{})}
+		a.reading = r
+		a.wg.Go(func() { a.begin(r) })
+	}
+	a.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errUnread, context.Cause(ctx))
+	}
+}
+
+func (a *Adapter) unavailable(public string, err error) error {
+	return &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: public, Err: err}
+}
+
+// begin reads everything for the first time. Then it looks for changes until
+// the end.
+func (a *Adapter) begin(r *reading) {
+	before := lookAt(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
+	e, err := a.read(true, a.carried())
+	if _, ok := errors.AsType[*CatalogError](err); ok {
+		a.o.Log.Warn("the catalogue that came by a webhook does not fit the configuration any more: it has to be sent again", "err", err)
+		a.carry(nil)
+		e, err = a.read(true, nil)
+	}
+	if err == nil && !a.swap(e) {
+		err = errors.New("it was stopped")
+	}
+	a.mu.Lock()
+	a.reading, a.failed, a.failedAt = nil, err, time.Now()
+	r.err = err
+	a.mu.Unlock()
+	close(r.done)
+	if err == nil && (len(e.texts) > 0 || a.c.Catalog.Webhook) {
+		a.follow(watch(a.fetch, e.texts, before))
+	}
+}
+
+// read makes an edition of what there is. What is wrong with the configuration
+// is an error the first time. Later it is the document that has changed: an
+// entry for an operation that has gone costs itself. brought is a catalogue that
+// need not be read.
+func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
+	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
+	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
+	if _, ok := errors.AsType[*documentError](err); ok && first {
+		if m, err = a.readAgain(err, brought); err == nil {
+			live = nil // what is kept stays
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	away := live != nil && len(live.failed) > 0 // what the settings name may be in a part that cannot be read now
+	if first && len(m.faults) > 0 && !away {
+		return nil, m.faults
+	}
+	for _, f := range m.faults {
+		a.o.Log.Warn("the configuration does not fit the document any more", "what", f.String())
+	}
+	source, err := a.c.way(m, a.name, &a.o, a.schemas)
+	if err != nil {
+		return nil, err
+	}
+	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, users: 1}
+	if a.c.nowhere(m) {
+		e.nowhere = a.c.errNowhere()
+	}
+	err = a.compare(first, e, m)
+	if !first {
+		err = cmp.Or(err, e.nowhere)
+	}
+	if err != nil {
+		source.Close()
+		return nil, err
+	}
+	if live != nil {
+		if err := a.c.keepTexts(live); err != nil {
+			a.o.Log.Warn("the document cannot be saved in keep_dir", "err", err)
+		}
+	}
+	if e.nowhere != nil {
+		return e, nil // of which Begin tells
+	}
+	odd := slog.LevelDebug
+	if a.c.Remarks {
+		odd = slog.LevelWarn
+	}
+	for _, w := range m.warnings {
+		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
+	}
+	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.unsaid, "lost", len(m.lost), "warnings", len(m.warnings))
+	if e.mode == ModeTools && e.size > autoLimit {
+		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
+	}
+	return e, nil
+}
+
+// readAgain reads the document that is kept on disk, in place of one that cannot be
+// read or used. The error is why, if nothing is kept.
+func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
+	k, err := a.c.readKept(a.fetch)
+	if k == nil {
+		if err != nil {
+			a.o.Log.Warn("the saved document cannot be read", "err", err)
+		}
+		return nil, why
+	}
+	m, err := a.c.read(a.life, a.name, &a.o, k, brought)
+	if err != nil {
+		return nil, fmt.Errorf("%w; and the document that is kept in keep_dir cannot be used either: %w", why, err)
+	}
+	a.o.Log.Warn("the document cannot be read: the last good one is used", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
+	return m, nil
+}
+
+// The pauses between looks for changes.
+const (
+	filePause = 2 * time.Second
+	urlPause  = 5 * time.Minute
+)
+
+// follow looks for changes until the end. Polling, and not the system's news of
+// changes, since these do not come from every file system, nor when a
+// container's volume is exchanged.
+func (a *Adapter) follow(w *watched) {
+	pause := cmp.Or(a.c.Refresh, filePause)
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	asked, said := time.Now(), ""
+	for {
+		var l *look
+		select {
+		case <-ticker.C:
+		case l = <-a.looks:
+		case <-a.life.Done():
+			return
+		}
+		changed := l != nil || w.filesChanged()
+		if len(w.urls) > 0 && !changed && time.Since(asked) >= cmp.Or(a.c.Refresh, urlPause) {
+			asked = time.Now()
+			var err error
+			if changed, err = w.urlsChanged(a.life); err != nil {
+				said = a.complain(said, err)
+			}
+		}
+		if !changed {
+			continue
+		}
+		texts, newest := w.texts(), a.carried()
+		before := lookAt(texts)
+		if l != nil && l.body != nil {
+			newest = l.body
+		}
+		e, err := a.read(false, newest)
+		if err != nil {
+			said = a.complain(said, err)
+		} else {
+			said = ""
+			a.carry(newest)
+			texts = e.texts
+			if !a.swap(e) {
+				return
+			}
+		}
+		l.answer(e, err)
+		w = watch(a.fetch, texts, before)
+	}
+}
+
+// complain says that what describes the tools cannot be used, and does so once.
+func (a *Adapter) complain(said string, err error) string {
+	if text := err.Error(); text != said && a.life.Err() == nil {
+		a.o.Log.Warn("the tools stay as they were: the document or the catalogue cannot be used", "err", err)
+		return text
+	}
+	return said
+}
+
+// carried returns the catalogue that a webhook has brought; nil if there is none.
+func (a *Adapter) carried() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.brought
+}
+
+func (a *Adapter) carry(brought []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.brought = brought
+}
+
+// swap puts an edition in the place of the last one, if there is one, whose calls may
+// end. It reports false when the adapter is closed.
+func (a *Adapter) swap(e *edition) bool {
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		e.source.Close()
+		return false
+	}
+	old := a.now
+	a.now, a.own = &use{edition: e}, true
+	if old == nil {
+		a.mu.Unlock()
+		return true
+	}
+	var changed []string
+	if !old.same(e.catalog) {
+		changed = append(changed, "tools")
+	}
+	if !old.sameResources(e.catalog) {
+		changed = append(changed, "resources")
+	}
+	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
+	a.wg.Go(func() { // until its calls have ended, the old edition is in use here
+		ended := make(chan struct{})
+		go func() {
+			old.calls.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-a.life.Done():
+		}
+		if old.left() {
+			old.source.Close() // which ends them
+			<-ended
+		}
+	})
+	a.mu.Unlock()
+	for _, kind := range changed {
+		for _, f := range told {
+			(*f)(listChanged(kind))
+		}
+		for _, up := range tell {
+			up.changed(kind)
+		}
+	}
+	return true
+}
+
+// Close ends everything, calls included, and returns when it has ended.
+func (a *Adapter) Close() {
+	a.mu.Lock()
+	a.closed = true
+	now := a.now
+	a.mu.Unlock()
+	a.stop()
+	if now != nil && now.left() {
+		now.source.Close()
+		now.calls.Wait()
+	}
+	a.wg.Wait()
+	a.fetch.close()
+}
+
+// Report is what is to be said of an API before it is used.
+//
+// It has many fields: each is another thing to say, or what that is taken from.
+type Report struct {
+	// Tools is how many there are, and Size the bytes of a list of all of them.
+	// Listed is how many clients see in their list.
+	Tools, Size, Listed int
+	// Resources is how many operations are resources and no tools.
+	Resources int
+	// Unsaid is how many bytes of output schemas were left out, so that the list is not too long.
+	Unsaid int
+	// Mode is ModeTools or ModeSearch.
+	Mode string
+	// Lost are operations that should be tools and cannot: as METHOD path, or the
+	// path alone where nothing is known of its operations. Warnings say why.
+	Lost []string
+	// Warnings are about the document.
+	Warnings []openapi.Warning
+	// Unread: the document is at a URL, and was not read.
+	Unread bool
+	// Advice is what to set then; empty if there is nothing.
+	Advice string
+	// Uncounted: so is the catalogue, or a webhook brings it.
+	Uncounted bool
+
+	tools   []*toolset.Tool // and resources
+	uris    map[*toolset.Tool]string
+	doc     *openapi.Document
+	config  *Config
+	timeout time.Duration
+	most    time.Duration // of all timeouts; 0 for no limit
+}
+
+// Inspect reads the document, if it is a file, and reports what becomes of it.
+// It connects to nothing. The error is of type Faults when entries of
+// Config.Tools are wrong, and ErrNowhere when no call could be made.
+func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
+	if address.IsHTTP(c.OpenAPI) {
+		_, err := c.readOverlays()
+		report := &Report{Unread: true}
+		if c.BaseURL == "" && len(c.Trusted) == 0 {
+			report.Advice = "; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted"
+		}
+		return report, err
+	}
+	elsewhere := c.Catalog.exists() && c.Catalog.File == ""
+	if elsewhere {
+		known := *c
+		known.Catalog = Catalog{}
+		c = &known
+	}
+	m, err := c.read(ctx, name, &o, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.faults) > 0 {
+		return nil, m.faults
+	} else if c.nowhere(m) {
+		return nil, c.errNowhere()
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	source, err := c.way(m, name, &o, nil)
+	if err != nil {
+		return nil, err
+	}
+	source.Close()
+	list := c.catalog(m, name)
+	report := &Report{
+		Tools: len(list.tools), Size: list.size, Unsaid: list.unsaid, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
+	}
+	for _, op := range m.lost {
+		report.Lost = append(report.Lost, strings.TrimSpace(op.Key()))
+	}
+	for _, r := range m.resources {
+		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
+	}
+	return report, nil
+}
+
+// ErrNowhere: neither the document nor Config.BaseURL says where the API is.
+var ErrNowhere = errors.New("does not say where the API is (servers)")
+
+func (c *Config) errNowhere() error {
+	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNowhere)
+}
+
+// nowhere reports whether there are operations, and no address for any of them. A
+// document at a URL has that of its own server.
+func (c *Config) nowhere(m *material) bool {
+	return c.BaseURL == "" && !address.IsHTTP(c.OpenAPI) && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
+		!slices.ContainsFunc(m.doc.Operations, func(op *openapi.Operation) bool { return len(op.Servers) > 0 })
+}

@@ -1,0 +1,341 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// site serves a document at /openapi.json, tokens at /token, and is an API
+// everywhere else. It notes what credentials it was shown.
+type site struct {
+	*httptest.Server
+	mu    sync.Mutex // guards the rest
+	doc   string
+	calls int
+	shown []string
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		for _, text := range []string{r.Header.Get("X-Key"), r.Header.Get("X-Own"), r.Header.Get("X-Entry"), r.Header.Get("X-Tenant"), r.Header.Get("Authorization"), string(body)} {
+			if text != "" {
+				s.shown = append(s.shown, text)
+			}
+		}
+		switch r.URL.Path {
+		case "/openapi.json", "/part.json":
+			_, _ = io.WriteString(w, s.doc)
+		case "/token":
+			_, _ = io.WriteString(w, `{"access_token":"the-access-token","token_type":"bearer"}`)
+		default:
+			s.calls++
+			_, _ = io.WriteString(w, `{"ok":true}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *site) says(doc string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc = doc
+}
+
+// got returns how many calls there were, and what was shown, since the last time.
+func (s *site) got() (calls int, shown string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls, shown = s.calls, strings.Join(s.shown, ", ")
+	s.calls, s.shown = 0, nil
+	return calls, shown
+}
+
+const (
+	keyed  = `"components": {"securitySchemes": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}}, "security": [{"k": []}]`
+	simple = `"responses": {"200": {"description": "ok"}}`
+)
+
+// document makes one whose operation a, and with it what it is about, has servers.
+func document(servers, inPath, inOperation string) string {
+	return `{"openapi": "3.1.0", ` + servers + keyed + `, "paths": {"/a": {` + inPath + `"get": {"operationId": "a", ` + inOperation + simple + `}}}}`
+}
+
+func servers(url string) string { return `"servers": [{"url": "` + url + `"}], ` }
+
+// A document at a URL may name any server. What the configuration sends goes to
+// the one that the document is on, and to those that the configuration names.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	key := Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}
+	for _, test := range []struct {
+		name   string
+		doc    func(own, other string) string
+		change func(c *Config, other string)
+		from   http.Header
+		goes   string // "own", "other", or "" for a call that is refused
+		shown  string
+	}{
+		{name: "its own server", doc: func(own, _ string) string { return document(servers(own), "", "") }, goes: "own", shown: "secret-key-1"},
+		{name: "a relative one", doc: func(_, _ string) string { return document(servers("/v1"), "", "") }, goes: "own", shown: "secret-key-1"},
+		{name: "none", doc: func(_, _ string) string { return document("", "", "") }, goes: "own", shown: "secret-key-1"},
+		{name: "another", doc: func(_, other string) string { return document(servers(other), "", "") }},
+		{name: "another of the path", doc: func(own, other string) string { return document(servers(own), servers(other), "") }},
+		{name: "another of the operation", doc: func(own, other string) string { return document(servers(own), "", servers(other)) }},
+		{name: "its own of the operation", doc: func(own, other string) string { return document(servers(other), "", servers(own)) }, goes: "own", shown: "secret-key-1"},
+		{name: "another by a variable", doc: func(_, other string) string {
+			return document(`"servers": [{"url": "{where}/v1", "variables": {"where": {"default": "`+other+`"}}}], `, "", "")
+		}},
+		{name: "Swagger 2.0", doc: func(_, other string) string {
+			return `{"swagger": "2.0", "host": "` + strings.TrimPrefix(other, "http://") + `", "schemes": ["http"],
+				"securityDefinitions": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}, "security": [{"k": []}], "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}}}`
+		}},
+		{name: "trusted", doc: func(_, other string) string { return document(servers(other), "", "") },
+			change: func(c *Config, other string) { c.Trusted = []string{other} }, goes: "other", shown: "secret-key-1"},
+		{name: "base_url", doc: func(own, _ string) string { return document(servers(own), "", "") },
+			change: func(c *Config, other string) { c.BaseURL = other }, goes: "other", shown: "secret-key-1"},
+		{name: "nothing is needed", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) }, goes: "other"},
+		{name: "headers", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+			change: func(c *Config, _ string) { c.Headers = map[string]string{"X-Own": "secret-header"} }},
+		{name: "an entry's header", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+			change: func(c *Config, _ string) {
+				c.Tools = []toolset.Entry{{Key: "a", Headers: map[string]string{"X-Entry": "secret-entry"}}}
+			}},
+		{name: "a tool of one's own", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+			change: func(c *Config, _ string) {
+				c.Expose = []string{"none"}
+				c.Tools = []toolset.Entry{{Key: "a", Request: "GET /a?code=secret-code"}}
+			}},
+		{name: "forwarded headers", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+			from: http.Header{"X-Tenant": {"callers-secret"}}},
+		{name: "a variable of the configuration", doc: func(_, other string) string {
+			return document(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", `"security": [], `)
+		}, change: func(c *Config, _ string) { c.Variables = map[string]string{"id": "secret-id"} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			own, other := newSite(t), newSite(t)
+			own.says(test.doc(own.URL, other.URL))
+			c := Config{OpenAPI: own.URL + "/openapi.json", Auth: key}
+			if test.change != nil {
+				test.change(&c, other.URL)
+			}
+			log := &said{}
+			a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Forward: []string{"X-Tenant"}})
+			up := connectAs(t, a, test.from)
+			text, wrong := call(t, up, "a", "{}")
+			ownCalls, ownShown := own.got()
+			otherCalls, otherShown := other.got()
+			got := map[bool]string{true: "own"}[ownCalls > 0] + map[bool]string{true: "other"}[otherCalls > 0]
+			if got != test.goes || wrong != (test.goes == "") || ownShown+otherShown != test.shown {
+				t.Errorf("the call went to %q with %q, %q: %s", got, ownShown, otherShown, text)
+			}
+			if test.goes == "" && (!strings.Contains(text, "base_url or trusted") || strings.Contains(text, "secret")) {
+				t.Errorf("the call is refused with %s", text)
+			}
+			if said := log.has("do not go there"); said != map[bool]int{true: 1}[test.goes == "" && test.from == nil] {
+				t.Errorf("the log says it %d times: %s", said, log.b.String())
+			}
+		})
+	}
+}
+
+// What a document in a file refers to at a URL is not the operator's word either.
+func TestStrangerByReference(t *testing.T) {
+	t.Parallel()
+	own, friend, other := newSite(t), newSite(t), newSite(t)
+	friend.says(`{"servers": [{"url": "` + other.URL + `"}], "get": {"operationId": "b", ` + simple + `}}`)
+	doc := `{"openapi": "3.1.0", ` + servers(own.URL) + keyed + `, "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}, "/b": {"$ref": "` + friend.URL + `/part.json"}}}`
+	a := adapter(t, Config{OpenAPI: file(t, doc), Trusted: []string{friend.URL}, Auth: Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}}, Options{})
+	up := connectAs(t, a, nil)
+	if text, wrong := call(t, up, "a", "{}"); wrong {
+		t.Errorf("a: %s", text)
+	}
+	if text, wrong := call(t, up, "b", "{}"); !wrong || !strings.Contains(text, "base_url or trusted") {
+		t.Errorf("b: %s", text)
+	}
+	calls, shown := other.got()
+	if _, ok := own.got(); ok != "secret-key-1" || calls > 0 || shown != "" {
+		t.Errorf("the server of the file was shown %q; the other one got %d calls and was shown %q", ok, calls, shown)
+	}
+}
+
+// A document at a URL that has another server when it is read again changes
+// nothing: not who gets credentials and tokens, and not who gets arguments.
+func TestMovesAway(t *testing.T) {
+	t.Parallel()
+	const oauth = `"components": {"securitySchemes": {"k": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": %q, "scopes": {}}}}}}, `
+	for name, doc := range map[string]struct {
+		auth          Auth
+		before, after func(own, other string) string
+	}{
+		"server": {Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}},
+			func(own, _ string) string { return document(servers(own), "", "") },
+			func(_, other string) string { return document(servers(other), "", "") }},
+		"server without credentials": {Auth{},
+			func(own, _ string) string { return document(servers(own), "", "") },
+			func(_, other string) string { return document(servers(other), "", "") }},
+		"server of an operation": {Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}},
+			func(own, _ string) string { return document(servers(own), "", "") },
+			func(own, other string) string { return document(servers(own), "", servers(other)) }},
+		"token address": {Auth{Schemes: map[string]wire.Credential{"k": {Client: &wire.Client{ID: "id", Secret: "secret-of-client"}}}},
+			func(own, _ string) string {
+				return strings.Replace(document(servers(own), "", ""), keyed, fmt.Sprintf(oauth, own+"/token")+`"security": [{"k": []}]`, 1)
+			},
+			func(own, other string) string {
+				return strings.Replace(document(servers(own), "", ""), keyed, fmt.Sprintf(oauth, other+"/token")+`"security": [{"k": []}]`, 1)
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own, other := newSite(t), newSite(t)
+			own.says(doc.before(own.URL, other.URL))
+			log := &said{}
+			a := adapter(t, Config{OpenAPI: own.URL + "/openapi.json", Refresh: time.Second, Auth: doc.auth}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+			up := connectAs(t, a, nil)
+			if text, wrong := call(t, up, "a", "{}"); wrong {
+				t.Fatalf("before: %s", text)
+			}
+			_, before := own.got()
+			own.says(doc.after(own.URL, other.URL))
+			eventually(t, "the warning", func() bool { return log.has("the document names another server than before: "+other.URL) > 0 })
+			if text, wrong := call(t, up, "a", "{}"); wrong {
+				t.Errorf("after: %s", text)
+			}
+			calls, shown := own.got()
+			if calls != 1 || before != "" && !strings.Contains(before, shown) {
+				t.Errorf("after, the API got %d calls, and was shown %q, before %q", calls, shown, before)
+			}
+			if calls, shown := other.got(); calls > 0 || shown != "" {
+				t.Errorf("the other server got %d calls, and was shown %q", calls, shown)
+			}
+			if n := log.has("tools made"); n != 1 {
+				t.Errorf("tools were made %d times", n)
+			}
+		})
+	}
+}
+
+// A document in a file is the operator's: it may name another server, and the log
+// says so.
+func TestMovesInFile(t *testing.T) {
+	t.Parallel()
+	own, other := newSite(t), newSite(t)
+	log := &said{}
+	path := file(t, document(servers(own.URL), "", ""))
+	a := adapter(t, Config{OpenAPI: path, Refresh: time.Second, Auth: Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	up := connectAs(t, a, nil)
+	call(t, up, "a", "{}")
+	replace(t, path, document(servers(other.URL), "", ""))
+	eventually(t, "the new document", func() bool { return log.has("tools made") > 1 })
+	if text, wrong := call(t, up, "a", "{}"); wrong {
+		t.Error(text)
+	}
+	if calls, shown := other.got(); calls != 1 || shown != "secret-key-1" || log.has("the document names another server for the API") != 1 {
+		t.Errorf("the new server got %d calls with %q; the log: %s", calls, shown, log.b.String())
+	}
+}
+
+// The client's secret does not go where a document at a URL has tokens come from,
+// unless the configuration says so.
+func TestTokenStrangers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		change  func(c *Config, cl *wire.Client, other string)
+		refused bool
+	}{
+		{"as the document has it", func(*Config, *wire.Client, string) {}, true},
+		{"token_url", func(_ *Config, cl *wire.Client, other string) { cl.TokenURL = other + "/token" }, false},
+		{"trusted", func(c *Config, _ *wire.Client, other string) { c.Trusted = []string{other} }, false},
+	} {
+		own, other := newSite(t), newSite(t)
+		own.says(`{"openapi": "3.1.0", ` + servers(own.URL) + `"components": {"securitySchemes": {"k": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "` + other.URL + `/token", "scopes": {}}}}}},
+			"paths": {"/a": {"get": {"operationId": "a", "security": [{"k": []}], ` + simple + `}}, "/b": {"get": {"operationId": "b", ` + simple + `}}}}`)
+		client := &wire.Client{ID: "id", Secret: "secret-of-client"}
+		c := Config{OpenAPI: own.URL + "/openapi.json", Auth: Auth{Schemes: map[string]wire.Credential{"k": {Client: client}}}}
+		test.change(&c, client, other.URL)
+		log := &said{}
+		up := connectAs(t, adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}), nil)
+		text, wrong := call(t, up, "a", "{}")
+		if _, shown := other.got(); wrong != test.refused || test.refused != (shown == "") || test.refused != (log.has("the client's secret does not go there") == 1) {
+			t.Errorf("%s: the other server was shown %q: %s; the log: %s", test.name, shown, text, log.b.String())
+		}
+		if test.refused && !strings.Contains(text, "token_url or trusted") {
+			t.Errorf("%s: %s", test.name, text)
+		}
+		if text, wrong := call(t, up, "b", "{}"); wrong {
+			t.Errorf("%s: a call that needs no token: %s", test.name, text)
+		}
+	}
+}
+
+// Addresses at which no API is are never taken from a document at a URL, with
+// credentials or without.
+func TestLinkLocalStrangers(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "2852039166", "0xa9fea9fe", "0xa9.0xfe.43518"} {
+		own := newSite(t)
+		own.says(document(servers("http://"+host), "", `"security": [], `))
+		up := connectAs(t, adapter(t, Config{OpenAPI: own.URL + "/openapi.json"}, Options{Timeout: time.Second}), nil)
+		if text, wrong := call(t, up, "a", "{}"); !wrong || !strings.Contains(text, "which is no address for an API") {
+			t.Errorf("%s: %s", host, text)
+		}
+	}
+}
+
+// connectAs is connect for a client whose first request has these headers.
+func connectAs(t *testing.T, a *Adapter, from http.Header) bridge.Upstream {
+	t.Helper()
+	up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision, Header: from}, &adaptertest.Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { up.Close(context.Background()) })
+	return up
+}
+
+// A document, and what it refers to, is not read at an address where no API is,
+// though its own server's name stand for it; the operator's own catalogue is.
+func TestFetchGuarded(t *testing.T) {
+	s := newSite(t)
+	s.says("{}")
+	c := Config{OpenAPI: s.URL + "/openapi.json", Catalog: Catalog{URL: s.URL + "/part.json"}}
+	f, err := c.newFetcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	if f.guarded == f.client {
+		t.Error("nothing guards what is read")
+	}
+	f.guarded, err = remote.New(remote.Config{Proxy: "none", Refuses: netip.Addr.IsLoopback}) // as LinkLocal is for others
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Fetch(t.Context(), c.OpenAPI); !errors.Is(err, remote.ErrRefused) {
+		t.Errorf("the document: %v", err)
+	}
+	if _, err := f.Fetch(t.Context(), c.Catalog.URL); err != nil {
+		t.Errorf("the catalogue: %v", err)
+	}
+}

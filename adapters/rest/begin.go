@@ -1,0 +1,107 @@
+package rest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+// errUnread is why the API cannot be used yet.
+var errUnread = errors.New("its description has not been read yet")
+
+// The pauses between attempts to read what is at URLs for the first time.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// Begin reads the document, the overlays and the catalogue before anybody needs them. It
+// has read files when it returns; the error names a fault of them.
+//
+// It reads URLs, and a catalogue file that does not exist yet, in the background, until
+// that succeeds. Until then calls use the API of before: the adapter of the same server
+// with the former settings, or nil. before may be closed at any time.
+func (a *Adapter) Begin(before *Adapter) error {
+	if before != nil && a.c.Catalog.Webhook && a.c.Catalog.location() == "" {
+		a.carry(before.carried())
+	}
+	if !address.IsHTTP(a.c.OpenAPI) && a.c.Catalog.URL == "" {
+		err := a.first(a.life)
+		if a.c.Catalog.File != "" && errors.Is(err, fs.ErrNotExist) {
+			if _, missing := os.Stat(a.c.Catalog.File); missing != nil { // whoever makes it may start later
+				a.borrow(before)
+				a.wg.Go(a.persist)
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.now.nowhere
+	}
+	if _, err := a.c.Inspect(a.life, a.name, a.o); err != nil {
+		return err
+	}
+	a.borrow(before)
+	a.wg.Go(a.persist)
+	return nil
+}
+
+// borrow has calls go to the API as before has it, until this adapter has read it.
+func (a *Adapter) borrow(before *Adapter) {
+	if before == nil {
+		return
+	}
+	before.mu.Lock()
+	e := before.now
+	if before.closed || e == nil {
+		before.mu.Unlock()
+		return
+	}
+	e.mu.Lock()
+	e.users++
+	e.mu.Unlock()
+	before.mu.Unlock()
+	a.mu.Lock()
+	a.now = &use{edition: e.edition}
+	a.mu.Unlock()
+}
+
+// persist reads everything until that succeeds. The log says once why it does not.
+func (a *Adapter) persist() {
+	said := ""
+	for failures := 1; ; failures++ {
+		err := a.first(a.life)
+		if err == nil || a.life.Err() != nil {
+			return
+		}
+		if text := err.Error(); text != said {
+			said = text
+			what := "the API cannot be used yet: its description cannot be read; it is tried again"
+			if a.Check() == nil {
+				what = "the API stays as it was before the configuration changed: its description cannot be read; it is tried again"
+			}
+			a.o.Log.Warn(what, "err", err)
+		}
+		if backoff.For(a.life, backoff.Grown(firstPause, longestPause, failures)) != nil {
+			return
+		}
+	}
+}
+
+// Behind returns why the API is still as the adapter before had it, and since when that
+// is known. The error is nil if the API is this adapter's own.
+func (a *Adapter) Behind() (since time.Time, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.own || a.now == nil {
+		return time.Time{}, nil
+	}
+	return a.failedAt, a.failed
+}

@@ -1,0 +1,253 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// Begin reads a file once, and clients that come later use the result.
+func TestBegin(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	log := &said{}
+	a := adapter(t, api.pets(), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Check(); !errors.Is(err, errUnread) {
+		t.Errorf("before: %v", err)
+	}
+	if err := a.Begin(nil); err != nil || a.Check() != nil || log.has("tools made") != 1 {
+		t.Fatalf("Begin = %v", err)
+	}
+	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.HasPrefix(got, "listPets ") || log.has("tools made") != 1 {
+		t.Errorf("tools = %s, made %d times", got, log.has("tools made"))
+	}
+}
+
+// Begin returns the faults of files, also beside a URL.
+func TestBeginMistakes(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(&sites{texts: map[string]string{}})
+	defer site.Close()
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"a document", func(c *Config) { c.OpenAPI = "rig_test.go" }, "rig_test.go"},
+		{"a document beside a catalogue", func(c *Config) { c.OpenAPI, c.Catalog.URL = "rig_test.go", site.URL }, "rig_test.go"},
+		{"an overlay of a document elsewhere", func(c *Config) { c.OpenAPI, c.Overlays = site.URL, []string{"gone.yaml"} }, "overlays: gone.yaml"},
+		{"a catalogue", func(c *Config) { c.Catalog.File = "rig_test.go" }, "catalogue"},
+		{"no address", func(c *Config) { c.BaseURL, c.OpenAPI = "", file(t, "openapi: 3.1.0\npaths: { /x: { get: {} } }\n") }, ErrNowhere.Error()},
+	} {
+		api := newAPI(t)
+		c := api.pets()
+		c.Auth = Auth{}
+		test.change(&c)
+		a := adapter(t, c, Options{})
+		if err := a.Begin(nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Begin = %v, want %s", test.name, err, test.want)
+		}
+		if a.Check() == nil {
+			t.Errorf("%s: it can be used", test.name)
+		}
+	}
+}
+
+// A document that loses its servers while it is watched changes nothing.
+func TestServersLost(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	const text = "openapi: 3.1.0\nservers: [{ url: %q }]\npaths: { /x: { get: { operationId: first } } }\n"
+	log := &said{}
+	c := Config{OpenAPI: file(t, fmt.Sprintf(text, api.URL))}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	up := connect(t, a, &adaptertest.Client{})
+	replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: { /x: { get: { operationId: second } } }\n")
+	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
+	if text, bad := call(t, up, "first", "{}"); bad {
+		t.Errorf("first: %s", text)
+	}
+}
+
+// As long as a document cannot be read, the API is as the adapter before had it, also when
+// that one is closed, and when others that have borrowed it are.
+func TestBeginBorrows(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	text, err := os.ReadFile("testdata/pets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sites{texts: map[string]string{"/pets.yaml": string(text)}}
+	site := httptest.NewServer(s)
+	defer site.Close()
+	c := api.pets()
+	c.OpenAPI = site.URL + "/pets.yaml"
+	first := adapter(t, c, Options{})
+	if err := first.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, first, &adaptertest.Client{})
+
+	s.set("/pets.yaml", "")
+	c.Tools = []toolset.Entry{{Key: "getPet", Name: "onePet"}}
+	log := &said{}
+	next := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	other := adapter(t, c, Options{})
+	for a, before := range map[*Adapter]*Adapter{next: first, other: first} {
+		if err := a.Begin(before); err != nil || a.Check() != nil {
+			t.Fatalf("Begin = %v, Check = %v", err, a.Check())
+		}
+	}
+	last := adapter(t, c, Options{})
+	if err := last.Begin(other); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	other.Close()
+	eventually(t, "the complaint", func() bool { return log.has("the API stays as it was") == 1 })
+	if at, why := next.Behind(); why == nil || at.IsZero() || !strings.Contains(why.Error(), "503") {
+		t.Errorf("Behind = %v, %v", why, at)
+	}
+	client := &adaptertest.Client{}
+	up := connect(t, next, client)
+	if text, bad := call(t, up, "getPet", `{"id":1}`); bad {
+		t.Errorf("getPet: %s", text)
+	}
+	asked := api.count()
+	begun := make(chan string, 1)
+	go func() {
+		got, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)})
+		begun <- fmt.Sprint(adaptertest.Text(got), err)
+	}()
+	eventually(t, "the slow request", func() bool { return api.count() > asked })
+
+	s.set("/pets.yaml", string(text))
+	client.WaitSaid(t, 1)
+	if got := names(t, up); !strings.Contains(got, "onePet") {
+		t.Errorf("tools = %s", got)
+	}
+	if _, why := next.Behind(); why != nil {
+		t.Errorf("Behind = %v", why)
+	}
+	last.Close()
+	close(api.slow)
+	if got := <-begun; !strings.Contains(got, "at last") {
+		t.Errorf("the call in flight: %s", got)
+	}
+}
+
+// A catalogue that a webhook has brought is that of the next adapter too, unless it does not
+// fit any more.
+func TestBeginCarries(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := Config{BaseURL: api.URL + "/a", Catalog: Catalog{Webhook: true, Secret: secret}}
+	a := adapter(t, c, Options{})
+	if err := a.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Renew(t.Context(), []byte(strings.ReplaceAll(flows("one"), "POST ", "POST "+c.BaseURL))); err != nil {
+		t.Fatal(err)
+	}
+	log := &said{}
+	c.Attempts = 2
+	for base, want := range map[string]string{"/a": "one", "/b": ""} {
+		c.BaseURL = api.URL + base
+		next := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		if err := next.Begin(a); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(t, connect(t, next, &adaptertest.Client{})); got != want {
+			t.Errorf("%s: tools = %q, want %q", base, got, want)
+		}
+	}
+	if log.has("it has to be sent again") != 1 {
+		t.Error("nothing was said of what does not fit")
+	}
+}
+
+// An API that is borrowed shows no tool that the new settings hide.
+func TestBeginHides(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	text, err := os.ReadFile("testdata/pets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sites{texts: map[string]string{"/pets.yaml": string(text)}}
+	site := httptest.NewServer(s)
+	defer site.Close()
+	c := api.pets()
+	c.OpenAPI, c.Mode = site.URL+"/pets.yaml", ModeSearch
+	first := adapter(t, c, Options{})
+	if err := first.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	const getPet = `{"id":"getPet","arguments":{"id":1}}`
+	if text, bad := call(t, connect(t, first, &adaptertest.Client{}), callTool, getPet); bad {
+		t.Fatal(text)
+	}
+	s.set("/pets.yaml", "")
+	next := adapter(t, c, Options{Shows: func(name string) bool { return name != "getPet" }})
+	if err := next.Begin(first); err != nil {
+		t.Fatal(err)
+	}
+	asked := api.count()
+	if text, bad := call(t, connect(t, next, &adaptertest.Client{}), callTool, getPet); !bad || api.count() != asked {
+		t.Errorf("a tool that is hidden now: %s", text)
+	}
+}
+
+// A part of a document that cannot be read now makes no mistake of a setting that names it.
+func TestBeginPartAway(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	site := httptest.NewServer(&sites{})
+	defer site.Close()
+	c := api.pets()
+	c.Auth, c.Trusted = Auth{}, []string{site.URL}
+	c.OpenAPI = file(t, "openapi: 3.1.0\npaths:\n  /pets: { get: { operationId: listPets } }\n  /pets/{id}: { $ref: '"+site.URL+"/pet.yaml' }\n")
+	c.Tools = []toolset.Entry{{Key: "getPet", Name: "onePet"}}
+	log := &said{}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "listPets") || log.has("does not fit the document") == 0 {
+		t.Errorf("tools = %s", got)
+	}
+}
+
+// A catalogue file may come after the start: another container of the pod writes it.
+func TestBeginBeforeCatalog(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.pets()
+	c.Catalog.File = filepath.Join(t.TempDir(), "tools.json")
+	log := &said{}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Begin(nil); err != nil || a.Check() == nil {
+		t.Fatalf("Begin = %v, Check = %v", err, a.Check())
+	}
+	eventually(t, "the warning", func() bool { return log.has("cannot be used yet") == 1 })
+	text := `{"tools":[{"name":"later","request":"GET /later","inputSchema":{"type":"object"}}]}`
+	if err := os.WriteFile(c.Catalog.File, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "later") {
+		t.Errorf("tools = %s", got)
+	}
+}

@@ -1,0 +1,293 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/address"
+)
+
+// Config describes one API. At least one of OpenAPI, Tools and Catalog must be
+// there.
+//
+// It has many fields: each is a key of the file.
+type Config struct {
+	// OpenAPI is where the API's document is: a path or a URL.
+	OpenAPI string `yaml:"openapi"`
+	// Document is the document itself if it stands in the configuration. Then
+	// OpenAPI is the path of that, from which references start.
+	Document []byte `yaml:"-"`
+	// Overlays are files that change the document before anything else, in order:
+	// OpenAPI Overlays.
+	Overlays []string `yaml:"overlays"`
+	// KeepDir is a folder in which the last good document of a URL is kept, which is
+	// used at the start when that cannot be read. Empty means none.
+	KeepDir string `yaml:"keep_dir"`
+	// Catalog is where more tools are published.
+	Catalog Catalog `yaml:"catalog"`
+	// BaseURL is where the API is. Empty means what the document says.
+	BaseURL string `yaml:"base_url"`
+	// Variables are values for those in the addresses that the document names.
+	Variables map[string]string `yaml:"variables"`
+	// Auth is what the bridge shows to the API.
+	Auth Auth `yaml:"auth"`
+	// Args changes the parameters of these names of all operations of the document.
+	// What Tools say of one wins.
+	Args []toolset.Arg `yaml:"args"`
+	// Rules change the operations of the document that they match. What Tools say of one
+	// wins.
+	Rules []toolset.Rule `yaml:"rules"`
+	// Headers are sent with every request.
+	Headers map[string]string `yaml:"headers"`
+	// Secrets are values that nobody is shown wherever they are sent, beside those
+	// of Auth. Of a file they are what its headers, its queries and its base_url
+	// have from the environment.
+	Secrets []string `yaml:"-"`
+	// Remarks has the log name all that is odd in the document, as warnings: for who
+	// serves this one document.
+	Remarks bool `yaml:"-"`
+	// Trusted are origins beside the API's own that may have credentials and
+	// headers, and beside the document's own that it may refer to.
+	Trusted []string `yaml:"trusted"`
+	// Expose chooses operations; see openapi.ParseRules. Empty means all.
+	Expose []string `yaml:"expose"`
+	// ReadOnly leaves out operations that may change something.
+	ReadOnly bool `yaml:"read_only"`
+	// Mode is ModeAuto, ModeTools or ModeSearch. Empty means ModeAuto.
+	Mode string `yaml:"mode"`
+	// FlattenBody makes members of bodies arguments of their own.
+	FlattenBody bool `yaml:"flatten_body"`
+	// StrictOutput keeps output schemas as the document has them.
+	StrictOutput bool `yaml:"strict_output"`
+	// Pick gives tools an argument by which models choose parts of answers.
+	Pick bool `yaml:"pick"`
+	// Limits bound what calls may take.
+	Limits Limits `yaml:"limits"`
+	// Attempts is how often a request is made that may be repeated; 0 means 3.
+	Attempts int `yaml:"attempts"`
+	// Cache is how much of the answers to GET is kept, in bytes; 0 means nothing.
+	Cache toolset.Bytes `yaml:"cache"`
+	// Refresh is how often the document is looked at for changes; 0 means 2 s for
+	// files and 5 min for URLs.
+	Refresh time.Duration `yaml:"refresh"`
+	// Tools changes what the document gives, and adds to it.
+	Tools []toolset.Entry `yaml:"tools"`
+	// CAFile names a file of PEM certificates that may sign the API's, beside those
+	// that the system trusts.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the PEM certificate and key that the bridge shows to
+	// the API; both or neither.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means what
+	// HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
+	Proxy string `yaml:"proxy"`
+	// IdleTimeout is how long an unused connection is kept. 0 means 4 s.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+}
+
+// Limits bound what calls may take. Zero means the default.
+type Limits struct {
+	Answer     toolset.Bytes `yaml:"answer"`     // text in one result; 100 KiB
+	Body       toolset.Bytes `yaml:"body"`       // read of one answer; 8 MiB
+	File       toolset.Bytes `yaml:"file"`       // one file in arguments; 10 MiB
+	Rate       limits.Rate   `yaml:"rate"`       // requests; none
+	Concurrent int           `yaml:"concurrent"` // calls under way; 64
+}
+
+// Auth is what the bridge shows to an API. Zero means nothing.
+type Auth struct {
+	// Default is for all operations for which Schemes has nothing, unless the
+	// document says that they need nothing.
+	Default *wire.Credential
+	// Schemes are by the names of the document's security schemes.
+	Schemes map[string]wire.Credential
+}
+
+// Exchanges reports whether the tokens of callers are exchanged for those of the API.
+func (a *Auth) Exchanges() bool {
+	for _, one := range a.Schemes {
+		if one.Exchange != "" {
+			return true
+		}
+	}
+	return a.Default != nil && a.Default.Exchange != ""
+}
+
+// Values of Config.Mode.
+const (
+	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit without output schemas
+	ModeTools  = "tools"  // all tools are listed
+	ModeSearch = "search" // a few tools find, describe and call the others
+)
+
+// autoLimit is how many bytes a list may have to be offered whole. Models read
+// all of it at each turn.
+const autoLimit = 64 << 10
+
+// Sends reports whether Headers or Auth say what is sent in that header.
+func (c *Config) Sends(header string) bool {
+	for name := range c.Headers {
+		if strings.EqualFold(name, header) {
+			return true
+		}
+	}
+	for _, one := range c.Auth.Schemes {
+		if strings.EqualFold(one.Header, header) {
+			return true
+		}
+	}
+	return c.Auth.Default != nil && strings.EqualFold(c.Auth.Default.Header, header)
+}
+
+// Validate reports what is wrong with the settings. It only looks: no file is
+// read and nothing is connected to. Values that may be secrets are not shown.
+func (c *Config) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(t toolset.Entry) bool { return t.Request != "" }) {
+		add("openapi is missing: name the API's document, a file or a URL; or describe tools with a request under tools, or name a catalog")
+	}
+	for _, fault := range c.Catalog.faults() {
+		add("%s", fault)
+	}
+	if address.IsHTTP(c.OpenAPI) {
+		if u, err := url.Parse(c.OpenAPI); err != nil || u.Host == "" || u.User != nil {
+			add("openapi must be a file or a URL, such as https://api.example.com/openapi.json, without a password")
+		}
+	}
+	if c.OpenAPI == "" && c.BaseURL == "" {
+		add("base_url is missing: say where the API is, such as https://api.example.com/v1")
+	}
+	if c.BaseURL != "" && !isBase(c.BaseURL) {
+		add("base_url must be an address such as https://api.example.com/v1, without a password")
+	}
+	if len(c.Overlays) > 0 && c.OpenAPI == "" {
+		add("overlays is of no use without openapi: it changes a document")
+	}
+	for i, o := range c.Overlays {
+		if o == "" || address.IsHTTP(o) {
+			add("overlays: item %d: must be a file: what changes the document is the operator's", i+1)
+		}
+	}
+	if c.KeepDir != "" && !address.IsHTTP(c.OpenAPI) {
+		add("keep_dir is of no use without a URL in openapi: it is for a document that may be out of reach")
+	}
+	for i, t := range c.Trusted {
+		if u, err := url.Parse(t); !isBase(t) || err != nil || t != u.Scheme+"://"+u.Host {
+			add("trusted: item %d: must be an origin such as https://uploads.example.com", i+1)
+		}
+	}
+	for _, fault := range headerFaults(c.Headers) {
+		add("%s", fault)
+	}
+	if len(c.Args) > 0 && c.OpenAPI == "" {
+		add("args is of no use without openapi: it is about the parameters of a document; tools with a request have args of their own")
+	} else {
+		for _, fault := range toolset.ArgFaults(c.Args) {
+			add("%s", fault)
+		}
+	}
+	if len(c.Rules) > 0 && c.OpenAPI == "" {
+		add("rules is of no use without openapi: it is about the operations of a document")
+	}
+	for _, f := range toolset.RuleFaults(c.Rules) {
+		add("%s", f)
+	}
+	for i, rule := range c.Expose {
+		if _, err := openapi.ParseRules([]string{rule}); err != nil {
+			add("expose: item %d: %w", i+1, err)
+		}
+	}
+	if len(c.Expose) > 0 && c.OpenAPI == "" {
+		add("expose is of no use without openapi: it chooses from a document")
+	}
+	if !slices.Contains([]string{"", ModeAuto, ModeTools, ModeSearch}, c.Mode) {
+		add("mode must be auto, tools or search")
+	}
+	if l := c.Limits; l.Answer != 0 && l.Answer < 1<<10 || l.Body != 0 && l.Body < 1<<10 || l.File < 0 || l.Rate.PerSecond < 0 || l.Rate.Burst < 0 || l.Concurrent < 0 {
+		add("limits must not be negative, and answer and body at least 1KiB")
+	}
+	if c.Attempts < 0 || c.Attempts > 10 {
+		add("attempts must be 1 to 10")
+	}
+	if c.Refresh < 0 || c.Refresh != 0 && c.Refresh < time.Second {
+		add("refresh must be at least 1s")
+	}
+	if names := c.signsIn(); len(names) > 0 && c.BaseURL == "" {
+		add("auth: login needs base_url: the address of the API, for which a person signs in")
+	} else if len(names) > 1 {
+		add("auth: login is there for several schemes: a person signs in at the API once")
+	}
+	own := remote.Config{URL: "http://localhost", CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
+	if err := own.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	for i := range c.Tools {
+		for _, f := range c.Tools[i].Check() {
+			add("tools: %s%s", f.Key, f.Text)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// headerFaults reports what is wrong with headers that are sent as they are.
+func headerFaults(headers map[string]string) []string {
+	var all []string
+	add := func(format string, name string) { all = append(all, fmt.Sprintf("headers: "+format, name)) }
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			add("%q is not the name of a header", name)
+		case remote.Reserved(name) && !strings.EqualFold(name, "Accept"):
+			add("%s is set by the bridge itself: remove it", name)
+		case !httpguts.ValidHeaderFieldValue(headers[name]):
+			add("the value of %s has a line break or another character that a header cannot have", name)
+		}
+	}
+	return all
+}
+
+// signsIn returns the credentials that a person signs in for.
+func (c *Config) signsIn() (all []*wire.Credential) {
+	for _, name := range slices.Sorted(maps.Keys(c.Auth.Schemes)) {
+		if one := c.Auth.Schemes[name]; one.Login {
+			all = append(all, &one)
+		}
+	}
+	if d := c.Auth.Default; d != nil && d.Login {
+		all = append(all, d)
+	}
+	return all
+}
+
+// SignIn returns how a person signs in at the API; nil if nobody does.
+func (c *Config) SignIn() *remote.Config {
+	if all := c.signsIn(); len(all) > 0 {
+		return all[0].SignIn(c.BaseURL, c.http())
+	}
+	return nil
+}
+
+// isBase reports whether s is an address that paths can be put behind.
+func isBase(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// http returns the settings of connections.
+func (c *Config) http() remote.Config {
+	return remote.Config{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
+}

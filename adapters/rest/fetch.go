@@ -1,0 +1,300 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/address"
+)
+
+const (
+	fetchLimit  = 30 * time.Second
+	maxDocument = 64 << 20
+)
+
+// fetcher reads documents from URLs, and tells whether they have changed since.
+type fetcher struct {
+	client  *remote.Client
+	guarded *remote.Client // for what others than the operator may have named
+	outside *remote.Client // for what the author of a document on the internet has named
+	main    string         // the URL of the document; empty if it has none
+	from    []*url.URL     // origins that may be read from, that of main first
+	own     *Catalog       // whose URL may be read too, with its headers
+
+	mu     sync.Mutex // guards what follows
+	seen   map[string]version
+	public map[string]bool // URLs that were read at an address of the internet, once
+}
+
+// version is how a text was when it was read.
+type version struct {
+	etag, modified string
+	sum            [sha256.Size]byte
+}
+
+var _ openapi.Fetcher = (*fetcher)(nil)
+
+// newFetcher makes a fetcher for the document of c, which may refer to what
+// stands on its own server and on trusted ones, and to nothing else: references
+// are the document's author's, who need not be allowed to have the bridge ask
+// around in its network.
+func (c *Config) newFetcher() (*fetcher, error) {
+	client, err := remote.New(c.http())
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{client: client, guarded: client, own: &c.Catalog, seen: map[string]version{}, public: map[string]bool{}}
+	if u, err := url.Parse(c.OpenAPI); err == nil && !wire.Blocked(u) {
+		guarded := c.http()
+		guarded.Refuses = remote.LinkLocal
+		if f.guarded, err = remote.New(guarded); err != nil {
+			return nil, err
+		}
+	}
+	outside := c.http()
+	outside.Outside = true
+	if f.outside, err = remote.New(outside); err != nil {
+		return nil, err
+	}
+	origins := c.Trusted
+	if address.IsHTTP(c.OpenAPI) {
+		f.main, origins = c.OpenAPI, append([]string{c.OpenAPI}, origins...)
+	}
+	for _, o := range origins {
+		if u, err := url.Parse(o); err == nil {
+			f.from = append(f.from, u)
+		}
+	}
+	return f, nil
+}
+
+// Public implements openapi.Fetcher. Who has once had an address of the internet may say
+// later that it is another one.
+func (f *fetcher) Public(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.public[address]
+}
+
+// Fetch implements openapi.Fetcher. What cannot be read is forgotten: whatever
+// it was needed for lacks it, and has to be made again when it can be read,
+// though it be as before.
+func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
+	data, v, err := f.get(ctx, address, version{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		delete(f.seen, address)
+		return nil, err
+	}
+	f.seen[address] = v
+	return data, nil
+}
+
+// changed reports whether what is at a URL differs from what Fetch has read. What
+// could not be read has changed when it can.
+func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
+	f.mu.Lock()
+	old, known := f.seen[address]
+	f.mu.Unlock()
+	if !known {
+		_, _, err := f.get(ctx, address, version{})
+		return err == nil, nil
+	}
+	_, v, err := f.get(ctx, address, old)
+	if err != nil {
+		return false, err
+	}
+	return v.sum != old.sum, nil
+}
+
+// keep forgets all URLs but these.
+func (f *fetcher) keep(urls []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.seen, func(address string, _ version) bool { return !slices.Contains(urls, address) })
+}
+
+// get reads what is at a URL unless it is still as it was: then there is no
+// data.
+func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte, version, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, old, errors.New("is not a URL")
+	}
+	var headers map[string]string
+	client := f.guarded
+	if address == f.own.URL {
+		client, headers = f.client, f.own.Headers
+	} else if !f.may(u) {
+		return nil, old, fmt.Errorf("%s://%s is another server than the document's: name it in trusted if it may be read", u.Scheme, u.Host)
+	} else if address != f.main && remote.SameOrigin(u, f.from[0]) && f.Public(f.main) {
+		client = f.outside
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
+	defer cancel()
+	ctx, public := client.Whence(ctx, u)
+	r := client.Request(ctx, http.MethodGet, u, nil, nil)
+	r.Header.Set("Accept", "application/json, application/yaml, */*;q=0.5")
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	if old.etag != "" {
+		r.Header.Set("If-None-Match", old.etag)
+	}
+	if old.modified != "" {
+		r.Header.Set("If-Modified-Since", old.modified)
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return nil, old, err
+	}
+	defer res.Body.Close()
+	if public() {
+		f.mu.Lock()
+		f.public[address] = true
+		f.mu.Unlock()
+	}
+	if res.StatusCode == http.StatusNotModified && old != (version{}) {
+		return nil, old, nil
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, old, fmt.Errorf("the server answers %s", res.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	if err != nil {
+		return nil, old, err
+	}
+	if len(data) > maxDocument {
+		return nil, old, fmt.Errorf("is larger than %d bytes", maxDocument)
+	}
+	return data, version{res.Header.Get("ETag"), res.Header.Get("Last-Modified"), sha256.Sum256(data)}, nil
+}
+
+// close closes connections that are not in use.
+func (f *fetcher) close() {
+	f.client.Close()
+	f.guarded.Close()
+	f.outside.Close()
+}
+
+func (f *fetcher) may(u *url.URL) bool {
+	return slices.ContainsFunc(f.from, func(o *url.URL) bool { return remote.SameOrigin(o, u) })
+}
+
+// stamp is how a file looks from outside. The zero stamp is that of none.
+type stamp struct {
+	size     int64
+	modified time.Time
+	path     string // where it is, with links followed: a volume is exchanged by one
+}
+
+// watched tells whether the texts of a document have changed since they were
+// read.
+type watched struct {
+	fetch *fetcher
+	files map[string]stamp
+	urls  []string
+}
+
+// unsettled is how young a file may be for its time to tell nothing: it may
+// have been written again within the same tick. A time that is further ahead
+// somebody has set.
+const unsettled = time.Second
+
+// moment is how files are before they are read: what is exchanged meanwhile has
+// changed, though it may be as old as it likes.
+type moment struct {
+	at    time.Time
+	files map[string]stamp
+}
+
+// lookAt notes how those of the texts are that are files.
+func lookAt(texts []string) moment {
+	m := moment{time.Now(), map[string]stamp{}}
+	for _, t := range texts {
+		if t != "" && !address.IsHTTP(t) {
+			m.files[t] = stampOf(t)
+		}
+	}
+	return m
+}
+
+// watch notes how the texts of a document are, which were read after before.
+func watch(fetch *fetcher, texts []string, before moment) *watched {
+	w := &watched{fetch: fetch, files: map[string]stamp{}}
+	for _, t := range texts {
+		if address.IsHTTP(t) {
+			w.urls = append(w.urls, t)
+			continue
+		}
+		s, known := before.files[t]
+		if !known {
+			s = stampOf(t)
+		}
+		if age := before.at.Sub(s.modified); -unsettled < age && age < unsettled {
+			s = stamp{size: -1} // it is looked at once more
+		}
+		w.files[t] = s
+	}
+	if fetch != nil {
+		fetch.keep(w.urls)
+	}
+	return w
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.Size(), info.ModTime(), real}
+}
+
+// filesChanged reports whether one of the files has changed.
+func (w *watched) filesChanged() bool {
+	for path, s := range w.files {
+		if stampOf(path) != s {
+			return true
+		}
+	}
+	return false
+}
+
+// urlsChanged reports whether what is at one of the URLs has changed, and
+// otherwise why the first that could not be read could not.
+func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
+	var first error
+	for _, u := range w.urls {
+		changed, err := w.fetch.changed(ctx, u)
+		if changed {
+			return true, nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return false, first
+}
+
+// texts returns what is watched.
+func (w *watched) texts() []string {
+	return append(slices.Sorted(maps.Keys(w.files)), w.urls...)
+}

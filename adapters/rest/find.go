@@ -1,0 +1,412 @@
+package rest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+)
+
+// finder finds tools by words. It ranks as BM25F does: a word counts more the
+// fewer tools have it, the more its field says about the tool, and the shorter
+// that field is. Tools also gain whose names the question covers, and that do
+// what it wants.
+//
+// It is made once for a catalogue, does not change, and is used by many at a
+// time.
+type finder struct {
+	tools  []*toolset.Tool
+	traits []trait                // of each of tools
+	terms  []term                 // sorted by their words
+	may    func(name string) bool // which tools are found; nil means all
+}
+
+// shows reports whether a tool is there for whoever asks.
+func (f *finder) shows(t *toolset.Tool) bool { return f.may == nil || f.may(t.Name) }
+
+// term is a word, and where it is.
+type term struct {
+	word     string
+	joined   bool // it is two words that stand side by side
+	rarity   float32
+	postings []posting
+}
+
+// posting says how much a word is about a tool.
+type posting struct {
+	tool   uint32
+	weight float32 // 0 to 1
+	core   bool    // the word is among those that name the tool
+}
+
+// What is known of a tool.
+const (
+	ofName = iota
+	ofTitle
+	ofResource // the last part of the path that is no argument: what the operation is about
+	ofPath     // the parts before that
+	ofTags
+	ofText // the beginning of the description
+	kinds
+)
+
+// fields say how much a word counts in one of these, and, from 0 to 1, how much
+// less in a long one.
+var fields = [kinds]struct{ weight, length float64 }{
+	ofName:     {1.2, 0.6},
+	ofTitle:    {1.5, 0.6},
+	ofResource: {1.5, 0.6},
+	ofPath:     {1, 0.5},
+	ofTags:     {1, 0.5},
+	ofText:     {0.7, 0.6},
+}
+
+// These were chosen by questions to documents of twenty APIs. None of them is
+// critical: half as much or twice as much finds nearly the same.
+const (
+	described  = 300 // bytes of a description that count
+	saturation = 1.5 // k1 of BM25
+	coverage   = 0.7 // share of the score that depends on how much of a tool's name the question has
+	verbShare  = 0.5 // of the verb that a question begins with: fits minds it too
+	partShare  = 0.4 // of a word that is only the beginning of another one
+	selfShare  = 0.7 // of the words for whoever asks
+	otherwise  = 0.6 // of the score of what does something else
+	shaped     = 1.2 // more for lists among collections, and the like
+	readable   = 1.05
+)
+
+// newFinder makes the finder of tools.
+func newFinder(tools []*toolset.Tool) *finder {
+	f := &finder{tools: tools, traits: make([]trait, len(tools))}
+	type place struct {
+		tool  uint32
+		times [kinds]uint16
+	}
+	type entry struct {
+		places []place
+		alone  bool // it is one word somewhere
+	}
+	all := map[string]*entry{}
+	lengths := make([][kinds]float64, len(tools))
+	var total [kinds]float64
+	for i, t := range tools {
+		add := func(kind int, word string, alone bool) {
+			e := all[word]
+			if e == nil {
+				e = &entry{}
+				all[strings.Clone(word)] = e
+			}
+			if n := len(e.places); n == 0 || e.places[n-1].tool != uint32(i) {
+				e.places = append(e.places, place{tool: uint32(i)})
+			}
+			e.places[len(e.places)-1].times[kind]++
+			e.alone = e.alone || alone
+		}
+		f.traits[i] = traitOf(t)
+		for kind, text := range texts(t) {
+			own := keywords(text)
+			lengths[i][kind] = float64(len(own))
+			total[kind] += float64(len(own))
+			for j, w := range own {
+				add(kind, w, true)
+				if j > 0 && (kind == ofName || kind == ofResource) {
+					add(kind, own[j-1]+w, false) // who asks may write ConfigMap as one word
+				}
+			}
+		}
+	}
+	n := float64(len(tools))
+	f.terms = make([]term, 0, len(all))
+	for w, e := range all {
+		have := float64(len(e.places))
+		t := term{word: w, joined: !e.alone, rarity: float32(math.Log(1 + (n-have+0.5)/(have+0.5))), postings: make([]posting, len(e.places))}
+		for i, p := range e.places {
+			sum := 0.0
+			for kind, times := range p.times {
+				if times > 0 {
+					length := lengths[p.tool][kind] / (total[kind] / n)
+					sum += fields[kind].weight * float64(times) / (1 - fields[kind].length + fields[kind].length*length)
+				}
+			}
+			core := p.times[ofName]+p.times[ofResource] > 0 && e.alone && verbs[w] == 0
+			if core {
+				f.traits[p.tool].core += t.rarity
+			}
+			t.postings[i] = posting{p.tool, float32(sum / (saturation + sum)), core}
+		}
+		f.terms = append(f.terms, t)
+	}
+	slices.SortFunc(f.terms, func(a, b term) int { return strings.Compare(a.word, b.word) })
+	return f
+}
+
+// texts returns what is known of a tool.
+func texts(t *toolset.Tool) (out [kinds]string) {
+	op := t.Operation
+	out[ofName], out[ofTitle], out[ofTags] = t.Name, t.Title, strings.Join(op.Tags, " ")
+	out[ofText] = strings.ToValidUTF8(t.Description[:min(len(t.Description), described)], "")
+	if static, _ := pathParts(op); len(static) > 0 {
+		last := len(static) - 1
+		out[ofResource], out[ofPath] = static[last], strings.Join(static[:last], " ")
+	}
+	return out
+}
+
+// keywords returns the words of a text by which a tool is found.
+func keywords(text string) []string {
+	return slices.DeleteFunc(stems(text), func(w string) bool { return stops[w] })
+}
+
+// pathParts returns the parts of a path that are no arguments, and whether its
+// last part is one.
+func pathParts(op *openapi.Operation) (static []string, one bool) {
+	path, _, _ := strings.Cut(op.Path, "?")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" {
+			continue
+		}
+		if one = strings.Contains(part, "{"); !one {
+			static = append(static, strings.TrimSuffix(part, ".json"))
+		}
+	}
+	return static, one
+}
+
+// trait is what a tool does.
+type trait struct {
+	named, method act     // by its name or its title; by its method
+	one           bool    // its path ends with an argument: it is about one of many
+	core          float32 // the rarity of the words that name it, together
+}
+
+func traitOf(t *toolset.Tool) trait {
+	_, one := pathParts(t.Operation)
+	out := trait{one: one}
+	switch t.Operation.Method {
+	case "POST", "PUT":
+		out.method = actCreate | actUpdate
+	case "PATCH":
+		out.method = actUpdate
+	case "DELETE":
+		out.method = actDelete
+	default:
+		out.method = actList
+		if one {
+			out.method = actGet
+		}
+	}
+	for _, w := range stems(t.Name) {
+		if out.named = verbs[w]; out.named != 0 {
+			break
+		}
+	}
+	if out.named == 0 {
+		first, _, _ := strings.Cut(t.Title, " ")
+		out.named = verbs[stem(strings.ToLower(first))]
+	}
+	if out.named&reads != 0 {
+		out.named |= out.method & reads // many are called get that give a list
+	}
+	return out
+}
+
+// fits returns by what the score of a tool is multiplied, for what the question
+// wants to do.
+func (t trait) fits(want act) float32 {
+	does := t.named
+	if does == 0 || want == actOther {
+		does = t.method
+	}
+	switch {
+	case want == 0: // a thing is named, most likely to see it
+		if does&reads != 0 {
+			return readable
+		}
+	case want == actOther: // something is to be done
+		if does&reads != 0 {
+			return otherwise
+		}
+	case want&does == 0:
+		if want&reads == 0 || does&reads == 0 {
+			return otherwise
+		}
+	case t.one == (want&(actCreate|actList) == 0):
+		return shaped
+	}
+	return 1
+}
+
+// find returns the tools that have one of the words, the best first, and all of
+// them when there are no words that count.
+func (f *finder) find(query, tag, method string) []*toolset.Tool {
+	type hit struct {
+		t     *toolset.Tool
+		score float32
+	}
+	asked := f.ask(query)
+	scores := make([]float32, len(f.tools))
+	covered := make([]float32, len(f.tools)) // of what core of trait counts
+	best := make([]float32, len(f.tools))    // of one word
+	var touched []uint32
+	for _, forms := range asked.words {
+		touched = touched[:0]
+		for _, form := range forms {
+			for _, p := range form.postings {
+				if best[p.tool] == 0 {
+					touched = append(touched, p.tool)
+				}
+				best[p.tool] = max(best[p.tool], p.weight*form.weight)
+				if p.core {
+					covered[p.tool] += form.rarity
+				}
+			}
+		}
+		for _, i := range touched {
+			scores[i] += best[i]
+			best[i] = 0
+		}
+	}
+	var hits []hit
+	for i, t := range f.tools {
+		op := t.Operation
+		switch {
+		case scores[i] == 0 && len(asked.words) > 0, asked.unknown,
+			method != "" && op.Method != method,
+			tag != "" && !slices.ContainsFunc(op.Tags, func(own string) bool { return strings.EqualFold(own, tag) }),
+			!f.shows(t):
+			continue
+		}
+		h := hit{t, scores[i]}
+		if trait := f.traits[i]; h.score > 0 {
+			h.score *= trait.fits(asked.act)
+			if trait.core > 0 {
+				h.score *= 1 - coverage + coverage*min(1, covered[i]/trait.core)
+			}
+			if t.Name == query || op.ID == query {
+				h.score = math.MaxFloat32
+			}
+		}
+		hits = append(hits, h)
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
+	out := make([]*toolset.Tool, len(hits))
+	for i, h := range hits {
+		out[i] = h.t
+	}
+	return out
+}
+
+// question is what somebody looks for.
+type question struct {
+	words   [][]form
+	unknown bool // there are words, of which no tool has one
+	act     act  // what is to be done; 0 when that is not said
+}
+
+// form is a way to write a word.
+type form struct {
+	*term
+	weight float32
+}
+
+// askedWords is how many words of a question count.
+const askedWords = 20
+
+// ask reads a question.
+func (f *finder) ask(query string) question {
+	var q question
+	all := words(query)
+	all = all[:min(len(all), askedWords)]
+	var kept []string
+	self := false
+	for i, w := range all {
+		w = stem(w)
+		self = self || selves[w]
+		if selves[w] || stops[w] {
+			continue
+		}
+		if len(kept) == 0 {
+			if q.act = verbs[w]; q.act == 0 && i+1 < len(all) && afterVerb[all[i+1]] {
+				q.act = actOther // reboot a server
+			}
+		}
+		kept = append(kept, w)
+	}
+	add := func(forms []form, share float32) {
+		for i := range forms {
+			forms[i].weight *= share
+		}
+		if len(forms) > 0 {
+			q.words = append(q.words, forms)
+		}
+	}
+	for i, w := range kept {
+		forms := f.forms(w)
+		if i > 0 {
+			forms = append(forms, f.exact(kept[i-1]+w)...)
+		}
+		if i+1 < len(kept) {
+			forms = append(forms, f.exact(w+kept[i+1])...)
+		}
+		share := float32(1)
+		if i == 0 && verbs[w] != 0 {
+			share = verbShare
+		}
+		add(forms, share)
+	}
+	if self && len(kept) == 0 { // who am I
+		add(f.exact(callers...), 1)
+	}
+	if self {
+		add(f.exact(askers...), selfShare)
+	}
+	q.unknown = len(q.words) == 0 && (self || len(kept) > 0)
+	return q
+}
+
+// exact returns the terms for words.
+func (f *finder) exact(ws ...string) []form {
+	var out []form
+	for _, w := range ws {
+		if i, ok := f.search(w); ok {
+			out = append(out, form{&f.terms[i], f.terms[i].rarity})
+		}
+	}
+	return out
+}
+
+func (f *finder) search(w string) (int, bool) {
+	return slices.BinarySearchFunc(f.terms, w, func(t term, w string) int { return strings.Compare(t.word, w) })
+}
+
+// manyForms bounds the words that begin with one.
+const manyForms = 40
+
+// forms returns the terms for a word, for those that begin with it, and for
+// those that it begins with: repo and repository.
+func (f *finder) forms(w string) []form {
+	out := f.exact(w)
+	if len(w) < 3 {
+		return out
+	}
+	part := func(i int) {
+		if t := &f.terms[i]; !t.joined {
+			out = append(out, form{t, t.rarity * partShare})
+		}
+	}
+	i, _ := f.search(w)
+	for ; i < len(f.terms) && strings.HasPrefix(f.terms[i].word, w) && len(out) < manyForms; i++ {
+		if len(f.terms[i].word) >= len(w)+2 {
+			part(i)
+		}
+	}
+	for n := len(w) - 3; n >= 3; n-- {
+		if i, ok := f.search(w[:n]); ok {
+			part(i)
+		}
+	}
+	return out
+}

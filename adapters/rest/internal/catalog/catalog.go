@@ -1,0 +1,201 @@
+// Package catalog reads catalogues: lists of tools that change while the bridge
+// runs, such as workflow engines publish. A catalogue is JSON or YAML: a list of
+// tools, or an object with such a list under tools.
+//
+//	tools:
+//	  - name: calculate
+//	    description: Computes an expression.
+//	    inputSchema:
+//	      type: object
+//	      properties: { expression: { type: string } }
+//	      required: [expression]
+//	    request: POST /webhook/calculate
+//
+// What a tool's request, body, headers and result mean, and its settings (timeout,
+// retry, cache, error and limits), is the same as for tools
+// of the configuration; package rest makes tools of them.
+package catalog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+)
+
+const (
+	// MaxBytes is the size of the largest catalogue that is read.
+	MaxBytes = 8 << 20
+	// MaxTools is how many tools one may have.
+	MaxTools = 5000
+)
+
+// Tool is one of a catalogue's.
+type Tool struct {
+	Name, Title, Description string
+	// InputSchema is a JSON Schema of an object.
+	InputSchema []byte
+	// Request is a method and a template of an address: a path below the API's
+	// own, or the whole.
+	Request string
+	// Body is a JSON tree with {argument} in it; nil means that there is none.
+	Body []byte
+	// Headers are templates of text, by their names.
+	Headers map[string]string
+	// Result is a gjson path that is applied to answers.
+	Result string
+	Settings
+	// Annotations are the hints that the catalogue gives, by their names.
+	Annotations map[string]bool
+}
+
+// Hints are the names of annotations that say what a tool does.
+var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+
+// Parse reads a catalogue. A tool that cannot be used is left out, with a
+// warning; if that is so of all of them, or the whole is no catalogue, it is an
+// error.
+func Parse(data []byte) (tools []Tool, warnings []string, err error) {
+	if len(data) > MaxBytes {
+		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", MaxBytes)
+	}
+	doc, err := openapi.JSON(data, 2*MaxBytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the catalogue is neither JSON nor YAML: %w", err)
+	}
+	list := gjson.ParseBytes(doc)
+	if list.IsObject() {
+		list = list.Get("tools")
+	}
+	if !list.IsArray() {
+		return nil, nil, errors.New("the catalogue has no list of tools")
+	}
+	n := 0
+	names := map[string]bool{}
+	list.ForEach(func(_, item gjson.Result) bool {
+		if n++; n > MaxTools {
+			err = fmt.Errorf("the catalogue has more than %d tools", MaxTools)
+			return false
+		}
+		t, why := read(item)
+		if why == nil && names[t.Name] {
+			why = errors.New("there is another tool of this name")
+		}
+		if why != nil {
+			warnings = append(warnings, fmt.Sprintf("tool %d (%s): %s", n, label(item), why))
+			return true
+		}
+		names[t.Name] = true
+		tools = append(tools, *t)
+		return true
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case n > 0 && len(tools) == 0:
+		return nil, nil, fmt.Errorf("no tool of the catalogue can be used: %s", warnings[0])
+	}
+	return tools, warnings, nil
+}
+
+// label is how messages call a tool.
+func label(item gjson.Result) string {
+	name := []rune(item.Get("name").String())
+	switch {
+	case len(name) == 0:
+		return "without a name"
+	case len(name) > 64:
+		return fmt.Sprintf("%q…", string(name[:64]))
+	}
+	return fmt.Sprintf("%q", string(name))
+}
+
+// read reads a tool.
+func read(item gjson.Result) (*Tool, error) {
+	if !item.IsObject() {
+		return nil, errors.New("is no object")
+	}
+	t := &Tool{}
+	for _, m := range []struct {
+		name string
+		into *string
+		must bool
+	}{
+		{"name", &t.Name, true}, {"request", &t.Request, true}, {"title", &t.Title, false},
+		{"description", &t.Description, false}, {"result", &t.Result, false},
+	} {
+		v := item.Get(m.name)
+		switch {
+		case v.Type == gjson.String:
+			*m.into = v.Str
+		case v.Exists() && v.Type != gjson.Null:
+			return nil, errors.New(m.name + " is not text")
+		}
+		if m.must && *m.into == "" {
+			return nil, errors.New(m.name + " is missing")
+		}
+	}
+	var err error
+	if t.InputSchema, err = schema(item.Get("inputSchema")); err != nil {
+		return nil, err
+	}
+	if body := item.Get("body"); body.Exists() {
+		t.Body = []byte(body.Raw)
+	}
+	if t.Headers, err = headers(item.Get("headers")); err != nil {
+		return nil, err
+	}
+	if t.Settings, err = settings(item); err != nil {
+		return nil, err
+	}
+	hints := item.Get("annotations")
+	t.Title = cmp.Or(t.Title, hints.Get("title").String())
+	for _, name := range Hints {
+		if hint := hints.Get(name); hint.IsBool() {
+			if t.Annotations == nil {
+				t.Annotations = map[string]bool{}
+			}
+			t.Annotations[name] = hint.Bool()
+		}
+	}
+	return t, nil
+}
+
+// schema reads an input schema. Without one, a tool has no arguments.
+func schema(v gjson.Result) ([]byte, error) {
+	switch kind := v.Get("type"); {
+	case !v.Exists() || v.Type == gjson.Null:
+		return []byte(`{"type":"object"}`), nil
+	case !v.IsObject():
+		return nil, errors.New("inputSchema is no object")
+	case !kind.Exists():
+		if v.Raw == "{}" {
+			return []byte(`{"type":"object"}`), nil
+		}
+		return slices.Concat([]byte(`{"type":"object",`), []byte(v.Raw[1:])), nil
+	case kind.Str != "object":
+		return nil, errors.New("inputSchema is not of type object, as that of a tool must be")
+	}
+	return []byte(v.Raw), nil
+}
+
+func headers(v gjson.Result) (map[string]string, error) {
+	if !v.Exists() || v.Type == gjson.Null {
+		return nil, nil
+	}
+	out := map[string]string{}
+	ok := v.IsObject()
+	v.ForEach(func(name, value gjson.Result) bool {
+		ok = ok && value.Type == gjson.String
+		out[name.Str] = value.Str
+		return ok
+	})
+	if !ok {
+		return nil, errors.New("headers are not texts by their names")
+	}
+	return out, nil
+}

@@ -1,0 +1,285 @@
+package openapi
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+)
+
+// body reads a requestBody.
+func (r *reader) body(at *tree.Node) *Body {
+	n := r.soft(at)
+	if n == nil || n.Kind != tree.Object {
+		r.warn(at, "the body cannot be read: left out")
+		return nil
+	}
+	b := &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(n.Get("content"))}
+	if d := at.Scalar("description"); d != "" {
+		b.Description = d
+	}
+	if len(b.Content) == 0 {
+		return nil
+	}
+	return b
+}
+
+// content reads a map of media types.
+func (r *reader) content(at *tree.Node) []*MediaType {
+	n := r.soft(at)
+	var out []*MediaType
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if strings.HasPrefix(m.Name, "x-") || m.Name == "$ref" || !r.spend(1) {
+			continue
+		}
+		entry := r.soft(&m.Node)
+		mt := &MediaType{Type: m.Name, schema: entry.Get("schema")}
+		if mt.schema == nil && entry.Get("itemSchema") != nil {
+			mt.schema, mt.items = entry.Get("itemSchema"), true
+		}
+		r.shape(mt, entry.Get("encoding"), nil)
+		out = append(out, mt)
+	}
+	return out
+}
+
+// media gives one schema the types of Swagger 2.0's consumes or produces.
+func (r *reader) media(types []string, schema *tree.Node) []*MediaType {
+	if len(types) == 0 {
+		types = []string{"application/json"}
+	}
+	var out []*MediaType
+	for _, t := range types {
+		if !r.spend(1) {
+			break
+		}
+		mt := &MediaType{Type: t, schema: schema}
+		r.shape(mt, nil, nil)
+		out = append(out, mt)
+	}
+	return out
+}
+
+// swaggerBody makes a body of Swagger 2.0's body and formData parameters.
+func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form []*tree.Node) *Body {
+	types := or(op.Strings("consumes"), r.consumes)
+	if body != nil {
+		if len(form) > 0 {
+			r.warn(form[0], "%s: formData beside a body is left out", o.Key())
+		}
+		schema := body.Get("schema")
+		if schema == nil {
+			schema = inlineSchema(body)
+		}
+		return &Body{Description: body.Scalar("description"), Required: body.Flag("required"), Content: r.media(types, schema)}
+	}
+	if len(form) == 0 {
+		return nil
+	}
+	b := &Body{}
+	var props, required []tree.Member
+	formats := map[string]string{}
+	files := false
+	for _, f := range form {
+		name := f.Scalar("name")
+		if name == "" {
+			r.warn(f, "%s: a parameter without a name is left out", o.Key())
+			continue
+		}
+		s := inlineSchema(f)
+		if d := f.Get("description"); d != nil {
+			s = f.Object(append(slices.Clone(s.Members()), tree.Member{Name: "description", Node: *d}))
+		}
+		props = append(props, tree.Member{Name: name, Node: *s})
+		if f.Flag("required") {
+			b.Required = true
+			required = append(required, tree.Member{Node: tree.Node{Kind: tree.Text, Text: name, Line: f.Line, File: f.File}})
+		}
+		formats[name] = collectionFormat(f)
+		files = files || f.Str("type") == "file"
+	}
+	at := form[0]
+	list := []tree.Member{
+		{Name: "type", Node: tree.Node{Kind: tree.Text, Text: "object", Line: at.Line, File: at.File}},
+		{Name: "properties", Node: *at.Object(props)},
+	}
+	if len(required) > 0 {
+		list = append(list, tree.Member{Name: "required", Node: *at.Array(required)})
+	}
+	schema := at.Object(list)
+	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return !isForm(t) || files && !isMultipart(t) })
+	switch {
+	case len(types) > 0:
+	case files:
+		types = []string{"multipart/form-data"}
+	default:
+		types = []string{"application/x-www-form-urlencoded"}
+	}
+	for _, t := range types {
+		mt := &MediaType{Type: t, schema: schema}
+		r.shape(mt, nil, formats)
+		b.Content = append(b.Content, mt)
+	}
+	return b
+}
+
+// base returns a media type in small letters without its parameters.
+func base(t string) string {
+	t, _, _ = strings.Cut(t, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+func isMultipart(t string) bool { return strings.HasPrefix(base(t), "multipart/") }
+
+func isForm(t string) bool { return isMultipart(t) || base(t) == "application/x-www-form-urlencoded" }
+
+func isJSON(t string) bool {
+	b := base(t)
+	return b == "application/json" || strings.HasSuffix(b, "+json") || b == "text/json"
+}
+
+// isAny is a type that leaves the choice: JSON, when the schema has a shape.
+func isAny(t string) bool { b := base(t); return b == "*/*" || b == "application/*" }
+
+// isText is a type whose body is written by hand, XML and YAML among them.
+func isText(t string) bool {
+	b := base(t)
+	return strings.HasPrefix(b, "text/") || strings.HasSuffix(b, "xml") || strings.HasSuffix(b, "yaml") ||
+		strings.HasSuffix(b, "x-ndjson") || strings.HasSuffix(b, "jsonl") || strings.HasSuffix(b, "json-seq")
+}
+
+// shape finds out whether a media type is a file, and what its parts are.
+func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]string) {
+	if !isForm(mt.Type) {
+		mt.File = r.wholeFile(mt)
+		return
+	}
+	mt.Fields = []*Field{}
+	encoding = r.soft(encoding)
+	seen := map[string]bool{}
+	r.eachProperty(mt.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
+		if seen[name] || r.marked(s, "readOnly") || !r.spend(1) {
+			return
+		}
+		seen[name] = true
+		f := &Field{Name: name, Type: r.typeOf(s), CollectionFormat: formats[name]}
+		f.File, f.Array = r.fileField(s, 0)
+		f.File = f.File && isMultipart(mt.Type)
+		r.encode(f, r.soft(encoding.Get(name)))
+		mt.Fields = append(mt.Fields, f)
+	})
+}
+
+func (r *reader) encode(f *Field, e *tree.Node) {
+	if e == nil {
+		return
+	}
+	f.ContentType = e.Str("contentType")
+	f.Styled = e.Get("style") != nil || e.Get("explode") != nil || e.Get("allowReserved") != nil
+	f.Style = "form"
+	if s := e.Str("style"); slices.Contains(stylesOf(InQuery), s) {
+		f.Style = s
+	}
+	f.Explode = f.Style == "form" || f.Style == "deepObject"
+	if x := e.Get("explode"); x.Is(tree.Boolean) && f.Style != "deepObject" {
+		f.Explode = x.Text == "true"
+	}
+	f.AllowReserved = e.Flag("allowReserved")
+	headers := r.soft(e.Get("headers"))
+	for i := range headers.Members() {
+		m := &headers.Members()[i]
+		h := r.soft(&m.Node)
+		if h == nil || strings.EqualFold(m.Name, "Content-Type") || !httpguts.ValidHeaderFieldName(m.Name) {
+			continue
+		}
+		s := h.Get("schema")
+		f.Headers = append(f.Headers, &Parameter{Name: m.Name, In: InHeader, Description: h.Scalar("description"),
+			Required: h.Flag("required"), Style: "simple", Explode: h.Flag("explode"), Type: r.typeOf(s), Value: r.valueOf(s), schema: s})
+	}
+}
+
+// wholeFile reports whether a body of this type is bytes as they are.
+func (r *reader) wholeFile(mt *MediaType) bool {
+	if isJSON(mt.Type) {
+		return false
+	}
+	if file, list := r.fileField(mt.schema, 0); file && !list {
+		return true
+	}
+	if isText(mt.Type) {
+		return false
+	}
+	s := r.soft(mt.schema)
+	switch r.typeOf(s) {
+	case "object", "array":
+		return !isAny(mt.Type) && strings.HasPrefix(base(mt.Type), "image/")
+	case "string":
+		return !isAny(mt.Type)
+	}
+	return !isAny(mt.Type)
+}
+
+// eachProperty calls f with the properties of a schema and of those it is
+// made of.
+func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
+	if n = r.soft(n); n == nil || depth > 20 || seen[n] {
+		return
+	}
+	seen[n] = true
+	props := r.soft(n.Get("properties"))
+	for i := range props.Members() {
+		m := &props.Members()[i]
+		f(m.Name, &m.Node)
+	}
+	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
+		parts := n.Get(word)
+		for i := range parts.Members() {
+			r.eachProperty(&parts.Members()[i].Node, depth+1, seen, f)
+		}
+	}
+}
+
+// fileField reports whether a schema is that of a file, or of several.
+func (r *loader) fileField(n *tree.Node, depth int) (file, list bool) {
+	if n = r.soft(n); n == nil || n.Kind != tree.Object || depth > 3 {
+		return false, false
+	}
+	if isBinary(n) {
+		return true, false
+	}
+	if items := n.Get("items"); items != nil {
+		file, _ = r.fileField(items, depth+1)
+		return file, file
+	}
+	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
+		parts := n.Get(word)
+		for i := range min(len(parts.Members()), 8) {
+			f, l := r.fileField(&parts.Members()[i].Node, depth+1)
+			file, list = file || f, list || l
+		}
+	}
+	return file, list
+}
+
+// isBinary reports whether a schema stands for bytes as they are.
+func isBinary(n *tree.Node) bool {
+	if f := n.Str("format"); f == "binary" || f == "file" {
+		types, _ := typesOf(n)
+		return len(types) == 0 || slices.Contains(types, "string")
+	}
+	if n.Str("type") == "file" || n.Str("contentEncoding") == "binary" {
+		return true
+	}
+	return n.Str("contentMediaType") != "" && n.Get("contentEncoding") == nil && !isText(n.Str("contentMediaType")) && !isJSON(n.Str("contentMediaType"))
+}
+
+// marked reports whether a schema has a flag, itself or behind its reference.
+func (r *loader) marked(n *tree.Node, flag string) bool {
+	if n.Flag(flag) {
+		return true
+	}
+	return n.Get("$ref") != nil && r.soft(n).Flag(flag)
+}

@@ -1,0 +1,408 @@
+package openapi
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+)
+
+// input writes the input schema within a budget, and the arguments that belong
+// to it. It tries with everything, then with short descriptions, and then
+// leaves out what is deep and optional.
+func (t *Tool) input(budget int) {
+	budget = max(budget, 512)
+	params := t.params()
+	t.Body, t.Plain = nil, nil
+	if b := t.Operation.Body; b != nil {
+		t.Body = b.choose()
+		t.Plain = t.doc.load.plain(b, t.Body)
+	}
+	w := t.fit(budget, func(w *render) { t.root(w, params) })
+	t.InputSchema = w.b
+	t.Stubbed = w.stubs
+	t.Keys = nil
+	if len(w.keys.toOwn) > 0 {
+		t.Keys = w.keys.toOwn
+	}
+}
+
+// attempts are the ways to write a schema, the best first.
+var attempts = []struct {
+	longer int
+	greedy bool
+	cut    int
+}{
+	{longDescription, false, maxInline},
+	{shortDescription, false, maxInline},
+	{shortDescription, true, maxInline},
+	{shortDescription, true, 5},
+	{shortDescription, true, 3},
+	{80, true, 2},
+	{0, true, 1},
+	{0, true, 0},
+}
+
+// fit writes a schema in the first way that fits the budget, or else in the
+// shortest.
+func (t *Tool) fit(budget int, write func(*render)) *render {
+	l := t.doc.load
+	var keys renames
+	if l.renames {
+		keys = keys.next()
+	}
+	for i := 0; ; {
+		a := attempts[i]
+		clear(keys.plain) // what another attempt has shown is not there in this one
+		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
+		clear(l.defs)
+		clear(l.names)
+		w.b, w.defs, w.names = l.buf[:0], l.defs, l.names
+		write(w)
+		l.buf = w.b
+		switch {
+		case w.keys.again() && !w.over:
+			l.renames = true
+			keys = w.keys.next()
+		case i == len(attempts)-1 || !w.over && len(w.b) <= budget:
+			w.b = bytes.Clone(w.b)
+			return w
+		default:
+			i++
+		}
+	}
+}
+
+// params returns the parameters that a caller gives: not those that carry
+// credentials, or are withheld.
+func (t *Tool) params() []*Parameter {
+	return slices.DeleteFunc(slices.Clone(t.Operation.Parameters), func(p *Parameter) bool {
+		if p.In == InHeader && slices.ContainsFunc(t.opts.Withheld, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
+			return true
+		}
+		return slices.ContainsFunc(t.doc.Schemes, func(s *SecurityScheme) bool {
+			return s.Type == "apiKey" && s.In == p.In && (s.Param == p.Name || p.In == InHeader && strings.EqualFold(s.Param, p.Name))
+		})
+	})
+}
+
+// root writes the object of all arguments.
+func (t *Tool) root(w *render, params []*Parameter) {
+	t.Arguments = make([]Argument, 0, len(params)+1)
+	flat := t.flat(w, params)
+	names := nameArguments(params)
+	if flat != nil {
+		names = nameArguments(params, flat.shown...)
+	}
+	var required []string
+	w.b = append(w.b, `{"type":"object","properties":{`...)
+	for i, p := range params {
+		t.Arguments = append(t.Arguments, Argument{Name: names[i], Place: p.In, Required: p.Required, Parameter: p})
+		if p.Required {
+			required = append(required, names[i])
+		}
+		desc := p.Description
+		if names[i] != p.Name && p.Name != "" {
+			desc = renamed(desc, p.Name)
+		}
+		w.argument(names[i], p.schema, desc, p.Required, p.Deprecated, noPart)
+	}
+	switch b := t.Operation.Body; {
+	case flat != nil:
+		required = t.spread(w, flat, required)
+	case t.Body != nil:
+		t.Arguments = append(t.Arguments, Argument{Name: "body", Place: InBody, Required: b.Required})
+		if b.Required {
+			required = append(required, "body")
+		}
+		t.bodySchema(w, b)
+	}
+	w.b = append(w.b, '}')
+	w.required(required)
+	w.b = append(w.b, `,"additionalProperties":false`...)
+	w.definitions()
+	w.b = append(w.b, '}')
+}
+
+// argument writes the schema of an argument. What it refers to stands here and
+// not among the definitions: it is what models need most.
+func (w *render) argument(name string, n *tree.Node, desc string, must, deprecated bool, files part) {
+	opt := w.opt
+	if !must {
+		w.opt++
+	}
+	w.files = files
+	w.key(name)
+	w.direct(n, name, desc)
+	if deprecated && !strings.Contains(string(w.b[len(w.b)-min(len(w.b), 20):]), `"deprecated":true`) {
+		w.b = w.b[:len(w.b)-1]
+		w.raw("deprecated", "true")
+		w.b = append(w.b, '}')
+	}
+	w.opt, w.files = opt, noPart
+}
+
+// direct writes a schema, or the one it refers to, in full.
+func (w *render) direct(n *tree.Node, name, desc string) {
+	t := w.l.soft(n)
+	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
+		w.current, w.viaAll = t, false
+		w.inner(t, name, cmp.Or(desc, n.Scalar("description")))
+		w.current = nil
+		return
+	}
+	w.current, w.viaAll = n, false
+	w.inner(n, name, desc)
+	w.current = nil
+}
+
+// bodySchema writes the argument that is the body.
+func (t *Tool) bodySchema(w *render, b *Body) {
+	m := t.Body
+	desc := b.Description
+	if desc == "" {
+		desc = w.l.soft(m.schema).Scalar("description")
+	}
+	switch s := m.schema; {
+	case m.File:
+		w.key("body")
+		w.b = append(w.b, '{')
+		w.file(desc)
+		w.b = append(w.b, '}')
+	case isForm(m.Type):
+		if s == nil {
+			s = &tree.Node{Kind: tree.Object}
+		}
+		w.argument("body", s, desc, b.Required, false, form)
+	case isText(m.Type):
+		// What is not JSON is written by the model, whatever the schema says.
+		w.key("body")
+		w.b = append(w.b, '{')
+		w.str("type", "string")
+		if !strings.HasPrefix(base(m.Type), "text/plain") {
+			desc = strings.TrimSpace(desc + " (" + base(m.Type) + w.l.outline(m) + ")")
+		}
+		w.describe(desc, "")
+		w.b = append(w.b, '}')
+	default:
+		w.argument("body", s, desc, b.Required, false, noPart)
+	}
+}
+
+// outlined is how many members of a body a description names.
+const outlined = 20
+
+// outline says what a body that is written by hand has in it, as far as its
+// schema tells: its elements in XML, and its members otherwise.
+func (l *loader) outline(m *MediaType) string {
+	var all []string
+	n := l.soft(m.schema)
+	l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
+		s = l.soft(s)
+		if l.marked(s, "readOnly") || len(all) >= outlined {
+			return
+		}
+		xml := s.Get("xml")
+		if own := xml.Str("name"); own != "" && strings.HasSuffix(base(m.Type), "xml") {
+			name = own
+		}
+		if kind := l.typeOf(s); kind != "" {
+			name += " " + kind
+		}
+		if xml.Flag("attribute") && strings.HasSuffix(base(m.Type), "xml") {
+			name += " as attribute"
+		}
+		all = append(all, name)
+	})
+	if len(all) == 0 {
+		return ""
+	}
+	of := ""
+	if own := cmp.Or(n.Get("xml").Str("name"), label(m.schema.Str("$ref"))); strings.HasSuffix(base(m.Type), "xml") && own != "Schema" {
+		of = " <" + own + ">"
+	}
+	return ":" + of + " with " + strings.Join(all, ", ")
+}
+
+// flatBody is a body whose properties can be arguments of their own.
+type flatBody struct {
+	schema *tree.Node
+	own    []string // names of the properties
+	shown  []string // as arguments
+}
+
+// flat returns how to flatten the body, nil when that is not wanted or not
+// possible without a collision.
+func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
+	if !t.opts.FlattenBody || t.Body == nil || t.Body.File || isText(t.Body.Type) {
+		return nil
+	}
+	s := w.l.soft(t.Body.schema)
+	props := w.l.soft(s.Get("properties"))
+	if len(props.Members()) == 0 || len(props.Members()) > maxParameters || s.Get("allOf") != nil || s.Get("anyOf") != nil || s.Get("oneOf") != nil ||
+		s.Get("additionalProperties").Is(tree.Object) || s.Flag("additionalProperties") {
+		return nil
+	}
+	f := &flatBody{schema: s}
+	for i := range props.Members() {
+		m := &props.Members()[i]
+		if w.l.marked(&m.Node, "readOnly") {
+			continue
+		}
+		shown := cut64(plainName(m.Name, true))
+		if shown == "" || shown == "body" || slices.Contains(f.shown, shown) {
+			return nil
+		}
+		f.own, f.shown = append(f.own, m.Name), append(f.shown, shown)
+	}
+	for _, p := range params {
+		if slices.Contains(f.shown, cut64(plainName(p.Name, true))) {
+			return nil
+		}
+	}
+	return f
+}
+
+// spread writes the properties of the body as arguments.
+func (t *Tool) spread(w *render, f *flatBody, required []string) []string {
+	props := w.l.soft(f.schema.Get("properties"))
+	wanted := f.schema.Strings("required")
+	files := noPart
+	if isForm(t.Body.Type) {
+		files = inPart
+	}
+	for i, own := range f.own {
+		n := props.Get(own)
+		must := t.Operation.Body.Required && (slices.Contains(wanted, own) || n.Get("required").Is(tree.Boolean) && n.Flag("required"))
+		if must {
+			required = append(required, f.shown[i])
+		}
+		t.Arguments = append(t.Arguments, Argument{Name: f.shown[i], Place: InBody, Required: must, Field: own})
+		desc := n.Scalar("description")
+		if own != f.shown[i] {
+			desc = renamed(desc, own)
+		}
+		w.argument(f.shown[i], n, desc, must, false, files)
+	}
+	return required
+}
+
+// output writes the output schema when the operation has a JSON answer.
+func (t *Tool) output(budget int) {
+	s := t.answer()
+	if s == nil || budget < 64 {
+		return
+	}
+	l := t.doc.load
+	t.Wrapped = !l.isObject(s, 0)
+	// Many operations answer with the same thing. What is written depends on
+	// nothing else of the operation.
+	key := answered{s, t.Wrapped, budget}
+	if own := s.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
+		key.n = l.soft(s)
+	}
+	known, ok := l.answers[key]
+	if !ok {
+		known = t.writeOutput(s, budget)
+		l.answers[key] = known
+	}
+	t.OutputSchema = known
+}
+
+// answered says which output schema it is.
+type answered struct {
+	n       *tree.Node
+	wrapped bool
+	budget  int
+}
+
+// writeOutput writes the schema of an answer within a budget.
+func (t *Tool) writeOutput(s *tree.Node, budget int) []byte {
+	w := t.fit(budget, func(w *render) {
+		w.output, w.relaxed = true, !t.opts.StrictOutput
+		w.longer = min(w.longer, 200)
+		w.b = append(w.b, `{"type":"object"`...)
+		if t.Wrapped {
+			w.b = append(w.b, `,"properties":{`...)
+			w.key("result")
+			w.direct(s, "", "")
+			w.b = append(w.b, '}')
+			if !w.relaxed {
+				w.required([]string{"result"})
+			}
+		} else {
+			w.object(w.l.soft(s))
+		}
+		w.definitions()
+		w.b = append(w.b, '}')
+	})
+	switch {
+	case len(w.b) <= budget:
+		return w.b
+	case t.Wrapped:
+		return []byte(`{"type":"object","properties":{"result":{}}}`)
+	}
+	return []byte(`{"type":"object"}`)
+}
+
+// object writes the members of a schema into the one at the root, whose type
+// stands there already.
+func (w *render) object(n *tree.Node) {
+	var list []tree.Member
+	for _, m := range n.Members() {
+		if m.Name != "type" && m.Name != "nullable" && m.Name != "x-nullable" && m.Name != "enum" {
+			list = append(list, m)
+		}
+	}
+	s := n.Object(list)
+	w.current, w.viaAll = n, false
+	if w.wrapped(s) != nil {
+		w.composed(s, false)
+	} else {
+		w.rootless = true
+		w.members(s, "", "")
+		w.rootless = false
+	}
+	w.current = nil
+}
+
+// answer returns the schema of the answer, nil when none is promised. The
+// schema of a stream is not one: what comes back there is joined.
+func (t *Tool) answer() *tree.Node {
+	var best *Response
+	var schema *tree.Node
+	for i := range t.Operation.Responses {
+		r := &t.Operation.Responses[i]
+		status := strings.ToUpper(r.Status)
+		if len(status) != 3 || status[0] != '2' || best != nil && status >= strings.ToUpper(best.Status) {
+			continue
+		}
+		for _, m := range r.Content {
+			if (isJSON(m.Type) || isAny(m.Type)) && m.schema != nil && !m.items {
+				best, schema = r, m.schema
+				break
+			}
+		}
+	}
+	if s := t.doc.load.soft(schema); s.Is(tree.Object) && !isBinary(s) {
+		return schema
+	}
+	return nil
+}
+
+// isObject reports whether what a schema describes is an object for sure.
+func (l *loader) isObject(n *tree.Node, depth int) bool {
+	if n = l.soft(n); !n.Is(tree.Object) || depth > 10 {
+		return false
+	}
+	types, null := typesOf(n)
+	switch {
+	case len(types) > 0:
+		return len(types) == 1 && types[0] == "object" && !null
+	case n.Get("properties").Is(tree.Object):
+		return true
+	}
+	return slices.ContainsFunc(n.Get("allOf").Members(), func(m tree.Member) bool { return l.isObject(&m.Node, depth+1) })
+}

@@ -1,0 +1,283 @@
+package openapi
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+)
+
+// maxParameters is how many parameters an operation may have. None has a tenth
+// of that.
+const maxParameters = 1000
+
+var template = regexp.MustCompile(`\{([^{}]*)\}`)
+
+// parameters reads what an operation takes outside of the body and, in Swagger
+// 2.0, the body too. The list is nil when the operation cannot be used.
+func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*Parameter, *Body) {
+	list := []*Parameter{}
+	var form []*tree.Node
+	var body *tree.Node
+	for _, from := range []*tree.Node{r.soft(common.params), r.soft(n.Get("parameters"))} {
+		if from != nil && from.Kind != tree.Array {
+			r.warn(from, "%s: parameters is %s and not a list", op.Key(), from.Kind)
+			continue
+		}
+		own := len(list)
+		if len(from.Members()) > maxParameters {
+			r.warn(from, "%s is left out: it has %d parameters", op.Key(), len(from.Members()))
+			return nil, nil
+		}
+		for i := range from.Members() {
+			if !r.spend(1) {
+				break // which costs the operation
+			}
+			at := &from.Members()[i].Node
+			p := r.soft(at)
+			if p == nil {
+				continue // told by deref
+			}
+			switch in := p.Str("in"); {
+			case r.swagger && in == "body":
+				body = p
+				continue
+			case r.swagger && in == "formData":
+				form = slices.DeleteFunc(form, func(f *tree.Node) bool { return f.Scalar("name") == p.Scalar("name") })
+				form = append(form, p)
+				continue
+			}
+			param := r.parameter(at, p, op)
+			if param == nil {
+				if p.Flag("required") && p.Str("in") != "header" {
+					r.warn(at, "%s is left out: it needs this parameter", op.Key())
+					return nil, nil
+				}
+				continue
+			}
+			same := slices.IndexFunc(list, func(q *Parameter) bool { return q.Name == param.Name && q.In == param.In })
+			switch {
+			case same < 0:
+				list = append(list, param)
+			default:
+				if same >= own {
+					r.warn(at, "%s: parameter %q in %s stands here again: the last one counts", op.Key(), tree.Short(param.Name), param.In)
+				}
+				list[same] = param
+			}
+		}
+	}
+	if strings.Count(op.Path, "{") > maxParameters {
+		r.warn(n, "%s is left out: its path is too long", tree.Short(op.Key()))
+		return nil, nil
+	}
+	list = r.matchPath(list, op, n)
+	if r.swagger {
+		return list, r.swaggerBody(n, op, body, form)
+	}
+	return list, nil
+}
+
+// matchPath sees to it that every name in the path has its parameter, and
+// every path parameter its place.
+func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
+	in := map[string]bool{}
+	has := func(name string) bool {
+		return slices.ContainsFunc(list, func(p *Parameter) bool { return p.In == InPath && p.Name == name })
+	}
+	for _, m := range template.FindAllStringSubmatch(op.Path, -1) {
+		name := m[1]
+		if !has(name) {
+			// {+path}, {path*} and {id:[0-9]+} are other dialects of templates.
+			plain, _, _ := strings.Cut(strings.Trim(name, "+*"), ":")
+			if plain = strings.TrimSpace(plain); plain == "" {
+				continue
+			}
+			op.Path = strings.ReplaceAll(op.Path, m[0], "{"+plain+"}")
+			if !has(plain) {
+				r.warn(n, "%s: nothing is said about {%s}: taken as a string", op.Key(), tree.Short(plain))
+				list = append(list, &Parameter{Name: plain, In: InPath, Required: true, Style: "simple", Type: "string"})
+			}
+			name = plain
+		}
+		in[name] = true
+	}
+	return slices.DeleteFunc(list, func(p *Parameter) bool {
+		if p.In == InPath && !in[p.Name] {
+			r.warn(n, "%s: the path has no {%s}: the parameter is left out", op.Key(), tree.Short(p.Name))
+			return true
+		}
+		return false
+	})
+}
+
+// parameter reads one that is not part of a body. Nil means that it cannot or
+// must not be sent.
+func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
+	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
+		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"), at: place{n.File, n.Line}}
+	if d := at.Scalar("description"); d != "" {
+		p.Description = d
+	}
+	if p.Name == "" && p.In != InQueryString {
+		r.warn(at, "%s: a parameter without a name is left out", op.Key())
+		return nil
+	}
+	styles := stylesOf(p.In)
+	if styles == nil {
+		r.warn(at, "%s: parameter %q is in %q, which is no place: left out", op.Key(), tree.Short(p.Name), tree.Short(n.Str("in")))
+		return nil
+	}
+	switch p.In {
+	case InPath:
+		p.Required = true
+	case InHeader:
+		switch strings.ToLower(p.Name) {
+		case "accept", "content-type", "authorization":
+			return nil
+		}
+		if OfConnection(p.Name) { // nobody but the connection can know it
+			return nil
+		}
+		if !httpguts.ValidHeaderFieldName(p.Name) {
+			r.warn(at, "%s: %q cannot be the name of a header: left out", op.Key(), tree.Short(p.Name))
+			return nil
+		}
+	}
+	p.Style = styles[0]
+	if r.swagger {
+		r.collection(p, n)
+	} else if s := n.Str("style"); s != "" {
+		if slices.Contains(styles, s) {
+			p.Style = s
+		} else {
+			r.warn(at, "%s: parameter %q: style %q does not go with %s: %s is used", op.Key(), tree.Short(p.Name), tree.Short(s), p.In, p.Style)
+		}
+	}
+	if !r.swagger {
+		p.Explode = p.Style == "form" || p.Style == "deepObject"
+		if e := n.Get("explode"); e.Is(tree.Boolean) && p.Style != "deepObject" {
+			p.Explode = e.Text == "true"
+		}
+	}
+	p.schema = n.Get("schema")
+	if content := r.soft(n.Get("content")); content.Is(tree.Object) && len(content.Members()) > 0 {
+		m := &content.Members()[0]
+		p.ContentType, p.schema = m.Name, r.soft(&m.Node).Get("schema")
+	} else if p.schema == nil {
+		p.schema = inlineSchema(n)
+	}
+	if p.In == InQueryString && p.ContentType == "" {
+		p.ContentType = "application/x-www-form-urlencoded"
+	}
+	p.Type, p.Value = r.typeOf(p.schema), r.valueOf(p.schema)
+	return p
+}
+
+// OfConnection reports whether a header is the connection's or the body's own:
+// no argument and no configuration can set it.
+func OfConnection(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "proxy-") || slices.Contains([]string{
+		"accept-encoding", "connection", "content-encoding", "content-length", "cookie", "expect", "host", "keep-alive",
+		"te", "trailer", "transfer-encoding", "upgrade",
+	}, name)
+}
+
+// stylesOf returns the styles of a place, the default first.
+func stylesOf(in Place) []string {
+	switch in {
+	case InPath:
+		return []string{"simple", "label", "matrix"}
+	case InQuery:
+		return []string{"form", "spaceDelimited", "pipeDelimited", "deepObject"}
+	case InHeader:
+		return []string{"simple"}
+	case InCookie:
+		return []string{"form", "cookie"}
+	case InQueryString:
+		return []string{"form"}
+	}
+	return nil
+}
+
+// collection reads how Swagger 2.0 writes arrays.
+func (r *reader) collection(p *Parameter, n *tree.Node) {
+	p.CollectionFormat = collectionFormat(n)
+	p.Explode = p.CollectionFormat == "multi"
+	switch {
+	case p.In != InQuery:
+	case p.CollectionFormat == "ssv":
+		p.Style = "spaceDelimited"
+	case p.CollectionFormat == "pipes":
+		p.Style = "pipeDelimited"
+	}
+}
+
+func collectionFormat(n *tree.Node) string {
+	if n.Str("type") != "array" {
+		return ""
+	}
+	switch f := n.Str("collectionFormat"); f {
+	case "ssv", "tsv", "pipes", "multi":
+		return f
+	}
+	return "csv"
+}
+
+// notSchema are the members of a Swagger 2.0 parameter that say nothing about
+// its value.
+var notSchema = []string{"name", "in", "required", "description", "collectionFormat", "allowEmptyValue",
+	"deprecated", "schema", "style", "explode", "content", "$ref", "allowReserved", "example", "examples"}
+
+// inlineSchema makes a schema of a parameter that is one itself.
+func inlineSchema(n *tree.Node) *tree.Node {
+	var list []tree.Member
+	for _, m := range n.Members() {
+		if !slices.Contains(notSchema, m.Name) {
+			list = append(list, m)
+		}
+	}
+	return n.Object(list)
+}
+
+// valueOf returns the value that a schema gives, as text, or "".
+func (r *loader) valueOf(n *tree.Node) string {
+	n = r.soft(n)
+	if c := n.Scalar("const"); c != "" {
+		return c
+	}
+	if e := n.Get("enum"); len(e.Members()) == 1 && e.Members()[0].Node.Kind != tree.Object {
+		return e.Members()[0].Node.Text
+	}
+	return n.Scalar("default")
+}
+
+// typeOf returns the one type that a schema says, or "".
+func (r *loader) typeOf(n *tree.Node) string {
+	for range maxChain {
+		if n = r.soft(n); n == nil || n.Kind != tree.Object {
+			return ""
+		}
+		types, _ := typesOf(n)
+		switch {
+		case len(types) == 1:
+			return types[0]
+		case len(types) > 1:
+			return ""
+		case n.Get("properties") != nil:
+			return "object"
+		case n.Get("items") != nil:
+			return "array"
+		}
+		all := n.Get("allOf").Members()
+		if len(all) == 0 {
+			return ""
+		}
+		n = &all[0].Node
+	}
+	return ""
+}

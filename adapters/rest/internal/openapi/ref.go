@@ -1,0 +1,291 @@
+package openapi
+
+import (
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/address"
+)
+
+// maxChain bounds how many references may follow one another.
+const maxChain = 100
+
+// deref follows the references at n to what they stand for. It returns nil,
+// after a warning, when that is nothing.
+func (l *loader) deref(n *tree.Node) *tree.Node {
+	first := n
+	for range maxChain {
+		ref := n.Get("$ref")
+		if !ref.Is(tree.Text) {
+			return n
+		}
+		next := l.follow(ref)
+		if next == nil {
+			return nil
+		}
+		n = next
+	}
+	l.warn(first, "$ref %q leads to itself", tree.Short(first.Str("$ref")))
+	return nil
+}
+
+// failure is why a reference leads to nothing, and when that was told.
+type failure struct {
+	why  string
+	told int
+}
+
+// follow returns what one reference leads to, or nil after a warning.
+func (l *loader) follow(ref *tree.Node) *tree.Node {
+	key := target{ref.File, ref.Text}
+	n, ok := l.targets[key]
+	if !ok {
+		var problem string
+		if n, problem = l.locate(ref.File, ref.Text); n == nil {
+			l.problems[key] = &failure{why: problem}
+		}
+		l.targets[key] = n
+	}
+	if n == nil {
+		// Once is enough, in Load or else each time tools are made.
+		if p := l.problems[key]; p.told == 0 || p.told > 1 && p.told != l.round {
+			p.told = l.round
+			l.warn(ref, "$ref %q: %s", tree.Short(ref.Text), p.why)
+		}
+	} else if _, known := l.labels[n]; !known {
+		l.labels[n] = label(ref.Text)
+	}
+	return n
+}
+
+// label makes a name of the last part of a reference.
+func label(ref string) string {
+	ref = ref[strings.LastIndexAny(ref, "/#")+1:]
+	for _, ext := range []string{".json", ".yaml", ".yml"} {
+		ref = strings.TrimSuffix(ref, ext)
+	}
+	if i := strings.LastIndexByte(ref, '.'); i >= 0 && i < len(ref)-1 {
+		ref = ref[i+1:] // io.k8s.api.core.v1.Pod
+	}
+	if ref = cut64(plainName(ref, true)); strings.Trim(ref, "_") == "" {
+		return "Schema"
+	}
+	return ref
+}
+
+func (l *loader) locate(from uint16, ref string) (n *tree.Node, problem string) {
+	name, fragment, _ := strings.Cut(ref, "#")
+	f := l.files[from]
+	if name != "" {
+		if known := l.anchor(f, name); known != nil { // an $id of this document
+			return l.inside(l.files[known.File], known, fragment)
+		}
+		if n := l.bare(f, ref); n != nil {
+			return n, ""
+		}
+		if f, problem = l.other(f, name); problem != "" {
+			return nil, problem
+		}
+	}
+	return l.inside(f, f.root, fragment)
+}
+
+// inside follows a fragment: a JSON pointer, or the name of an anchor.
+func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, string) {
+	if s, err := url.PathUnescape(fragment); err == nil {
+		fragment = s
+	}
+	if fragment == "" {
+		return n, "leads to nothing"
+	}
+	rest, isPointer := strings.CutPrefix(fragment, "/")
+	if !isPointer {
+		if at := l.anchor(f, "#"+fragment); at != nil {
+			return at, ""
+		}
+		if !strings.Contains(fragment, "/") {
+			return nil, "there is no such anchor"
+		}
+		rest = fragment // some forget the slash
+	}
+	for part := range strings.SplitSeq(rest, "/") {
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		if n = l.step(n, part); n == nil {
+			return nil, "there is nothing at " + strconv.Quote(tree.Short(part))
+		}
+	}
+	return n, ""
+}
+
+// step goes one part of a pointer down, through a reference when there is one
+// in the way.
+func (l *loader) step(n *tree.Node, part string) *tree.Node {
+	if n.Is(tree.Array) {
+		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Members()) {
+			return &n.Members()[i].Node
+		}
+		return nil
+	}
+	if next := n.Get(part); next != nil || n.Get("$ref") == nil || l.nested > maxChain {
+		return next
+	}
+	l.nested++
+	defer func() { l.nested-- }()
+	return l.deref(n).Get(part)
+}
+
+// bare finds what old documents call by its name alone: $ref: Pet.
+func (l *loader) bare(f *file, name string) *tree.Node {
+	if strings.ContainsAny(name, "./:#") {
+		return nil
+	}
+	if n := f.root.Get("definitions").Get(name); n != nil {
+		return n
+	}
+	return f.root.Get("components").Get("schemas").Get(name)
+}
+
+// other returns the file that a reference in f names.
+func (l *loader) other(f *file, name string) (*file, string) {
+	where, problem := join(f.location, name)
+	if problem != "" {
+		return nil, problem
+	}
+	if i, ok := l.byLoc[where]; ok {
+		if l.files[i].root == nil {
+			return nil, "the file cannot be used"
+		}
+		return l.files[i], ""
+	}
+	if l.exceeded != nil {
+		return nil, l.exceeded.Error()
+	}
+	if len(l.files) >= l.src.MaxFiles {
+		return nil, l.tooMany().Error()
+	}
+	data, err := l.read(where, false)
+	if err == nil {
+		l.left -= int64(len(data))
+		var other *file
+		if other, err = l.parse(where, data); err == nil {
+			return other, ""
+		}
+	} else if l.ctx != nil {
+		l.byLoc[where] = uint16(len(l.files))
+		l.files = append(l.files, &file{location: where})
+	}
+	return nil, err.Error()
+}
+
+// join returns the location of what is called name from where base is.
+func join(base, name string) (where, problem string) {
+	switch {
+	case address.IsHTTP(name):
+		return name, ""
+	case base == "":
+		return "", "a document without a place of its own cannot refer to files"
+	case address.IsHTTP(base):
+		b, err := url.Parse(base)
+		if err != nil {
+			return "", "the document's own URL cannot be read"
+		}
+		u, err := b.Parse(name)
+		if err != nil || !address.IsHTTP(u.String()) {
+			return "", "leads nowhere from a URL"
+		}
+		return u.String(), ""
+	}
+	if u, err := url.Parse(name); err == nil && len(u.Scheme) > 1 {
+		if u.Scheme != "file" {
+			return "", "only http, https and files can be read"
+		}
+		name = u.Path
+	} else if s, err := url.PathUnescape(name); err == nil {
+		name = s
+	}
+	name = filepath.FromSlash(name)
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name), ""
+	}
+	return filepath.Join(filepath.Dir(base), name), ""
+}
+
+// anchor finds what $anchor, $dynamicAnchor (as "#name") or $id names.
+func (l *loader) anchor(f *file, name string) *tree.Node {
+	if f.anchors == nil {
+		f.anchors = map[string]*tree.Node{}
+		left := 1 << 22
+		gatherAnchors(f.root, f.anchors, map[*tree.Kids]bool{}, &left)
+	}
+	return f.anchors[name]
+}
+
+// enters reports whether there is something new below n. Only a shared tree can be met twice.
+func enters(n *tree.Node, seen map[*tree.Kids]bool, left *int) bool {
+	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
+		return false
+	}
+	*left--
+	if len(seen) < 1<<16 {
+		seen[n.Kids] = true
+	}
+	return true
+}
+
+func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kids]bool, left *int) {
+	if !enters(n, seen, left) {
+		return
+	}
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if n.Kind == tree.Object && m.Node.Kind == tree.Text {
+			switch m.Name {
+			case "$anchor", "$dynamicAnchor":
+				found["#"+m.Node.Text] = n
+			case "$id":
+				found[m.Node.Text] = n
+			}
+		}
+		gatherAnchors(&m.Node, found, seen, left)
+	}
+}
+
+// fetch reads what the references in a tree lead to. names says that the
+// members of n have names of the document's choice.
+func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left *int) {
+	if !enters(n, seen, left) {
+		return
+	}
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		switch {
+		case n.Kind == tree.Object && !names && m.LeadsOut():
+			l.follow(&m.Node)
+		case n.Kind == tree.Object && !names && notFollowed(m.Name):
+		default:
+			l.fetch(&m.Node, !names && named(m.Name), seen, left)
+		}
+	}
+}
+
+// named are members whose own members have names of the document's choice.
+func named(name string) bool {
+	switch name {
+	case "properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "paths", "responses", "schemas",
+		"parameters", "headers", "requestBodies", "pathItems", "content", "encoding", "mediaTypes":
+		return true
+	}
+	return false
+}
+
+// notFollowed are members that hold values and no references.
+func notFollowed(name string) bool {
+	switch name {
+	case "example", "examples", "default", "enum", "const", "links", "callbacks", "webhooks":
+		return true
+	}
+	return strings.HasPrefix(name, "x-")
+}

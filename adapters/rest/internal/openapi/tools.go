@@ -1,0 +1,427 @@
+package openapi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Options say how operations become tools. The zero value is a good choice.
+type Options struct {
+	Prefix string // put before every name
+	// NameLimit is how long names may be, the prefix included: 64 when 0.
+	NameLimit int
+	// Expose chooses the operations; see ParseRules. Empty means all.
+	Expose Rules
+	// Rename, when not nil, returns the name of an operation's tool, of the one that it
+	// would have.
+	Rename func(op *Operation, name string) string
+	// Budget is how many bytes a tool may take: 16 KiB when 0, no bound when
+	// negative.
+	Budget int
+	// DescriptionLimit bounds descriptions of tools: 1000 bytes when 0.
+	DescriptionLimit int
+	// StrictOutput keeps output schemas as the document has them. Otherwise
+	// they are relaxed, because clients refuse answers that do not fit, and real
+	// answers do not: nothing is required, everything may be null.
+	StrictOutput bool
+	NoOutput     bool // no output schemas at all
+	// FlattenBody makes the properties of the body arguments of their own,
+	// where no names collide.
+	FlattenBody bool
+	// Resources: files may be given by the addresses of resources.
+	Resources bool
+	// Withheld are the names of headers that no argument is for.
+	Withheld []string
+	// Details is said where a schema was shortened, such as how to get the rest.
+	Details string
+}
+
+const (
+	defaultBudget      = 16 << 10
+	defaultDescription = 1000
+	// longDescription and shortDescription bound descriptions within schemas:
+	// when there is room, and when not.
+	longDescription  = 1000
+	shortDescription = 160
+	// fullLimit bounds what Full returns.
+	fullLimit = 1 << 20
+	// titleLimit is for documents with a paragraph as summary.
+	titleLimit = 120
+)
+
+// Tools makes tools of the operations that are exposed, in the order of the
+// document.
+func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
+	o.NameLimit = cmp.Or(o.NameLimit, maxName)
+	o.Budget = cmp.Or(o.Budget, defaultBudget)
+	if o.Budget < 0 {
+		o.Budget = fullLimit
+	}
+	o.DescriptionLimit = cmp.Or(o.DescriptionLimit, defaultDescription)
+	// A prefix must leave room for a name that tells tools apart.
+	if o.NameLimit < 20 || len(o.Prefix) > o.NameLimit-20 {
+		o.NameLimit = len(o.Prefix) + 20
+	}
+	l := doc.load
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var warnings []Warning
+	l.warned = map[string]bool{}
+	l.round++
+	l.report = func(w Warning) { warnings = append(warnings, w) }
+	l.answers = map[answered][]byte{}
+	defer func() { l.report, l.answers = func(Warning) {}, nil }()
+
+	matched := make([]bool, len(o.Expose))
+	var tools []*Tool
+	for _, op := range doc.Operations {
+		if o.Expose.match(op, matched) && !op.MCP.Off {
+			tools = append(tools, &Tool{Operation: op, doc: doc, opts: &o})
+		}
+	}
+	for i, r := range o.Expose {
+		if !matched[i] {
+			l.tell(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q fits no operation", tree.Short(r.text))})
+		}
+	}
+	nameTools(tools, o.Prefix, o.NameLimit, o.Rename)
+	for _, t := range tools {
+		t.build()
+	}
+	return tools, warnings
+}
+
+// LostOf returns which of the operations that rules expose cannot be used.
+func (d *Document) LostOf(expose Rules) []*Operation {
+	var out []*Operation
+	for _, op := range d.Lost {
+		if expose.match(op, make([]bool, len(expose))) {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+// build fills in all but the name.
+func (t *Tool) build() {
+	op := t.Operation
+	t.Title = cut(strings.TrimSpace(cmp.Or(op.MCP.Title, op.Summary)), titleLimit)
+	t.Description = t.describe()
+	t.Annotations = annotate(op)
+	l := t.doc.load
+	l.buf = t.AppendItem(l.buf[:0])
+	frame := len(l.buf) + len(`,"outputSchema":`)
+	t.input(t.opts.Budget - frame)
+	if !t.opts.NoOutput {
+		t.output(min(t.opts.Budget/4, t.opts.Budget-frame-len(t.InputSchema)))
+	}
+	l.buf = t.AppendItem(l.buf[:0])
+	if t.Size = len(l.buf); t.Size > t.opts.Budget && t.opts.Budget < fullLimit {
+		l.tell(Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("%s takes %d bytes as a tool, more than the %d that it should", op.Key(), t.Size, t.opts.Budget)})
+	}
+}
+
+// AppendItem appends the tool as tools/list has it (2025-06-18 and later,
+// server/tools: Tool): Size bytes of JSON.
+func (t *Tool) AppendItem(b []byte) []byte {
+	member := func(name string, value []byte) {
+		b = append(append(b, name...), value...)
+	}
+	b = rawjson.AppendString(append(b, `{"name":`...), t.Name)
+	if t.Title != "" {
+		b = rawjson.AppendString(append(b, `,"title":`...), t.Title)
+	}
+	b = rawjson.AppendString(append(b, `,"description":`...), t.Description)
+	member(`,"inputSchema":`, t.InputSchema)
+	if t.OutputSchema != nil {
+		member(`,"outputSchema":`, t.OutputSchema)
+	}
+	b = append(b, `,"annotations":{`...)
+	for i, hint := range []struct {
+		name string
+		is   bool
+	}{{"readOnlyHint", t.Annotations.ReadOnly}, {"destructiveHint", t.Annotations.Destructive},
+		{"idempotentHint", t.Annotations.Idempotent}, {"openWorldHint", t.Annotations.OpenWorld}} {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendBool(append(rawjson.AppendString(b, hint.name), ':'), hint.is)
+	}
+	b = rawjson.AppendString(append(b, `},"_meta":{"http":{"method":`...), t.Operation.Method)
+	b = rawjson.AppendString(append(b, `,"path":`...), t.Operation.written)
+	return append(b, "}}}"...)
+}
+
+// Full returns the input schema with nothing left out.
+func (t *Tool) Full() []byte {
+	if !t.Stubbed {
+		return t.InputSchema
+	}
+	l := t.doc.load
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	full := *t
+	full.input(fullLimit)
+	return full.InputSchema
+}
+
+// describe makes the description of the tool: the summary, the description,
+// and what comes back.
+func (t *Tool) describe() string {
+	op := t.Operation
+	if d := strings.TrimSpace(op.MCP.Description); d != "" {
+		return cut(d, t.opts.DescriptionLimit)
+	}
+	summary, desc := strings.TrimSpace(op.Summary), strings.TrimSpace(op.Description)
+	var parts []string
+	if summary != "" && !strings.HasPrefix(strings.ToLower(desc), strings.ToLower(strings.TrimRight(summary, "."))) {
+		parts = append(parts, summary)
+	}
+	if desc != "" {
+		parts = append(parts, desc)
+	}
+	if len(parts) == 0 {
+		parts = []string{op.Key()}
+	}
+	text := cut(strings.Join(parts, "\n\n"), t.opts.DescriptionLimit)
+	if op.Deprecated {
+		text += "\n\nDeprecated."
+	}
+	if r := op.success(); r != nil && usable(r.Description) {
+		text += "\n\nReturns " + cut(strings.TrimSpace(r.Description), 200)
+		if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "…") {
+			text += "."
+		}
+	}
+	return text
+}
+
+// usable reports whether the description of a response says anything.
+func usable(s string) bool {
+	switch strings.ToLower(strings.Trim(strings.TrimSpace(s), ".! ")) {
+	case "", "ok", "success", "successful", "successful operation", "successful response", "default response", "200", "created", "200 response":
+		return false
+	}
+	return true
+}
+
+// success returns the response with the lowest status that is one.
+func (o *Operation) success() *Response {
+	var best *Response
+	for i := range o.Responses {
+		r := &o.Responses[i]
+		if s := strings.ToUpper(r.Status); len(s) == 3 && s[0] == '2' && (best == nil || s < strings.ToUpper(best.Status)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// AnnotationsOf says what a method does.
+func AnnotationsOf(method string) Annotations {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
+		return Annotations{ReadOnly: true, Idempotent: true, OpenWorld: true}
+	}
+	return Annotations{Destructive: true, OpenWorld: true, Idempotent: method == "PUT" || method == "DELETE"}
+}
+
+// annotate says what an operation does: what its method does, unless x-mcp knows better.
+func annotate(op *Operation) Annotations {
+	a := AnnotationsOf(op.Method)
+	set := func(to *bool, from *bool) {
+		if from != nil {
+			*to = *from
+		}
+	}
+	set(&a.ReadOnly, op.MCP.ReadOnly)
+	if a.ReadOnly && op.MCP.ReadOnly != nil {
+		a.Destructive, a.Idempotent = false, true
+	}
+	set(&a.Destructive, op.MCP.Destructive)
+	set(&a.Idempotent, op.MCP.Idempotent)
+	set(&a.OpenWorld, op.MCP.OpenWorld)
+	return a
+}
+
+// choose returns the type in which a body is sent: one with files when there
+// is one, then the one that says most.
+func (b *Body) choose() *MediaType {
+	rank := func(m *MediaType) int {
+		switch t := base(m.Type); {
+		case isMultipart(t) && slices.ContainsFunc(m.Fields, func(f *Field) bool { return f.File }):
+			return 0
+		case t == "application/json":
+			return 1
+		case strings.HasSuffix(t, "json-patch+json"): // a list of edits: hard on models
+			return 3
+		case isJSON(t):
+			return 2
+		case isAny(t) && !m.File:
+			return 4
+		case t == "application/x-www-form-urlencoded":
+			return 5
+		case isMultipart(t):
+			return 6
+		case strings.HasPrefix(t, "text/"):
+			return 7
+		case isText(t):
+			return 9
+		}
+		return 8
+	}
+	return slices.MinFunc(b.Content, func(a, b *MediaType) int { return rank(a) - rank(b) })
+}
+
+// plain returns the JSON type of a body for which a type with files was chosen,
+// if all that the body has beside its files can be written in it.
+func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
+	if !isMultipart(chosen.Type) {
+		return nil
+	}
+	for _, m := range b.Content {
+		if !isJSON(m.Type) || strings.HasSuffix(base(m.Type), "json-patch+json") {
+			continue
+		}
+		if kind := l.typeOf(m.schema); kind != "object" && kind != "" {
+			continue
+		}
+		known := map[string]bool{}
+		l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, _ *tree.Node) { known[name] = true })
+		if len(known) == 0 || !slices.ContainsFunc(chosen.Fields, func(f *Field) bool { return !f.File && !known[f.Name] }) {
+			return m
+		}
+	}
+	return nil
+}
+
+// Rules choose operations. The last rule that fits counts.
+type Rules []rule
+
+type rule struct {
+	text   string
+	not    bool
+	method string
+	path   string   // pattern: * within a part, ** across
+	tags   []string // any of these
+	id     string   // pattern of operation IDs
+	all    bool
+}
+
+// ParseRules reads rules, each of which is one of
+//
+//	all                      every operation
+//	none                     no operation
+//	tag NAME, NAME           those with one of the tags
+//	GET /path/*/x/**         those of a method and path; either may stand alone
+//	NAME                     those with this operationId; * stands for any text
+//
+// with "not" before it to take them away instead. The first rule decides what
+// holds for the others: a list that begins by adding begins with nothing.
+func ParseRules(lines []string) (Rules, error) {
+	var out Rules
+	var errs []error
+	for _, line := range lines {
+		r := rule{text: line}
+		rest := strings.TrimSpace(line)
+		if s, ok := strings.CutPrefix(rest, "not "); ok {
+			r.not, rest = true, strings.TrimSpace(s)
+		}
+		word, after, _ := strings.Cut(rest, " ")
+		after = strings.TrimSpace(after)
+		isMethod := slices.Contains(methods, strings.ToLower(word)) && word == strings.ToUpper(word)
+		switch {
+		case rest == "":
+			errs = append(errs, fmt.Errorf("rule %q is empty", line))
+			continue
+		case rest == "all":
+			r.all = true
+		case rest == "none":
+			r.all, r.not = true, !r.not
+		case word == "tag" || word == "tags":
+			for tag := range strings.SplitSeq(after, ",") {
+				if tag = strings.TrimSpace(tag); tag != "" {
+					r.tags = append(r.tags, tag)
+				}
+			}
+			if len(r.tags) == 0 {
+				errs = append(errs, fmt.Errorf("rule %q names no tag", line))
+				continue
+			}
+		case isMethod && (after == "" || strings.HasPrefix(after, "/")):
+			r.method, r.path = word, after
+		case strings.HasPrefix(rest, "/"):
+			r.path = rest
+		default:
+			r.id = rest
+		}
+		out = append(out, r)
+	}
+	return out, errors.Join(errs...)
+}
+
+// match reports whether an operation is exposed, and notes which rules fit.
+func (rs Rules) match(op *Operation, fits []bool) bool {
+	if len(rs) == 0 {
+		return true
+	}
+	in := rs[0].not
+	for i, r := range rs {
+		if r.fits(op) {
+			fits[i] = true
+			in = !r.not
+		}
+	}
+	return in
+}
+
+func (r *rule) fits(op *Operation) bool {
+	switch {
+	case r.all:
+		return true
+	case r.tags != nil:
+		return slices.ContainsFunc(op.Tags, func(t string) bool { return slices.Contains(r.tags, t) })
+	case r.id != "":
+		return glob(r.id, op.ID, true)
+	}
+	return (r.method == "" || r.method == op.Method) && (r.path == "" || glob(r.path, op.written, false))
+}
+
+// glob matches s against a pattern in which ** stands for any text, and * too
+// unless slashes stop it: then it stands for a part of a path.
+func glob(pattern, s string, any bool) bool {
+	// next holds the positions of s that what was read of the pattern fits.
+	at := make([]bool, len(s)+1)
+	at[0] = true
+	for i := 0; i < len(pattern); i++ {
+		next := make([]bool, len(s)+1)
+		if pattern[i] == '*' {
+			across := any
+			if i+1 < len(pattern) && pattern[i+1] == '*' {
+				across = true
+				i++
+			}
+			for j, reached := 0, false; j <= len(s); j++ {
+				reached = at[j] || reached && (across || s[j-1] != '/')
+				next[j] = reached
+			}
+			// /search/** fits /search too
+			if across && !any && i == len(pattern)-1 && strings.HasSuffix(pattern, "/**") && s == pattern[:len(pattern)-3] {
+				return true
+			}
+		} else {
+			for j := range len(s) {
+				next[j+1] = at[j] && s[j] == pattern[i]
+			}
+		}
+		at = next
+	}
+	return at[len(s)]
+}

@@ -1,0 +1,31 @@
+package sign
+
+import (
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/mcp-bridge/bridge/internal/process"
+)
+
+// together runs a program in a job, which ends as a whole with the program's context: a
+// script is seldom one process.
+func together(c *exec.Cmd) error {
+	members, err := process.New()
+	if err != nil {
+		return err
+	}
+	defer members.Close()
+	c.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED, HideWindow: true}
+	c.Cancel = members.Kill // before Run there is nobody in it: WaitDelay ends the program then
+	if err := c.Start(); err != nil {
+		return err
+	}
+	if err := members.Run(c.Process.Pid); err != nil {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		return err
+	}
+	return c.Wait()
+}

@@ -1,0 +1,416 @@
+package toolset
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// additions are what an entry puts into the requests of an operation of the
+// document: headers, parameters of the query, and members of the body or all of
+// it. What it sets clients
+// do not see; what it uses goes where it says, and nowhere else in the body.
+type additions struct {
+	body    *template
+	headers map[string]*template
+	query   []pair
+	used    map[string]bool   // arguments that the body uses
+	fields  map[string]string // those that are members of the body, to their names in it
+	hidden  map[string]string // arguments that clients do not see, to the keys that set what they are for
+	patches bool              // the body is put into the one that clients give
+	media   *openapi.MediaType
+}
+
+// additions reads the body, the headers and the query of an entry for a tool of the
+// document. args are the entry's, by their names, and added those of them that
+// the document lacks. Without body, headers and query it is nil.
+func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*additions, Faults) {
+	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
+		return nil, e.unused(t, added, nil)
+	}
+	o := &additions{used: map[string]bool{}, fields: map[string]string{}, hidden: map[string]string{}}
+	for _, a := range t.Arguments {
+		if a.Place == openapi.InBody && a.Field != "" {
+			o.fields[a.Name] = a.Field
+		}
+	}
+	var faults Faults
+	everywhere := map[string]bool{}
+	add := func(key, format string, args ...any) { faults = append(faults, e.KeyFault(key, format, args...)) }
+	use := func(key string, into map[string]bool) func(string) bool {
+		return func(name string) bool {
+			if a := args[name]; a != nil && a.Off {
+				add(key, "%s has {%s}, and that argument is off", key, name)
+			}
+			if into != nil {
+				into[name] = true
+			}
+			everywhere[name] = true
+			return slices.ContainsFunc(added, func(a *Arg) bool { return a.Name == name }) || slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool { return a.Name == name })
+		}
+	}
+	var wrong Faults
+	o.headers, wrong = e.headerTemplates(use("headers", nil))
+	faults = append(faults, wrong...)
+	o.query, wrong = e.queryTemplates(use("query", nil))
+	faults = append(faults, wrong...)
+	standIn := func(name string) gjson.Result {
+		return args[name].standIn([]byte(gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)).Raw))
+	}
+	for _, header := range o.headers {
+		header.standIns(standIn)
+	}
+	for i := range o.query {
+		q := &o.query[i]
+		q.value.standIns(standIn)
+		q.parameter = q.described(t, args)
+	}
+	if len(e.Body) > 0 {
+		var err error
+		if o.body, err = parseTemplate(gjson.ParseBytes(e.Body), use("body", o.used), 0); err != nil {
+			faults = append(faults, e.bodyFault(err))
+		} else if why := o.fits(t); why != "" {
+			add("body", "body %s", why)
+		}
+	}
+	faults = append(faults, e.unused(t, added, everywhere)...)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	if o.body != nil {
+		shown := map[string]string{}
+		for seen, own := range t.Keys {
+			shown[own] = seen
+		}
+		o.body.rename(shown, o.bodyIsOne())
+	}
+	o.hide(t)
+	for _, header := range slices.Sorted(maps.Keys(o.headers)) {
+		for _, name := range o.headers[header].args() {
+			if o.hidden[name] != "" {
+				add("headers: "+header, "headers: %s: has {%s}, which clients do not see: the entry sets what it is for", header, name)
+			}
+		}
+	}
+	for _, q := range o.query {
+		for _, name := range q.value.args() {
+			if o.hidden[name] != "" {
+				add("query: "+q.name, "query: %s: has {%s}, which clients do not see: the entry sets what it is for", q.name, name)
+			}
+		}
+	}
+	if o.body != nil {
+		for _, name := range o.body.args() {
+			if o.hidden[name] != "" {
+				add("body", "body has {%s}, which clients do not see: the entry sets what it is for", name)
+			}
+		}
+	}
+	for name := range o.hidden {
+		if a := args[name]; a != nil && !a.Off {
+			faults = append(faults, e.argFault(a, "clients do not see it: body, headers or query of the entry set what it is for"))
+		}
+	}
+	return o, faults
+}
+
+// unused tells of added arguments that no template uses: they are a slip, such as
+// another name for one of the document's.
+func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
+	var faults Faults
+	for _, a := range added {
+		if used[a.Name] {
+			continue
+		}
+		f := e.argFault(a, "%s has no such argument, and it is used nowhere: put {%s} into query, headers or body", t.Operation.Key(), a.Name)
+		if near := validate.Nearest(a.Name, argumentNames(t)); near != "" {
+			f.Text += "; or did you mean " + near + "?"
+		}
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+// fits says why the body of an operation cannot be that of the template; empty
+// if it can.
+func (o *additions) fits(t *openapi.Tool) string {
+	method := t.Operation.Method
+	o.media = t.Body
+	if t.Body == nil {
+		if !Methods[method] {
+			return "is there, and a " + method + " of this API has none"
+		}
+		o.media = &openapi.MediaType{Type: "application/json"}
+		return ""
+	}
+	kind, _, _ := strings.Cut(strings.ToLower(t.Body.Type), ";")
+	kind = strings.TrimSpace(kind)
+	form := strings.HasPrefix(kind, "multipart/") || kind == "application/x-www-form-urlencoded"
+	json := strings.HasSuffix(kind, "json") || kind == "*/*" || kind == ""
+	switch {
+	case t.Body.File:
+		return "is there, and that of the API is a file, which no template can make"
+	case form && !o.body.object:
+		return "must be a mapping: that of the API is a form (" + kind + ")"
+	case !form && !json && (o.body.object || o.body.isList):
+		return "must be text: that of the API is " + kind
+	}
+	o.patches = o.body.object && !o.used["body"]
+	if given := gjson.GetBytes(t.InputSchema, "properties.body.type"); o.patches && len(o.fields) == 0 && given.Type == gjson.String && given.Str != "object" {
+		return "is a mapping, and that of the API is of the type " + given.Str + ": put {body} into it, or write all of it"
+	}
+	return ""
+}
+
+// hide notes which arguments clients do not see, since the additions set what they
+// are for.
+func (o *additions) hide(t *openapi.Tool) {
+	for _, a := range t.Arguments {
+		switch {
+		case a.Place == openapi.InHeader:
+			if header := o.headed(a); header != nil && !slices.Contains(header.args(), a.Name) {
+				o.hidden[a.Name] = "headers"
+			}
+		case a.Place == openapi.InQuery:
+			if i := o.queried(a); i >= 0 && !slices.Contains(o.query[i].value.args(), a.Name) {
+				o.hidden[a.Name] = "query"
+			}
+		case a.Place != openapi.InBody || o.body == nil || o.used[a.Name]:
+		case !o.patches, a.Field != "" && slices.Contains(o.body.names, a.Field):
+			o.hidden[a.Name] = "body"
+		case a.Field == "" && !gjson.GetBytes(o.without(t.InputSchema), "properties."+gjson.Escape(a.Name)).Exists():
+			o.hidden[a.Name] = "body" // nothing is left of it
+		}
+	}
+}
+
+// queried returns which part of the query takes the place of an argument; -1 if
+// none does.
+func (o *additions) queried(a openapi.Argument) int {
+	return slices.IndexFunc(o.query, func(q pair) bool { return a.Place == openapi.InQuery && q.name == a.Parameter.Name })
+}
+
+// headed returns the header that takes the place of an argument; nil if none
+// does.
+func (o *additions) headed(a openapi.Argument) *template {
+	if a.Place == openapi.InHeader {
+		for name, header := range o.headers {
+			if strings.EqualFold(name, a.Parameter.Name) {
+				return header
+			}
+		}
+	}
+	return nil
+}
+
+// sets reports whether the additions set all that an argument is for.
+func (o *additions) sets(arg string) bool { return o != nil && o.hidden[arg] != "" }
+
+// without returns an input schema without what the additions set.
+func (o *additions) without(schema []byte) []byte {
+	if o == nil {
+		return schema
+	}
+	gone := &template{object: true}
+	add := func(name string, inner *template) {
+		gone.names, gone.inner = append(gone.names, name), append(gone.inner, inner)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.hidden)) {
+		add(name, &template{})
+	}
+	if o.patches && len(o.fields) == 0 {
+		add("body", o.body)
+	}
+	defs := gjson.GetBytes(schema, "$defs")
+	left, _ := withoutSet(schema, gone, defs, 0)
+	return left
+}
+
+// withoutSet returns the schema of an object without the members that a template
+// sets. empty: none is left.
+func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left []byte, empty bool) {
+	if ref, ok := strings.CutPrefix(gjson.GetBytes(schema, "$ref").String(), "#/$defs/"); ok {
+		if meant := defs.Get(gjson.Escape(ref)); meant.IsObject() {
+			schema = RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
+				if name == "$ref" {
+					return name, nil
+				}
+				return name, value
+			}, membersOf([]byte(meant.Raw))...)
+		}
+	}
+	if depth > maxNesting || !gjson.GetBytes(schema, "properties").IsObject() {
+		return schema, false
+	}
+	gone, loose := map[string]bool{}, map[string]bool{}
+	empty = true
+	schema = RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
+		if name != "properties" {
+			return name, value
+		}
+		return name, RewriteMembers(value, func(own string, one []byte) (string, []byte) {
+			i := slices.Index(t.names, own)
+			if i < 0 {
+				empty = false
+				return own, one
+			}
+			loose[own] = true // the template sees to it that it is there
+			if inner := t.inner[i]; inner.object {
+				if one, none := withoutSet(one, inner, defs, depth+1); !none {
+					empty = false
+					if len(gjson.GetBytes(one, "required").Array()) > 0 {
+						loose[own] = false
+					}
+					return own, one
+				}
+			}
+			gone[own] = true
+			return own, nil
+		})
+	})
+	return RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
+		if name != "required" {
+			return name, value
+		}
+		var required []string
+		for _, one := range gjson.ParseBytes(value).Array() {
+			if own := one.String(); !gone[own] && !loose[own] {
+				required = append(required, own)
+			}
+		}
+		if len(required) == 0 {
+			return name, nil
+		}
+		return name, JSONList(required)
+	}), empty
+}
+
+// membersOf returns the members of an object.
+func membersOf(schema []byte) []Member {
+	var all []Member
+	gjson.ParseBytes(schema).ForEach(func(k, v gjson.Result) bool {
+		all = append(all, Member{Name: k.String(), Value: []byte(v.Raw)})
+		return true
+	})
+	return all
+}
+
+// equip gives the tool as package wire sees it what fill adds to arguments.
+func (o *additions) equip(call *openapi.Tool) {
+	if o == nil {
+		return
+	}
+	own := call.Arguments
+	call.Arguments = nil
+	for _, a := range own {
+		if (o.body == nil || a.Place != openapi.InBody) && o.queried(a) < 0 && o.headed(a) == nil {
+			call.Arguments = append(call.Arguments, a)
+		}
+	}
+	if o.body != nil {
+		call.Body = o.media
+		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
+	}
+	call.Arguments = append(call.Arguments, queryArguments(o.query)...)
+	call.Arguments = append(call.Arguments, headerArguments(o.headers)...)
+}
+
+// fill adds the additions to the arguments of a request, by their names in the
+// document.
+func (o *additions) fill(args []byte) ([]byte, error) {
+	if o == nil {
+		return args, nil
+	}
+	values := valuesOf(args)
+	more, err := filledHeaders(o.headers, values)
+	if err != nil {
+		return nil, err
+	}
+	more = append(more, filledQuery(o.query, values)...)
+	var given []byte // the body as clients give it
+	var flat []Member
+	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+		field, isField := o.fields[name]
+		switch {
+		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || o.hidden[name] != "":
+			return name, nil // not the client's to set
+		case o.body == nil:
+			return name, value
+		case isField:
+			if !o.used[name] {
+				flat = append(flat, Member{Name: field, Value: value})
+			}
+			return name, nil
+		case name == "body" && o.bodyIsOne():
+			given = value
+			return name, nil
+		}
+		return name, value
+	})
+	if o.body != nil {
+		if flat != nil {
+			given = RewriteMembers([]byte("{}"), func(name string, value []byte) (string, []byte) { return name, value }, flat...)
+		}
+		body, ok := o.body.append(nil, values)
+		if o.patches {
+			body, ok = o.body.over(gjson.ParseBytes(given), values)
+		}
+		if ok {
+			more = append(more, Member{Name: BodyArg, Value: body})
+		}
+	}
+	return RewriteMembers(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
+}
+
+// rename gives members the names under which clients know them, which those of
+// requests are made of. top: also the outermost.
+func (t *template) rename(shown map[string]string, top bool) {
+	for i, inner := range t.inner {
+		if name, ok := shown[t.name(i)]; ok && top {
+			t.names[i] = name
+		}
+		inner.rename(shown, true)
+	}
+}
+
+// name returns the name of a member; items of lists have none.
+func (t *template) name(i int) string {
+	if !t.object {
+		return ""
+	}
+	return t.names[i]
+}
+
+// bodyIsOne reports whether the body is one argument.
+func (o *additions) bodyIsOne() bool { return len(o.fields) == 0 }
+
+// over writes the value of a template over another one: members of objects one
+// by one. It reports false when there is neither.
+func (t *template) over(given gjson.Result, values map[string]gjson.Result) ([]byte, bool) {
+	if !t.object || !given.IsObject() {
+		if out, ok := t.append(nil, values); ok {
+			return out, true
+		}
+		return []byte(given.Raw), given.Exists()
+	}
+	set := map[string][]byte{}
+	var more []Member
+	for i, inner := range t.inner {
+		name := t.names[i]
+		if value, ok := inner.over(given.Get(gjson.Escape(name)), values); ok {
+			set[name] = value
+			more = append(more, Member{Name: name, Value: value})
+		}
+	}
+	return RewriteMembers([]byte(given.Raw), func(name string, value []byte) (string, []byte) {
+		if own, ok := set[name]; ok {
+			return name, own
+		}
+		return name, value
+	}, more...), true
+}

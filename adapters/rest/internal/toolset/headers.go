@@ -1,0 +1,105 @@
+package toolset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// headerTemplates reads the headers of an entry.
+func (t *Entry) headerTemplates(use func(name string) bool) (map[string]*template, Faults) {
+	all := map[string]*template{}
+	var faults Faults
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		add := func(format string, args ...any) {
+			faults = append(faults, t.KeyFault("headers: "+name, "headers: "+format, args...))
+		}
+		one, err := parseText(t.Headers[name], use)
+		switch {
+		case err != nil:
+			add("%s: %s", name, err)
+		case !httpguts.ValidHeaderFieldName(name):
+			add("%q is not the name of a header", name)
+		case remote.Reserved(name) || strings.EqualFold(name, "Cookie"):
+			add("%s is set by the bridge itself: remove it", name)
+		}
+		if one != nil {
+			all[name] = one
+		}
+	}
+	return all, faults
+}
+
+// headerArguments are what headers with templates are among the arguments of a
+// request.
+func headerArguments(headers map[string]*template) []openapi.Argument {
+	var all []openapi.Argument
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		p := &openapi.Parameter{Name: name, In: openapi.InHeader, Style: "simple", Type: "string"}
+		all = append(all, openapi.Argument{Name: headerArg + name, Place: openapi.InHeader, Parameter: p})
+	}
+	return all
+}
+
+// standIns notes the defaults of arguments, which stand in their place within
+// other text of a header or the query. of returns the default of an argument.
+func (t *template) standIns(of func(name string) gjson.Result) {
+	for i := range t.parts {
+		if p := &t.parts[i]; p.arg != "" && !t.asGiven {
+			p.standIn = of(p.arg)
+		}
+	}
+	for _, inner := range t.inner {
+		inner.standIns(of)
+	}
+}
+
+// header returns the text of a header. It reports false when it is not sent: an
+// argument in it was left out, and has no default. One with a hole, such as the
+// Idempotency-Key "order-", would be that of others too.
+func (t *template) header(values map[string]gjson.Result) (string, bool) {
+	s := ""
+	for _, p := range t.parts {
+		s += p.literal
+		if p.arg == "" {
+			continue
+		}
+		v := values[p.arg]
+		if v.Type == gjson.Null { // as it is where there is none
+			v = p.standIn
+		}
+		if v.Type == gjson.Null {
+			return "", false
+		}
+		s += TextOf(v)
+	}
+	return s, true
+}
+
+// filledHeaders fills these. What was made of arguments may not be sent: that is
+// told with the name of the header, since several may be to blame.
+func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]Member, error) {
+	var all []Member
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		t := headers[name]
+		text, ok := t.header(values)
+		if !ok {
+			continue
+		}
+		if !httpguts.ValidHeaderFieldValue(text) {
+			return nil, param.Refusal(fmt.Sprintf("%s: what comes into the header %s has a line break or another character that a header cannot have", strings.Join(t.args(), ", "), name))
+		}
+		all = append(all, Member{Name: headerArg + name, Value: []byte(rawjson.Quote(text))})
+	}
+	return all, nil
+}

@@ -1,0 +1,57 @@
+package toolset
+
+import (
+	"github.com/tidwall/gjson"
+)
+
+// PickArg is the argument by which models choose parts of an answer.
+const PickArg = "_pick"
+
+const pickSchema = `{"type":"string","description":"Only this part of the answer, as a gjson path such as items.#.name or items.#.{id,name}"}`
+
+// OfferPick gives the tool the argument, unless it has one of that name. What its
+// answers look like cannot be said then.
+func (t *Tool) OfferPick() {
+	if gjson.GetBytes(t.InputSchema, "properties."+PickArg).Exists() {
+		return
+	}
+	seen, call := *t.Tool, *t.Call
+	seen.InputSchema = withPick(t.InputSchema)
+	if before := t.Patch; before != nil {
+		t.Patch = func(schema []byte) []byte { return withPick(before(schema)) }
+	} else {
+		t.Patch = withPick
+	}
+	t.Tool, t.Call, t.Picks = &seen, &call, true
+	t.LeaveOutput()
+}
+
+// LeaveOutput takes the output schema away.
+func (t *Tool) LeaveOutput() {
+	if t.OutputSchema == nil && t.Call.OutputSchema == nil {
+		return
+	}
+	seen, call := *t.Tool, *t.Call
+	seen.OutputSchema, call.OutputSchema = nil, nil
+	seen.Wrapped, call.Wrapped = false, false
+	t.Tool, t.Call = &seen, &call
+}
+
+// withPick returns an input schema with the argument.
+func withPick(schema []byte) []byte {
+	properties := []byte(gjson.GetBytes(schema, "properties").Raw)
+	if len(properties) == 0 {
+		properties = []byte("{}")
+	}
+	return PutMember(schema, "properties", PutMember(properties, PickArg, []byte(pickSchema)))
+}
+
+// WithoutPick returns arguments without the one of OfferPick: it is not the API's.
+func WithoutPick(args []byte) []byte {
+	return RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+		if name == PickArg {
+			return name, nil
+		}
+		return name, value
+	})
+}

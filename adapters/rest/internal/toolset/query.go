@@ -1,0 +1,123 @@
+package toolset
+
+import (
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// pair is a parameter of the query that an entry sets.
+type pair struct {
+	name      string
+	value     *template
+	parameter *openapi.Parameter
+}
+
+// queryArg begins the names that these have among the arguments of a request,
+// which messages show. Names of arguments have no blank.
+const queryArg = "query "
+
+// queryTemplates reads the query of an entry.
+func (t *Entry) queryTemplates(use func(name string) bool) ([]pair, Faults) {
+	var all []pair
+	var faults Faults
+	add := func(name, format string, args ...any) {
+		faults = append(faults, t.KeyFault("query: "+name, "query: "+name+": "+format, args...))
+	}
+	gjson.ParseBytes(t.Query).ForEach(func(k, v gjson.Result) bool {
+		name := k.String()
+		one, err := parseTemplate(v, use, 0)
+		switch {
+		case name == "":
+			faults = append(faults, t.KeyFault("query", "query has a parameter without a name"))
+		case err != nil:
+			add(name, "%s", err)
+		case !one.flat(true):
+			add(name, "must be text, a number, true or false, or a list of these")
+		default:
+			all = append(all, pair{name: name, value: one})
+		}
+		return true
+	})
+	return all, faults
+}
+
+// flat reports whether the value is a scalar, or a list of such where that may
+// be.
+func (t *template) flat(list bool) bool {
+	switch {
+	case t.raw != nil:
+		return string(t.raw) != "null"
+	case t.isList:
+		return list && !slices.ContainsFunc(t.inner, func(inner *template) bool { return !inner.flat(false) })
+	}
+	return !t.object
+}
+
+// sent returns a value as it goes outside of a body. It reports false when it is
+// not sent: an argument in it was left out. Items of lists are left out one by
+// one.
+func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
+	switch {
+	case t.raw != nil:
+		return t.raw, true
+	case t.asGiven:
+		v := values[t.parts[0].arg]
+		return []byte(v.Raw), v.Type != gjson.Null
+	case !t.isList:
+		text, ok := t.header(values)
+		return []byte(rawjson.Quote(text)), ok
+	}
+	out := []byte{'['}
+	for _, inner := range t.inner {
+		if item, ok := inner.sent(values); ok {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, item...)
+		}
+	}
+	return append(out, ']'), true
+}
+
+// described returns how the parameter is written: as the document has it, and
+// otherwise by the type of the argument that is all of it.
+func (q *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
+	for _, a := range t.Arguments {
+		if a.Place == openapi.InQuery && a.Parameter.Name == q.name {
+			return a.Parameter
+		}
+	}
+	p := &openapi.Parameter{Name: q.name, In: openapi.InQuery, Style: "form", Explode: true}
+	if q.value.asGiven {
+		name := q.value.parts[0].arg
+		p.Type = gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)+".type").String()
+		if a := args[name]; a != nil && gjson.GetBytes(a.Schema, "type").Exists() {
+			p.Type = gjson.GetBytes(a.Schema, "type").String()
+		}
+	}
+	return p
+}
+
+// queryArguments are what these are among the arguments of a request.
+func queryArguments(query []pair) []openapi.Argument {
+	var all []openapi.Argument
+	for _, q := range query {
+		all = append(all, openapi.Argument{Name: queryArg + q.name, Place: openapi.InQuery, Parameter: q.parameter})
+	}
+	return all
+}
+
+// filledQuery fills these.
+func filledQuery(query []pair, values map[string]gjson.Result) []Member {
+	var all []Member
+	for _, q := range query {
+		if value, ok := q.value.sent(values); ok {
+			all = append(all, Member{Name: queryArg + q.name, Value: value})
+		}
+	}
+	return all
+}

@@ -1,0 +1,425 @@
+package toolset
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Methods that a request may have, and whether they have bodies.
+var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
+
+// own is a tool of the configuration's own while it is made.
+type own struct {
+	entry   *Entry
+	op      *openapi.Operation
+	args    []openapi.Argument
+	used    map[string]bool
+	query   bool // the template says what goes into the query
+	body    *template
+	headers map[string]*template
+	faults  Faults
+}
+
+// What stands in the place of the body and of headers among the arguments of
+// the request. Names of arguments have no colon.
+const (
+	BodyArg   = ":body"
+	headerArg = ":header:"
+)
+
+// Build makes the tool that the entry describes.
+func (t *Entry) Build() (*Tool, Faults) {
+	b := &own{entry: t, used: map[string]bool{}, headers: map[string]*template{}}
+	if !plainName.MatchString(t.Shown()) {
+		b.fault("a tool's name has 1 to 64 letters, digits, '_', '.' and '-'")
+	}
+	b.request()
+	b.arguments()
+	b.templates()
+	b.rest()
+	if b.op.Method != "" {
+		_, wrong := t.settings(b.op)
+		b.faults = append(b.faults, wrong...)
+	}
+	if len(b.faults) > 0 {
+		return nil, b.faults
+	}
+	return b.tool(), nil
+}
+
+// Shown is the name of a tool of one's own.
+func (t *Entry) Shown() string { return cmp.Or(t.Name, t.Key) }
+
+func (b *own) fault(format string, args ...any) {
+	b.faults = append(b.faults, b.entry.Fault(format, args...))
+}
+
+// arg returns the argument of that name, and notes that it is used.
+func (b *own) arg(name string) *Arg {
+	for i := range b.entry.Args {
+		if a := &b.entry.Args[i]; a.Name == name {
+			b.used[name] = true
+			return a
+		}
+	}
+	return nil
+}
+
+var (
+	inPath    = regexp.MustCompile(`\{[^{}]*\}`)
+	inQuery   = regexp.MustCompile(`\{[?&][^{}]*\}`)
+	variable  = regexp.MustCompile(`^([a-zA-Z0-9_.-]+)(\*?)$`)
+	wholePair = regexp.MustCompile(`^\{([a-zA-Z0-9_.-]+)(\*?)\}$`)
+)
+
+// request reads the method and the template.
+func (b *own) request() {
+	b.op = &openapi.Operation{}
+	method, target, _ := strings.Cut(strings.TrimSpace(b.entry.Request), " ")
+	target = strings.TrimSpace(target)
+	_, known := Methods[method]
+	switch {
+	case !known:
+		b.fault("request must begin with one of %s, and then a path: GET /items/{id}", strings.Join(slices.Sorted(maps.Keys(Methods)), ", "))
+		return
+	case !strings.HasPrefix(target, "/"):
+		b.fault("request must have a path that begins with a slash: %s /items/{id}; where that is, base_url says", method)
+		return
+	case strings.ContainsAny(target, "# \t"):
+		b.fault("request must not have a blank or a # in its path")
+		return
+	}
+	b.op.Method = method
+	path, query := target, ""
+	if i := strings.IndexByte(target, '?'); i >= 0 {
+		if i > 0 && target[i-1] == '{' {
+			i--
+		}
+		path, query = target[:i], target[i:]
+	}
+	b.op.Path = b.inPath(path)
+	if fixed := b.inQuery(query); fixed != "" {
+		b.op.Path += "?" + fixed
+	}
+}
+
+// inPath reads the variables of the path, and returns it as OpenAPI has it.
+func (b *own) inPath(path string) string {
+	out := inPath.ReplaceAllStringFunc(path, func(expression string) string {
+		spec := expression[1 : len(expression)-1]
+		p := &openapi.Parameter{In: openapi.InPath, Required: true, Style: "simple"}
+		if rest := strings.TrimLeft(spec, "+;."); len(spec)-len(rest) == 1 {
+			switch spec[0] {
+			case '+':
+				p.AllowReserved = true
+			case ';':
+				p.Style = "matrix"
+			case '.':
+				p.Style = "label"
+			}
+			spec = rest
+		}
+		m := variable.FindStringSubmatch(spec)
+		if m == nil {
+			b.fault("request has %s in its path, which is none of {name}, {name*}, {+name}, {;name} and {.name}", expression)
+			return ""
+		}
+		p.Name, p.Explode = m[1], m[2] != ""
+		a := b.parameter(p, m[1])
+		if a != nil && a.Optional {
+			b.faults = append(b.faults, b.entry.argFault(a, "must not be optional: it is a part of the path"))
+		}
+		return "{" + m[1] + "}"
+	})
+	if strings.ContainsAny(inPath.ReplaceAllString(out, ""), "{}") {
+		b.fault("request has a brace without its other half")
+	}
+	return out
+}
+
+// inQuery reads the variables of the query, and returns what is fixed in it.
+func (b *own) inQuery(query string) string {
+	b.query = query != ""
+	add := func(name, arg, star string) {
+		b.parameter(&openapi.Parameter{Name: name, In: openapi.InQuery, Style: "form", Explode: star != ""}, arg)
+	}
+	var fixed []string
+	pairs := func(text string) {
+		for pair := range strings.SplitSeq(strings.TrimLeft(text, "?"), "&") {
+			name, value, _ := strings.Cut(pair, "=")
+			m := wholePair.FindStringSubmatch(value)
+			switch {
+			case pair == "":
+			case m != nil && !strings.ContainsAny(name, "{}"):
+				add(name, m[1], m[2])
+			case strings.ContainsAny(pair, "{}"):
+				b.fault("request has %s in its query, which is neither fixed nor of the form name={argument}", pair)
+			default:
+				fixed = append(fixed, pair)
+			}
+		}
+	}
+	at := 0
+	for _, span := range inQuery.FindAllStringIndex(query, -1) {
+		pairs(query[at:span[0]])
+		at = span[1]
+		expression := query[span[0]:span[1]]
+		for spec := range strings.SplitSeq(expression[2:len(expression)-1], ",") {
+			if m := variable.FindStringSubmatch(spec); m != nil {
+				add(m[1], m[1], m[2])
+			} else {
+				b.fault("request has %s in its query, which is not of the form {?name,name*}", expression)
+			}
+		}
+	}
+	pairs(query[at:])
+	return strings.Join(fixed, "&")
+}
+
+// parameter adds a parameter that an argument fills.
+func (b *own) parameter(p *openapi.Parameter, name string) *Arg {
+	again := b.used[name] && slices.ContainsFunc(b.args, func(a openapi.Argument) bool { return a.Name == name && a.Place == p.In })
+	a := b.arg(name)
+	switch {
+	case a == nil:
+		b.fault("request has {%s}, and no argument is called that", name)
+		return nil
+	case again:
+		b.fault("request has {%s} twice", name)
+	}
+	p.Type = gjson.GetBytes(a.Schema, "type").String()
+	b.op.Parameters = append(b.op.Parameters, p)
+	b.args = append(b.args, openapi.Argument{Name: name, Place: p.In, Required: p.Required, Parameter: p})
+	return a
+}
+
+// arguments checks what is said of the arguments.
+func (b *own) arguments() {
+	seen := map[string]bool{}
+	for i := range b.entry.Args {
+		a := &b.entry.Args[i]
+		add := func(format string, args ...any) { b.faults = append(b.faults, b.entry.argFault(a, format, args...)) }
+		switch {
+		case !plainName.MatchString(a.Name):
+			add("the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'")
+		case seen[a.Name]:
+			add("is there twice")
+		case a.Off || a.As != "":
+			add("off and as are for arguments that the document gives")
+		case len(a.Schema) == 0 && a.Value == nil:
+			add("has no type: write one of %s", strings.Join(types, ", "))
+		}
+		seen[a.Name] = true
+	}
+}
+
+// templates reads the body and the headers.
+func (b *own) templates() {
+	use := func(name string) bool { return b.arg(name) != nil }
+	if len(b.entry.Body) > 0 {
+		var err error
+		if b.body, err = parseTemplate(gjson.ParseBytes(b.entry.Body), use, 0); err != nil {
+			b.faults = append(b.faults, b.entry.bodyFault(err))
+		}
+		if has, known := Methods[b.op.Method]; known && !has {
+			b.faults = append(b.faults, b.entry.KeyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
+		}
+	}
+	var wrong Faults
+	b.headers, wrong = b.entry.headerTemplates(use)
+	b.faults = append(b.faults, wrong...)
+	for _, header := range b.headers {
+		header.standIns(func(name string) gjson.Result { return b.arg(name).standIn(nil) })
+	}
+}
+
+// rest finds a place for the arguments that have none yet: the query, or the
+// members of the body. Where it is said what goes there, it is a slip.
+func (b *own) rest() {
+	if b.op.Method == "" {
+		return
+	}
+	hasBody := Methods[b.op.Method]
+	for i := range b.entry.Args {
+		a := &b.entry.Args[i]
+		switch {
+		case b.used[a.Name]:
+		case hasBody && b.body != nil, !hasBody && b.query:
+			b.faults = append(b.faults, b.entry.argFault(a, "is used nowhere: put {%s} into the request, the body or a header", a.Name))
+		case hasBody:
+			b.args = append(b.args, openapi.Argument{Name: a.Name, Place: openapi.InBody, Field: a.Name, Required: !a.Optional})
+		default:
+			b.parameter(&openapi.Parameter{Name: a.Name, In: openapi.InQuery, Style: "form", Explode: true}, a.Name)
+		}
+	}
+}
+
+// tool puts everything together.
+func (b *own) tool() *Tool {
+	e := b.entry
+	var properties []Member
+	var required []string
+	var fixed []Member
+	for i := range e.Args {
+		a := &e.Args[i]
+		if a.Value != nil {
+			fixed = append(fixed, Member{Name: a.Name, Value: a.Value})
+			continue
+		}
+		properties = append(properties, Member{Name: a.Name, Value: a.described(a.Schema)})
+		if !a.Optional {
+			required = append(required, a.Name)
+		}
+	}
+	schema := PutMember([]byte(`{"type":"object"}`), "properties", AddMembers([]byte("{}"), properties...))
+	if len(required) > 0 {
+		schema = PutMember(schema, "required", JSONList(required))
+	}
+	schema = PutMember(schema, "additionalProperties", []byte("false"))
+	seen := &openapi.Tool{
+		Name: e.Shown(), Title: e.Title, Description: cmp.Or(e.About, RequestOf(b.op)), InputSchema: schema,
+		Operation: b.op, Arguments: b.args, Annotations: annotations(b.op.Method, e.Writes),
+	}
+	for _, a := range b.args {
+		if a.Place == openapi.InBody {
+			seen.Body = &openapi.MediaType{Type: "application/json"}
+		}
+	}
+	out := &Tool{Tool: seen, Call: seen, Result: e.Result, Entry: e}
+	out.Settings, _ = e.settings(b.op) // its faults are told by build
+	if b.body == nil && len(b.headers) == 0 && len(fixed) == 0 {
+		return out
+	}
+	call := *seen
+	call.Arguments = slices.Clone(b.args)
+	if b.body != nil {
+		call.Body = &openapi.MediaType{Type: "application/json"}
+		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
+	}
+	call.Arguments = append(call.Arguments, headerArguments(b.headers)...)
+	out.Call, out.Prepare = &call, func(args []byte) ([]byte, error) { return b.fill(args, fixed) }
+	return out
+}
+
+// fill adds to the arguments what the templates make of them. What is not the
+// client's to set goes, should it get past the check.
+func (b *own) fill(args []byte, fixed []Member) ([]byte, error) {
+	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m Member) bool { return m.Name == name }) {
+			return name, nil
+		}
+		return name, value
+	})
+	args = AddMembers(args, fixed...)
+	values := valuesOf(args)
+	more, err := filledHeaders(b.headers, values)
+	if err != nil {
+		return nil, err
+	}
+	if b.body != nil {
+		if body, ok := b.body.append(nil, values); ok {
+			more = append(more, Member{Name: BodyArg, Value: body})
+		}
+	}
+	return AddMembers(args, more...), nil
+}
+
+// valuesOf returns the arguments by their names.
+func valuesOf(args []byte) map[string]gjson.Result {
+	values := map[string]gjson.Result{}
+	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
+		values[k.String()] = v
+		return true
+	})
+	return values
+}
+
+// described returns the schema with what else is said of the argument.
+func (a *Arg) described(schema []byte) []byte {
+	if len(a.Schema) > 0 && &a.Schema[0] != &schema[0] {
+		gjson.ParseBytes(a.Schema).ForEach(func(k, v gjson.Result) bool {
+			schema = PutMember(schema, k.String(), []byte(v.Raw))
+			return true
+		})
+	}
+	if a.About != "" {
+		schema = PutMember(schema, "description", []byte(rawjson.Quote(a.About)))
+	}
+	if a.Default != nil {
+		schema = PutMember(schema, "default", a.Default)
+	}
+	return schema
+}
+
+// standIn returns the default of an argument with a schema.
+func (a *Arg) standIn(schema []byte) gjson.Result {
+	if a == nil {
+		return gjson.GetBytes(schema, "default")
+	}
+	if a.Default != nil {
+		return gjson.ParseBytes(a.Default)
+	}
+	if own := gjson.GetBytes(a.Schema, "default"); own.Exists() {
+		return own
+	}
+	return gjson.GetBytes(schema, "default")
+}
+
+// annotations says what a method does, unless writes knows better.
+func annotations(method string, writes *bool) openapi.Annotations {
+	a := openapi.AnnotationsOf(method)
+	if writes != nil && *writes == a.ReadOnly {
+		a.ReadOnly, a.Destructive, a.Idempotent = !*writes, *writes, !*writes
+	}
+	return a
+}
+
+// OpenTo makes a tool whose schema allows arguments that it does not name send
+// them in its body, with those that have no other place. Where there is no body
+// they are not allowed after all.
+func (t *Tool) OpenTo(e *Entry) {
+	if !Methods[t.Operation.Method] {
+		t.InputSchema = PutMember(t.InputSchema, "additionalProperties", []byte("false"))
+		return
+	}
+	elsewhere := map[string]bool{}
+	call := *t.Call
+	call.Arguments = nil
+	for _, a := range t.Call.Arguments {
+		if a.Place != openapi.InBody {
+			call.Arguments = append(call.Arguments, a)
+			elsewhere[a.Name] = true
+		}
+	}
+	for _, a := range e.Args {
+		for _, header := range e.Headers {
+			elsewhere[a.Name] = elsewhere[a.Name] || strings.Contains(header, "{"+a.Name+"}")
+		}
+	}
+	call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
+	call.Body = &openapi.MediaType{Type: "application/json"}
+	before := t.Prepare
+	t.Call, t.Prepare = &call, func(args []byte) ([]byte, error) {
+		body := RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+			if elsewhere[name] {
+				return name, nil
+			}
+			return name, value
+		})
+		if before != nil {
+			var err error
+			if args, err = before(args); err != nil {
+				return nil, err
+			}
+		}
+		return PutMember(args, BodyArg, body), nil
+	}
+}

@@ -1,0 +1,221 @@
+package toolset
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// Rule changes all operations that it matches, as an Entry changes one. Of several
+// the last that says something counts, and what an entry says itself wins.
+type Rule struct {
+	// Match says which operations it is about.
+	Match openapi.Match
+	// Entry is what the rule says: Result, Error, ErrorIf, Timeout, Attempts, Cache,
+	// KeepFor, Limits, As, Writes and Output are as for a tool, where they can hold;
+	// Args are parameters, as those of all operations are; Name is a template that has
+	// {name} in it. Nothing else is used.
+	Entry Entry
+}
+
+// where is how messages name the rule at an index.
+func where(i int) string { return fmt.Sprintf("rules: item %d: ", i+1) }
+
+// RuleFaults reports what can be seen to be wrong without a document.
+func RuleFaults(rules []Rule) Faults {
+	var faults Faults
+	for i := range rules {
+		r := &rules[i]
+		add := func(line int, text string) {
+			faults = append(faults, Fault{Key: where(i), Line: line, Text: text, common: true})
+		}
+		e := &r.Entry
+		if why := r.Match.Fault(); why != "" {
+			add(e.LineOf("match"), why)
+		}
+		if e.Name != "" && (!strings.Contains(e.Name, namePart) || !plainName.MatchString(strings.ReplaceAll(e.Name, namePart, "x"))) {
+			add(e.LineOf("name"), `name must have {name} in it, such as "shop_{name}", and otherwise letters, digits, '_', '.' and '-'`)
+		}
+		for _, f := range e.settingFaults() {
+			add(f.Line, f.Text)
+		}
+		for _, text := range ArgFaults(e.Args) {
+			add(e.LineOf("args"), text)
+		}
+		if !e.says() {
+			add(e.Line, "says nothing: add name, args, as, output, timeout, retry, cache, limits, result, error or writes")
+		}
+	}
+	return faults
+}
+
+// says reports whether a rule changes anything.
+func (e *Entry) says() bool {
+	return e.Name != "" || len(e.Args) > 0 || e.As != "" || e.Output != nil || e.Timeout != 0 || e.Attempts != 0 || e.Cache != nil ||
+		e.Limits != (ToolLimits{}) || e.Result != "" || e.Error != "" || e.ErrorIf != "" || e.Writes != nil
+}
+
+// namePart stands for the name that a tool has without the rule.
+const namePart = "{name}"
+
+// Rename returns the name of an operation's tool by the last rule that has one.
+func Rename(rules []Rule, op *openapi.Operation, name string) string {
+	for _, r := range slices.Backward(rules) {
+		if r.Entry.Name != "" && r.Match.Fits(op) {
+			return strings.ReplaceAll(r.Entry.Name, namePart, name)
+		}
+	}
+	return name
+}
+
+// Ruleset is rules while they are laid over the tools of a document.
+type Ruleset struct {
+	rules      []Rule
+	args       []*Common
+	fits, gets []int // how many operations a rule fits, and how many of these are GETs
+}
+
+// NewRuleset begins with the rules of the configuration.
+func NewRuleset(rules []Rule) *Ruleset {
+	s := &Ruleset{rules: rules, fits: make([]int, len(rules)), gets: make([]int, len(rules))}
+	for i := range rules {
+		s.args = append(s.args, newCommon(rules[i].Entry.Args, where(i)))
+	}
+	return s
+}
+
+// Of returns what rules and its own entry, which may be nil, say of a tool; nil when
+// that is nothing. What rules say of its parameters is added to shared.
+func (s *Ruleset) Of(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
+	out := own
+	var fit []*Entry // the last first
+	for i, r := range slices.Backward(s.rules) {
+		op := t.Operation
+		if !r.Match.Fits(op) {
+			continue
+		}
+		s.fits[i]++
+		if op.Method == http.MethodGet {
+			s.gets[i]++
+		}
+		if out == nil {
+			out = &Entry{Key: op.Key(), Ruled: true}
+		} else if out == own {
+			copied := *own
+			out = &copied
+		}
+		out.Lines = maps.Clone(out.Lines)
+		if out.Lines == nil {
+			out.Lines = map[string]int{}
+		}
+		fit = append(fit, &s.rules[i].Entry)
+	}
+	for _, from := range fit { // first, since retry depends on it
+		out.take(from, out.Writes == nil && from.Writes != nil, "writes", func() { out.Writes = from.Writes })
+	}
+	for _, from := range fit {
+		out.fill(from, t.Operation)
+	}
+	for i, r := range s.rules {
+		if !r.Match.Fits(t.Operation) {
+			continue
+		}
+		for _, a := range s.args[i].Of(t, nil).Args {
+			shared.Args = slices.DeleteFunc(shared.Args, func(one Arg) bool { return one.Name == a.Name })
+			shared.Args = append(shared.Args, a)
+		}
+	}
+	return out
+}
+
+// take takes over from a rule what it says under a key, and its lines, if it can.
+func (e *Entry) take(from *Entry, can bool, key string, set func()) {
+	if !can {
+		return
+	}
+	set()
+	for name, line := range from.Lines {
+		if name == key || strings.HasPrefix(name, key+": ") {
+			e.Lines[name] = line
+		}
+	}
+}
+
+// fill takes over from a rule what the entry does not say, as far as it can hold for
+// an operation. What rules say of writes is settled before.
+func (e *Entry) fill(from *Entry, op *openapi.Operation) {
+	take := func(can bool, key string, set func()) { e.take(from, can, key, set) }
+	get := op.Method == http.MethodGet
+	if from.Name != "" && e.Name == "" {
+		if _, named := e.Lines["name"]; !named {
+			e.Lines["name"] = from.Lines["name"] // the name is given where names are made
+		}
+	}
+	take(e.Output == nil && from.Output != nil, "output", func() { e.Output = from.Output })
+	take(e.Result == "" && from.Result != "", "result", func() { e.Result = from.Result })
+	take(e.Error == "" && e.ErrorIf == "" && (from.Error != "" || from.ErrorIf != ""), "error", func() { e.Error, e.ErrorIf = from.Error, from.ErrorIf })
+	take(e.Timeout == 0 && from.Timeout != 0, "timeout", func() { e.Timeout = from.Timeout })
+	repeats := from.Attempts == 1 || Repeatable(op.Method) || e.SendsKey(op) || e.Writes != nil && !*e.Writes
+	take(e.Attempts == 0 && from.Attempts != 0 && repeats, "retry", func() { e.Attempts = from.Attempts })
+	take(e.Cache == nil && from.Cache != nil && get, "cache", func() { e.Cache, e.KeepFor = from.Cache, from.KeepFor })
+	take(e.As == "" && from.As != "" && get, "as", func() { e.As = from.As })
+	take(e.Limits.Answer == 0 && from.Limits.Answer != 0, "limits", func() { e.Limits = from.Limits })
+}
+
+// Unused tells of rules that fit nothing, and of what holds for none of the
+// operations that they fit.
+func (s *Ruleset) Unused(doc *openapi.Document) Faults {
+	var faults Faults
+	for i := range s.rules {
+		r := &s.rules[i]
+		add := func(key, format string, args ...any) {
+			faults = append(faults, Fault{Key: where(i), Line: r.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
+		}
+		if s.fits[i] == 0 {
+			add("match", "no operation that is exposed fits it%s", r.meant(doc))
+			continue
+		}
+		if s.gets[i] == 0 && r.Entry.As == AsResource {
+			add("as", "as: resource is for GET, and no operation that it fits is one")
+		}
+		if s.gets[i] == 0 && r.Entry.Cache != nil {
+			add("cache", "cache is for GET, and no operation that it fits is one")
+		}
+		faults = append(faults, s.args[i].Unused()...)
+	}
+	return faults
+}
+
+// meant says which tag or name was probably meant.
+func (r *Rule) meant(doc *openapi.Document) string {
+	tags, names := doc.Known()
+	for _, part := range []struct{ said, known []string }{{r.Match.Tag, tags}, {r.Match.Name, names}} {
+		for _, said := range part.said {
+			if near := validate.Nearest(said, part.known); near != "" && near != said {
+				return ": did you mean " + near + "?"
+			}
+		}
+	}
+	return ""
+}
+
+// RuleLines returns which rule, counted from 1, stands at a line of the
+// configuration.
+func RuleLines(rules []Rule) map[int]int {
+	all := map[int]int{}
+	for i := range rules {
+		for _, line := range rules[i].Entry.Lines {
+			all[line] = i + 1
+		}
+		for _, a := range rules[i].Entry.Args {
+			all[a.Line] = i + 1
+		}
+	}
+	delete(all, 0)
+	return all
+}

@@ -1,0 +1,184 @@
+package toolset
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+)
+
+// template is a value with places for arguments: one of a tree.
+type template struct {
+	raw     []byte      // without places: the value itself
+	parts   []part      // of a text with places
+	names   []string    // of the members of an object
+	inner   []*template // of an object or a list
+	object  bool
+	isList  bool
+	asGiven bool // the text is nothing but one place: the argument keeps its type
+}
+
+// part is a piece of a text: literal, or the argument of that name.
+type part struct {
+	literal, arg string
+	standIn      gjson.Result // in a header or the query, for an argument that was left out
+}
+
+// place is {name}, or {{name}}, which stands for {name} literally. All other
+// braces are themselves.
+var place = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+
+// maxNesting bounds templates.
+const maxNesting = 50
+
+// misuse is what is wrong with a template.
+type misuse struct {
+	at   string // the members that lead there, each with a colon before it
+	text string
+}
+
+func (m *misuse) Error() string { return m.text }
+
+// parseTemplate reads a value. use is called with each argument that has a
+// place in it, and says whether there is such a one.
+func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*template, error) {
+	if depth > maxNesting {
+		return nil, &misuse{text: "is nested too deep"}
+	}
+	switch {
+	case v.IsObject() || v.IsArray():
+		t := &template{object: v.IsObject(), isList: v.IsArray()}
+		var err error
+		v.ForEach(func(k, one gjson.Result) bool {
+			var inner *template
+			inner, err = parseTemplate(one, use, depth+1)
+			if wrong, ok := errors.AsType[*misuse](err); ok && t.object {
+				wrong.at = ": " + k.String() + wrong.at
+			}
+			t.names, t.inner = append(t.names, k.String()), append(t.inner, inner)
+			return err == nil
+		})
+		return t, err
+	case v.Type == gjson.String:
+		return parseText(v.String(), use)
+	}
+	return &template{raw: []byte(v.Raw)}, nil
+}
+
+// parseText reads a text.
+func parseText(s string, use func(name string) bool) (*template, error) {
+	t := &template{}
+	literal := ""
+	end := func() {
+		if literal != "" {
+			t.parts = append(t.parts, part{literal: literal})
+		}
+		literal = ""
+	}
+	at := 0
+	for _, span := range place.FindAllStringIndex(s, -1) {
+		literal += s[at:span[0]]
+		at = span[1]
+		name := s[span[0]+1 : span[1]-1]
+		if name[0] == '{' {
+			literal += name
+			continue
+		}
+		if !use(name) {
+			return nil, &misuse{text: fmt.Sprintf("has {%s}, and no argument is called that; write {{%s}} for the text itself", name, name)}
+		}
+		end()
+		t.parts = append(t.parts, part{arg: name})
+	}
+	literal += s[at:]
+	end()
+	t.asGiven = len(t.parts) == 1 && t.parts[0].arg != ""
+	return t, nil
+}
+
+// append writes the value with its places filled. It reports false when there
+// is none, since the argument that is all of it was left out.
+func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, bool) {
+	switch {
+	case t.raw != nil:
+		return append(dst, t.raw...), true
+	case t.asGiven:
+		v, ok := values[t.parts[0].arg]
+		return append(dst, v.Raw...), ok
+	case !t.object && !t.isList:
+		return gjson.AppendJSONString(dst, t.text(values)), true
+	}
+	open, end := byte('['), byte(']')
+	if t.object {
+		open, end = '{', '}'
+	}
+	dst = append(dst, open)
+	first := true
+	for i, inner := range t.inner {
+		before := len(dst)
+		if !first {
+			dst = append(dst, ',')
+		}
+		if t.object {
+			dst = append(gjson.AppendJSONString(dst, t.names[i]), ':')
+		}
+		var ok bool
+		if dst, ok = inner.append(dst, values); !ok {
+			dst = dst[:before]
+			continue
+		}
+		first = false
+	}
+	return append(dst, end), true
+}
+
+// bodyFault is about a body that is no template.
+func (t *Entry) bodyFault(err error) Fault {
+	at := ""
+	if wrong, ok := errors.AsType[*misuse](err); ok {
+		at = wrong.at
+	}
+	return t.KeyFault("body"+at, "body %s", err)
+}
+
+// args returns the arguments that have a place in it, each once.
+func (t *template) args() []string {
+	var all []string
+	for _, p := range t.parts {
+		if p.arg != "" && !slices.Contains(all, p.arg) {
+			all = append(all, p.arg)
+		}
+	}
+	for _, inner := range t.inner {
+		for _, name := range inner.args() {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+// TextOf returns a value as text. Numbers keep their digits.
+func TextOf(v gjson.Result) string {
+	if v.Type == gjson.Number {
+		return param.Plain(v.Raw)
+	}
+	return v.String()
+}
+
+// text returns a text with its places filled. What was left out is empty.
+func (t *template) text(values map[string]gjson.Result) string {
+	s := ""
+	for _, p := range t.parts {
+		s += p.literal
+		if p.arg != "" {
+			s += TextOf(values[p.arg])
+		}
+	}
+	return s
+}

@@ -1,0 +1,257 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/htmlindex"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// statusLine says which answer came to which request.
+func (s *Source) statusLine(status int, p *Plan) string {
+	return statusText(status) + " from " + p.Method + " " + p.path
+}
+
+func statusText(status int) string {
+	return strings.TrimSuffix(fmt.Sprint(status, " ", http.StatusText(status)), " ")
+}
+
+// errorResult is a CallToolResult that says that something went wrong.
+func errorResult(text []byte) []byte {
+	return append(appendText([]byte(`{"content":[`), text), `],"isError":true}`...)
+}
+
+// appendText appends a block of text.
+func appendText(dst, text []byte) []byte {
+	return append(rawjson.AppendText(append(dst, `{"type":"text","text":`...), text), '}')
+}
+
+// result makes the CallToolResult of an answer.
+func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
+	kind := a.contentType()
+	switch {
+	case p.Method == http.MethodHead:
+		return s.headers(c, p, a)
+	case len(a.body) == 0 && !a.more:
+		return s.nothing(c, a)
+	case a.streamed:
+		return s.joined(c, a)
+	case httpio.IsJSON(kind) || kind == "" || kind == "text/plain" && looksJSON(a.body):
+		return s.json(c, bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")), a)
+	case isText(kind):
+		return s.text(c, a)
+	}
+	return s.binary(c, p, kind, a)
+}
+
+// looksJSON reports whether a text is probably JSON that nobody has labelled.
+func looksJSON(b []byte) bool {
+	b = bytes.TrimSpace(b)
+	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
+}
+
+// maxDepth is how deep JSON may be nested to be treated as such.
+const maxDepth = 500
+
+// usable reports whether a body is JSON, or the beginning of it. It comes before
+// all that calls itself for each level, as gjson does.
+func usable(b []byte, a *answer) bool {
+	if !a.more {
+		return jsonrpc.Valid(b, maxDepth) && utf8.Valid(b)
+	}
+	return !rawjson.Deeper(b, maxDepth) && (looksJSON(b) || jsonrpc.Valid(b, maxDepth))
+}
+
+// isText reports whether a media type is text for people or programs.
+func isText(t string) bool {
+	if strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+xml") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+yaml") {
+		return true
+	}
+	switch t {
+	case httpio.JSON, httpio.Form, "application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/ecmascript",
+		"application/toml", "application/sql", "application/graphql", "application/x-sh", "application/xhtml+xml", "application/jwt":
+		return true
+	}
+	return false
+}
+
+// nothing is the result of an answer without a body.
+func (s *Source) nothing(c *Call, a *answer) []byte {
+	text := statusText(a.status)
+	for _, line := range s.told(c, a) {
+		text += "\n" + line
+	}
+	out := appendText([]byte(`{"content":[`), []byte(text))
+	out = append(out, ']')
+	if c.Tool.OutputSchema != nil { // then clients insist on structured content
+		out = s.appendStructured(out, c, []byte("{}"))
+	}
+	return append(out, '}')
+}
+
+// headers is the result of a HEAD: the answer's headers are all there is.
+func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
+	var b strings.Builder
+	b.WriteString(s.statusLine(a.status, p))
+	for _, name := range []string{"Content-Type", "Content-Length", "Last-Modified", "Etag", "Location", "Link", "Allow", "Accept-Ranges"} {
+		for _, v := range a.header[name] {
+			b.WriteString("\n" + name + ": " + s.head([]byte(v), maxLine))
+		}
+	}
+	text := s.mask([]byte(b.String()))
+	return s.finish(c, nil, appendText([]byte(`{"content":[`), text), "", text)
+}
+
+// maxLine is how much of a header's value is told.
+const maxLine = 1000
+
+// text is the result of an answer that is text.
+func (s *Source) text(c *Call, a *answer) []byte {
+	body := s.mask(decoded(a))
+	note := a.note()
+	if most := s.maxAnswer(c); len(body) > most {
+		note = strings.TrimSpace(fmt.Sprintf("The first %d of %d bytes are shown. %s", most, len(body), note))
+		body = body[:most]
+		for len(body) > 0 && !utf8.RuneStart(body[len(body)-1]) {
+			body = body[:len(body)-1]
+		}
+		if n := len(body); n > 0 && body[n-1] >= utf8.RuneSelf {
+			body = body[:n-1]
+		}
+	}
+	room := quotedSize(body)
+	if c.Tool.OutputSchema != nil {
+		room *= 2
+	}
+	return s.finish(c, a, appendText(opened(room), body), note, body)
+}
+
+// finish appends a note, when there is one, and ends the content and the result.
+// Clients that know an output schema refuse results without structured content:
+// they get the text there as well. a may be nil: then there is nothing to say of
+// its headers.
+func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte) []byte {
+	if note != "" {
+		dst = appendText(append(dst, ','), []byte(note))
+	}
+	dst = s.appendTold(dst, c, a)
+	dst = append(dst, ']')
+	if c.Tool.OutputSchema != nil {
+		dst = s.appendStructured(dst, c, rawjson.AppendText(make([]byte, 0, quotedSize(text)), text))
+	}
+	return append(dst, '}')
+}
+
+// note says when there would have been more.
+func (a *answer) note() string {
+	if !a.more {
+		return ""
+	}
+	return "The answer " + a.why + ": what is shown is its beginning."
+}
+
+// decoded returns the body as UTF-8, whatever its charset.
+func decoded(a *answer) []byte {
+	_, params, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "charset") {
+			continue
+		}
+		enc, err := htmlindex.Get(strings.Trim(strings.TrimSpace(value), `"'`))
+		if err != nil {
+			break
+		}
+		if b, err := enc.NewDecoder().Bytes(a.body); err == nil {
+			return b
+		}
+	}
+	switch {
+	case bytes.HasPrefix(a.body, []byte("\xef\xbb\xbf")):
+		return a.body[3:]
+	case !utf8.Valid(a.body) && !a.more: // nobody has said: what it most often is
+		if enc, err := htmlindex.Get("windows-1252"); err == nil {
+			if b, err := enc.NewDecoder().Bytes(a.body); err == nil {
+				return b
+			}
+		}
+	}
+	return a.body
+}
+
+// binary is the result of an answer that is no text: an image, a sound, or a
+// file.
+func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
+	if a.more {
+		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
+		return s.finish(c, a, appendText([]byte(`{"content":[`), text), "", text)
+	}
+	if !httpio.Sendable(kind) {
+		kind = httpio.Bytes
+	}
+	about := fmt.Appendf(nil, "The answer is of type %s and has %d bytes.", kind, len(a.body))
+	data := base64.StdEncoding.EncodeToString(a.body)
+	group, _, _ := strings.Cut(kind, "/")
+	out := []byte(`{"content":[`)
+	if group == "image" || group == "audio" {
+		out = append(out, `{"type":"`+group+`","data":"`+data+`","mimeType":`...)
+		return s.finish(c, a, append(rawjson.AppendString(out, kind), '}'), "", about)
+	}
+	out = append(out, `{"type":"resource","resource":{"uri":`...)
+	out = rawjson.AppendString(out, "rest://"+s.name()+p.path)
+	out = append(out, `,"mimeType":`...)
+	out = rawjson.AppendString(out, kind)
+	return s.finish(c, a, append(out, `,"blob":"`+data+`"}}`...), "", about)
+}
+
+// joined is the result of a stream.
+func (s *Source) joined(c *Call, a *answer) []byte {
+	if !c.shapes() {
+		return s.text(c, a)
+	}
+	// Shaping sees all parts as one array.
+	all := []byte{'['}
+	for line := range bytes.Lines(a.body) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if len(all) > 1 {
+			all = append(all, ',')
+		}
+		if usable(line, &answer{}) {
+			all = append(all, line...)
+		} else {
+			all = rawjson.AppendString(all, string(line))
+		}
+	}
+	whole := *a
+	whole.more = false // the parts that are there are whole
+	return s.json(c, append(all, ']'), &whole)
+}
+
+// opened returns the beginning of a result, with room for what is in it.
+func opened(room int) []byte {
+	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
+}
+
+// resultRoom is what a result has around its text and its structured content:
+// names, and mostly no notes.
+const resultRoom = 256
+
+// quotedSize is about how many bytes of JSON a text is.
+func quotedSize(b []byte) int {
+	n := len(b) + 2
+	for _, c := range []byte("\"\\\n") {
+		n += bytes.Count(b, []byte{c})
+	}
+	return n
+}

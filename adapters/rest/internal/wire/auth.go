@@ -1,0 +1,284 @@
+package wire
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// Credential is one way to show who calls. One kind is set; for a security
+// scheme of a document it must be the scheme's kind. Client certificates are in
+// Options.HTTP.
+type Credential struct {
+	// Key is an API key. The scheme says where it goes, and without a scheme one
+	// of Header, Query and Cookie.
+	Key string `yaml:"value"`
+	// Header, Query and Cookie are the name under which Key is sent; at most one is set.
+	Header string `yaml:"header"`
+	Query  string `yaml:"query"`
+	Cookie string `yaml:"cookie"`
+	// User and Password are for HTTP's basic authentication.
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+	// Bearer is a token.
+	Bearer string `yaml:"bearer"`
+	// Client gets tokens by OAuth 2's client credentials. With Login, tokens are those of the
+	// person who has run "mcp-bridge login"; Client may be nil then, or say at which
+	// authorization server, and as which client.
+	Client *Client `yaml:"client"`
+	Login  bool    `yaml:"login"`
+	// Exchange has Client exchange the token of each caller for one of the API: see
+	// oauth.Settings.
+	Exchange string `yaml:"exchange"`
+	// AWS signs requests, and so does Hook.
+	AWS  *sign.AWS  `yaml:"aws"`
+	Hook *sign.Hook `yaml:"hook"`
+}
+
+// use is a credential in its place.
+type use struct {
+	place  openapi.Place // header, query or cookie; "" for none (a certificate)
+	name   string
+	value  string   // of the whole header, parameter or cookie
+	scopes []string // that this operation needs
+
+	gets    bool       // tokens, in place of value
+	from    Credential // that says how
+	at      endpoint   // and where; no URL with Login
+	refused string     // why the client shows itself to nobody
+	tokens  *tokens
+
+	signs  Credential   // AWS or Hook, in place of value
+	signer sign.Signer  // of it
+	hide   func(string) // has a value masked that a hook gives; nil for AWS
+}
+
+// keyring is the credentials of a source by their schemes.
+type keyring struct {
+	named   map[string]use
+	dflt    *use
+	schemes bool // the document has some
+}
+
+// newKeyring puts the credentials to the schemes of the document.
+func (r *Reach) newKeyring() (*keyring, error) {
+	o := r.o
+	k := &keyring{named: map[string]use{}}
+	var names []string
+	if o.Document != nil {
+		k.schemes = len(o.Document.Schemes) > 0
+		for _, scheme := range o.Document.Schemes {
+			names = append(names, scheme.Name)
+			if scheme.Type == "mutualTLS" && o.HTTP.CertFile != "" {
+				k.named[scheme.Name] = use{}
+			}
+			c, ok := o.Credentials[scheme.Name]
+			if !ok {
+				continue
+			}
+			u, err := r.useOf(c, scheme)
+			if err != nil {
+				return nil, fmt.Errorf("credentials for %s: %w", scheme.Name, err)
+			}
+			k.named[scheme.Name] = u
+		}
+	}
+	for name := range o.Credentials {
+		if !slices.Contains(names, name) {
+			err := fmt.Errorf("credentials for %s: the document has no security scheme of that name", name)
+			if near := validate.Nearest(name, names); near != "" {
+				err = fmt.Errorf("%w; did you mean %s?", err, near)
+			}
+			return nil, err
+		}
+	}
+	if o.Default == nil {
+		return k, nil
+	}
+	var from *openapi.SecurityScheme
+	if c := o.Default.Client; c != nil && c.TokenURL == "" && c.Issuer == "" && !o.Default.Login {
+		schemes := r.tokenSchemes()
+		for _, scheme := range schemes {
+			if from = scheme; clientFlow(scheme).TokenURL != clientFlow(schemes[0]).TokenURL {
+				return nil, fmt.Errorf("credentials: client: the document has several token addresses, of %s and %s: set token_url, or write the client below the name of one of these", schemes[0].Name, scheme.Name)
+			}
+		}
+		for _, scheme := range schemes { // so that operations get tokens for their scopes
+			u, err := r.useOf(*o.Default, scheme)
+			if err != nil {
+				return nil, fmt.Errorf("credentials: %w", err)
+			}
+			k.named[scheme.Name] = u
+		}
+	}
+	u, err := r.useOf(*o.Default, from)
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	k.dflt = &u
+	return k, nil
+}
+
+// useOf puts a credential where its scheme says, or where it says itself.
+func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
+	kind := ""
+	if scheme != nil {
+		kind = scheme.Type
+		if kind == "http" {
+			kind = scheme.Scheme
+		}
+	}
+	is := func(kinds ...string) bool { return kind == "" || slices.Contains(kinds, kind) }
+	switch {
+	case c.AWS != nil, c.Hook != nil:
+		return use{signs: c}, nil
+	case (c.Client != nil || c.Login) && is("oauth2", "openIdConnect", "bearer"):
+		u := use{place: openapi.InHeader, name: "Authorization", gets: true, from: c, at: endpoint{URL: &url.URL{}}}
+		err := c.CheckTokens()
+		switch {
+		case c.Login && r.o.BaseURL == "":
+			err = errors.New("login needs base_url: the address of the API, for which a person signs in")
+		case err == nil && !c.Login:
+			u.at, u.refused, err = r.tokenURL(c.Client, scheme)
+		}
+		return u, err
+	case c.Bearer != "" && is("bearer", "oauth2", "openIdConnect"):
+		return headerUse("Authorization", "Bearer "+c.Bearer)
+	case (c.User != "" || c.Password != "") && is("basic"):
+		if strings.Contains(c.User, ":") {
+			return use{}, errors.New("the name of the user must not have a colon")
+		}
+		return headerUse("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password)))
+	case c.Key != "" && kind == "apiKey":
+		switch scheme.In {
+		case openapi.InQuery:
+			return use{place: openapi.InQuery, name: scheme.Param, value: c.Key}, nil
+		case openapi.InCookie:
+			return use{place: openapi.InCookie, name: scheme.Param, value: c.Key}, nil
+		}
+		return headerUse(scheme.Param, c.Key)
+	case c.Key != "" && kind == "":
+		switch {
+		case c.Query != "":
+			return use{place: openapi.InQuery, name: c.Query, value: c.Key}, nil
+		case c.Cookie != "":
+			return use{place: openapi.InCookie, name: c.Cookie, value: c.Key}, nil
+		case c.Header != "":
+			return headerUse(c.Header, c.Key)
+		}
+		return use{}, errors.New("say where the value goes: header, query or cookie")
+	case c.Key != "" && scheme.Type == "http": // another scheme, such as digest's relatives: the whole value
+		return headerUse("Authorization", c.Key)
+	}
+	if kind == "" {
+		return use{}, errors.New("there is none: set value, bearer, user and password, client, login, aws or hook")
+	}
+	return use{}, fmt.Errorf("they do not suit a scheme of type %s", kind)
+}
+
+func headerUse(name, value string) (use, error) {
+	if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+		return use{}, errors.New("they cannot be sent in a header: there is a line break or another such character")
+	}
+	return use{place: openapi.InHeader, name: http.CanonicalHeaderKey(name), value: value}, nil
+}
+
+// each calls f with all credentials, which it may change.
+func (k *keyring) each(f func(*use)) {
+	for name, u := range k.named {
+		f(&u)
+		k.named[name] = u
+	}
+	if k.dflt != nil {
+		f(k.dflt)
+	}
+}
+
+// of returns the credentials for an operation: those of the first alternative
+// that is configured whole.
+func (k *keyring) of(op *openapi.Operation) []use {
+	for _, alternative := range op.Security {
+		var uses []use
+		whole := true
+		for _, one := range alternative {
+			u, ok := k.named[one.Name]
+			whole = whole && ok
+			u.scopes = one.Scopes
+			uses = append(uses, u)
+		}
+		if whole && len(alternative) > 0 {
+			return uses
+		}
+	}
+	if k.dflt == nil || k.schemes && len(op.Security) == 0 {
+		return nil // the operation says that it needs none
+	}
+	return []use{*k.dflt}
+}
+
+// taken reports whether a name in a place, encoded, is a credential's.
+func (k *keyring) taken(in openapi.Place, encoded string) bool {
+	is := func(u use) bool { return u.place == in && param.Escape(u.name, param.Unreserved) == encoded }
+	for _, u := range k.named {
+		if is(u) {
+			return true
+		}
+	}
+	return k.dflt != nil && is(*k.dflt)
+}
+
+// credentials returns all of them.
+func (o *Options) credentials() []Credential {
+	all := slices.Collect(maps.Values(o.Credentials))
+	if o.Default != nil {
+		all = append(all, *o.Default)
+	}
+	return all
+}
+
+// secrets returns the texts that must not appear anywhere.
+func (k *keyring) secrets(o *Options) []string {
+	var out []string
+	for _, c := range o.credentials() {
+		out = append(out, c.Key, c.Password, c.Bearer)
+		if c.Password != "" {
+			out = append(out, base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password)))
+		}
+		if c.Client != nil {
+			out = append(out, c.Client.Secret)
+		}
+		if c.AWS != nil {
+			out = append(out, c.AWS.SecretKey, c.AWS.SessionToken)
+		}
+		if c.Hook != nil {
+			out = append(out, slices.Collect(maps.Values(c.Hook.Headers))...)
+		}
+	}
+	for name, value := range o.Headers {
+		if Sensitive(name) {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+// Sensitive reports whether the value of a header, a parameter or a cookie is
+// probably a secret, by its name.
+func Sensitive(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "cookie", "password", "session", "signature", "credential"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
+}

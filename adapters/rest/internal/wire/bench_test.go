@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+)
+
+// answerer is a server without a network.
+type answerer string
+
+func (a answerer) Do(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: body(string(a)), ContentLength: int64(len(a))}, nil
+}
+
+func benchTool() *openapi.Tool {
+	x := tool("GET", "/pets/{c}", parameter("path", "simple", false), &openapi.Parameter{Name: "limit", In: "query", Style: "form"}, &openapi.Parameter{Name: "tags", In: "query", Style: "form", Explode: true})
+	x.InputSchema = []byte(`{"type":"object","properties":{"c":{"type":"string"},"limit":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"enum":["a","b"]}}},"required":["c"],"additionalProperties":false}`)
+	x.OutputSchema = []byte(`{"type":"object","properties":{"id":{"type":["integer","null"]},"name":{"type":["string","null"]}}}`)
+	return x
+}
+
+// BenchmarkCall is all of a call but the network.
+func BenchmarkCall(b *testing.B) {
+	s := newSource(b, Options{BaseURL: "http://api.example.com", Default: &Credential{Bearer: "the-secret-token"}})
+	s.http = answerer(`{"id":7,"name":"Rex","tags":["a","b"],"owner":{"name":"Ann","address":{"street":"Main","no":12}}}`)
+	c := &Call{Tool: benchTool(), Args: []byte(`{"c":"a b","limit":5,"tags":["a","b"]}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Call(context.Background(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCallHTTP is a call to a server on this machine, the server included.
+func BenchmarkCallHTTP(b *testing.B) {
+	srv := newRecorder(b, nil)
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"id":7,"name":"Rex"}`))
+	})
+	s := newSource(b, Options{BaseURL: srv.URL})
+	c := &Call{Tool: benchTool(), Args: []byte(`{"c":"a b","limit":5,"tags":["a","b"]}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Call(context.Background(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// largeText and largeList are answers of about 1 MB: one text, and an array of
+// 16,000 objects.
+func largeText() string {
+	return `{"text":"` + strings.Repeat(`The quick brown fox.\n`, 48000) + `"}`
+}
+
+func largeList(items int) string {
+	var b strings.Builder
+	for i := range items {
+		fmt.Fprintf(&b, `,{"id":%d,"name":"item number %d","tags":["a","b"],"open":true}`, i, i)
+	}
+	return "[" + b.String()[1:] + "]"
+}
+
+const (
+	textSchema = `{"type":"object","properties":{"text":{"type":["string","null"]}}}`
+	listSchema = `{"type":"object","properties":{"result":{"type":["array","null"],"items":{"$ref":"#/$defs/item"}}},"$defs":{"item":{"type":["object","null"],"properties":` +
+		`{"id":{"type":["integer","null"]},"name":{"type":["string","null"]},"tags":{"type":["array","null"],"items":{"type":["string","null"]}},"open":{"type":["boolean","null"]}}}}}`
+)
+
+// largeCalls are calls with 1 MB in one direction.
+var largeCalls = []struct {
+	name         string
+	args, answer string
+	schema       string // of the answer
+	limit        int    // to which the answer is cut; 0: not at all
+}{
+	{name: "request", args: `{"body":` + largeText() + `}`, answer: `{}`},
+	{name: "text", answer: largeText()},
+	{name: "text with a schema", answer: largeText(), schema: textSchema},
+	{name: "objects", answer: largeList(16000)},
+	{name: "objects with a schema", answer: largeList(16000), schema: listSchema},
+	{name: "objects, cut", answer: largeList(16000), schema: listSchema, limit: 100 << 10},
+	{name: "objects within an object, cut", answer: `{"result":` + largeList(16000) + `}`, limit: 100 << 10},
+	{name: "objects within lines, cut", answer: strings.ReplaceAll(largeList(16000), ",", ",\n  "), schema: listSchema, limit: 100 << 10},
+}
+
+func largeCall(b testing.TB, n int) (*Source, *Call) {
+	tc := largeCalls[n]
+	most := tc.limit
+	if most == 0 {
+		most = 4 << 20
+	}
+	s := newSource(b, Options{BaseURL: "http://api.example.com", Default: &Credential{Bearer: "the-secret-token"}, MaxAnswer: most})
+	s.http = answerer(tc.answer)
+	x := tool("POST", "/things")
+	if tc.args != "" {
+		x = with(x, &openapi.MediaType{Type: "application/json"})
+		x.InputSchema = []byte(`{"type":"object","properties":{"body":{"type":"object","properties":{"text":{"type":"string"}}}},"required":["body"],"additionalProperties":false}`)
+	}
+	if tc.schema != "" {
+		x.OutputSchema, x.Wrapped = []byte(tc.schema), tc.schema == listSchema
+	}
+	return s, &Call{Tool: x, Args: []byte(tc.args)}
+}
+
+// BenchmarkLarge tells how many times the time of json.Valid a call takes, and how
+// many times the size of the body it allocates. There is no network.
+func BenchmarkLarge(b *testing.B) {
+	for n, tc := range largeCalls {
+		b.Run(tc.name, func(b *testing.B) {
+			s, c := largeCall(b, n)
+			body := []byte(tc.args + tc.answer)
+			if tc.args == "" {
+				body = []byte(tc.answer)
+			}
+			begin := time.Now()
+			for range 5 {
+				json.Valid(body)
+			}
+			valid := time.Since(begin) / 5
+			b.ReportAllocs()
+			for b.Loop() {
+				if r, err := s.Call(context.Background(), c); err != nil || strings.Contains(string(r[:min(len(r), 500)]), "isError") {
+					b.Fatalf("%.500s %v", r, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(valid), "×valid")
+		})
+	}
+}
+
+// TestLargeAllocations bounds what a call with a large body allocates, and with it
+// what it takes at its worst.
+func TestLargeAllocations(t *testing.T) {
+	scaletest.Unraced(t)
+	for n, tc := range largeCalls {
+		s, c := largeCall(t, n)
+		size := float64(max(len(tc.args), len(tc.answer)))
+		if _, err := s.Call(t.Context(), c); err != nil { // the first one compiles schemas
+			t.Fatal(err)
+		}
+		calls := scaletest.Alone(1, 4)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range calls {
+			_, _ = s.Call(t.Context(), c)
+		}
+		runtime.ReadMemStats(&after)
+		if took := float64(after.TotalAlloc-before.TotalAlloc) / float64(calls) / size; took > 4 {
+			t.Errorf("%s: a call allocates %.1f times its body", tc.name, took)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// Call makes a call and returns its CallToolResult as JSON. What goes wrong is
+// told in the result, for the model, with isError. The error is not nil only
+// when ctx has ended or the source is closed: then nobody waits for a result.
+func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
+	p, a, result, err := s.perform(ctx, c)
+	if err != nil || result != nil {
+		return result, err
+	}
+	return s.result(c, p, a), nil
+}
+
+// perform makes a call and returns the answer, or the result that says what has
+// gone wrong. With an answer that says no there are both; there is no plan when
+// the arguments are to blame.
+func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wrong []byte, err error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, nil, nil, errClosed
+	}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	inner, cancel := context.WithTimeoutCause(ctx, s.timeout(c), errTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	var fetch func(string) (*param.File, error)
+	if c.Resource != nil {
+		fetch = func(uri string) (*param.File, error) { return s.fetch(inner, c, uri) }
+	}
+	p, err = s.plan(c, fetch)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, nil, context.Cause(ctx)
+	case err != nil && s.life.Err() != nil:
+		return nil, nil, nil, errClosed
+	case err != nil:
+		return p, nil, s.refused(err), nil
+	}
+	a, err = s.exchange(inner, p, c)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, nil, context.Cause(ctx)
+	case s.life.Err() != nil:
+		return nil, nil, nil, errClosed
+	case err != nil:
+		s.log.Debug("a call got no answer", "tool", c.Tool.Name, "err", err)
+		return p, nil, s.failed(inner, c, p, err), nil
+	case a.status >= 300 && a.status != http.StatusNotModified, c.Settings.fails(a):
+		return p, a, s.declined(p, a), nil
+	}
+	return p, a, nil, nil
+}
+
+// exchange gets the answer to a request, from the cache or the server.
+func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
+	cached := s.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
+	var k *kept
+	ask := p
+	if cached {
+		var fresh bool
+		if k, fresh = s.cache.get(p, time.Now()); fresh {
+			return k.answer, nil
+		}
+		if k != nil && p.Header.Get("If-None-Match") == "" && p.Header.Get("If-Modified-Since") == "" {
+			ask = k.ask(p)
+		}
+	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	asked := time.Now()
+	res, err := s.send(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask != p && res.StatusCode == http.StatusNotModified {
+		drain(res)
+		return s.cache.renew(p, k, res.Header, asked), nil
+	}
+	a, err := s.read(ctx, res, c.Progress)
+	switch {
+	case err != nil:
+		return nil, err
+	case cached:
+		if !c.Settings.fails(a) {
+			s.cache.put(p, a, asked)
+		}
+	case s.cache != nil && a.status < 400 && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, p.Method):
+		s.cache.forget(p.URL)
+	}
+	return a, nil
+}
+
+// refused is the result of a call whose arguments are to blame.
+func (s *Source) refused(err error) []byte {
+	text := "the request cannot be made"
+	if known, ok := errors.AsType[param.Refusal](err); ok {
+		text = known.Error()
+	} else if known, ok := errors.AsType[validate.Faults](err); ok {
+		text = known.Error()
+	}
+	return errorResult(s.mask([]byte(text)))
+}
+
+// failed is the result of a call that got no answer.
+func (s *Source) failed(ctx context.Context, c *Call, p *Plan, err error) []byte {
+	what := p.Method + " " + p.path + " "
+	if known, ok := errors.AsType[*Fault](err); ok {
+		return errorResult(s.mask([]byte(what + known.Error())))
+	}
+	if to, ok := errors.AsType[*redirect](err); ok {
+		return errorResult(s.mask([]byte(s.statusLine(to.status, p) + "\nIt redirects to " + to.to.Redacted() + ", which is not followed.")))
+	}
+	text := what + "got no answer: the API " + wordsOf(ctx, err)
+	if coding, ok := errors.AsType[remote.CodingError](err); ok {
+		text = what + "cannot be read: " + coding.Error()
+	}
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		text += " (" + s.timeout(c).String() + ")"
+	}
+	return errorResult(s.mask([]byte(text)))
+}

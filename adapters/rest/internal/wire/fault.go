@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+const (
+	// maxFault is how much of the body of an answer is told that says no.
+	maxFault = 4 << 10
+	// maxDetails is how many details of problems are told.
+	maxDetails = 20
+)
+
+// declined is the result of an answer that says no: the status and the request
+// first, and then what the API says about it.
+func (s *Source) declined(p *Plan, a *answer) []byte {
+	lines := []string{s.statusLine(a.status, p)}
+	if said := s.said(&p.settings, a); said != "" {
+		lines = append(lines, said)
+	}
+	if told, ok := remote.RetryAfter(a.header); ok {
+		lines = append(lines, "Try again in "+seconds(told)+".")
+	}
+	if at := a.header.Get("Location"); at != "" && a.status < 400 {
+		lines = append(lines, "Location: "+s.head([]byte(at), maxLine))
+	}
+	return errorResult(s.mask([]byte(strings.Join(lines, "\n"))))
+}
+
+var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
+
+// said returns what the body of a refusal says.
+func (s *Source) said(t *Settings, a *answer) string {
+	body := bytes.TrimSpace(decoded(a))
+	kind := a.contentType()
+	switch {
+	case len(body) == 0:
+		return ""
+	case httpio.IsJSON(kind) || looksJSON(body):
+		if usable(body, &answer{}) {
+			body = s.mask(body)
+			told := cmp.Or(t.told(body), problem(body))
+			return s.head([]byte(told), maxFault) // in which a secret may stand in yet another spelling
+		}
+	case kind == "text/html":
+		if m := htmlTitle.FindSubmatch(body); m != nil {
+			return s.head(m[1], maxLine)
+		}
+	}
+	if kind != "" && !isText(kind) && !looksJSON(body) {
+		return fmt.Sprintf("(%d bytes of %s)", len(a.body), s.head([]byte(kind), 100))
+	}
+	return s.head(body, maxFault)
+}
+
+// problem writes a problem (RFC 9457), or what other APIs have in its place, as
+// lines. What is not understood is told as it is.
+func problem(body []byte) string {
+	r := gjson.ParseBytes(body)
+	if inner := r.Get("error"); inner.IsObject() && !r.Get("title").Exists() {
+		r = inner
+	}
+	var lines []string
+	add := func(text string) {
+		text = strings.TrimSpace(text)
+		if text != "" && !slices.Contains(lines, text) {
+			lines = append(lines, text)
+		}
+	}
+	for _, name := range []string{"title", "message", "error", "detail", "error_description", "description", "reason", "Message", "msg"} {
+		if v := r.Get(name); v.Type == gjson.String {
+			add(v.Str)
+		}
+	}
+	if len(lines) == 0 {
+		return string(rawjson.Compact(body))
+	}
+	if code := r.Get("code"); code.Type == gjson.String || code.Type == gjson.Number {
+		add("code: " + code.String())
+	}
+	for _, name := range []string{"errors", "details", "detail", "invalid-params", "invalid_params", "violations", "fields"} {
+		v := r.Get(gjson.Escape(name))
+		switch {
+		case v.IsArray():
+			for i, one := range v.Array() {
+				if i == maxDetails {
+					add(fmt.Sprintf("(%d in all)", len(v.Array())))
+					break
+				}
+				add("- " + detail(one))
+			}
+		case v.IsObject():
+			add(name + ": " + string(rawjson.Compact([]byte(v.Raw))))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// detail writes one of several details.
+func detail(v gjson.Result) string {
+	if v.Type == gjson.String {
+		return v.Str
+	}
+	return string(rawjson.Compact([]byte(v.Raw)))
+}

@@ -1,0 +1,65 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+// Fault says why a call got no answer. A client may know the text.
+type Fault struct {
+	Text  string
+	After time.Duration // when to try again; 0 when that is not known
+}
+
+func (f *Fault) Error() string {
+	if f.After <= 0 {
+		return f.Text
+	}
+	return f.Text + "; try again in " + seconds(f.After)
+}
+
+// seconds writes a time to wait, rounded up.
+func seconds(d time.Duration) string {
+	return fmt.Sprintf("%d s", max(1, int(math.Ceil(d.Seconds()))))
+}
+
+// enter waits until the call may be under way. leave is called when it is not
+// any more.
+func (s *Source) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.room <- struct{}{}:
+		return func() { <-s.room }, nil
+	default:
+	}
+	select {
+	case s.room <- struct{}{}:
+		return func() { <-s.room }, nil
+	case <-ctx.Done():
+		return nil, &Fault{Text: fmt.Sprintf("was not sent: %d calls to this API are under way, which is as many as are allowed", cap(s.room))}
+	}
+}
+
+// step waits until the next request may be sent.
+func (s *Source) step(ctx context.Context) error {
+	if s.pace == nil {
+		return nil
+	}
+	r := s.pace.Reserve()
+	wait := r.Delay()
+	if wait == 0 {
+		return nil
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
+		r.Cancel()
+		return &Fault{Text: fmt.Sprintf("was not sent: the limit of %s for requests to this API is reached", s.o.Rate), After: wait}
+	}
+	if err := backoff.For(ctx, wait); err != nil {
+		r.Cancel()
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+)
+
+// Client is who asks for tokens (RFC 6749, section 4.4), or who a person signs in with.
+type Client struct {
+	ID     string `yaml:"id"`     // required, but for a person
+	Secret string `yaml:"secret"` // required, unless there is a key
+	// KeyFile names a file with the PEM private key that signs in place of a secret. KeyID is
+	// the name that the authorization server has for it, and Algorithm what it signs by;
+	// empty means the usual one for the key.
+	KeyFile   string `yaml:"key_file"`
+	KeyID     string `yaml:"key_id"`
+	Algorithm string `yaml:"algorithm"`
+	// Issuer is the authorization server: its metadata says where tokens come from. Empty
+	// means TokenURL.
+	Issuer string `yaml:"issuer"`
+	// TokenURL is where. Empty means what the metadata of Issuer says, or the scheme.
+	TokenURL string `yaml:"token_url"`
+	// Resource is what tokens are asked for. Empty leaves it out.
+	Resource string `yaml:"resource"`
+	// Scopes are asked for. Empty means those that the operation needs.
+	Scopes []string `yaml:"scopes"`
+	// Params are added to the request, such as audience.
+	Params map[string]string `yaml:"params"`
+	// InBody sends ID and Secret in the body and not by basic authentication.
+	InBody bool `yaml:"in_body"`
+	// RedirectURI is where the browser of a person comes back to, and PKCE is "assume" for an
+	// authorization server that has it and does not say so: see oauth.Settings.
+	RedirectURI string `yaml:"redirect_uri"`
+	PKCE        string `yaml:"pkce"`
+}
+
+// settings returns how the bridge gets tokens with a credential that has a client, or has a
+// person sign in.
+func (c *Credential) settings() oauth.Settings {
+	o := oauth.Settings{Login: c.Login, Exchange: c.Exchange, API: true}
+	if of := c.Client; of != nil {
+		o.Issuer, o.Resource, o.Scopes, o.RedirectURI, o.PKCE = of.Issuer, of.Resource, of.Scopes, of.RedirectURI, of.PKCE
+		if of.ID != "" || !c.Login {
+			o.Client = &oauth.Client{ID: of.ID, Secret: of.Secret, KeyFile: of.KeyFile, KeyID: of.KeyID, Algorithm: of.Algorithm, TokenURL: of.TokenURL, Params: of.Params, InBody: of.InBody}
+		}
+	}
+	return o
+}
+
+// CheckTokens reports what is wrong with how tokens are to be got. Values are not shown.
+func (c *Credential) CheckTokens() error {
+	if c.Client == nil && !c.Login {
+		return nil
+	}
+	o := c.settings()
+	if c.Client != nil && !c.Login {
+		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
+			return errors.New("client: write issuer or token_url: with exchange, the tokens of callers go only to an authorization server that is named here, and to none that a document names")
+		}
+		// Where the secret goes is checked with the document, which may say it.
+		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
+		o.Client.TokenURL, o.Client.Params = "", nil
+	}
+	err := o.Validate()
+	if o.Client != nil {
+		if wrong := o.Client.Validate(); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("client: %w", wrong))
+		}
+	}
+	return err
+}
+
+// SignIn returns how a person signs in at an API at that address, which is reached as by
+// says.
+func (c *Credential) SignIn(address string, by remote.Config) *remote.Config {
+	o := c.settings()
+	by.URL, by.OAuth = address, &o
+	return &by
+}
+
+// Look looks at the file of the key, as assertion.Look does.
+func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
+	remark, fault = assertion.Look(&c.KeyFile, absolute)
+	return "key_file", remark, fault
+}
+
+// tokenURL returns where tokens come from. The document may name the place. Then
+// the secret goes there only encrypted, or to the API's own server; and a document
+// at a URL may name no place that gets no credentials otherwise: refused says why
+// the secret does not go there.
+func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
+	text := cmp.Or(c.TokenURL, c.Issuer)
+	named := text != ""
+	if !named {
+		f := clientFlow(scheme)
+		text, at.far, at.public = f.TokenURL, f.Far, f.Public
+	}
+	if text == "" {
+		return at, "", errors.New("client: set token_url: the document does not name it; or issuer, whose metadata does")
+	}
+	home := r.home
+	if at.URL, err = url.Parse(text); err != nil {
+		return at, "", errors.New("client: token_url is not a URL")
+	}
+	if !at.IsAbs() && home.URL != nil {
+		at.URL, at.far, at.public = home.ResolveReference(at.URL), at.far || home.far, at.public || home.public
+	}
+	switch {
+	case at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil:
+		return at, "", errors.New("client: token_url must be an address such as https://login.example.com/token")
+	case r.stranger(at), r.refuses(at):
+		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
+	case !named && at.Scheme != "https" && !r.trusted.has(at.URL):
+		return at, "", errors.New("client: the document has tokens come over http from another server: if that is meant, set token_url")
+	}
+	return at, refused, nil
+}
+
+// clientFlow returns how a client gets tokens of its own by a scheme; the zero flow
+// if it does not.
+func clientFlow(scheme *openapi.SecurityScheme) (found openapi.Flow) {
+	if scheme == nil {
+		return found
+	}
+	for _, f := range scheme.Flows {
+		if f.Kind == "clientCredentials" {
+			found = f
+		}
+	}
+	return found
+}
+
+// tokenSchemes returns the schemes of the document that say where a client gets
+// tokens of its own.
+func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
+	if r.o.Document == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.o.Document.Schemes), func(s *openapi.SecurityScheme) bool { return clientFlow(s).TokenURL == "" })
+}
+
+// tokens gives the requests of some credentials their tokens.
+type tokens struct {
+	by    remote.Authorizer
+	hide  func(string)
+	last  atomic.Pointer[string] // that was hidden
+	login func()                 // says in the log that nobody has signed in; nil if nobody has to
+}
+
+// get returns a token; empty as long as nobody knows who gives some.
+func (t *tokens) get(ctx context.Context) (string, error) {
+	token, err := t.by.Token(ctx)
+	if err != nil {
+		return "", publicly(err)
+	}
+	if token == "" && t.login != nil {
+		t.login()
+		return "", errors.New("nobody has signed in at it: whoever runs the bridge has to do that")
+	}
+	if last := t.last.Load(); last == nil || *last != token {
+		t.hide(token)
+		t.last.Store(&token)
+	}
+	return token, nil
+}
+
+// refused hears that the API does not accept a token, and reports whether there is another.
+func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool, error) {
+	again, err := t.by.Refused(ctx, token, h, http.StatusUnauthorized, 0)
+	return again, publicly(err)
+}
+
+// publicly leaves of an error what a client may know. The log has the rest.
+func publicly(err error) error {
+	if f, ok := errors.AsType[*oauth.Failure](err); ok {
+		return errors.New(f.Public)
+	}
+	return err
+}
+
+// equipTokens gives the credentials that need tokens what gets them. Those of the
+// same client from the same place share it.
+func (s *Source) equipTokens() (wrong error) {
+	type key struct {
+		client *Client
+		at     string
+	}
+	all := map[key]*tokens{}
+	s.reach.keys.each(func(u *use) {
+		if !u.gets || wrong != nil {
+			return
+		}
+		k := key{u.from.Client, u.at.String()}
+		if all[k] == nil {
+			t := &tokens{hide: s.hide}
+			var end func()
+			if t.by, end, wrong = s.authorizer(&u.from, u.at); wrong != nil {
+				return
+			}
+			if u.from.Login {
+				t.login = sync.OnceFunc(func() { s.log.Warn("calls need a sign-in", "err", "run 'mcp-bridge login "+s.o.Name+"'") })
+			}
+			all[k] = t
+			inner := s.closeIdle
+			s.closeIdle = func() {
+				end()
+				inner()
+			}
+		}
+		u.tokens = all[k]
+	})
+	return wrong
+}
+
+// authorizer makes what gets tokens for a credential.
+func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, end func(), err error) {
+	o := oauth.Options{Settings: c.settings(), Server: &url.URL{Scheme: "https"}, Log: s.log}
+	switch home := s.reach.home.URL; {
+	case c.Login: // as SignIn has it
+		o.Server, err = url.Parse(s.o.BaseURL)
+	case home != nil:
+		o.Server = home
+	}
+	if err != nil {
+		return nil, nil, errors.New("base_url is not a URL")
+	}
+	if o.Issuer == "" && !c.Login {
+		o.Client.TokenURL = at.String() // the document may have said it
+		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.way(false, s.reach.guard(at)).Do(r) })
+	} else {
+		out := s.o.HTTP
+		out.URL = o.Server.String()
+		if o.Transport, err = remote.Outward(out, o.Private, o.Trusted()...); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !c.Login {
+		m := oauth.NewMachine(o)
+		return m, m.Close, nil
+	}
+	p, err := login.NewOwn(login.Options{Options: o, Command: "mcp-bridge login " + s.o.Name})
+	if err != nil {
+		return nil, nil, fmt.Errorf("credentials: login: %w", err)
+	}
+	return p, p.Close, nil
+}
+
+// tripper sends requests, of which an error is all that is left if there is one.
+type tripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t(r)
+	if err != nil && res != nil {
+		_ = res.Body.Close()
+		res = nil
+	}
+	return res, err
+}

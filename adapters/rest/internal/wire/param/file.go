@@ -1,0 +1,184 @@
+package param
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+// File is a file that an argument holds.
+type File struct {
+	Data []byte
+	Name string
+	Type string // "" when the argument does not say
+}
+
+// file reads the forms that a file may have: {data: base64, filename?, type?},
+// {text: …}, a string with a data: URI or the address of a resource, or else a
+// string that is the text.
+func (a *assembly) file(arg string, v gjson.Result) (*File, error) {
+	f := &File{}
+	switch {
+	case v.Type == gjson.String && strings.HasPrefix(v.Str, "data:"):
+		if err := f.uri(arg, v.Str); err != nil {
+			return nil, err
+		}
+	case v.Type == gjson.String && address.MatchString(v.Str):
+		var err error
+		if f, err = a.addressed(arg, v.Str); err != nil {
+			return nil, err
+		}
+	case v.Type == gjson.String:
+		f.Data, f.Type = []byte(v.Str), ""
+	case v.IsObject():
+		if err := f.object(arg, v); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, Refuse("%s: a file is {\"data\": base64}, {\"text\": …} or a data: URI", arg)
+	}
+	if len(f.Data) > a.o.MaxFile {
+		return nil, Refuse("%s: the file has %d bytes, and %d are allowed", arg, len(f.Data), a.o.MaxFile)
+	}
+	if f.Type != "" && !httpio.Sendable(f.Type) {
+		return nil, Refuse("%s: %.60q is not a media type", arg, f.Type)
+	}
+	for _, c := range f.Name {
+		if c < ' ' || c == 0x7f {
+			return nil, Refuse("%s: the filename has a line break or another control character", arg)
+		}
+	}
+	if f.Name != "" {
+		f.Name = path.Base(strings.ReplaceAll(f.Name, `\`, "/"))
+	}
+	return f, nil
+}
+
+// address is what looks like that of a file that is elsewhere.
+var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://\S+$`)
+
+// maxFetched is how many files of one call may be elsewhere.
+const maxFetched = 8
+
+// addressed reads the file at an address. Only resources of this server have
+// such: models name addresses, and nothing is fetched for that.
+func (a *assembly) addressed(arg, uri string) (*File, error) {
+	switch {
+	case a.o.Fetch == nil || !strings.HasPrefix(uri, "rest://"):
+		return nil, Refuse("%s: nothing is fetched from addresses such as %.60q: give the file itself as {\"data\": base64} or {\"text\": …}; if the address is the text, {\"text\": …} too", arg, uri)
+	case a.fetched == maxFetched:
+		return nil, Refuse("%s: more than %d files are given by their addresses, which is as many as are allowed", arg, maxFetched)
+	}
+	a.fetched++
+	f, err := a.o.Fetch(uri)
+	if known, ok := errors.AsType[Refusal](err); ok {
+		return nil, Refuse("%s: %.200q cannot be read: %s", arg, uri, known)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What a client sends itself counts in the size of its message. These are a
+	// few words there, however large they are.
+	if a.read += len(f.Data); a.read > a.o.MaxFile && a.fetched > 1 {
+		return nil, Refuse("%s: the files that are given by their addresses have more than %d bytes together, which is as much as is allowed", arg, a.o.MaxFile)
+	}
+	return f, nil
+}
+
+func (f *File) object(arg string, v gjson.Result) error {
+	member := map[string]gjson.Result{}
+	v.ForEach(func(k, one gjson.Result) bool {
+		member[k.String()] = one
+		return true
+	})
+	f.Name, f.Type = member["filename"].String(), member["type"].String()
+	data, text := member["data"], member["text"]
+	switch {
+	case data.Type == gjson.String && text.Type == gjson.String:
+		return Refuse("%s: a file has data or text, not both", arg)
+	case text.Type == gjson.String:
+		f.Data = []byte(text.Str)
+		return nil
+	case data.Type == gjson.String && strings.HasPrefix(data.Str, "data:"):
+		named := f.Type
+		err := f.uri(arg, data.Str)
+		if named != "" {
+			f.Type = named
+		}
+		return err
+	case data.Type == gjson.String:
+		return f.base64(arg, data.Str)
+	}
+	return Refuse("%s: a file is {\"data\": base64}, {\"text\": …} or a data: URI", arg)
+}
+
+// base64 decodes either alphabet, with padding or without, over several lines
+// or one.
+func (f *File) base64(arg, s string) error {
+	s = strings.NewReplacer("\r", "", "\n", "", " ", "", "\t", "", "-", "+", "_", "/").Replace(s)
+	data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
+	if err != nil {
+		return Refuse("%s: the data of the file is not base64 (for plain text use \"text\")", arg)
+	}
+	f.Data = data
+	return nil
+}
+
+// uri reads a data: URI (RFC 2397).
+func (f *File) uri(arg, s string) error {
+	head, data, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
+	if !ok {
+		return Refuse("%s: the data: URI has no comma", arg)
+	}
+	isBase64 := false
+	if i := strings.LastIndexByte(head, ';'); i >= 0 && strings.EqualFold(strings.TrimSpace(head[i+1:]), "base64") {
+		head, isBase64 = head[:i], true
+	}
+	if f.Type = head; strings.HasPrefix(head, ";") {
+		f.Type = "text/plain" + head
+	}
+	plain, err := url.PathUnescape(data)
+	if err != nil {
+		return Refuse("%s: the data: URI is not encoded rightly", arg)
+	}
+	if isBase64 {
+		return f.base64(arg, plain)
+	}
+	f.Data = []byte(plain)
+	return nil
+}
+
+// typeAmong returns the type to send, given those that are allowed, with commas
+// between them.
+func (f *File) typeAmong(allowed string) string {
+	first := ""
+	for t := range strings.SplitSeq(allowed, ",") {
+		t = strings.TrimSpace(t)
+		group, wild := strings.CutSuffix(httpio.BaseType(t), "*")
+		switch {
+		case t == "" || !wild && !httpio.Sendable(t):
+		case wild && f.Type != "" && (group == "*/" || strings.HasPrefix(httpio.BaseType(f.Type), group)):
+			return f.Type
+		case !wild && f.Type != "" && httpio.BaseType(t) == httpio.BaseType(f.Type):
+			return f.Type
+		case !wild && first == "":
+			first = t
+		}
+	}
+	switch {
+	case first == httpio.Bytes && f.Type != "":
+		return f.Type // bytes of any kind, and we know which
+	case first != "":
+		return first
+	case f.Type != "":
+		return f.Type
+	}
+	return httpio.Bytes
+}

@@ -1,0 +1,298 @@
+package param
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"mime/multipart"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// entry is one field of a form: what the document says about it, or nil, and
+// the value.
+type entry struct {
+	name  string
+	field *openapi.Field
+	value gjson.Result
+}
+
+// entries returns the members of a form's value: those that the document names
+// first, in its order, since some servers read a form in one pass. A form has no
+// null: such members are not sent, nor are such items of lists.
+func entries(v gjson.Result, fields []*openapi.Field) []entry {
+	values := map[string]gjson.Result{}
+	var order []string
+	v.ForEach(func(k, one gjson.Result) bool {
+		if one.Type == gjson.Null {
+			delete(values, k.String()) // of members that stand twice the last one counts
+			return true
+		}
+		values[k.String()] = one
+		order = append(order, k.String())
+		return true
+	})
+	var out []entry
+	for _, f := range fields {
+		if one, ok := values[f.Name]; ok {
+			out = append(out, entry{f.Name, f, one})
+			delete(values, f.Name)
+		}
+	}
+	for _, name := range order {
+		if one, ok := values[name]; ok {
+			out = append(out, entry{name, nil, one})
+		}
+	}
+	return out
+}
+
+// formPairs writes an object as application/x-www-form-urlencoded: scalars as
+// they are, arrays repeated, objects as JSON, unless the document says
+// otherwise.
+func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field) ([]string, error) {
+	var out []string
+	for _, e := range entries(v, fields) {
+		pairs, err := a.formField(arg+"."+e.name, e)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range pairs {
+			if p.name != Escape(e.name, Unreserved) { // a spread object must not speak for other fields
+				for _, f := range fields {
+					if f != e.field && Escape(f.Name, Unreserved) == p.name {
+						return nil, Refuse("%s.%s: must not have a member called %s, as another field is", arg, e.name, f.Name)
+					}
+				}
+			}
+			out = append(out, p.String())
+		}
+	}
+	return out, nil
+}
+
+func (a *assembly) formField(arg string, e entry) ([]pair, error) {
+	s := styled{arg: arg, name: e.name, value: e.value, style: "form", explode: true, keep: Unreserved}
+	f := e.field
+	if f != nil {
+		s.whole, s.collection = f.Type == "integer", f.CollectionFormat
+	}
+	switch {
+	case f != nil && f.Styled:
+		s.style, s.explode = f.Style, f.Explode
+		if f.AllowReserved {
+			s.keep = reservedQuery
+		}
+	case f != nil && f.File && e.value.Type == gjson.JSON && !e.value.IsArray():
+		file, err := a.file(arg, e.value)
+		if err != nil {
+			return nil, err
+		}
+		return []pair{{Escape(e.name, Unreserved), Escape(string(file.Data), Unreserved)}}, nil
+	case e.value.IsObject(), f != nil && httpio.IsJSON(f.ContentType) && e.value.Type == gjson.JSON:
+		return []pair{{Escape(e.name, Unreserved), Escape(string(rawjson.Compact([]byte(e.value.Raw))), Unreserved)}}, nil
+	}
+	return s.pairs()
+}
+
+// multipart writes the parts of a body.
+func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) ([]byte, error) {
+	if !v.IsObject() {
+		return nil, Refuse("%s: must be an object", arg)
+	}
+	var parts []part
+	for _, e := range entries(v, m.Fields) {
+		if strings.ContainsFunc(e.name, control) {
+			return nil, Refuse("%s: a name has a line break or another control character", arg)
+		}
+		more, err := a.parts(arg+"."+e.name, e)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, more...)
+	}
+	// The boundary comes from the content: the same call is the same request.
+	sum := sha256.New()
+	for _, p := range parts {
+		_, _ = sum.Write(p.data)
+		_, _ = sum.Write([]byte{0})
+	}
+	boundary := hex.EncodeToString(sum.Sum(nil)[:16])
+	for within(parts, boundary) {
+		next := sha256.Sum256([]byte(boundary))
+		boundary = hex.EncodeToString(next[:16])
+	}
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	if err := w.SetBoundary(boundary); err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		out, err := w.CreatePart(p.header)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := out.Write(p.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	t := httpio.BaseType(m.Type)
+	if t == "multipart/*" {
+		t = "multipart/form-data"
+	}
+	a.header.Set("Content-Type", t+"; boundary="+boundary)
+	return b.Bytes(), nil
+}
+
+func control(c rune) bool { return c < ' ' || c == 0x7f }
+
+func within(parts []part, boundary string) bool {
+	return slices.ContainsFunc(parts, func(p part) bool { return bytes.Contains(p.data, []byte(boundary)) })
+}
+
+// part is one part of a multipart body.
+type part struct {
+	header textproto.MIMEHeader
+	data   []byte
+}
+
+// parts returns the parts that a field becomes: one, or one for each item of an
+// array.
+func (a *assembly) parts(arg string, e entry) ([]part, error) {
+	f := e.field
+	if f == nil {
+		f = &openapi.Field{}
+	}
+	if e.value.IsArray() && !httpio.IsJSON(f.ContentType) {
+		if joined := f.CollectionFormat; joined != "" && joined != "multi" || f.Styled && !f.Explode && f.Style != "deepObject" {
+			s := styled{arg: arg, name: e.name, value: e.value, style: f.Style, collection: joined, keep: everything}
+			text, err := s.list(cmp.Or(separators[joined], separators[f.Style], ","), false)
+			p, _ := a.part(arg, e.name, f, gjson.Result{Type: gjson.String, Str: text})
+			return []part{p}, err
+		}
+		var out []part
+		var err error
+		e.value.ForEach(func(_, one gjson.Result) bool {
+			if one.Type == gjson.Null {
+				return true
+			}
+			var p part
+			p, err = a.part(arg, e.name, f, one)
+			out = append(out, p)
+			return err == nil
+		})
+		return out, err
+	}
+	if f.Styled && e.value.IsObject() {
+		s := styled{arg: arg, name: e.name, value: e.value, style: f.Style, explode: f.Explode, keep: everything}
+		if s.style == "deepObject" || s.explode {
+			return a.spread(&s, f)
+		}
+		text, err := s.list(",", false)
+		p, _ := a.part(arg, e.name, f, gjson.Result{Type: gjson.String, Str: text})
+		return []part{p}, err
+	}
+	p, err := a.part(arg, e.name, f, e.value)
+	return []part{p}, err
+}
+
+// spread makes a part of each member of an object.
+func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
+	var out []part
+	var err error
+	s.value.ForEach(func(k, one gjson.Result) bool {
+		name := k.String()
+		if s.style == "deepObject" {
+			name = s.name + "[" + name + "]"
+		}
+		if strings.ContainsFunc(name, control) {
+			err = Refuse("%s: a name has a line break or another control character", s.arg)
+			return false
+		}
+		for _, other := range a.tool.Body.Fields {
+			if other != f && other.Name == name {
+				err = Refuse("%s: must not have a member called %s, as another field is", s.arg, name)
+				return false
+			}
+		}
+		var p part
+		p, err = a.part(s.arg, name, &openapi.Field{Type: f.Type}, one)
+		out = append(out, p)
+		return err == nil
+	})
+	return out, err
+}
+
+// part makes one part: a file, JSON for an object or an array, text for all
+// else.
+func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (part, error) {
+	p := part{header: textproto.MIMEHeader{}}
+	if f.File {
+		one, err := a.file(arg, v)
+		if err != nil {
+			return p, err
+		}
+		one.Name = cmp.Or(one.Name, name)
+		p.data = one.Data
+		p.header.Set("Content-Disposition", multipart.FileContentDisposition(name, one.Name))
+		p.header.Set("Content-Type", one.typeAmong(f.ContentType))
+		partHeaders(p.header, f)
+		return p, nil
+	}
+	p.header.Set("Content-Disposition", `form-data; name="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)+`"`)
+	contentType := firstConcrete(f.ContentType)
+	switch {
+	case v.Type == gjson.JSON:
+		contentType = cmp.Or(contentType, httpio.JSON)
+		p.data = rawjson.Compact([]byte(v.Raw))
+	case httpio.IsJSON(contentType):
+		p.data = []byte(v.Raw)
+		if v.Raw == "" { // joined from an array
+			p.data = rawjson.AppendString(nil, v.Str)
+		}
+	default:
+		t, err := text(arg, v, f.Type == "integer")
+		if err != nil {
+			return p, err
+		}
+		p.data = []byte(t)
+	}
+	if contentType != "" {
+		p.header.Set("Content-Type", contentType)
+	}
+	partHeaders(p.header, f)
+	return p, nil
+}
+
+// partHeaders sets the headers that the document gives a part.
+func partHeaders(h textproto.MIMEHeader, f *openapi.Field) {
+	for _, p := range f.Headers {
+		name := textproto.CanonicalMIMEHeaderKey(p.Name)
+		own := name == "Content-Disposition" || name == "Content-Type" || name == "Content-Length" || name == "Content-Transfer-Encoding"
+		if p.Value != "" && !own && httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(p.Value) {
+			h.Set(name, p.Value)
+		}
+	}
+}
+
+// firstConcrete returns the first of the types that has no wildcard.
+func firstConcrete(types string) string {
+	for t := range strings.SplitSeq(types, ",") {
+		if t = strings.TrimSpace(t); t != "" && !strings.Contains(t, "*") && httpio.Sendable(t) {
+			return t
+		}
+	}
+	return ""
+}

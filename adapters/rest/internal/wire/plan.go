@@ -1,0 +1,205 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// Plan is one request as it will be sent. Credentials are added on the way, so
+// that nothing that shows a plan can show them; String masks what else looks
+// like a secret.
+//
+// It has many fields: the parts of an HTTP request, and how it is to be sent.
+type Plan struct {
+	Method string
+	URL    *url.URL
+	Header http.Header
+	Body   []byte // nil when there is none
+
+	op          *openapi.Operation
+	path, query string      // of the operation, encoded
+	base        string      // the query of the server's address
+	subject     http.Header // what of the caller's headers its token is in
+	uses        []use       // credentials; none when the server is another than they are for
+	guard       guard       // how the server's address is looked at when it is dialled
+	forwarded   []string
+	fixed       []string // names of configured headers
+	settings    Settings
+	mask        func([]byte) []byte
+	hidden      map[string]bool // names of configured headers whose values nobody is shown
+	trace       http.Header
+}
+
+// userAgent is how the bridge introduces itself, unless the configuration says
+// otherwise.
+const userAgent = "mcp-bridge"
+
+// request makes the request without credentials.
+func (p *Plan) request(ctx context.Context) *http.Request {
+	r := (&http.Request{Method: p.Method, URL: p.URL, Host: p.URL.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: p.Header.Clone()}).WithContext(ctx)
+	if r.Header.Get("User-Agent") == "" {
+		r.Header.Set("User-Agent", userAgent)
+	}
+	for name, values := range p.trace {
+		if r.Header[name] == nil {
+			r.Header[name] = values
+		}
+	}
+	if p.Body != nil {
+		r.ContentLength = int64(len(p.Body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.Body)), nil }
+		r.Body, _ = r.GetBody()
+	}
+	return r
+}
+
+// used is a token that a request has shown, and whose it is.
+type used struct {
+	use   *use
+	token string
+}
+
+// authorize adds the credentials to a request. It returns the tokens that it
+// has used.
+func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, err error) {
+	for i := range p.uses {
+		u := &p.uses[i]
+		if u.place == openapi.InHeader && slices.Contains(p.forwarded, u.name) {
+			continue // the caller's own wins
+		}
+		value := u.value
+		if u.tokens != nil {
+			token, err := u.tokens.get(p.on(ctx, u))
+			if err != nil {
+				return nil, err
+			}
+			shown = append(shown, used{u, token})
+			if token == "" {
+				continue // the API has not said yet who gives some
+			}
+			value = "Bearer " + token
+		}
+		switch u.place {
+		case openapi.InHeader:
+			r.Header[u.name] = []string{value}
+		case openapi.InQuery:
+			at := *r.URL
+			if at.RawQuery != "" {
+				at.RawQuery += "&"
+			}
+			at.RawQuery += param.Escape(u.name, param.Unreserved) + "=" + param.Escape(value, param.Unreserved)
+			r.URL = &at
+		case openapi.InCookie:
+			cookie := param.Escape(u.name, param.CookieNames) + "=" + param.Escape(value, param.CookieOctets)
+			if has := r.Header.Get("Cookie"); has != "" {
+				cookie = has + "; " + cookie
+			}
+			r.Header.Set("Cookie", cookie)
+		}
+	}
+	return shown, p.sign(ctx, r)
+}
+
+// on returns the context in which the tokens of a credential are got for a request.
+func (p *Plan) on(ctx context.Context, u *use) context.Context {
+	return oauth.WithSubject(oauth.WithScopes(ctx, u.scopes), p.subject)
+}
+
+// masked stands for secrets.
+const masked = "***"
+
+// maxPrinted is how much of a body String shows.
+const maxPrinted = 64 << 10
+
+// String writes the request as HTTP has it, with masked secrets.
+func (p *Plan) String() string {
+	r := p.request(context.Background())
+	u := *r.URL
+	if own, ok := strings.CutPrefix(u.RawQuery, p.base); ok && p.base != "" { // it may hold a key
+		pairs := strings.Split(p.base, "&")
+		for i, pair := range pairs {
+			if name, _, valued := strings.Cut(pair, "="); valued {
+				pairs[i] = name + "=" + masked
+			} else {
+				pairs[i] = masked
+			}
+		}
+		u.RawQuery = strings.Join(pairs, "&") + own
+	}
+	if len(p.settings.MaskedQuery) > 0 {
+		pairs := strings.Split(u.RawQuery, "&")
+		for i, pair := range pairs {
+			name, _, valued := strings.Cut(pair, "=")
+			if plain, err := url.QueryUnescape(name); err == nil && valued && slices.Contains(p.settings.MaskedQuery, plain) {
+				pairs[i] = name + "=" + masked
+			}
+		}
+		u.RawQuery = strings.Join(pairs, "&")
+	}
+	hooked := ""
+	for _, one := range p.uses {
+		value := masked
+		if one.name == "Authorization" {
+			value = "Bearer " + masked
+			if scheme, _, ok := strings.Cut(one.value, " "); ok {
+				value = scheme + " " + masked
+			}
+		}
+		switch {
+		case one.signs.AWS != nil:
+			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 "+masked)
+			r.Header.Set("X-Amz-Date", masked)
+		case one.signs.Hook != nil:
+			hooked = "(and the headers that the hook gives)\n"
+		}
+		switch one.place {
+		case openapi.InHeader:
+			if !slices.Contains(p.forwarded, one.name) {
+				r.Header[one.name] = []string{value}
+			}
+		case openapi.InQuery:
+			if u.RawQuery != "" {
+				u.RawQuery += "&"
+			}
+			u.RawQuery += param.Escape(one.name, param.Unreserved) + "=" + masked
+		case openapi.InCookie:
+			cookie := param.Escape(one.name, param.CookieNames) + "=" + masked
+			if has := r.Header.Get("Cookie"); has != "" {
+				cookie = has + "; " + cookie
+			}
+			r.Header.Set("Cookie", cookie)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", p.Method, u.String())
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		value := strings.Join(r.Header[name], ", ")
+		if slices.Contains(p.forwarded, name) && Sensitive(name) || slices.Contains(p.fixed, name) && p.hidden[name] || slices.Contains(p.settings.Masked, name) {
+			value = masked
+		}
+		fmt.Fprintf(&b, "%s: %s\n", name, value)
+	}
+	b.WriteString(hooked)
+	switch body := p.Body; {
+	case body == nil:
+	case !utf8.Valid(body):
+		fmt.Fprintf(&b, "\n(%d bytes that are not text)\n", len(body))
+	case len(body) > maxPrinted:
+		fmt.Fprintf(&b, "\n%s\n(%d bytes in all)\n", strings.ToValidUTF8(string(body[:maxPrinted]), ""), len(body))
+	default:
+		fmt.Fprintf(&b, "\n%s\n", body)
+	}
+	return string(p.mask([]byte(b.String())))
+}

@@ -1,0 +1,229 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+// errTimeout is why a call ends that takes too long.
+var errTimeout = errors.New("no answer in time")
+
+const (
+	firstPause = 250 * time.Millisecond
+	maxPause   = 10 * time.Second
+	// maxDrained is what is read of an answer that is not wanted, to keep its
+	// connection.
+	maxDrained = 64 << 10
+)
+
+// send sends a request, again if that is safe and may help. The answer's body
+// is to be closed.
+func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
+	refreshed := false
+	for tries := 0; ; {
+		if err := s.step(ctx); err != nil {
+			return nil, err
+		}
+		res, used, tell, err := s.attempt(ctx, p)
+		if err == nil && res.StatusCode == http.StatusUnauthorized && !refreshed {
+			// The token may have been withdrawn. The server has refused the request,
+			// so it can be sent again whatever it is.
+			if refreshed, err = s.renewed(ctx, p, res.Header, used); refreshed || err != nil {
+				tell(true)
+				drain(res)
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		if tries++; tries > s.retries(p) {
+			tell(true)
+			return res, err
+		}
+		wait, again := after(tries, res, err)
+		if end, ok := ctx.Deadline(); !again || ok && time.Until(end) <= wait {
+			tell(true)
+			return res, err
+		}
+		tell(false) // a call counts once, by its last attempt
+		if res != nil {
+			drain(res)
+		}
+		if err := backoff.For(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// renewed hears that the API refuses tokens, and reports whether to send the request again
+// with others. The error is that nobody gives any.
+func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []used) (again bool, err error) {
+	for _, one := range shown {
+		more, err := one.use.tokens.refused(p.on(ctx, one.use), one.token, h)
+		if err != nil {
+			return false, &Fault{Text: "is refused by the API: " + err.Error()}
+		}
+		again = again || more
+	}
+	return again, nil
+}
+
+// attempt sends a request once, and once more where a 303 says that the answer
+// is. used are the tokens that went with it, if their refusal is the request's.
+// tell is to be called once: with whether the attempt says something of the host.
+func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, shown []used, tell func(counts bool), err error) {
+	tell = func(bool) {}
+	r := p.request(ctx)
+	if shown, err = p.authorize(ctx, r); err != nil {
+		if ctx.Err() == nil && !errors.Is(err, errClosed) {
+			if hook, ok := errors.AsType[*sign.HookError](err); ok && hook.Detail != "" {
+				s.log.Warn("a request was not signed", "err", hook, "said", s.hookSaid(hook))
+			}
+			err = &Fault{Text: "was not sent: " + err.Error()}
+		}
+		return nil, nil, tell, err
+	}
+	r = p.resigned(r)
+	settle, err := s.breakers.allow(r.URL.Host)
+	if err != nil {
+		return nil, shown, tell, err
+	}
+	r.Header.Set("Accept-Encoding", "gzip")
+	res, err = s.way(!s.reach.trusted.has(r.URL), p.guard).Do(r)
+	if _, ok := errors.AsType[remote.RedirectError](err); ok && res != nil {
+		settle(nil)
+		to, lerr := res.Location()
+		if lerr != nil {
+			return nil, shown, tell, err
+		}
+		if res.StatusCode == http.StatusSeeOther && remote.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
+			// No tokens are named: what the server thinks of them now says nothing
+			// about the request, which it has acted on.
+			next, _, tell, err := s.attempt(ctx, p.see(to))
+			return next, nil, tell, err
+		}
+		return nil, shown, tell, &redirect{status: res.StatusCode, to: to}
+	}
+	if errors.Is(err, remote.ErrRefused) {
+		s.warnRefused(originOf(r.URL))
+	}
+	var outcome error
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout), errors.Is(err, remote.ErrRefused):
+		outcome = errExcluded // whoever wanted the answer has gone, or nobody was asked
+	case err != nil && ctx.Err() != nil:
+		outcome = errTimeout
+	case err != nil:
+		outcome = err
+	default:
+		outcome = verdict(res.StatusCode)
+	}
+	return res, shown, func(counts bool) {
+		if !counts {
+			outcome = errExcluded
+		}
+		settle(outcome)
+	}, err
+}
+
+// warnRefused says once of an origin that calls do not go there.
+func (s *Source) warnRefused(origin string) {
+	if _, said := s.misplaced.LoadOrStore(origin, true); !said {
+		s.log.Warn(Misplaced, "origin", origin)
+	}
+}
+
+// Misplaced is what the log says of a server that is where a document at a URL may not send
+// calls.
+const Misplaced = "the document is at a URL, and names a server where it may send no calls: in a private network, on this machine, or where no API is; calls to it are refused; set base_url, or add the origin to trusted"
+
+// see returns the request for what a 303 refers to (RFC 9110, 15.4.4).
+func (p *Plan) see(to *url.URL) *Plan {
+	next := *p
+	next.Method, next.URL, next.Body = http.MethodGet, to, nil
+	next.Header = p.Header.Clone()
+	next.Header.Del("Content-Type")
+	return &next
+}
+
+// redirect is one that is not followed.
+type redirect struct {
+	status int
+	to     *url.URL
+}
+
+func (r *redirect) Error() string { return "it redirects" }
+
+// repeatable reports whether a request may be sent twice.
+func (p *Plan) repeatable() bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, p.Method) ||
+		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
+}
+
+// after says whether to send a request again, and when.
+func after(tries int, res *http.Response, err error) (time.Duration, bool) {
+	wait := backoff.Grown(firstPause, maxPause, tries)
+	wait = wait/2 + rand.N(wait/2+1) // those who failed together come back apart
+	if err != nil {
+		return wait, remote.Unsent(err) && !remote.TLSFault(err) && !errors.Is(err, remote.ErrRefused)
+	}
+	switch res.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if told, ok := remote.RetryAfter(res.Header); ok {
+			wait = max(told, wait)
+		}
+		return wait, true
+	}
+	return 0, false
+}
+
+// drain ends with an answer that is not wanted.
+func drain(res *http.Response) {
+	_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
+	_ = res.Body.Close()
+}
+
+// wordsOf says why there was no answer, without what is nobody's business:
+// addresses, and what the server has sent instead of HTTP.
+func wordsOf(ctx context.Context, err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout):
+		return "did not answer in time"
+	case ctx.Err() != nil:
+		return "was not waited for"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "could not be reached: there is no server of its name"
+	case errors.As(err, &dns):
+		return "could not be reached: its name could not be looked up"
+	case errors.Is(err, remote.ErrRefused):
+		return "could not be reached: it is at an address that a document at a URL may not name; whoever runs the bridge can allow it with base_url or trusted"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "could not be reached: it refuses connections"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "could not be reached: its certificate is not valid for it"
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return "did not answer in time"
+	}
+	if remote.Unsent(err) {
+		return "could not be reached"
+	}
+	return "broke off or did not speak HTTP"
+}

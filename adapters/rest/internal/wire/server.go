@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/address"
+)
+
+// endpoint is where the paths of an operation are below.
+type endpoint struct {
+	*url.URL
+	// far: a document that was read from a URL names it, and not the operator. public: at
+	// an address of the internet.
+	far, public bool
+	// filled: values of Options.Variables are in it.
+	filled bool
+}
+
+// server returns the address that the paths of an operation are below: the
+// configured one, or the first that the operation, its path or the document
+// names. A document at a URL that names none is about the server that it is on.
+func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint, error) {
+	if o.BaseURL != "" {
+		u, err := base(o.BaseURL)
+		return endpoint{URL: u}, err
+	}
+	var servers []openapi.Server
+	if op != nil {
+		servers = op.Servers
+	}
+	if len(servers) == 0 && doc != nil {
+		servers = doc.Servers
+		if len(servers) == 0 && address.IsHTTP(doc.Location) {
+			servers = []openapi.Server{{URL: "/", Far: true, Public: doc.Public}}
+		}
+	}
+	if len(servers) == 0 {
+		return endpoint{}, errors.New("the document does not say where the API is (servers): pass --base-url URL, or set base_url in the file")
+	}
+	text, filled, err := expand(servers[0], o.Variables)
+	if err != nil {
+		return endpoint{}, err
+	}
+	ref, err := url.Parse(text)
+	if err != nil {
+		return endpoint{}, errors.New("the server's address is not a URL: set base_url")
+	}
+	if !ref.IsAbs() {
+		at, err := url.Parse(doc.Location)
+		if err != nil || !address.IsHTTP(doc.Location) {
+			return endpoint{}, fmt.Errorf("the server %q is relative, and the document was not read from a URL: set base_url", text)
+		}
+		ref = at.ResolveReference(ref)
+	}
+	u, err := base(ref.String())
+	return endpoint{URL: u, far: servers[0].Far, public: servers[0].Public, filled: filled}, err
+}
+
+// expand puts the values of variables into a server's address. filled: some of
+// values are among them.
+func expand(s openapi.Server, values map[string]string) (text string, filled bool, err error) {
+	text = s.URL
+	for _, v := range s.Variables {
+		value := v.Default
+		if own, ok := values[v.Name]; ok {
+			value = own
+			filled = filled || strings.Contains(text, "{"+v.Name+"}")
+		}
+		if len(v.Enum) > 0 && !slices.Contains(v.Enum, value) {
+			return "", false, fmt.Errorf("the server's variable %s must be one of %s", v.Name, strings.Join(v.Enum, ", "))
+		}
+		text = strings.ReplaceAll(text, "{"+v.Name+"}", value)
+	}
+	if i := strings.IndexByte(text, '{'); i >= 0 {
+		return "", false, fmt.Errorf("the server's address has a variable that the document does not explain: %s", text[i:])
+	}
+	return text, filled, nil
+}
+
+// base parses an address that paths are put behind.
+func base(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("the server's address must be one such as https://api.example.com/v1")
+	case u.User != nil:
+		return nil, errors.New("the server's address must not hold a password: configure credentials")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// origins are those that credentials may go to.
+type origins []*url.URL
+
+func (o origins) has(u *url.URL) bool {
+	return slices.ContainsFunc(o, func(one *url.URL) bool { return remote.SameOrigin(one, u) })
+}
+
+// originOf writes the origin of an address.
+func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// inside reports whether an address, as it is written, is on this machine or in a private
+// network. Names are looked at when they are dialled.
+func inside(u *url.URL) bool {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	a, err := netip.ParseAddr(host)
+	return address.Local(host) || err == nil && !remote.Public(a)
+}
+
+// Blocked reports whether an address that a document at a URL names leads to
+// where no API is: see httpclient.LinkLocal. Names are looked at when they are
+// dialled; but behind a proxy that does not happen here, and so a host that some
+// read as an address, such as 2852039166, is none that may be named.
+func Blocked(u *url.URL) bool {
+	host := u.Hostname()
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as connections have it: digits may be of another script
+		host = ascii
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return remote.LinkLocal(a)
+	}
+	last := strings.TrimSuffix(host, ".")
+	last = last[strings.LastIndexByte(last, '.')+1:]
+	return last != "" && (strings.Trim(last, "0123456789") == "" || strings.HasPrefix(strings.ToLower(last), "0x"))
+}

@@ -1,0 +1,240 @@
+package wire
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// name returns the host part of addresses of files.
+func (s *Source) name() string { return param.Escape(s.o.Name, param.Unreserved) }
+
+// shapes reports whether the answer is to be shaped.
+func (c *Call) shapes() bool { return c.Result != "" || c.Pick != "" }
+
+const (
+	// maxPick is how long a path may be that a model asks for.
+	maxPick = 1 << 10
+	// maxShaped bounds what such a path may make of an answer.
+	maxShaped = 64 << 20
+)
+
+// json is the result of an answer that should be JSON. When it is not, it is text.
+func (s *Source) json(c *Call, body []byte, a *answer) []byte {
+	var notes []string
+	body = s.mask(body)
+	if note := a.note(); note != "" {
+		notes = append(notes, note)
+		if !usable(body, a) {
+			return s.text(c, a)
+		}
+		body = salvage(body)
+	}
+	doc, ok := jsonrpc.Read(body, maxDepth)
+	if !ok || !utf8.Valid(body) {
+		return s.text(c, a)
+	}
+	if c.Result != "" {
+		if v, ok := c.Settings.shaped(body, c.Result); ok {
+			body = v
+		} else {
+			s.once(c.Tool.Name, "nothing in the answer of a tool matches its result: it is given whole", nil)
+		}
+	}
+	if c.Pick != "" {
+		v, note := picked(body, c.Pick)
+		if note != "" {
+			notes = append(notes, note)
+		} else {
+			body = v
+		}
+	}
+	if c.shapes() {
+		doc, _ = jsonrpc.Read(body, maxDepth) // of what is valid
+	}
+	value, most := doc.Text, s.maxAnswer(c)
+	if len(body) > most {
+		body = value
+	}
+	if len(body) > most {
+		k := cutter{doc: doc}
+		value = k.fit(make([]byte, 0, most+most/8), 0, len(value), "", most)
+		body = value
+		notes = append(notes, k.notes...)
+		notes = append(notes, advice(c))
+	}
+	out := appendText(opened(quotedSize(body)+len(body)), body)
+	if len(notes) > 0 {
+		out = appendText(append(out, ','), []byte(strings.Join(notes, "\n")))
+	}
+	out = s.appendTold(out, c, a)
+	return append(s.appendStructured(append(out, ']'), c, value), '}')
+}
+
+// appendStructured appends structured content: objects as they are, everything
+// else as {"result": …}. What does not fit the schema is left out: where it can
+// be, there is nothing in place of it, because clients refuse results without.
+// value has no white space between its parts.
+func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
+	const key = `,"structuredContent":`
+	isObject := len(value) > 0 && value[0] == '{'
+	schema := c.Tool.OutputSchema
+	if schema == nil {
+		if !isObject {
+			return dst
+		}
+		return append(append(dst, key...), value...)
+	}
+	begin := len(dst)
+	// It is written first and then checked: a value may be large.
+	fits := func(before string, value []byte, after string) bool {
+		dst = append(append(append(append(dst[:begin], key...), before...), value...), after...)
+		ok, err := s.schemas.Fits(schema, dst[begin+len(key):])
+		if err != nil {
+			s.once(c.Tool.Name, "the answers of a tool are not checked", err)
+		}
+		return ok || err != nil
+	}
+	if isObject && !c.Tool.Wrapped && fits("", value, "") || fits(`{"result":`, value, "}") {
+		return dst
+	}
+	s.once(c.Tool.Name, "the answer of a tool is not as the document says: it is given as text only", nil)
+	if fits("", []byte("{}"), "") {
+		return dst
+	}
+	return dst[:begin]
+}
+
+// shaped applies a path to JSON.
+func shaped(body []byte, path string) (v []byte, ok bool) {
+	defer func() {
+		if r := recover(); r != nil { // paths are a language of their own
+			v, ok = nil, false
+		}
+	}()
+	r := gjson.GetBytes(body, path)
+	if v = []byte(r.Raw); !r.Exists() || !jsonrpc.Valid(v, maxDepth) {
+		return nil, false
+	}
+	return v, true
+}
+
+// harmless are the modifiers of paths that models and catalogues may use: they make no more of
+// what there is.
+var harmless = []string{"this", "reverse", "flatten", "keys", "values", "ugly", "valid", "fromstr"}
+
+var modifier = regexp.MustCompile(`(?:^|[^\\])@([A-Za-z0-9_]*)`)
+
+// Growing returns the modifier in a path that may make more of an answer than
+// there is, so that models and catalogues may not use it; empty if there is none.
+func Growing(path string) string {
+	for _, m := range modifier.FindAllStringSubmatch(path, -1) {
+		if gjson.ModifierExists(m[1], nil) && !slices.Contains(harmless, m[1]) {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// tooMuch reports whether a path is too long, or may make too much of so many
+// bytes.
+func tooMuch(path string, of int) bool {
+	return len(path) > maxPick || growth(path) > maxShaped/max(of, 1)
+}
+
+// shaped applies a path to JSON, as far as the path is trusted.
+func (t *Settings) shaped(body []byte, path string) (v []byte, ok bool) {
+	if t.Bounded && (tooMuch(path, len(body)) || Growing(path) != "") {
+		return nil, false
+	}
+	return shaped(body, path)
+}
+
+// picked applies a path that a model asks for. A note says why that was not
+// possible.
+func picked(body []byte, path string) (v []byte, note string) {
+	if tooMuch(path, len(body)) {
+		return nil, "The path to pick is too long or asks for too much: the answer is given whole."
+	}
+	if what := Growing(path); what != "" {
+		return nil, "The path to pick has the modifier @" + what + ", which cannot be used: the answer is given whole."
+	}
+	if v, ok := shaped(body, path); ok {
+		return v, ""
+	}
+	note = fmt.Sprintf("Nothing in the answer matches %.200q: it is given whole.", path)
+	r := gjson.ParseBytes(body)
+	if r.IsArray() {
+		note += fmt.Sprintf(" It is an array of %d items; # stands for each.", r.Get("#").Int())
+		r = r.Get("0")
+	}
+	var names []string
+	r.ForEach(func(k, _ gjson.Result) bool {
+		names = append(names, k.String())
+		return len(names) < 30
+	})
+	if r.IsObject() {
+		note += " There are " + strings.Join(names, ", ") + "."
+	}
+	return nil, note
+}
+
+// growth is how many times what it is applied to a path may have in its result,
+// at most.
+func growth(path string) int {
+	n := 1
+	var open []int
+	for _, c := range path {
+		switch c {
+		case '{', '[':
+			open = append(open, 1)
+		case ',':
+			if len(open) > 0 {
+				open[len(open)-1]++
+			}
+		case '}', ']':
+			if len(open) > 0 {
+				n *= open[len(open)-1]
+				open = open[:len(open)-1]
+			}
+		}
+		if n > maxShaped {
+			return n
+		}
+	}
+	for _, o := range open {
+		if n *= o; n > maxShaped {
+			return n
+		}
+	}
+	return n
+}
+
+// paging are names of arguments that ask for less or for other parts.
+var paging = []string{"limit", "offset", "page", "per_page", "perpage", "page_size", "pagesize", "cursor", "after", "before", "size", "count", "top", "skip",
+	"first", "last", "max_results", "maxresults", "page_token", "pagetoken", "starting_after", "fields", "filter", "query", "q"}
+
+// advice says how to get what was cut.
+func advice(c *Call) string {
+	var names []string
+	for _, arg := range c.Tool.Arguments {
+		if arg.Place == openapi.InQuery && slices.Contains(paging, strings.ToLower(arg.Name)) {
+			names = append(names, arg.Name)
+		}
+	}
+	if c.PickName != "" {
+		names = append(names, c.PickName)
+	}
+	if len(names) == 0 {
+		return "The answer is cut to fit."
+	}
+	return "The answer is cut to fit: use " + strings.Join(names, ", ") + " to see the rest."
+}

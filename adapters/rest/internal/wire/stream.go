@@ -1,0 +1,142 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+const (
+	// maxTold is how much of a part is told as progress.
+	maxTold = 2 << 10
+	// maxParts bounds the parts that are told; all are in the result.
+	maxParts = 10000
+)
+
+// joiner puts together what a stream brings.
+type joiner struct {
+	s        *Source
+	a        *answer
+	limit    int
+	n        int
+	progress func(int, string)
+}
+
+// add takes a part and reports whether there may be more.
+func (j *joiner) add(part []byte) bool {
+	j.n++
+	part = j.s.mask(part)
+	if j.progress != nil && j.n <= maxParts {
+		j.progress(j.n, head(part, maxTold))
+	}
+	if len(j.a.body)+len(part)+1 > j.limit {
+		j.a.more, j.a.why = true, tooLarge
+		return false
+	}
+	if j.n > 1 {
+		j.a.body = append(j.a.body, '\n')
+	}
+	j.a.body = append(j.a.body, part...)
+	return true
+}
+
+// end notes how the stream has ended. What has come is worth telling even so.
+func (j *joiner) end(ctx context.Context, err error) {
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+	case errors.Is(err, errTooMuch):
+		j.a.more, j.a.why = true, tooLarge
+	case ctx.Err() != nil:
+		j.a.more, j.a.why = true, "had not ended in time"
+	default:
+		j.a.more, j.a.why = true, "broke off"
+	}
+}
+
+// readEvents reads server-sent events: their data, line by line.
+func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
+	a.streamed = true
+	j := &joiner{s: s, a: a, limit: s.o.MaxBody, progress: progress}
+	r := httpio.NewReader(&capped{body, s.o.MaxBody + maxOverhead}, s.o.MaxBody)
+	for {
+		e, err := r.Next()
+		if e.Over != nil {
+			a.more, a.why = true, tooLarge
+			return
+		}
+		if err != nil {
+			j.end(ctx, err)
+			return
+		}
+		if e.Data == nil {
+			continue
+		}
+		over := string(e.Data.B) == "[DONE]" // how many APIs end their streams
+		more := over || j.add(e.Data.B)
+		e.Data.Free()
+		if over || !more {
+			return
+		}
+	}
+}
+
+// maxOverhead is what a stream may have around its parts.
+const maxOverhead = 4 << 20
+
+// errTooMuch says that a stream has more bytes than are read.
+var errTooMuch = errors.New("too much")
+
+// capped ends a stream that goes on for ever without saying much.
+type capped struct {
+	r    io.Reader
+	left int
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errTooMuch
+	}
+	n, err := c.r.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// readLines reads JSON texts, one a line.
+func (s *Source) readLines(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
+	a.streamed = true
+	j := &joiner{s: s, a: a, limit: s.o.MaxBody, progress: progress}
+	r := bufio.NewReaderSize(&capped{body, s.o.MaxBody + maxOverhead}, 32<<10)
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) && len(line) <= s.o.MaxBody {
+			continue
+		}
+		if text := bytes.TrimSpace(line); len(text) > 0 && !j.add(text) {
+			return
+		}
+		if line = line[:0]; err != nil {
+			j.end(ctx, err)
+			return
+		}
+	}
+}
+
+// head returns the beginning of a text, cut between characters.
+func head(b []byte, limit int) string {
+	if len(b) <= limit {
+		return string(b)
+	}
+	cut := limit
+	for cut > 0 && !utf8.RuneStart(b[cut]) {
+		cut--
+	}
+	return string(b[:cut]) + fmt.Sprintf("… (%d bytes in all)", len(b))
+}

@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+)
+
+// alwaysTold are headers that say where the answer is, or when: they are told
+// whether the document knows of them or not.
+var alwaysTold = []string{"Location", "Operation-Location", "Retry-After"}
+
+// told returns the headers of an answer that are a part of what it says, as lines
+// sorted by name: those that the document tells of, where the answer is, and what
+// leads to the next page.
+func (s *Source) told(c *Call, a *answer) []string {
+	if a == nil || c.bare || len(a.header) == 0 {
+		return nil
+	}
+	var names []string
+	add := func(name string) {
+		if a.header[name] != nil && tellable(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range alwaysTold {
+		add(name)
+	}
+	if r := response(c.Tool.Operation, a.status); r != nil {
+		for _, name := range r.Headers {
+			add(name)
+		}
+	}
+	for _, v := range a.header["Link"] {
+		if v = strings.ToLower(v); strings.Contains(v, `rel="next"`) || strings.Contains(v, "rel=next") {
+			add("Link")
+		}
+	}
+	slices.Sort(names)
+	var lines []string
+	for _, name := range names {
+		for i, v := range a.header[name] {
+			if i == maxValues {
+				break
+			}
+			lines = append(lines, name+": "+s.head([]byte(v), maxLine))
+		}
+	}
+	return lines
+}
+
+// maxValues is how many values of one header are told.
+const maxValues = 5
+
+// response returns what the document says of answers with a status, or nil.
+func response(op *openapi.Operation, status int) *openapi.Response {
+	exact := string([]byte{byte('0' + status/100%10), byte('0' + status/10%10), byte('0' + status%10)})
+	for _, want := range []string{exact, exact[:1] + "XX", "DEFAULT"} {
+		for i := range op.Responses {
+			if r := &op.Responses[i]; strings.EqualFold(r.Status, want) {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// tellable reports whether a header may be told: no cookie, nothing that may be a
+// secret, and nothing that is about the connection, caches, limits or logs.
+func tellable(name string) bool {
+	switch name {
+	case "Content-Type", "Cache-Control", "Expires", "Vary", "Age", "Date", "Server", "Via", "Strict-Transport-Security":
+		return false
+	}
+	low := strings.ToLower(name)
+	return !Sensitive(name) && !openapi.OfConnection(name) && !strings.HasPrefix(low, "access-control-") && !slices.ContainsFunc(
+		[]string{"ratelimit", "rate-limit", "request-id", "requestid", "correlation", "trace"}, func(word string) bool { return strings.Contains(low, word) })
+}
+
+// appendTold appends a block with the headers that are told, if there are any.
+func (s *Source) appendTold(dst []byte, c *Call, a *answer) []byte {
+	lines := s.told(c, a)
+	if len(lines) == 0 {
+		return dst
+	}
+	return appendText(append(dst, ','), []byte("Headers of the answer:\n"+strings.Join(lines, "\n")))
+}

@@ -1,0 +1,152 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/address"
+)
+
+// maxKeptFile is how large a file with a kept document may be: a document as large as
+// it may be, in base64.
+const maxKeptFile = maxDocument * 3 / 2
+
+// kept is the last good document of a URL, with all that was read for it, as it is
+// on disk.
+type kept struct {
+	Read  time.Time         `json:"read"`
+	Texts map[string][]byte `json:"texts"` // by the hashes of their URLs, which may hold secrets
+	// Outside has those that were read at an address of the internet.
+	Outside map[string]bool `json:"outside,omitempty"`
+
+	own *fetcher // for what is not there
+}
+
+var _ openapi.Fetcher = (*kept)(nil)
+
+// Fetch implements openapi.Fetcher.
+func (k *kept) Fetch(ctx context.Context, address string) ([]byte, error) {
+	if text, ok := k.Texts[sumOf(address)]; ok {
+		return text, nil
+	}
+	return k.own.Fetch(ctx, address)
+}
+
+// Public implements openapi.Fetcher.
+func (k *kept) Public(address string) bool { return k.Outside[sumOf(address)] || k.own.Public(address) }
+
+// recorder notes what is read.
+type recorder struct {
+	*fetcher
+	texts   map[string][]byte // by the hashes of their URLs
+	outside map[string]bool   // as kept has it
+	failed  []string          // the hashes of the others
+}
+
+// Fetch implements openapi.Fetcher.
+func (r *recorder) Fetch(ctx context.Context, address string) ([]byte, error) {
+	text, err := r.fetcher.Fetch(ctx, address)
+	switch sum := sumOf(address); {
+	case err != nil:
+		r.failed = append(r.failed, sum)
+	case address != r.own.URL:
+		r.texts[sum] = text
+		if r.Public(address) {
+			r.outside[sum] = true
+		}
+	}
+	return text, err
+}
+
+func sumOf(address string) string {
+	sum := sha256.Sum256([]byte(address))
+	return hex.EncodeToString(sum[:])
+}
+
+// keptPath returns where the last good document is kept; empty if it is not.
+func (c *Config) keptPath() string {
+	if c.KeepDir == "" || !address.IsHTTP(c.OpenAPI) {
+		return ""
+	}
+	return filepath.Join(c.KeepDir, sumOf(c.OpenAPI)+".json")
+}
+
+// readKept reads the last good document from disk. There is none, and no error, if
+// none is kept.
+func (c *Config) readKept(own *fetcher) (*kept, error) {
+	path := c.keptPath()
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxKeptFile+1))
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{own: own}
+	if err := json.Unmarshal(data, k); err != nil || len(data) > maxKeptFile || k.Texts[sumOf(c.OpenAPI)] == nil {
+		return nil, fmt.Errorf("%s is damaged: remove it", path)
+	}
+	return k, nil
+}
+
+// keepTexts writes the document that was read to disk. Whoever reads it meanwhile has
+// the one before. If a text of that could not be read now, its texts stay, beside those
+// that have come: the lost one may have led to others.
+func (c *Config) keepTexts(read *recorder) (err error) {
+	path := c.keptPath()
+	if path == "" {
+		return nil
+	}
+	texts, outside := read.texts, read.outside
+	if len(read.failed) > 0 {
+		old, _ := c.readKept(nil) // what is damaged is written anew
+		if old != nil && slices.ContainsFunc(read.failed, func(sum string) bool { return old.Texts[sum] != nil }) {
+			maps.Copy(old.Texts, texts)
+			texts = old.Texts
+			maps.Copy(outside, old.Outside)
+		}
+	}
+	data, err := json.Marshal(kept{Read: time.Now().UTC().Truncate(time.Second), Texts: texts, Outside: outside})
+	if err != nil {
+		return err
+	}
+	if len(data) > maxKeptFile {
+		return fmt.Errorf("it would take more than %d bytes", maxKeptFile)
+	}
+	if err := os.MkdirAll(c.KeepDir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(c.KeepDir, ".new-*") // with the mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,151 @@
+package rest
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// The last good document of a URL is kept on disk, with what it refers to. It is used
+// at the start when the URL cannot be read, or has no document any more, and a broken
+// one does not take its place.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	var broken, moved atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case broken.Load():
+			fmt.Fprint(w, "<html>Please log in</html>")
+		case r.URL.Path == "/parts.yaml":
+			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
+		case moved.Load():
+			fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")
+		default:
+			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /a: { get: { operationId: a, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
+		}
+	}))
+	defer server.Close()
+	c := Config{OpenAPI: server.URL + "/api.yaml?key=secret", BaseURL: "http://127.0.0.1:1", KeepDir: filepath.Join(t.TempDir(), "kept")}
+	start := func() (tools, log string) {
+		said := &said{}
+		a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(said, nil))})
+		defer a.Close()
+		up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision}, nil)
+		if err != nil {
+			return err.Error(), said.b.String()
+		}
+		defer up.Close(t.Context())
+		return names(t, up), said.b.String()
+	}
+	only := func() (path string, text []byte) {
+		t.Helper()
+		all, err := os.ReadDir(c.KeepDir)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("in the folder are %v, error %v", all, err)
+		}
+		path = filepath.Join(c.KeepDir, all[0].Name())
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 || strings.Contains(path, "secret") {
+			t.Errorf("%s has the mode %v, error %v", path, info.Mode(), err)
+		}
+		if text, err = os.ReadFile(path); err != nil || strings.Contains(string(text), "key=secret") {
+			t.Errorf("it has the URL in it, error %v", err)
+		}
+		return path, text
+	}
+
+	broken.Store(true)
+	if tools, _ := start(); !strings.Contains(tools, "its description cannot be used") {
+		t.Errorf("without a kept document: %s", tools)
+	}
+	broken.Store(false)
+	if tools, log := start(); tools != "a part" || strings.Contains(log, "last good one") {
+		t.Errorf("tools %s, log\n%s", tools, log)
+	}
+	path, first := only()
+	broken.Store(true)
+	for range 2 {
+		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one is used") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
+			t.Errorf("of a broken document: tools %s, log\n%s", tools, log)
+		}
+		if _, now := only(); string(now) != string(first) {
+			t.Error("the kept document has changed")
+		}
+	}
+	broken.Store(false)
+	moved.Store(true)
+	if tools, _ := start(); tools != "b" {
+		t.Errorf("tools %s", tools)
+	}
+	server.Close()
+	if tools, log := start(); tools != "b" || !strings.Contains(log, "the last good one is used") {
+		t.Errorf("of a server that is down: tools %s, log\n%s", tools, log)
+	}
+	if err := os.WriteFile(path, []byte(`{"texts":{}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if tools, log := start(); !strings.Contains(tools, "its description cannot be used") || !strings.Contains(log, "is damaged: remove it") {
+		t.Errorf("of a damaged file: %s, log\n%s", tools, log)
+	}
+}
+
+// What a document refers to and could not be read once is kept as it was, with all that
+// it led to.
+func TestKeptInPart(t *testing.T) {
+	t.Parallel()
+	var busy, moved, down atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case down.Load(), busy.Load() && r.URL.Path == "/parts.yaml":
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		case r.URL.Path == "/parts.yaml":
+			fmt.Fprint(w, "$ref: more.yaml\n")
+		case r.URL.Path == "/more.yaml":
+			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
+		case moved.Load():
+			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /b: { get: { operationId: b, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
+		default:
+			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /a: { get: { operationId: a, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
+		}
+	}))
+	defer server.Close()
+	c := Config{OpenAPI: server.URL + "/api.yaml", BaseURL: "http://127.0.0.1:1", KeepDir: t.TempDir()}
+	start := func(want string) {
+		t.Helper()
+		a := adapter(t, c, Options{})
+		defer a.Close()
+		up := connect(t, a, nil)
+		defer up.Close(t.Context())
+		if got := names(t, up); got != want {
+			t.Errorf("tools %s, want %s", got, want)
+		}
+	}
+
+	start("a part")
+	busy.Store(true)
+	moved.Store(true)
+	start("b")
+	down.Store(true)
+	start("b part")
+}
+
+// A folder that cannot be written to costs nothing but a warning.
+func TestKeptNowhere(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")
+	}))
+	defer server.Close()
+	log := &said{}
+	a := adapter(t, Config{OpenAPI: server.URL + "/api.yaml", BaseURL: server.URL, KeepDir: filepath.Join(file(t, "a file"), "kept")}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if got := names(t, connect(t, a, nil)); got != "b" || log.has("the document cannot be saved in keep_dir") != 1 {
+		t.Errorf("tools %s, log\n%s", got, log.b.String())
+	}
+}

@@ -1,0 +1,316 @@
+package rest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// catalog is what there is to call, and what of it is listed. It does not
+// change.
+type catalog struct {
+	tools  []*toolset.Tool
+	byName map[string]*toolset.Tool
+	mode   string
+	size   int    // of the list if all tools were in it
+	unsaid int    // bytes of output schemas that were left out of it
+	items  []item // of tools/list
+	finder *finder
+	about  string // instructions
+	info   []byte // serverInfo
+
+	resources        []*resource // those to be looked at first come first
+	plain, templates []byte      // results of resources/list and resources/templates/list
+}
+
+// item is one of the tools that are listed. It is written when it is asked for:
+// thousands of them would take as much memory again as their schemas.
+type item struct {
+	name string
+	t    *toolset.Tool
+	raw  []byte // in the place of t
+	size int
+	sum  uint64 // tells it from others
+}
+
+// itemSeed is of all sums.
+var itemSeed = maphash.MakeSeed()
+
+// itemOf returns the item of a tool that is written as raw.
+func itemOf(t *toolset.Tool, raw []byte) item {
+	return item{name: t.Name, t: t, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
+}
+
+// append appends the item as it stands in a list.
+func (it *item) append(dst []byte) []byte {
+	if it.t == nil {
+		return append(dst, it.raw...)
+	}
+	return appendEntry(dst, it.t)
+}
+
+// keyRequest is where in _meta of a tool its request stands.
+const keyRequest = "mcp-bridge/request"
+
+// newCatalog lists the tools of an API of that name as mode says. By itself, a list that is
+// too long does without output schemas, if that helps: models do not read them. reading says
+// that no tool may change something.
+func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *catalog {
+	c := &catalog{tools: tools, byName: map[string]*toolset.Tool{}, mode: mode}
+	var scratch []byte
+	outputs := 0
+	for _, t := range tools {
+		if t.Call != t.Tool {
+			call := *t.Call
+			call.InputSchema = t.InputSchema
+			t.Call = &call
+		}
+		scratch = appendEntry(scratch[:0], t)
+		c.size += len(scratch) + 1
+		c.byName[t.Name] = t
+		if t.OutputSchema != nil {
+			outputs += len(keyOutput) + len(t.OutputSchema)
+		}
+	}
+	if c.mode == "" || c.mode == ModeAuto {
+		switch c.mode = ModeTools; {
+		case c.size <= autoLimit:
+		case c.size-outputs > autoLimit:
+			c.mode = ModeSearch
+		default:
+			c.unsaid, c.size = outputs, c.size-outputs
+			for _, t := range tools {
+				t.Unsaid = t.OutputSchema != nil
+				t.LeaveOutput()
+			}
+		}
+	}
+	if c.mode == ModeTools {
+		for _, t := range tools {
+			scratch = appendEntry(scratch[:0], t)
+			c.items = append(c.items, itemOf(t, scratch))
+		}
+		return c
+	}
+	c.finder = newFinder(tools)
+	c.items = searchItems(api, len(tools), reading)
+	for _, t := range tools {
+		if t.Entry != nil && !t.Entry.Ruled && !isSearch(t.Name) {
+			scratch = appendEntry(scratch[:0], t)
+			c.items = append(c.items, itemOf(t, scratch))
+		}
+	}
+	return c
+}
+
+const keyOutput = `,"outputSchema":`
+
+// appendEntry appends the tool as it stands in a list.
+func appendEntry(dst []byte, t *toolset.Tool) []byte {
+	begin := len(dst)
+	out := gjson.AppendJSONString(append(dst, `{"name":`...), t.Name)
+	if t.Title != "" {
+		out = gjson.AppendJSONString(append(out, `,"title":`...), t.Title)
+	}
+	out = gjson.AppendJSONString(append(out, `,"description":`...), t.Description)
+	out = append(append(out, `,"inputSchema":`...), t.InputSchema...)
+	if t.OutputSchema != nil {
+		out = append(append(out, keyOutput...), t.OutputSchema...)
+	}
+	a := t.Annotations
+	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.Request())
+	out = append(out, "}}"...)
+	oneLine(out[begin:])
+	return out
+}
+
+// oneLine takes line breaks, which stand only between tokens, out of JSON.
+func oneLine(b []byte) []byte {
+	for _, c := range []byte("\n\r") {
+		for at := b; ; {
+			i := bytes.IndexByte(at, c)
+			if i < 0 {
+				break
+			}
+			at[i], at = ' ', at[i+1:]
+		}
+	}
+	return b
+}
+
+// pageSize is how many bytes of tools a page has, at least one tool.
+const pageSize = 512 << 10
+
+// page returns the result of tools/list. The cursor is the name of the last
+// tool that was listed, so that it holds when the list changes. It reports
+// false when there is no such tool.
+func (c *catalog) page(cursor string) ([]byte, bool) {
+	from := 0
+	if cursor != "" {
+		name, err := base64.RawURLEncoding.DecodeString(cursor)
+		i := slices.IndexFunc(c.items, func(it item) bool { return it.name == string(name) })
+		if err != nil || i < 0 {
+			return nil, false
+		}
+		from = i + 1
+	}
+	out := []byte(`{"tools":[`)
+	for i := range c.items[from:] {
+		it := &c.items[from+i]
+		if i > 0 {
+			if len(out)+it.size > pageSize {
+				next := base64.RawURLEncoding.EncodeToString([]byte(c.items[from+i-1].name))
+				return append(out, `],"nextCursor":"`+next+`"}`...), true
+			}
+			out = append(out, ',')
+		}
+		out = it.append(out)
+	}
+	return append(out, `]}`...), true
+}
+
+// sameResources reports whether clients see the same resources in both.
+func (c *catalog) sameResources(other *catalog) bool {
+	return bytes.Equal(c.plain, other.plain) && bytes.Equal(c.templates, other.templates)
+}
+
+// same reports whether clients see the same tools in both.
+func (c *catalog) same(other *catalog) bool {
+	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return a.size == b.size && a.sum == b.sum })
+}
+
+// combine lays the configuration over the tools of a document, of which there
+// may be none. What is wrong with the configuration costs the entry that it is
+// in.
+func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach *wire.Reach) ([]*toolset.Tool, toolset.Faults) {
+	var faults toolset.Faults
+	entries := map[*openapi.Operation]*toolset.Entry{}
+	var added []*toolset.Tool
+	auth, err := c.Auth.of(doc)
+	if err != nil {
+		auth = c.Auth // told when the way is made
+	}
+	for i := range c.Tools {
+		e := &c.Tools[i]
+		if e.Request != "" {
+			t, wrong := e.Build()
+			if faults = append(faults, wrong...); t != nil {
+				auth.secure(t.Operation)
+				added = append(added, t)
+			}
+			continue
+		}
+		op, why := find(doc, e.Key)
+		switch {
+		case op == nil:
+			faults = append(faults, e.Fault("%s", why))
+		case entries[op] != nil:
+			faults = append(faults, e.Fault("is the same operation as %s, on line %d", entries[op].Key, entries[op].Line))
+		default:
+			entries[op] = e
+		}
+	}
+	var tools []*toolset.Tool
+	common, rules := toolset.NewCommon(c.Args), toolset.NewRuleset(c.Rules)
+	for _, t := range imported {
+		e := entries[t.Operation]
+		delete(entries, t.Operation)
+		shared := common.Of(t, reach)
+		e = rules.Of(t, e, &shared)
+		if e == nil && shared.Empty() {
+			tools = append(tools, &toolset.Tool{Tool: t, Call: t})
+			continue
+		}
+		said := e
+		if e == nil {
+			e = &toolset.Entry{}
+		}
+		if e.Off {
+			continue
+		}
+		one, wrong := e.Override(t, shared)
+		faults = append(faults, common.News(wrong)...)
+		if len(wrong) > 0 && (e.Confines() || shared.Confines()) {
+			continue // without the entry clients could do what it keeps from them
+		}
+		one.Entry = said
+		tools = append(tools, one)
+	}
+	faults = append(faults, common.Unused()...)
+	faults = append(faults, rules.Unused(doc)...)
+	left := slices.Collect(maps.Values(entries))
+	slices.SortFunc(left, func(a, b *toolset.Entry) int { return cmp.Compare(a.Line, b.Line) })
+	for _, e := range left {
+		if !e.Off {
+			faults = append(faults, e.Fault("has no effect: expose or the document hides the operation"))
+		}
+	}
+	tools = append(tools, added...)
+	names := map[string]*toolset.Tool{}
+	return slices.DeleteFunc(tools, func(t *toolset.Tool) bool {
+		if other := names[t.Name]; other != nil {
+			faults = append(faults, c.sameName(t, other))
+			return true
+		}
+		names[t.Name] = t
+		return false
+	}), faults
+}
+
+// sameName says that two tools are called the same.
+func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
+	for i := range c.Tools {
+		if e := &c.Tools[i]; e.Shown() == t.Name {
+			return e.Fault("the name %s is that of %s %s too: choose another one", t.Name, other.Operation.Method, other.Operation.Path)
+		}
+	}
+	return toolset.Fault{Key: t.Name + ": ", Text: "two tools have this name"}
+}
+
+// find returns the operation that a key of the configuration means, or says
+// why there is none.
+func find(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
+	if doc == nil {
+		return nil, "has no request, and there is no document that it could change"
+	}
+	var known []string
+	for _, op := range doc.Operations {
+		if op.ID == key || op.Key() == key {
+			return op, ""
+		}
+		if strings.Contains(key, " ") {
+			known = append(known, op.Key())
+		} else if op.ID != "" {
+			known = append(known, op.ID)
+		}
+	}
+	why = "the document has no such operation, and a tool of your own needs a request"
+	if near := validate.Nearest(key, known); near != "" {
+		why += ": did you mean " + strconv.Quote(near) + "?"
+	}
+	return nil, why
+}
+
+// secure has an operation of the configuration's own sent with credentials: of
+// several the first by name.
+func (a Auth) secure(op *openapi.Operation) {
+	for _, name := range slices.Sorted(maps.Keys(a.Schemes)) {
+		op.Security = append(op.Security, openapi.Requirement{{Name: name}})
+	}
+	// The default is for whoever needs something that is not there.
+	op.Security = append(op.Security, openapi.Requirement{{Name: ""}})
+}

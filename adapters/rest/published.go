@@ -1,0 +1,248 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
+	"github.com/mcp-bridge/bridge/internal/address"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+)
+
+// Catalog says where tools are published that change while the bridge runs; see
+// package catalog for the form. The zero value means nowhere.
+type Catalog struct {
+	// File and URL are where the catalogue is; one of them at most.
+	File string `yaml:"file"`
+	URL  string `yaml:"url"`
+	// Headers are sent with the request for URL, and with no other.
+	Headers map[string]string `yaml:"headers"`
+	// Webhook: whoever has Secret may say that something has changed or, without
+	// File and URL, what the catalogue is.
+	Webhook bool   `yaml:"webhook"`
+	Secret  string `yaml:"secret"`
+	// Retry: requests that are not harmless by their methods, such as POST, may be
+	// made again where the catalogue says that they are.
+	Retry bool `yaml:"retry"`
+}
+
+// minSecret is how many characters the secret of a webhook has at least.
+const minSecret = 16
+
+func (c *Catalog) exists() bool { return c.File != "" || c.URL != "" || c.Webhook }
+
+// location is where the catalogue is read; empty if it is brought.
+func (c *Catalog) location() string {
+	if c.URL != "" {
+		return c.URL
+	}
+	return c.File
+}
+
+// faults reports what is wrong with the settings.
+func (c *Catalog) faults() []string {
+	var all []string
+	add := func(text string) { all = append(all, "catalog: "+text) }
+	if u, err := url.Parse(c.URL); c.URL != "" && (!address.IsHTTP(c.URL) || err != nil || u.Host == "" || u.User != nil) {
+		add("url must be an address such as https://flows.example.com/tools.json, without a password")
+	}
+	if c.File != "" && c.URL != "" {
+		add("file and url are there both: leave one out")
+	}
+	if len(c.Headers) > 0 && c.URL == "" {
+		add("headers are of no use without url")
+	}
+	for _, fault := range headerFaults(c.Headers) {
+		add(fault)
+	}
+	if c.Retry && !c.exists() {
+		add("retry is of no use without file, url or webhook")
+	}
+	switch {
+	case c.Webhook && len(c.Secret) < minSecret:
+		add(fmt.Sprintf("secret must have at least %d characters: whoever knows it can change the tools", minSecret))
+	case c.Secret != "" && !c.Webhook:
+		add("secret is of no use without webhook: true")
+	}
+	return all
+}
+
+// fetch reads the catalogue. Without a place where it could be read it is empty.
+func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, error) {
+	switch {
+	case c.URL != "":
+		data, err := fetch.Fetch(ctx, c.URL)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", address.Shown(c.URL), err)
+		}
+		return data, nil
+	case c.File == "":
+		return []byte("[]"), nil
+	}
+	f, err := os.Open(c.File)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New(c.File + " is no file")
+	}
+	return io.ReadAll(io.LimitReader(f, publication.MaxBytes+1)) // of one that is larger, Parse says so
+}
+
+// addPublished adds the tools of the catalogue to the others.
+func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetch openapi.Fetcher, brought []byte) error {
+	if !c.Catalog.exists() {
+		return nil
+	}
+	if where := c.Catalog.location(); where != "" {
+		m.texts = append(m.texts, where)
+	}
+	data := brought
+	if data == nil {
+		var err error
+		if data, err = c.Catalog.fetch(ctx, fetch); err != nil {
+			return fmt.Errorf("catalog: %w", err)
+		}
+	}
+	err := c.published(m, o, data)
+	if err != nil && brought != nil { // its sender has to know
+		return &CatalogError{err}
+	}
+	return err
+}
+
+// published adds the tools of a catalogue to the others. One that cannot be used
+// is left out, with a warning.
+func (c *Config) published(m *material, o *Options, data []byte) error {
+	tools, warnings, err := publication.Parse(data)
+	if err != nil {
+		return err
+	}
+	warn := func(text string) {
+		m.warnings = append(m.warnings, openapi.Warning{File: "catalogue", Text: text})
+	}
+	for _, w := range warnings {
+		warn(w)
+	}
+	auth, err := c.Auth.of(m.doc)
+	if err != nil {
+		auth = c.Auth // told when the way is made
+	}
+	names := map[string]bool{}
+	for _, t := range m.tools {
+		names[t.Name] = true
+	}
+	used, secrets := 0, map[string]bool{}
+	for i := range tools {
+		p := &tools[i]
+		e := &toolset.Entry{Key: p.Name, Title: p.Title, About: p.Description, Body: p.Body, Headers: p.Headers, Result: p.Result, Error: p.Error, ErrorIf: p.ErrorIf}
+		bounded := c.bound(e, p, o)
+		t, err := c.publish(e, p)
+		switch {
+		case err != nil:
+			warn(fmt.Sprintf("tool %q: %s", p.Name, err))
+		case names[t.Name]:
+			warn(fmt.Sprintf("tool %q: the name is that of another tool already", p.Name))
+		case !e.Hides(secrets):
+			warn(fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Name, toolset.MaxPublishedSecrets))
+		default:
+			auth.secure(t.Operation)
+			m.tools = append(m.tools, t)
+			used++
+			for _, text := range bounded {
+				warn(fmt.Sprintf("tool %q: %s", p.Name, text))
+			}
+		}
+	}
+	if len(tools) > 0 && used == 0 {
+		return fmt.Errorf("no tool of the catalogue can be used: %s", m.warnings[len(m.warnings)-1].Text)
+	}
+	return nil
+}
+
+// publish makes a tool of e, which is as the catalogue has it, as if the
+// configuration had it. Its input schema stays as it is.
+func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, error) {
+	var err error
+	if e.Request, err = c.below(p.Request); err != nil {
+		return nil, err
+	}
+	for _, path := range []string{e.Result, e.Error, e.ErrorIf} {
+		if what := wire.Growing(path); what != "" {
+			return nil, fmt.Errorf("the path %.60q has the modifier @%s, which a catalogue cannot use", path, what)
+		}
+	}
+	var required []string
+	for _, name := range gjson.GetBytes(p.InputSchema, "required").Array() {
+		required = append(required, name.Str)
+	}
+	gjson.GetBytes(p.InputSchema, "properties").ForEach(func(name, schema gjson.Result) bool {
+		e.Args = append(e.Args, toolset.Arg{Name: name.Str, Optional: !slices.Contains(required, name.Str), Schema: []byte(schema.Raw)})
+		return true
+	})
+	t, faults := e.Build()
+	if len(faults) > 0 {
+		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
+	}
+	t.Settings.Bounded = true
+	t.Entry, t.Published = nil, e // the configuration does not speak of it
+	t.InputSchema = p.InputSchema
+	for name, into := range map[string]*bool{
+		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,
+		"idempotentHint": &t.Annotations.Idempotent, "openWorldHint": &t.Annotations.OpenWorld,
+	} {
+		if hint, given := p.Annotations[name]; given {
+			*into = hint
+		}
+	}
+	if open := gjson.GetBytes(p.InputSchema, "additionalProperties"); open.Exists() && open.Type != gjson.False && e.Body == nil {
+		t.OpenTo(e)
+	}
+	return t, nil
+}
+
+// below returns a request with its address below the API's own, where all
+// requests go, and nothing but them.
+func (c *Config) below(request string) (string, error) {
+	method, target, _ := strings.Cut(strings.TrimSpace(request), " ")
+	target = strings.TrimSpace(target)
+	if !address.IsHTTP(target) {
+		return request, climbs(target)
+	}
+	base := strings.TrimSuffix(c.BaseURL, "/")
+	path, ok := strings.CutPrefix(target, base)
+	if base == "" || !ok || path != "" && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "?") && !strings.HasPrefix(path, "{?") {
+		return "", errors.New("its request goes to another place than below base_url")
+	}
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return method + " " + path, climbs(path)
+}
+
+// climbs refuses a path that leads above where it begins, however that is
+// written.
+func climbs(path string) error {
+	path, _, _ = strings.Cut(path, "?")
+	if plain, err := url.PathUnescape(path); err == nil {
+		path = plain
+	}
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if part == "." || part == ".." {
+			return errors.New("its request has . or .. as a part of its path")
+		}
+	}
+	return nil
+}

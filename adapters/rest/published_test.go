@@ -1,0 +1,376 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// secret is that of the webhooks.
+const secret = "a-secret-of-the-hook"
+
+// flows is a catalogue with tools of these names.
+func flows(names ...string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, fmt.Sprintf(`{"name":%q,"request":"POST /webhook/%s","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}}}}`, name, name))
+	}
+	return `{"tools":[` + strings.Join(all, ",") + `]}`
+}
+
+// A tool of a catalogue makes the requests that one of the configuration makes,
+// and is listed with the schema that the catalogue has.
+func TestPublishedRequests(t *testing.T) {
+	api := newAPI(t)
+	c := Config{BaseURL: api.URL, Auth: Auth{Default: &wire.Credential{Key: "top-secret-key", Header: "X-Api-Key"}}}
+	for _, test := range []struct{ name, tool, args, want string }{
+		{"body", `"request":"POST /w","inputSchema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"string"}}}`, `{"b":"x","a":1.50}`, `POST /w X-Api-Key=top-secret-key {"a":1.50,"b":"x"}`},
+		{"below", `"request":"POST ` + api.URL + `/w/{a}","inputSchema":{"type":"object","properties":{"a":{"type":"string"},"b":{}},"required":["a"]}`, `{"a":"y/x","b":null}`, `POST /w/y%2Fx X-Api-Key=top-secret-key {"b":null}`},
+		{"query", `"request":"GET /w","inputSchema":{"properties":{"q":{"type":"string"},"n":{"type":"integer"}}}`, `{"n":"7","q":"a&b"}`, `GET /w?q=a%26b&n=7 X-Api-Key=top-secret-key`},
+		{"templates", `"request":"POST /w{?q}","body":{"deep":["{a}"],"text":"{a}!"},"headers":{"X-Trace":"t-{a}"},"inputSchema":{"properties":{"a":{"type":"integer"},"q":{"type":"string"}},"required":["a"]}`, `{"a":7}`,
+			`POST /w X-Api-Key=top-secret-key X-Trace=t-7 {"deep":[7],"text":"7!"}`},
+		{"open", `"request":"POST /w/{id}","headers":{"X-Trace":"{t}"},"inputSchema":{"properties":{"id":{"type":"string"},"a":{},"t":{"type":"string"}},"required":["id"],"additionalProperties":true}`, `{"z":{"y":1.0},"id":"i","t":"q","a":12345678901234567890}`,
+			`POST /w/i X-Api-Key=top-secret-key X-Trace=q {"z":{"y":1.0},"a":12345678901234567890}`},
+		{"open and nothing else", `"request":"POST /w","inputSchema":{"additionalProperties":{"type":"string"}}`, `{"z":"1"}`, `POST /w X-Api-Key=top-secret-key {"z":"1"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.Catalog.File = file(t, `[{"name":"t",`+test.tool+`}]`)
+			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+			if text, isError := call(t, up, "t", test.args); isError || api.last(t) != test.want {
+				t.Errorf("request = %s\nwant      %s\n(%s)", api.last(t), test.want, text)
+			}
+		})
+	}
+	c.Catalog.File = file(t, `[{"name":"t","title":"T","description":"D","request":"GET /w","annotations":{"readOnlyHint":false,"openWorldHint":false},`+
+		`"inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":true}}]`)
+	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	want := `[{"name":"t","title":"T","description":"D","inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false},` +
+		`"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false},"_meta":{"mcp-bridge/request":"GET /w"}}]`
+	if got := ask(t, up, "tools/list", "{}").Get("tools").Raw; got != want {
+		t.Errorf("tools = %s\nwant    %s", got, want)
+	}
+	before := api.count()
+	if text, isError := call(t, up, "t", `{"n":"x","m":1}`); !isError || !strings.Contains(text, "n: must be an integer") || !strings.Contains(text, "m: ") || api.count() > before {
+		t.Errorf("wrong arguments: %s", text)
+	}
+}
+
+// A tool that cannot be used is left out, with a warning; if all are, it is an
+// error.
+func TestPublishedWarnings(t *testing.T) {
+	c := Config{BaseURL: "https://flows.example.com/v1", Tools: []toolset.Entry{{Key: "mine", Request: "GET /mine"}}}
+	for _, test := range []struct{ tool, want string }{
+		{`{"name":"x"}`, `tool 2 ("x"): request is missing`},
+		{`{"name":"mine","request":"GET /"}`, `tool "mine": the name is that of another tool already`},
+		{`{"name":"a b","request":"GET /"}`, `tool "a b": a tool's name has 1 to 64`},
+		{`{"name":"x","request":"FETCH /"}`, `tool "x": request must begin with one of`},
+		{`{"name":"x","request":"GET /{id}"}`, `tool "x": request has {id}, and no argument is called that`},
+		{`{"name":"x","request":"POST /","body":{"a":"{b}"}}`, `tool "x": body has {b}`},
+		{`{"name":"x","request":"POST /","headers":{"Host":"evil"}}`, `tool "x": headers: Host is set by the bridge itself`},
+		{`{"name":"x","request":"GET https://flows.example.com/v2/x"}`, `tool "x": its request goes to another place than below base_url`},
+		{`{"name":"x","request":"GET https://flows.example.com/v11/x"}`, `tool "x": its request goes to another place than below base_url`},
+		{`{"name":"x","request":"GET /../v2/x"}`, `tool "x": its request has . or .. as a part of its path`},
+		{`{"name":"x","request":"GET https://flows.example.com/v1/a%2f%2E./x?y"}`, `tool "x": its request has . or .. as a part of its path`},
+		{`{"name":"x","request":"GET /","error":{"when":"@tostr|@tostr"}}`, `tool "x": the path "@tostr|@tostr" has the modifier @tostr, which a catalogue cannot use`},
+		{`{"name":"x","request":"GET /","result":"{a:@pretty}"}`, `tool "x": the path "{a:@pretty}" has the modifier @pretty`},
+		{`{"name":"x","request":"GET http://169.254.169.254/latest"}`, `tool "x": its request goes to another place than below base_url`},
+	} {
+		m := &material{}
+		m.tools, _ = c.combine(nil, nil, nil)
+		err := c.published(m, &Options{}, []byte(`[{"name":"ok","request":"GET https://flows.example.com/v1?q"},`+test.tool+`]`))
+		if err != nil || len(m.tools) != 2 || len(m.warnings) != 1 || !strings.HasPrefix(m.warnings[0].String(), "catalogue: "+test.want) {
+			t.Errorf("%s: %d tools, warnings %q, %v", test.tool, len(m.tools), m.warnings, err)
+		}
+	}
+	if err := c.published(&material{}, &Options{}, []byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "no tool of the catalogue can be used: tool \"x\"") {
+		t.Errorf("only a bad one: %v", err)
+	}
+}
+
+func TestCatalogSettings(t *testing.T) {
+	for _, test := range []struct {
+		c    Catalog
+		want string
+	}{
+		{Catalog{File: "x"}, ""},
+		{Catalog{URL: "https://a.example/t", Headers: map[string]string{"Authorization": "Bearer x"}, Webhook: true, Secret: secret}, ""},
+		{Catalog{URL: "ftp://x"}, "catalog: url must be an address"},
+		{Catalog{URL: "https://u:p@a.example/t"}, "without a password"},
+		{Catalog{File: "x", URL: "https://a.example/t"}, "catalog: file and url are there both"},
+		{Catalog{File: "x", Headers: map[string]string{"A": "b"}}, "catalog: headers are of no use without url"},
+		{Catalog{URL: "https://a.example", Headers: map[string]string{"Host": "b"}}, "catalog: headers: Host is set by the bridge itself"},
+		{Catalog{Webhook: true}, "catalog: secret must have at least 16 characters"},
+		{Catalog{Webhook: true, Secret: "short-secret"}, "catalog: secret must have at least 16 characters"},
+		{Catalog{File: "x", Secret: secret}, "catalog: secret is of no use without webhook"},
+		{Catalog{Retry: true}, "catalog: retry is of no use without file, url or webhook"},
+		{Catalog{File: "x", Retry: true}, ""},
+	} {
+		c := Config{BaseURL: "https://a.example", Catalog: test.c}
+		err := c.Validate()
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%+v: %v, want %q", test.c, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "short-secret") {
+			t.Errorf("the secret is shown: %v", err)
+		}
+	}
+}
+
+// A catalogue in a volume of a container is exchanged by a link to its folder:
+// the path, and even size and time, are as before.
+func TestCatalogFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	when := time.Now().Add(-time.Hour)
+	volume := func(version, text string) {
+		t.Helper()
+		at := filepath.Join(dir, version)
+		if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "tools.json"), []byte(text), 0o600), os.Chtimes(filepath.Join(at, "tools.json"), when, when),
+			os.Symlink(version, filepath.Join(dir, version+".tmp")), os.Rename(filepath.Join(dir, version+".tmp"), filepath.Join(dir, "data"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	volume("v1", flows("one", "two"))
+	api := newAPI(t)
+	log, client := &said{}, &adaptertest.Client{}
+	c := Config{BaseURL: api.URL, Catalog: Catalog{File: filepath.Join(dir, "data", "tools.json")}, Refresh: time.Second}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	up := connect(t, a, client)
+	if got := names(t, up); got != "one two" {
+		t.Fatalf("tools = %s", got)
+	}
+	volume("v2", flows("one", "red"))
+	client.WaitSaid(t, 1)
+	if got := names(t, up); got != "one red" {
+		t.Errorf("tools = %s", got)
+	}
+	volume("v3", `{"tools":[`)
+	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
+	if got := names(t, up); got != "one red" {
+		t.Errorf("tools of a broken catalogue: %s", got)
+	}
+	volume("v4", "# the same again\n"+flows("one", "red"))
+	eventually(t, "the catalogue's return", func() bool { return log.has("tools made") > 2 })
+	if got := client.Said(); len(got) != 1 {
+		t.Errorf("the list is the same, and the client was told %s", got)
+	}
+	if _, err := a.Renew(t.Context(), []byte(flows("x"))); !errors.Is(err, ErrElsewhere) {
+		t.Errorf("a catalogue was brought: %v", err)
+	}
+}
+
+// A URL is polled with its ETag, and asked with the headers for it, which the
+// API does not get.
+func TestCatalogURL(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	var mu sync.Mutex // guards the rest
+	text, etag, read, unchanged := flows("one"), `"1"`, 0, 0
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Header.Get("Authorization") != "Bearer for-the-catalogue" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag {
+			unchanged++
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		read++
+		fmt.Fprint(w, text)
+	}))
+	defer site.Close()
+	client := &adaptertest.Client{}
+	c := Config{BaseURL: api.URL, Refresh: time.Second, Catalog: Catalog{
+		URL: site.URL + "/tools", Headers: map[string]string{"Authorization": "Bearer for-the-catalogue"}, Webhook: true, Secret: secret,
+	}}
+	a := adapter(t, c, Options{})
+	up := connect(t, a, client)
+	call(t, up, "one", `{"x":1}`)
+	if got, want := api.last(t), `POST /webhook/one {"x":1}`; got != want {
+		t.Errorf("request = %s, want %s", got, want)
+	}
+	eventually(t, "a second look", func() bool { mu.Lock(); defer mu.Unlock(); return unchanged > 0 })
+	mu.Lock()
+	if read != 1 {
+		t.Errorf("read %d times though nothing had changed", read)
+	}
+	text, etag = flows("one", "two"), `"2"`
+	mu.Unlock()
+	if n, err := a.Renew(t.Context(), nil); n != 2 || err != nil { // or it was found by then
+		t.Errorf("Renew = %d, %v", n, err)
+	}
+	if got := client.WaitSaid(t, 1); !slices.Equal(got, []string{changed}) {
+		t.Errorf("the client was told %s", got)
+	}
+	mu.Lock()
+	text, etag = "out of order", `"3"`
+	mu.Unlock()
+	if _, err := a.Renew(t.Context(), nil); err == nil || names(t, up) != "one two" {
+		t.Errorf("Renew of what is no catalogue: %v, and the tools are %s", err, names(t, up))
+	}
+}
+
+// What a webhook brings is the catalogue, until it brings another. A call goes on
+// with what it has begun with.
+func TestCatalogBrought(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	client := &adaptertest.Client{}
+	c := Config{BaseURL: api.URL, Catalog: Catalog{Webhook: true, Secret: secret}, Tools: []toolset.Entry{{Key: "slow", Request: "GET /slow"}}}
+	a := adapter(t, c, Options{})
+	if n, err := a.Renew(t.Context(), []byte(flows("one"))); n != 2 || err != nil { // before anybody was connected
+		t.Fatalf("Renew = %d, %v", n, err)
+	}
+	up := connect(t, a, client)
+	begun := make(chan string, 1)
+	go func() {
+		got, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)})
+		begun <- fmt.Sprint(adaptertest.Text(got), err)
+	}()
+	eventually(t, "the slow request", func() bool { return api.count() > 0 })
+	for _, test := range []struct {
+		body, names string
+		told        int
+		bad         bool
+	}{
+		{flows("two"), "slow two", 1, false},
+		{"\n" + flows("two"), "slow two", 1, false},
+		{`{"tools":[{"name":"x"}]}`, "slow two", 1, true},
+		{"not a catalogue", "slow two", 1, true},
+		{" \n", "slow two", 1, false}, // only that something has changed
+		{`{"tools":[]}`, "slow", 2, false},
+		{flows("one", "slow"), "slow one", 3, false},
+		{flows("slow"), "slow one", 3, true}, // the only name is taken
+	} {
+		_, err := a.Renew(t.Context(), []byte(test.body))
+		if _, bad := errors.AsType[*CatalogError](err); bad != test.bad || !bad && err != nil {
+			t.Errorf("Renew(%q) = %v", test.body, err)
+		}
+		if got := names(t, up); got != test.names {
+			t.Errorf("after %q: tools = %s, want %s", test.body, got, test.names)
+		}
+		if got := client.Said(); len(got) != test.told {
+			t.Errorf("after %q: the client was told %s", test.body, got)
+		}
+	}
+	close(api.slow)
+	if got := <-begun; !strings.Contains(got, "at last") {
+		t.Errorf("the call that was under way: %s", got)
+	}
+	a.Close()
+	if _, err := a.Renew(t.Context(), nil); !errors.Is(err, bridge.ErrUnavailable) {
+		t.Errorf("Renew of what is closed: %v", err)
+	}
+}
+
+// A program that is stopped in the midst of a wish does not hang.
+func TestCatalogClosed(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 9)
+	hold := make(chan struct{})
+	var first sync.Once
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fast := false
+		first.Do(func() { fast = true })
+		if !fast {
+			asked <- struct{}{}
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+			}
+		}
+		fmt.Fprint(w, flows("one"))
+	}))
+	defer site.Close()
+	defer close(hold)
+	a := adapter(t, Config{BaseURL: site.URL, Refresh: time.Hour, Catalog: Catalog{URL: site.URL, Webhook: true, Secret: secret}}, Options{})
+	errs := make(chan error)
+	for range 2 { // one that is served, and one that waits
+		go func() {
+			_, err := a.Renew(t.Context(), nil)
+			errs <- err
+		}()
+	}
+	<-asked
+	a.Close()
+	for range 2 {
+		if err := <-errs; err == nil {
+			t.Error("a wish was granted after the end")
+		}
+	}
+}
+
+// check reads a catalogue that is a file, and says of others that it has not.
+func TestInspectCatalog(t *testing.T) {
+	c := Config{BaseURL: "http://localhost", Catalog: Catalog{File: file(t, `[{"name":"ok","request":"GET /"},{"name":"x"}]`)}}
+	r, err := c.Inspect(t.Context(), "flows", Options{})
+	if err != nil || r.Tools != 1 || r.Uncounted || len(r.Warnings) != 1 {
+		t.Errorf("Inspect = %+v, %v", r, err)
+	}
+	c.Catalog = Catalog{URL: "http://localhost:1/tools"}
+	if r, err = c.Inspect(t.Context(), "flows", Options{}); err != nil || !r.Uncounted || r.Unread {
+		t.Errorf("Inspect = %+v, %v", r, err)
+	}
+	c.Catalog = Catalog{File: file(t, strings.Repeat(" ", publication.MaxBytes+1))}
+	if _, err = c.Inspect(t.Context(), "flows", Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a large one: %v", err)
+	}
+}
+
+// FuzzPublished: whatever a catalogue says, the tools that it gives can be listed,
+// and their requests go below the API's own address.
+func FuzzPublished(f *testing.F) {
+	f.Add(`[{"name":"a","request":"POST /x/{b}{?c}","body":{"d":"{c}"},"headers":{"X-E":"{b}"},"inputSchema":{"properties":{"b":{"type":"string"},"c":{}},"required":["b"],"additionalProperties":true}}]`)
+	f.Add(`[{"name":"a","request":"GET https://flows.example.com/v1{?q*}","inputSchema":{"properties":{"q":{"type":"array"}}}}]`)
+	f.Add(flows("one", "two"))
+	c := Config{BaseURL: "https://flows.example.com/v1/"}
+	schemas := validate.NewCache(1)
+	f.Fuzz(func(t *testing.T, text string) {
+		m := &material{}
+		if c.published(m, &Options{}, []byte(text)) != nil {
+			return
+		}
+		list := newCatalog("API", m.tools, ModeTools, false)
+		page, _ := list.page("")
+		if !gjson.ValidBytes(page) {
+			t.Fatalf("%q is listed as %s", text, page)
+		}
+		source, err := c.way(&material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer source.Close()
+		for _, one := range list.tools {
+			p, err := source.Plan(callOf(one, []byte(`{"a":"x/..","b":"\u2028?#","c":["&"],"q":["=",1.0]}`)))
+			if err != nil {
+				continue // these are not its arguments
+			}
+			if request := p.String(); !strings.Contains(request, " https://flows.example.com/v1/") {
+				t.Errorf("%q makes %s", text, request)
+			}
+		}
+	})
+}

@@ -1,0 +1,339 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/bridge"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// scheme begins the addresses of resources.
+const scheme = "rest://"
+
+// maxURI bounds an address that is read.
+const maxURI = 8 << 10
+
+// resource is a GET whose answers clients read at addresses below
+// rest://SERVER: its path, and its other arguments as the query.
+type resource struct {
+	*toolset.Tool
+	uri    string         // a template (RFC 6570) unless plain
+	plain  bool           // there are no arguments
+	path   *regexp.Regexp // of the encoded path
+	inPath []string       // the arguments that it captures, by the names of properties
+	query  map[string]string
+	lists  map[string]bool // arguments that are lists
+	fixed  int             // how much of the path is not an argument
+}
+
+var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
+
+// asResource makes a resource of a tool of the server with that name.
+func asResource(t *toolset.Tool, server string) *resource {
+	r := &resource{Tool: t, query: map[string]string{}, lists: map[string]bool{}}
+	shown := map[string]string{} // by the names of the call's arguments
+	said := slices.Concat(t.Entry.Args, t.Shared.Args)
+	if t.Entry.Request == "" {
+		for _, a := range said {
+			shown[a.Name] = a.As
+		}
+	}
+	var args []string
+	gjson.GetBytes(t.InputSchema, "properties").ForEach(func(k, v gjson.Result) bool {
+		args = append(args, k.String())
+		r.lists[k.String()] = v.Get("type").String() == "array"
+		return true
+	})
+	path, _, _ := strings.Cut(t.Operation.Path, "?")
+	pattern := "^"
+	r.uri = scheme + server
+	variables := map[string]bool{}
+	variable := func(name string) string {
+		v := strings.ReplaceAll(name, "-", "_") // RFC 6570 has no hyphens in names
+		for variables[v] {
+			v += "_"
+		}
+		variables[v] = true
+		return v
+	}
+	literal := func(text string) {
+		text = (&url.URL{Path: text}).EscapedPath()
+		r.uri += text
+		r.fixed += len(text)
+		pattern += regexp.QuoteMeta(text)
+	}
+	at := 0
+	for _, span := range pathPart.FindAllStringIndex(path, -1) {
+		literal(path[at:span[0]])
+		at = span[1]
+		i := slices.IndexFunc(t.Call.Arguments, func(a openapi.Argument) bool {
+			return a.Place == openapi.InPath && a.Parameter.Name == path[span[0]+1:span[1]-1]
+		})
+		if i < 0 {
+			continue // Tools has warned of it
+		}
+		a := t.Call.Arguments[i]
+		name := cmp.Or(shown[a.Name], a.Name)
+		if !slices.Contains(args, name) {
+			j := slices.IndexFunc(said, func(one toolset.Arg) bool { return one.Name == a.Name })
+			if j < 0 {
+				continue
+			}
+			value := url.PathEscape(toolset.TextOf(gjson.ParseBytes(said[j].Value)))
+			r.uri += value
+			pattern += regexp.QuoteMeta(value)
+			continue
+		}
+		r.inPath = append(r.inPath, name)
+		if a.Parameter.AllowReserved {
+			r.uri += "{+" + variable(name) + "}"
+			pattern += "(.+)"
+		} else {
+			r.uri += "{" + variable(name) + "}"
+			pattern += "([^/]+)"
+		}
+	}
+	literal(path[at:])
+	var query []string
+	for _, name := range args {
+		if slices.Contains(r.inPath, name) {
+			continue
+		}
+		v := variable(name)
+		r.query[v] = name
+		if r.lists[name] {
+			v += "*"
+		}
+		query = append(query, v)
+	}
+	if len(query) > 0 {
+		r.uri += "{?" + strings.Join(query, ",") + "}"
+	}
+	r.plain = len(args) == 0
+	r.path = regexp.MustCompile(pattern + "$")
+	call := *t.Call
+	call.InputSchema, call.OutputSchema, call.Wrapped = t.InputSchema, nil, false // what is read is as it is
+	t.Call = &call
+	return r
+}
+
+// resources takes out of the tools those that are resources. Of several at the
+// same addresses nobody could tell which is meant.
+func (c *Config) resources(m *material, server string) {
+	known := map[string]*resource{}
+	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
+		if t.Entry == nil || t.Entry.As != toolset.AsResource {
+			return false
+		}
+		if t.Operation.Method != http.MethodGet {
+			return true // settings says what is wrong
+		}
+		r := asResource(t, server)
+		if other := known[r.path.String()]; other != nil {
+			m.faults = append(m.faults, t.Entry.KeyFault("as", "as: its address %s is that of %s too: make one of them a tool", r.uri, other.Entry.Key))
+			return true
+		}
+		known[r.path.String()] = r
+		m.resources = append(m.resources, r)
+		return true
+	})
+}
+
+// hasResources reports whether some operations are offered as resources.
+func (c *Config) hasResources() bool {
+	return slices.ContainsFunc(c.entries(), func(t *toolset.Entry) bool { return t.As == toolset.AsResource })
+}
+
+// item returns the resource, or its template, as it stands in a list.
+func (r *resource) item() []byte {
+	key := "uriTemplate"
+	if r.plain {
+		key = "uri"
+	}
+	out := gjson.AppendJSONString([]byte(`{"`+key+`":`), r.uri)
+	out = gjson.AppendJSONString(append(out, `,"name":`...), r.Name)
+	if r.Title != "" {
+		out = gjson.AppendJSONString(append(out, `,"title":`...), r.Title)
+	}
+	out = gjson.AppendJSONString(append(out, `,"description":`...), r.Description)
+	if kind := r.kind(); kind != "" {
+		out = gjson.AppendJSONString(append(out, `,"mimeType":`...), kind)
+	}
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), r.Request())
+	return append(out, "}}"...)
+}
+
+// kind returns the media type of what is read, if there is only one.
+func (r *resource) kind() string {
+	kind := ""
+	for _, answer := range r.Operation.Responses {
+		if !strings.HasPrefix(answer.Status, "2") {
+			continue
+		}
+		for _, m := range answer.Content {
+			own, _, _ := strings.Cut(m.Type, ";")
+			if strings.Contains(own, "*") || kind != "" && kind != own {
+				return ""
+			}
+			kind = own
+		}
+	}
+	return kind
+}
+
+// listResources makes the lists of resources and of their templates.
+func (c *catalog) listResources(all []*resource) {
+	plain, templates := []byte(`{"resources":[`), []byte(`{"resourceTemplates":[`)
+	add := func(list, one []byte) []byte {
+		if list[len(list)-1] != '[' {
+			list = append(list, ',')
+		}
+		return append(list, one...)
+	}
+	for _, r := range all {
+		if r.plain {
+			plain = add(plain, r.item())
+		} else {
+			templates = add(templates, r.item())
+		}
+	}
+	c.plain, c.templates = append(plain, "]}"...), append(templates, "]}"...)
+	// What is said of /pets/new is not of /pets/{id}.
+	c.resources = slices.Clone(all)
+	slices.SortStableFunc(c.resources, func(a, b *resource) int {
+		return cmp.Or(len(a.inPath)-len(b.inPath), b.fixed-a.fixed)
+	})
+}
+
+// errNoResource is why nothing is read at an address.
+var errNoResource = errors.New("there is no such resource")
+
+// resourceAt returns the resource at an address, and the arguments that the
+// address holds.
+func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
+	rest, ok := strings.CutPrefix(uri, scheme+server)
+	if !ok || len(uri) > maxURI {
+		return nil, nil, errNoResource
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	path, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the query of %.200q is not encoded rightly", uri)
+	}
+	for _, r := range c.resources {
+		found := r.path.FindStringSubmatch(path)
+		if found == nil {
+			continue
+		}
+		var args []toolset.Member
+		for i, name := range r.inPath {
+			// Commas between values stand as they are, and those in values encoded.
+			parts := []string{found[i+1]}
+			if r.lists[name] {
+				parts = strings.Split(found[i+1], ",")
+			}
+			for j := range parts {
+				if parts[j], err = url.PathUnescape(parts[j]); err != nil {
+					return nil, nil, fmt.Errorf("the path of %.200q is not encoded rightly", uri)
+				}
+			}
+			if r.lists[name] {
+				args = append(args, toolset.Member{Name: name, Value: toolset.JSONList(parts)})
+				continue
+			}
+			args = append(args, toolset.Member{Name: name, Value: []byte(rawjson.Quote(parts[0]))})
+		}
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			name, known := r.query[key]
+			if !known {
+				return nil, nil, fmt.Errorf("the resource has no argument %.80q", key)
+			}
+			if r.lists[name] {
+				args = append(args, toolset.Member{Name: name, Value: toolset.JSONList(values[key])})
+				continue
+			}
+			if len(values[key]) > 1 {
+				return nil, nil, fmt.Errorf("the argument %.80q is there twice", key)
+			}
+			args = append(args, toolset.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
+		}
+		return r, toolset.AddMembers([]byte("{}"), args...), nil
+	}
+	return nil, nil, errNoResource
+}
+
+// readings returns what reads resources for the arguments of a call that are
+// files; nil when there are none. What clients may not read is not there for
+// them either.
+func (a *Adapter) readings(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
+	if len(e.resources) == 0 {
+		return nil
+	}
+	return func(uri string) (*wire.Call, error) {
+		if a.o.Reads != nil && !a.o.Reads(uri) {
+			return nil, param.Refusal(errNoResource.Error())
+		}
+		r, args, err := e.resourceAt(a.name, uri)
+		if err != nil {
+			return nil, param.Refusal(err.Error())
+		}
+		return equip(r.Tool, args), nil
+	}
+}
+
+// resourceCall answers what is asked of resources.
+func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+	if r.Method != "resources/read" {
+		if gjson.GetBytes(params, "cursor").Exists() {
+			return jsonrpc.InvalidParams("the cursor is not one that was given for " + r.Method), nil
+		}
+		if r.Method == "resources/list" {
+			return jsonrpc.NewResult(nil, e.plain), nil
+		}
+		return jsonrpc.NewResult(nil, e.templates), nil
+	}
+	uri := gjson.GetBytes(params, "uri").String()
+	data := append(gjson.AppendJSONString([]byte(`{"uri":`), uri), '}')
+	found, args, err := e.resourceAt(u.a.name, uri)
+	switch {
+	case errors.Is(err, errNoResource):
+		return jsonrpc.NewError(nil, jsonrpc.CodeNoResource, "Resource not found", data), nil
+	case err != nil:
+		return jsonrpc.InvalidParams(err.Error()), nil
+	}
+	ctx, end := u.bound(ctx)
+	defer end()
+	contents, err := e.source.Read(ctx, u.equipped(found.Tool, r, args), uri)
+	if failed, ok := errors.AsType[*wire.Failure](err); ok {
+		code := jsonrpc.CodeInternal
+		switch {
+		case failed.Missing:
+			code = jsonrpc.CodeNoResource
+		case failed.Refused:
+			code = jsonrpc.CodeInvalidParams
+		}
+		return jsonrpc.NewError(nil, code, failed.Text, data), nil
+	}
+	if err != nil {
+		return nil, u.lost(ctx, err)
+	}
+	return jsonrpc.NewResult(nil, oneLine(append(append([]byte(`{"contents":`), contents...), '}'))), nil
+}

@@ -1,0 +1,228 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/internal/openapitest"
+)
+
+const shop = `openapi: 3.1.0
+paths:
+  /orders:
+    parameters: [{ name: X-Tenant, in: header, required: true, schema: { type: string } }, { name: debug, in: query, schema: { type: boolean } }]
+    get:
+      operationId: listOrders
+      tags: [orders, lists]
+      parameters: [{ name: page, in: query, schema: { type: integer } }]
+      responses: { "200": { description: OK, content: { application/json: { schema: { type: object, properties: { data: { type: array } } } } } } }
+    post:
+      operationId: findOrders
+      tags: [orders]
+      responses: { "200": { description: OK, content: { application/json: { schema: { type: object } } } } }
+  /orders/{id}:
+    get:
+      tags: [orders]
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }, { name: X-Tenant, in: header, required: true, schema: { type: string } }]
+      responses: { "200": { description: OK } }
+  /status: { get: { operationId: status, responses: { "200": { description: OK, content: { application/json: { schema: { type: object } } } } } } }
+`
+
+func shopOf(t *testing.T, rules []toolset.Rule, tools ...toolset.Entry) Config {
+	t.Helper()
+	api := newAPI(t)
+	return Config{OpenAPI: file(t, shop), BaseURL: api.URL, Rules: rules, Tools: tools}
+}
+
+func is(v bool) *bool { return &v }
+
+// A rule changes what it matches and nothing else; of several the last counts, and
+// entries win over them.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	orders := openapi.Match{Tag: []string{"ord*"}}
+	c := shopOf(t, []toolset.Rule{
+		{Match: orders, Entry: toolset.Entry{Name: "shop_{name}", Timeout: 5 * time.Second, Output: is(false), Attempts: 5, Args: []toolset.Arg{
+			{Name: "x-tenant", Value: json.RawMessage(`"blue"`)}, {Name: "debug", Off: true}, {Name: "page", Default: json.RawMessage("1")},
+		}}},
+		{Match: openapi.Match{Tag: []string{"lists"}, Method: []string{"get"}}, Entry: toolset.Entry{Name: "list.{name}", Timeout: 7 * time.Second, Cache: is(true), Limits: toolset.ToolLimits{Answer: 2048}}},
+		{Match: openapi.Match{Path: []string{"/orders/*"}, Name: []string{"get_orders_*"}}, Entry: toolset.Entry{As: toolset.AsResource}},
+		{Match: openapi.Match{Name: []string{"findOrders"}}, Entry: toolset.Entry{Writes: is(false), Result: "items"}},
+	}, toolset.Entry{Key: "findOrders", Name: "find", Timeout: 9 * time.Second, Args: []toolset.Arg{{Name: "debug", About: "Says more"}}})
+	a := adapter(t, c, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	got := ask(t, up, "tools/list", "{}").Get("tools")
+	if got := names(t, up); got != "list.listOrders find status" {
+		t.Errorf("tools = %s", got)
+	}
+	if templates := ask(t, up, "resources/templates/list", "{}"); templates.Get("resourceTemplates.#.uriTemplate").Raw != `["rest://pets/orders/{id}"]` {
+		t.Errorf("templates = %s", templates)
+	}
+	for i, want := range []string{`{"page":{"type":"integer","default":1}}`, `{"debug":{"type":"boolean","description":"Says more"}}`, ""} {
+		if one := got.Get("@this").Array()[i]; one.Get("inputSchema.properties").Raw != want && want != "" || one.Get("outputSchema").Exists() != (want == "") {
+			t.Errorf("%s", one)
+		}
+	}
+	report, err := c.Inspect(t.Context(), "pets", Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range report.tools {
+		said := tool.Settings
+		switch tool.Name {
+		case "list.listOrders":
+			if said.Timeout != 7*time.Second || said.Uncached || said.MaxAnswer != 2048 || said.Retries != 4 || !tool.Entry.Ruled {
+				t.Errorf("listOrders: %+v", said)
+			}
+		case "find":
+			if said.Timeout != 9*time.Second || !said.Uncached || said.Retries != 4 || !said.Repeat || tool.Result != "items" || !tool.Annotations.ReadOnly || tool.Entry.Ruled {
+				t.Errorf("findOrders: %+v", said)
+			}
+		case "status":
+			if said.Timeout != 0 || tool.Entry != nil {
+				t.Errorf("status: %+v", said)
+			}
+		}
+	}
+	if text, isError := call(t, up, "find", `{"debug":true}`); isError {
+		t.Error(text)
+	}
+	if text := ask(t, up, "resources/read", `{"uri":"rest://pets/orders/7"}`).Get("contents.0.text").Str; !strings.Contains(text, "GET") {
+		t.Errorf("the resource is %s", text)
+	}
+}
+
+// What a rule says of retry holds for what another one says writes nothing, in either
+// order.
+func TestRulesRetry(t *testing.T) {
+	post := openapi.Match{Name: []string{"findOrders"}}
+	reads, retry := toolset.Rule{Match: post, Entry: toolset.Entry{Writes: is(false)}}, toolset.Rule{Match: post, Entry: toolset.Entry{Attempts: 5}}
+	for _, test := range []struct {
+		rules []toolset.Rule
+		want  int
+	}{
+		{[]toolset.Rule{reads, retry}, 4},
+		{[]toolset.Rule{retry, reads}, 4},
+		{[]toolset.Rule{retry}, 0},
+		{[]toolset.Rule{reads, retry, {Match: post, Entry: toolset.Entry{Writes: is(true)}}}, 0}, // the last counts
+	} {
+		c := shopOf(t, test.rules)
+		report, err := c.Inspect(t.Context(), "pets", Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(report.tools, func(tool *toolset.Tool) bool { return tool.Name == "findOrders" })
+		if got := report.tools[i].Settings; got.Retries != test.want || got.Repeat != (test.want > 0) {
+			t.Errorf("%+v: %+v, want %d retries", test.rules, got, test.want)
+		}
+	}
+}
+
+// A rule does not pin tools where they are found by search.
+func TestRulesAndSearch(t *testing.T) {
+	c := shopOf(t, []toolset.Rule{{Match: openapi.Match{Path: []string{"**"}}, Entry: toolset.Entry{Timeout: time.Second}}}, toolset.Entry{Key: "status", About: "How it is."})
+	c.Mode = ModeSearch
+	if got := names(t, connect(t, adapter(t, c, Options{}), nil)); got != "search_operations describe_operations read_operation call_operation status" {
+		t.Errorf("tools = %s", got)
+	}
+}
+
+// What rules cannot do is said with the rule and the line.
+func TestRuleFaults(t *testing.T) {
+	at := func(e toolset.Entry) toolset.Entry {
+		e.Line, e.Lines = 10, map[string]int{"match": 11, "as": 12, "cache": 13}
+		return e
+	}
+	for _, test := range []struct {
+		name string
+		rule toolset.Rule
+		want string
+		line int
+	}{
+		{"nothing", toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no operation that is exposed fits it: did you mean orders?", 11},
+		{"no name", toolset.Rule{Match: openapi.Match{Name: []string{"listOrder"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no operation that is exposed fits it: did you mean listOrders?", 11},
+		{"not both", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no operation that is exposed fits it", 11},
+		{"no parameter", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "pages", Line: 14, Off: true}}})}, "rules: item 1: args: pages: no operation that the rule fits has a parameter of that name: did you mean page?", 14},
+		{"a parameter of others", toolset.Rule{Match: openapi.Match{Name: []string{"status"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "page", Line: 14, Off: true}}})}, "rules: item 1: args: page: no operation that the rule fits has a parameter of that name", 14},
+		{"off in a path", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "id", Line: 14, Off: true}}})}, "rules: item 1: args: id: is a part of the path of GET /orders/{id}: it cannot be off; give it a value", 14},
+		{"no GET", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{As: toolset.AsResource})}, "rules: item 1: as: resource is for GET, and no operation that it fits is one", 12},
+		{"no GET to keep", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{Cache: is(true)})}, "rules: item 1: cache is for GET, and no operation that it fits is one", 13},
+	} {
+		c := shopOf(t, []toolset.Rule{test.rule})
+		_, err := c.Inspect(t.Context(), "shop", Options{})
+		faults, ok := errors.AsType[toolset.Faults](err)
+		if !ok || len(faults) != 1 || faults[0].String() != test.want || faults[0].Line != test.line {
+			t.Errorf("%s: %v (%+v)\nwant %s, line %d", test.name, err, faults, test.want, test.line)
+		}
+	}
+}
+
+// One rule holds for many operations of real documents, whose names stay good.
+func TestRulesOfRealDocuments(t *testing.T) {
+	for _, name := range []string{"kubernetes-batch-2.0.json", "xero-accounting-3.0.yaml", "twilio-api-3.0.json"} {
+		c := Config{OpenAPI: openapitest.Shared(t, name), BaseURL: "http://localhost", Mode: ModeTools, Rules: []toolset.Rule{
+			{Match: openapi.Match{Path: []string{"**"}}, Entry: toolset.Entry{Name: "my_{name}", Output: is(false)}},
+		}}
+		report, err := c.Inspect(t.Context(), "api", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, tool := range report.tools {
+			if !strings.HasPrefix(tool.Name, "my_") || len(tool.Name) > 64 || seen[tool.Name] || tool.OutputSchema != nil {
+				t.Errorf("%s: %s", name, tool.Name)
+			}
+			seen[tool.Name] = true
+		}
+		if len(seen) < 20 {
+			t.Errorf("%s has %d tools", name, len(seen))
+		}
+	}
+}
+
+// No rule breaks anything: it is refused, or the list is good.
+func FuzzRules(f *testing.F) {
+	f.Add("orders", "/orders/**", "get", "list*", "x_{name}", "page", `{"maximum":3}`, "", true)
+	f.Add("*", "**", "", "", "{name}{name}", "X-Tenant", "", `"v"`, false)
+	f.Add("", "/*", "POST", "get_*", "", "id", "", "", true)
+	f.Fuzz(func(t *testing.T, tag, path, method, name, rename, arg, schema, value string, off bool) {
+		list := func(s string) []string {
+			if s == "" {
+				return nil
+			}
+			return []string{s}
+		}
+		a := toolset.Arg{Name: arg, Off: off}
+		if json.Valid([]byte(value)) {
+			a.Value = json.RawMessage(value)
+		}
+		if gjson.Parse(schema).IsObject() && json.Valid([]byte(schema)) {
+			a.Schema = json.RawMessage(schema)
+		}
+		c := Config{OpenAPI: "shop.yaml", Document: []byte(shop), BaseURL: "http://localhost", Rules: []toolset.Rule{{
+			Match: openapi.Match{Tag: list(tag), Path: list(path), Method: list(method), Name: list(name)},
+			Entry: toolset.Entry{Name: rename, Args: []toolset.Arg{a}, As: toolset.AsResource, Output: &off},
+		}}}
+		if c.Validate() != nil {
+			return
+		}
+		report, err := c.Inspect(t.Context(), "shop", Options{})
+		if err != nil {
+			return
+		}
+		for _, tool := range report.tools {
+			if len(tool.Name) > 64 || !json.Valid(tool.InputSchema) {
+				t.Errorf("the tool %q has the schema %s", tool.Name, tool.InputSchema)
+			}
+		}
+	})
+}

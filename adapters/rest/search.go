@@ -1,0 +1,212 @@
+package rest
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+)
+
+// The tools of ModeSearch.
+const (
+	searchTool   = "search_operations"
+	describeTool = "describe_operations"
+	readTool     = "read_operation"
+	callTool     = "call_operation"
+)
+
+// IsCall reports whether a tool is one of ModeSearch that calls another one: that whose name
+// is its argument id.
+func IsCall(name string) bool { return name == readTool || name == callTool }
+
+func isSearch(name string) bool { return name == searchTool || name == describeTool || IsCall(name) }
+
+// The input schemas of these tools.
+const (
+	searchSchema = `{"type":"object","properties":{` +
+		`"query":{"type":"string","description":"Words to look for in names, paths, summaries and descriptions; leave it out to see everything"},` +
+		`"tag":{"type":"string","description":"Only operations with this tag"},` +
+		`"method":{"type":"string","enum":["GET","HEAD","OPTIONS","POST","PUT","PATCH","DELETE"],"description":"Only operations of this HTTP method"},` +
+		`"offset":{"type":"integer","minimum":0,"description":"How many results to skip"}}}`
+	describeSchema = `{"type":"object","properties":{` +
+		`"ids":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":10,"description":"Operations that ` + searchTool + ` has found"}},"required":["ids"]}`
+	callSchema = `{"type":"object","properties":{` +
+		`"id":{"type":"string","description":"The operation, as ` + searchTool + ` calls it"},` +
+		`"arguments":{"type":"object","description":"Its arguments, as ` + searchTool + ` or ` + describeTool + ` says"}},"required":["id"]}`
+)
+
+// searchItems returns these tools as they are listed, for an API of that name with n operations,
+// of which all may only read.
+func searchItems(api string, n int, reading bool) []item {
+	const reads = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":%t}`
+	one := func(name, title, about, schema, annotations string) item {
+		raw := gjson.AppendJSONString([]byte(`{"name":"`+name+`","title":"`+title+`","description":`), about)
+		raw = append(raw, `,"inputSchema":`+schema+`,`+annotations+`}`...)
+		return item{name: name, raw: raw, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
+	}
+	all := []item{
+		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of %s those that fit, and tells the arguments of the first ones. Begin here; then use %s.", n, api, uses(reading)), searchSchema, fmt.Sprintf(reads, false)),
+		one(describeTool, "Describe operations", "Tells all about operations of "+api+": what they do, and the JSON Schema of their arguments.", describeSchema, fmt.Sprintf(reads, false)),
+		one(readTool, "Read", "Calls an operation of "+api+" that only reads, such as a GET.", callSchema, fmt.Sprintf(reads, true)),
+	}
+	if reading {
+		return all
+	}
+	return append(all, one(callTool, "Call an operation", "Calls an operation of "+api+". Use "+readTool+" for those that only read.", callSchema,
+		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`))
+}
+
+// uses says which tools call operations.
+func uses(reading bool) string {
+	if reading {
+		return readTool
+	}
+	return readTool + " for what only reads, and " + callTool + " for everything else"
+}
+
+// granted returns what is found of the catalogue by somebody who may use only
+// some of the tools; nil means all.
+func (c *catalog) granted(may func(name string) bool) *catalog {
+	own, finder := *c, *c.finder
+	finder.may = may
+	own.finder = &finder
+	return &own
+}
+
+// shownHits is how many results a search shows.
+const shownHits = 20
+
+// A search with a query shows the arguments of so many of its first results, in so many bytes.
+const (
+	shownSchemas    = 3
+	shownSchemaSize = 6 << 10
+)
+
+// search answers a call of searchTool, of which the arguments have been checked.
+func (c *catalog) search(args []byte) []byte {
+	a := gjson.ParseBytes(args)
+	tag := a.Get("tag").String()
+	found := c.finder.find(a.Get("query").String(), tag, a.Get("method").String())
+	from := int(min(max(a.Get("offset").Int(), 0), int64(len(found))))
+	var b strings.Builder
+	if len(found) == 0 {
+		b.WriteString("Nothing fits. Try other words, or fewer.")
+		if tags := c.finder.tags(); len(tags) > 0 {
+			b.WriteString(" There are the tags " + strings.Join(tags, ", ") + ".")
+		}
+	}
+	rest := found[from:]
+	for i, t := range rest[:min(len(rest), shownHits)] {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(t.Name + ": " + t.Request())
+		if about := short(t); about != "" {
+			b.WriteString(" (" + about + ")")
+		}
+	}
+	if n := len(rest) - shownHits; n > 0 {
+		fmt.Fprintf(&b, "\n%d more: use offset %d, or more words.", n, from+shownHits)
+	}
+	if a.Get("query").String() != "" {
+		writeSchemas(&b, rest)
+	}
+	return textResult(b.String(), false)
+}
+
+// writeSchemas writes the arguments of the first tools, as far as there is room.
+func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
+	room, left := shownSchemaSize, len(found) > shownSchemas
+	for _, t := range found[:min(len(found), shownSchemas)] {
+		if len(t.InputSchema) > room {
+			left = true
+			continue
+		}
+		room -= len(t.InputSchema)
+		fmt.Fprintf(b, "\n\nArguments of %s: %s", t.Name, t.InputSchema)
+	}
+	if left {
+		b.WriteString("\n\n" + describeTool + " tells those of the others.")
+	}
+}
+
+// short is a line about a tool.
+func short(t *toolset.Tool) string {
+	s := t.Title
+	if s == "" {
+		s, _, _ = strings.Cut(t.Description, "\n")
+	}
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 120 {
+		s = string(r[:119]) + "…"
+	}
+	return s
+}
+
+// tags returns the tags that there are, at most a hundred.
+func (f *finder) tags() []string {
+	var all []string
+	seen := map[string]bool{}
+	for _, t := range f.tools {
+		if !f.shows(t) {
+			continue
+		}
+		for _, tag := range t.Operation.Tags {
+			if !seen[tag] && len(all) < 100 {
+				seen[tag] = true
+				all = append(all, tag)
+			}
+		}
+	}
+	return all
+}
+
+// describe answers a call of describeTool. limit bounds the text.
+func (c *catalog) describe(args []byte, limit int) []byte {
+	var b strings.Builder
+	unknown := 0
+	ids := gjson.GetBytes(args, "ids").Array()
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteString("\n\n")
+		}
+		t := c.byName[id.String()]
+		if t == nil || !c.finder.shows(t) {
+			unknown++
+			b.WriteString(c.unknown(id.String()))
+			continue
+		}
+		schema := t.Full()
+		room := limit - b.Len() - len(t.Description)
+		if len(schema) > room {
+			schema = t.InputSchema
+		}
+		if len(schema) > room {
+			b.WriteString(t.Name + " does not fit in here: describe it by itself.")
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n%s\nArguments: %s", t.Name, t.Request(), t.Description, schema)
+	}
+	return textResult(b.String(), unknown == len(ids))
+}
+
+// unknown says that there is no operation of that name.
+func (c *catalog) unknown(name string) string {
+	text := fmt.Sprintf("There is no operation %.80q.", name)
+	if near := c.finder.find(name, "", ""); len(near) > 0 {
+		text += " There is " + near[0].Name + "."
+	}
+	return text
+}
+
+// textResult is a CallToolResult that is a text.
+func textResult(text string, isError bool) []byte {
+	out := gjson.AppendJSONString([]byte(`{"content":[{"type":"text","text":`), text)
+	if isError {
+		return append(out, `}],"isError":true}`...)
+	}
+	return append(out, `}]}`...)
+}

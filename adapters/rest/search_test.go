@@ -1,0 +1,233 @@
+package rest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+)
+
+// many is a document with n operations, of which each takes a while to read.
+func many(n int) string {
+	var b strings.Builder
+	b.WriteString("openapi: 3.0.3\ninfo: { title: Many, version: '1' }\npaths:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  /things%d/{id}:\n    get:\n      operationId: getThing%d\n      summary: Get thing %d\n      description: %s\n      tags: [t%d]\n"+
+			"      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]\n      responses: { '200': { description: OK } }\n",
+			i, i, i, strings.Repeat("Long. ", 100), i%3)
+	}
+	return b.String()
+}
+
+func TestModes(t *testing.T) {
+	api := newAPI(t)
+	for _, test := range []struct {
+		n    int
+		mode string
+		want int // tools listed
+	}{
+		{3, "", 3},
+		{3, ModeSearch, 4},
+		{3, ModeTools, 3},
+		{200, "", 4},
+		{200, ModeAuto, 4},
+		{200, ModeTools, 200},
+	} {
+		c := Config{OpenAPI: file(t, many(test.n)), BaseURL: api.URL, Mode: test.mode}
+		up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+		found := names(t, up)
+		if got := len(strings.Fields(found)); got != test.want || strings.Contains(found, searchTool) != (test.mode == ModeSearch || test.want != test.n) {
+			t.Errorf("%d operations, mode %q: %d tools, want %d: %s", test.n, test.mode, got, test.want, found)
+		}
+	}
+}
+
+func TestSearch(t *testing.T) {
+	api := newAPI(t)
+	c := api.pets()
+	c.Mode = ModeSearch
+	c.Expose = []string{"not slow"}
+	c.Tools = []toolset.Entry{
+		{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: []byte(`"cat"`)}}},
+		{Key: "deletePet", Off: true},
+	}
+	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	// What the configuration speaks of stays listed.
+	if got, want := names(t, up), "search_operations describe_operations read_operation call_operation listPets"; got != want {
+		t.Errorf("tools = %s, want %s", got, want)
+	}
+	if about := gjson.GetBytes(up.Server().Result, "instructions").String(); !strings.Contains(about, "Pets has 4 operations") || !strings.Contains(about, searchTool) {
+		t.Errorf("instructions = %q", about)
+	}
+	for _, test := range []struct{ name, tool, args, want string }{
+		{"words", searchTool, `{"query":"adding pets"}`, "addPet: POST /pets (Add a pet)\n"},
+		{"plural", searchTool, `{"query":"event"}`, "watchEvents: GET /events (Watch what happens)"},
+		{"tag", searchTool, `{"tag":"Admin"}`, "watchEvents: GET /events (Watch what happens)"},
+		{"method", searchTool, `{"method":"POST"}`, "addPet: POST /pets (Add a pet)"},
+		{"everything", searchTool, `{}`, "listPets: GET /pets (List pets)\naddPet: POST /pets (Add a pet)\ngetPet: GET /pets/{id} (Get a pet)\nwatchEvents: GET /events (Watch what happens)"},
+		{"nothing", searchTool, `{"query":"deletePet slow xyz","tag":"none"}`, "Nothing fits. Try other words, or fewer. There are the tags pets, admin."},
+		{"describe", describeTool, `{"ids":["getPet","listPets"]}`, "getPet: GET /pets/{id}\nGet a pet\nArguments: {\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\"}},\"required\":[\"id\"],\"additionalProperties\":false}\n\nlistPets: GET /pets\n"},
+		{"describe unknown", describeTool, `{"ids":["getPets"]}`, `There is no operation "getPets". There is getPet.`},
+		{"read", readTool, `{"id":"getPet","arguments":{"id":"7"}}`, `{"method":"GET"`},
+		{"read what writes", readTool, `{"id":"addPet","arguments":{"body":{"name":"Rex"}}}`, "addPet may change something: use call_operation."},
+		{"read unknown", readTool, `{"id":"getPets"}`, `There is no operation "getPets". There is getPet.`},
+		{"arguments of the first", searchTool, `{"query":"get a pet"}`, "\n\nArguments of getPet: {\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\"}}"},
+		{"call", callTool, `{"id":"getPet","arguments":{"id":"7"}}`, `{"method":"GET"`},
+		{"call of a changed one", callTool, `{"id":"listPets","arguments":{"limit":3}}`, `{"method":"GET"`},
+		{"call without arguments", callTool, `{"id":"listPets"}`, `{"method":"GET"`},
+		{"call of what is off", callTool, `{"id":"deletePet","arguments":{"id":1}}`, `There is no operation "deletePet".`},
+		{"call of what is hidden", callTool, `{"id":"slow"}`, `There is no operation "slow".`},
+		{"wrong arguments", callTool, `{"id":"getPet","arguments":{"id":"x"}}`, "id: "},
+		{"wrong use", callTool, `{"name":"getPet"}`, "name"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if text, _ := call(t, up, test.tool, test.args); !strings.Contains(text, test.want) {
+				t.Errorf("%s\nwant %s in it", text, test.want)
+			}
+		})
+	}
+	if got, want := api.last(t), "GET /pets?kind=cat X-Api-Key=top-secret-key"; got != want {
+		t.Errorf("request = %s, want %s", got, want)
+	}
+	// The tools are there by their names as well.
+	if text, isError := call(t, up, "getPet", `{"id":1}`); isError {
+		t.Errorf("getPet: %s", text)
+	}
+}
+
+func TestSearchPages(t *testing.T) {
+	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(45)), BaseURL: "http://localhost", Mode: ModeSearch}, Options{}), &adaptertest.Client{})
+	seen := map[string]bool{}
+	for offset := 0; offset < 60; offset += 20 {
+		text, _ := call(t, up, searchTool, fmt.Sprintf(`{"query":"thing","offset":%d}`, offset))
+		for line := range strings.Lines(text) {
+			if name, _, ok := strings.Cut(line, ": GET"); ok {
+				seen[name] = true
+			}
+		}
+	}
+	if len(seen) != 45 {
+		t.Errorf("%d operations on three pages, want 45", len(seen))
+	}
+}
+
+// Pages of a long list have every tool once, and stay within their size.
+func TestPages(t *testing.T) {
+	const n = 900
+	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), &adaptertest.Client{})
+	cursor, pages, seen := "", 0, map[string]bool{}
+	for {
+		page := ask(t, up, "tools/list", `{"cursor":"`+cursor+`"}`)
+		pages++
+		for _, name := range page.Get("tools.#.name").Array() {
+			if seen[name.String()] {
+				t.Errorf("%s is there twice", name)
+			}
+			seen[name.String()] = true
+		}
+		if len(page.Raw) > pageSize+1<<10 {
+			t.Errorf("a page has %d bytes", len(page.Raw))
+		}
+		if cursor = page.Get("nextCursor").String(); cursor == "" {
+			break
+		}
+	}
+	if len(seen) != n || pages < 2 {
+		t.Errorf("%d tools on %d pages, want %d on several", len(seen), pages, n)
+	}
+}
+
+// talkative is a document with n operations of which the list has most bytes in output schemas.
+func talkative(n int) string {
+	var properties []string
+	for i := range 50 {
+		properties = append(properties, fmt.Sprintf("member%d: { type: string }", i))
+	}
+	var b strings.Builder
+	b.WriteString("openapi: 3.0.3\ninfo: { title: Talkative, version: '1' }\npaths:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  /things%d:\n    get:\n      operationId: getThing%[1]d\n      responses: { '200': { description: OK, content: { application/json: { schema: { type: object, properties: { %s } } } } } }\n", i, strings.Join(properties, ", "))
+	}
+	return b.String()
+}
+
+// A list that is too long does without output schemas, before it does without tools. What an
+// operator asks for is not changed.
+func TestOutputSchemasDoNotDecide(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		n             int
+		mode          string
+		tools, output int
+	}{{10, "", 10, 10}, {50, "", 50, 0}, {50, ModeTools, 50, 50}, {50, ModeSearch, 4, 0}, {400, "", 4, 0}} {
+		a := adapter(t, Config{OpenAPI: file(t, talkative(test.n)), BaseURL: "http://localhost", Mode: test.mode}, Options{})
+		tools := ask(t, connect(t, a, nil), "tools/list", "{}").Get("tools").Array()
+		output := 0
+		for _, tool := range tools {
+			if tool.Get("outputSchema").Exists() {
+				output++
+			}
+		}
+		if len(tools) != test.tools || output != test.output {
+			t.Errorf("%d operations, mode %q: %d tools, %d output schemas, want %d and %d", test.n, test.mode, len(tools), output, test.tools, test.output)
+		}
+	}
+}
+
+// A tool whose output schema was left out answers as one that has none.
+func TestOutputLeftOut(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"a":1}`)
+	}))
+	defer api.Close()
+	up := connect(t, adapter(t, Config{OpenAPI: file(t, talkative(50)), BaseURL: api.URL}, Options{}), nil)
+	if text, wrong := call(t, up, "getThing1", "{}"); wrong || text != `{"a":1}` {
+		t.Errorf("getThing1: %s", text)
+	}
+}
+
+// Tools for reading say so, and tools say which API they are of.
+func TestSearchHints(t *testing.T) {
+	c := newAPI(t).pets()
+	c.Mode = ModeSearch
+	tools := ask(t, connect(t, adapter(t, c, Options{}), nil), "tools/list", "{}").Get("tools").Array()
+	for i, want := range []string{"search_operations true", "describe_operations true", "read_operation true", "call_operation false"} {
+		if got := tools[i].Get("name").String() + " " + tools[i].Get("annotations.readOnlyHint").String(); got != want || !strings.Contains(tools[i].Get("description").String(), "of Pets") {
+			t.Errorf("tool %d: %s, want %s of Pets: %s", i, got, want, tools[i].Raw)
+		}
+	}
+}
+
+// With read_only there is nothing that may change something, by no name and no way.
+func TestReadOnly(t *testing.T) {
+	for _, mode := range []string{ModeTools, ModeSearch} {
+		c := newAPI(t).pets()
+		c.Mode, c.ReadOnly = mode, true
+		no := false
+		c.Tools = []toolset.Entry{{Key: "deletePet", Writes: &no}, {Key: "own", Request: "POST /own"}}
+		up := connect(t, adapter(t, c, Options{}), nil)
+		for tool, wrong := range map[string]string{"addPet": "Unknown tool", "own": "Unknown tool", "getPet": "", "deletePet": ""} {
+			a := raw(t, up, "tools/call", `{"name":"`+tool+`","arguments":{"id":1}}`)
+			if text := string(a.Error); strings.Contains(text, "Unknown tool") != (wrong != "") {
+				t.Errorf("%s, %s: %s%s", mode, tool, a.Error, a.Result)
+			}
+		}
+		if mode == ModeSearch {
+			if got := names(t, up); got != "search_operations describe_operations read_operation deletePet" {
+				t.Errorf("tools %s", got)
+			}
+			if text, _ := call(t, up, callTool, `{"id":"addPet"}`); !strings.Contains(text, "There is no operation") {
+				t.Errorf("call_operation: %s", text)
+			}
+		}
+	}
+}

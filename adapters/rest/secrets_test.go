@@ -1,0 +1,133 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+)
+
+func TestSecretsOfEntries(t *testing.T) {
+	for _, test := range []struct {
+		tool toolset.Entry
+		want string // what is masked, and the headers that are
+	}{
+		{toolset.Entry{Headers: map[string]string{"authorization": "Bearer the-token", "X-Kind": "nothing", "Idempotency-Key": "order-{id}"}}, "[Bearer the-token the-token] [Authorization]"},
+		{toolset.Entry{Headers: map[string]string{"X-Api-Key": "{id}-the-rest", "X-Token": "{t}"}}, "[-the-rest] [X-Api-Key X-Token]"},
+		{toolset.Entry{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[a the-key] []`},
+		{toolset.Entry{Request: "GET /x?access_token=a%2Fb&sort=token{&key}"}, "[a%2Fb a/b] []"},
+		{toolset.Entry{Request: "GET /x?api_key=the-key{&page}"}, "[the-key] []"},
+		{toolset.Entry{Request: "GET /x{?page}&api_key=the-key{&size}&sig=the-sig"}, "[the-key the-sig] []"},
+		{toolset.Entry{Request: "GET /x?api%5Fkey=the-key"}, "[the-key] []"},
+		{toolset.Entry{Request: "GET /x?sig={a}&q={token}"}, "[] []"},
+	} {
+		masked := test.tool.Masked()
+		slices.Sort(masked)
+		if got := fmt.Sprint(test.tool.Secrets(), masked); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.tool, got, test.want)
+		}
+	}
+}
+
+// Secrets that a catalogue has in its requests are shown by no result and by no
+// dry run, as those of the configuration are not.
+func TestPublishedSecrets(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s, %s, %s, %s", r.Header.Get("X-Engine-Key"), r.Header.Get("Authorization"), r.Header.Get("Idempotency-Key"), r.URL.RawQuery)
+	}))
+	t.Cleanup(api.Close)
+	a := adapter(t, Config{BaseURL: api.URL, Catalog: Catalog{File: file(t, `[{"name":"t","request":"POST /x?api_key=the-secret-of-the-query&sort=keys",`+
+		`"headers":{"X-Engine-Key":"the-secret-{id}-and-more-of-it","Authorization":"Bearer {id}","Idempotency-Key":"order-{id}"},"inputSchema":{"properties":{"id":{"type":"string"}}}}]`)}}, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	if text, isError := call(t, up, "t", `{"id":"7"}`); isError || text != "***7***, Bearer 7, order-7, api_key=***&sort=keys" {
+		t.Errorf("result = %s", text)
+	}
+	plan, err := a.Plan(t.Context(), "t", []byte(`{"id":"7"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"POST " + api.URL + "/x?api_key=***&sort=keys\n", "X-Engine-Key: ***\n", "Authorization: ***\n", "Idempotency-Key: order-7\n"} {
+		if !strings.Contains(plan, line) {
+			t.Errorf("dry run without %q:\n%s", line, plan)
+		}
+	}
+}
+
+// A catalogue cannot have so many secrets that looking for them takes all the
+// time; those that are like others cost nothing.
+func TestManySecrets(t *testing.T) {
+	var tools []string
+	for i := range toolset.MaxPublishedSecrets + 5 {
+		tools = append(tools, fmt.Sprintf(`{"name":"own%d","request":"GET /","headers":{"X-Key":"the-secret-%d"}},{"name":"same%d","request":"GET /","headers":{"X-Key":"the-secret-0"}}`, i, i, i))
+	}
+	c, m := Config{BaseURL: "https://flows.example.com"}, &material{}
+	if err := c.published(m, &Options{}, []byte("["+strings.Join(tools, ",")+"]")); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.tools) != 2*toolset.MaxPublishedSecrets+5 || len(m.warnings) != 5 || len(c.secrets(m.tools)) != toolset.MaxPublishedSecrets {
+		t.Errorf("%d tools, %d warnings, %d secrets", len(m.tools), len(m.warnings), len(c.secrets(m.tools)))
+	}
+	if want := `tool "own100": the catalogue has more than 100 secrets`; !strings.Contains(m.warnings[0].String(), want) || strings.Contains(m.warnings[0].String(), "the-secret") {
+		t.Errorf("warning = %s, want %s", m.warnings[0], want)
+	}
+}
+
+// A secret in the query of a request is not told with the request: clients see it
+// in lists, and find operations by it.
+func TestSecretsOfRequests(t *testing.T) {
+	api := newAPI(t)
+	c := Config{BaseURL: api.URL, Tools: []toolset.Entry{
+		{Key: "own", Request: "GET /own?api_key=own-secret&sort=name"},
+		{Key: "thing", Request: "GET /thing?api%5Fkey=own-secret", As: toolset.AsResource},
+	}, Catalog: Catalog{File: file(t, `[{"name":"published","request":"GET /published?token=its-secret"}]`)}}
+	report, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := fmt.Sprint(report.Explain("c.yaml", func(string) bool { return true }, func(s string) string { return s }))
+	for _, mode := range []string{ModeTools, ModeSearch} {
+		c.Mode = mode
+		up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+		told += ask(t, up, "tools/list", "{}").Raw + ask(t, up, "resources/list", "{}").Raw
+		if mode == ModeSearch {
+			for _, word := range []string{"published", "its-secret"} {
+				text, _ := call(t, up, searchTool, `{"query":"`+word+`"}`)
+				told += text
+				if word == "its-secret" && strings.Contains(text, "GET") {
+					t.Errorf("a tool is found by its secret: %s", text)
+				}
+			}
+			text, _ := call(t, up, describeTool, `{"ids":["own","published"]}`)
+			told += text
+		}
+	}
+	if strings.Contains(told, "-secret") || !strings.Contains(told, "GET /own?api_key=***&sort=name") || !strings.Contains(told, "GET /published?token=***") || !strings.Contains(told, "GET /thing?api%5Fkey=***") {
+		t.Error(told)
+	}
+}
+
+// A dry run shows no secret, however short: those are not looked for in texts.
+func TestShortSecrets(t *testing.T) {
+	a := adapter(t, Config{
+		OpenAPI: "testdata/pets.yaml", BaseURL: "https://pets.example.com",
+		Tools: []toolset.Entry{
+			{Key: "listPets", Query: json.RawMessage(`{"api_key":"abc","sig":["a1","b2"]}`)},
+			{Key: "own", Request: "GET /own?x=1&api%5Fkey=abc&page_token={page}", Args: args(t, "page string")},
+		},
+	}, Options{})
+	for _, test := range []struct{ tool, args, want string }{
+		{"listPets", `{}`, "/pets?api_key=***&sig=***&sig=***\n"},
+		{"own", `{"page":"7"}`, "/own?x=1&api%5Fkey=***&page_token=7\n"},
+	} {
+		plan, err := a.Plan(t.Context(), test.tool, []byte(test.args))
+		if err != nil || !strings.Contains(plan, test.want) {
+			t.Errorf("%s: %v\n%s\nwant %s", test.tool, err, plan, test.want)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/overlay"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// Options are what is not the API's own.
+type Options struct {
+	Log *slog.Logger // nil means slog.Default()
+	// Timeout is how long a call may take in all; 0 means 30 s.
+	Timeout time.Duration
+	// MaxTimeout is how long a call may take whatever its tool says; 0 means no
+	// limit.
+	MaxTimeout time.Duration
+	// Breaker says when a host is left alone because it fails.
+	Breaker breaker.Options
+	// Forward are the names of headers of callers that the API gets. They are as
+	// the API knows them.
+	Forward []string
+	// Identity are those of them that say who the caller is. No argument of a call
+	// sets one.
+	Identity []string
+	// Prefix is how many characters will stand before the names of tools, which
+	// are cut so that both together have at most 64.
+	Prefix int
+	// Shows reports whether clients may see the tool of that name; nil means all.
+	// Only here can that be so for what ModeSearch finds and calls.
+	Shows func(name string) bool
+	// May returns what tells which tools a principal may use; that, or May itself,
+	// is nil when these are all. Only here can it be so for what ModeSearch finds
+	// and calls.
+	May func(principal string) func(name string) bool
+	// Reads reports whether clients may read the resource at that address; nil means
+	// all. Only here can that be so for files in arguments.
+	Reads func(uri string) bool
+	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
+	MaxMessage int
+}
+
+// edition is the API as it was read once: its tools, and the way to it. Calls
+// end on the one that they have begun on.
+type edition struct {
+	*catalog
+	source  *wire.Source
+	texts   []string // that it was made of: paths and URLs
+	nowhere error    // no call can be made, since nothing says where the API is; nil if something does
+	home    string   // origin of the API; empty if it has none of its own
+	tokens  []string // origins from which tokens come
+	apart   []string // origins that get nothing of the configuration; see wire.Reach
+
+	mu    sync.Mutex // guards users
+	users int        // adapters that use it
+}
+
+// use is one adapter's use of an edition, which several adapters may share.
+type use struct {
+	*edition
+	calls sync.WaitGroup // in flight; Add is called with the adapter's mu held while this is its current one
+}
+
+// left ends one adapter's use. It reports whether it was the last one: then the adapter
+// closes the source.
+func (e *edition) left() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users--
+	return e.users == 0
+}
+
+// material is what an edition is made of.
+type material struct {
+	doc       *openapi.Document
+	tools     []*toolset.Tool
+	resources []*resource
+	all       []*toolset.Tool // those of both, and those that clients do not see
+	texts     []string        // paths and URLs of all that was read
+	warnings  []openapi.Warning
+	lost      []*openapi.Operation // that are exposed, and cannot be used
+	faults    toolset.Faults       // of the configuration
+}
+
+// read reads the document and the catalogue, unless that was brought, and makes
+// the tools of the server of that name.
+func (c *Config) read(ctx context.Context, name string, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
+	m := &material{}
+	var imported []*openapi.Tool
+	if c.OpenAPI != "" {
+		overlays, err := c.readOverlays()
+		if err != nil {
+			return nil, err
+		}
+		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch, Overlays: overlays})
+		if err != nil {
+			return nil, &documentError{err}
+		}
+		rules, err := openapi.ParseRules(c.Expose)
+		if err != nil {
+			return nil, fmt.Errorf("expose: %w", err)
+		}
+		m.doc, m.texts, m.lost = doc, append(slices.Clone(doc.Files), c.Overlays...), doc.LostOf(rules)
+		limit := 64 - o.Prefix
+		if c.Mode == ModeSearch {
+			limit = 64 // they are no names of tools then
+		}
+		imported, m.warnings = openapi.Tools(doc, openapi.Options{
+			Rename:    func(op *openapi.Operation, name string) string { return toolset.Rename(c.Rules, op, name) },
+			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput, Resources: c.hasResources(), Withheld: o.Identity,
+		})
+		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
+	}
+	var reach *wire.Reach
+	if options, err := c.wireOptions(m, name, o); err == nil {
+		reach, _ = wire.NewReach(options) // what is wrong is told when the way is made
+	}
+	m.tools, m.faults = c.combine(m.doc, imported, reach)
+	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
+		return nil, err
+	}
+	m.all = slices.Clone(m.tools)
+	c.keep(m.all, o)
+	c.resources(m, name)
+	if c.ReadOnly {
+		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Annotations.ReadOnly })
+	}
+	if o.Shows != nil {
+		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
+	}
+	return m, nil
+}
+
+// documentError is why a document cannot be used.
+type documentError struct{ error }
+
+func (e *documentError) Unwrap() error { return e.error }
+
+// readOverlays reads the overlays for the document.
+func (c *Config) readOverlays() ([]*overlay.Overlay, error) {
+	var all []*overlay.Overlay
+	for _, path := range c.Overlays {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("overlays: %s: %w", filepath.Base(path), errors.Unwrap(err))
+		}
+		data, err := io.ReadAll(io.LimitReader(f, overlay.MaxBytes+1))
+		_ = f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("overlays: %s: %w", filepath.Base(path), errors.Unwrap(err))
+		}
+		o, err := overlay.Parse(filepath.Base(path), data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// catalog makes the list of the tools.
+func (c *Config) catalog(m *material, name string) *catalog {
+	if c.Pick {
+		for _, t := range m.tools {
+			t.OfferPick()
+		}
+	}
+	title, version := name, "1"
+	var about []string
+	if m.doc != nil {
+		if m.doc.Version != "" {
+			version = m.doc.Version
+		}
+		title = cmp.Or(m.doc.Title, title)
+		if text := strings.TrimSpace(m.doc.Description); text != "" {
+			about = append(about, sanitize.Short(text, maxAbout))
+		}
+	}
+	api := sanitize.Short(title, maxTitle)
+	out := newCatalog(api, m.tools, c.Mode, c.ReadOnly)
+	out.listResources(m.resources)
+	if out.mode == ModeSearch {
+		about = append(about, fmt.Sprintf("%s has %d operations. Find them with %s, which tells the arguments of the first ones; %s tells those of others. Then use %s.", api, len(m.tools), searchTool, describeTool, uses(c.ReadOnly)))
+	}
+	out.about = strings.Join(about, "\n\n")
+	out.info = gjson.AppendJSONString([]byte(`{"name":`), name)
+	if title != name {
+		out.info = gjson.AppendJSONString(append(out.info, `,"title":`...), title)
+	}
+	out.info = append(gjson.AppendJSONString(append(out.info, `,"version":`...), version), '}')
+	return out
+}
+
+// maxAbout is how much of a document's description becomes instructions.
+const maxAbout = 2000
+
+// maxTitle is how much of its title tools name it by.
+const maxTitle = 80
+
+// way makes the way to the API.
+func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
+	options, err := c.wireOptions(m, name, o)
+	if err != nil {
+		return nil, err
+	}
+	options.Schemas, options.Secrets = schemas, append(c.secrets(m.all), c.Secrets...)
+	return wire.New(*options)
+}
+
+// wireOptions are those of the way to the API, but for what the tools are needed.
+func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Options, error) {
+	auth, err := c.Auth.of(m.doc)
+	if err != nil {
+		return nil, err
+	}
+	most := o.maxMessage()
+	// Of binary answers, results have four bytes for three; of texts, structured
+	// content beside them.
+	body := min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3)
+	answer := min(c.maxAnswer(), most/4)
+	return &wire.Options{
+		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
+		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward, Withheld: o.Identity,
+		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: toolset.Retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
+		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
+	}, nil
+}
+
+// maxMessage returns how many bytes a result may have.
+func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }
+
+// maxAnswer returns how many bytes of text a result may have, unless its tool says
+// otherwise.
+func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) }
+
+// of returns the credentials for a document. A value of which nobody has said
+// where it goes is for the one scheme that says so.
+func (a Auth) of(doc *openapi.Document) (Auth, error) {
+	d := a.Default
+	if d == nil || d.Key == "" || d.Header != "" || d.Query != "" || d.Cookie != "" {
+		return a, nil
+	}
+	var keys []string
+	if doc != nil {
+		for _, s := range doc.Schemes {
+			if s.Type == "apiKey" {
+				keys = append(keys, s.Name)
+			}
+		}
+	}
+	switch len(keys) {
+	case 0:
+		return a, errors.New("auth: say where the value goes: header: NAME, query: NAME or cookie: NAME")
+	case 1:
+		out := Auth{Schemes: maps.Clone(a.Schemes)}
+		if out.Schemes == nil {
+			out.Schemes = map[string]wire.Credential{}
+		}
+		out.Schemes[keys[0]] = *d
+		return out, nil
+	}
+	return a, fmt.Errorf("auth: the document has several API keys (%s): say which one the value is for, such as auth: {%s: {value: …}}", strings.Join(keys, ", "), keys[0])
+}

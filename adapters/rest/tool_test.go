@@ -1,0 +1,399 @@
+package rest
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+)
+
+// arg makes an argument of its short form: "name type = default"; a ? behind
+// the name makes it optional.
+func arg(t testing.TB, text string) toolset.Arg {
+	t.Helper()
+	name, kind, _ := strings.Cut(text, " ")
+	schema, def, err := toolset.ParseArg(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := toolset.Arg{Schema: schema, Default: def, Line: 7}
+	a.Name, a.Optional = strings.CutSuffix(name, "?")
+	return a
+}
+
+func args(t testing.TB, texts ...string) []toolset.Arg {
+	t.Helper()
+	var all []toolset.Arg
+	for _, text := range texts {
+		all = append(all, arg(t, text))
+	}
+	return all
+}
+
+func TestParseArg(t *testing.T) {
+	for _, test := range []struct{ text, schema, def, err string }{
+		{text: "string", schema: `{"type":"string"}`},
+		{text: "integer = 3", schema: `{"type":"integer"}`, def: "3"},
+		{text: "string = 3", schema: `{"type":"string"}`, def: `"3"`},
+		{text: `string = "a b"`, schema: `{"type":"string"}`, def: `"a b"`},
+		{text: "metric | imperial=metric", schema: `{"type":"string","enum":["metric","imperial"]}`, def: `"metric"`},
+		{text: "[string]", schema: `{"type":"array","items":{"type":"string"}}`},
+		{text: "[ a|b ] = [\"a\"]", schema: `{"type":"array","items":{"type":"string","enum":["a","b"]}}`, def: `["a"]`},
+		{text: "array", schema: `{"type":"array","items":{}}`},
+		{text: "any", schema: `{}`},
+		{text: "", err: "there is no type"},
+		{text: "str", err: `"str" is no type`},
+		{text: "[string", err: "no closing bracket"},
+		{text: "a |", err: "empty word"},
+		{text: "number = many", err: "not JSON"},
+	} {
+		schema, def, err := toolset.ParseArg(test.text)
+		switch {
+		case test.err != "":
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("ParseArg(%q): %v, want %s", test.text, err, test.err)
+			}
+		case err != nil || string(schema) != test.schema || string(def) != test.def:
+			t.Errorf("ParseArg(%q) = %s, %s, %v, want %s, %s", test.text, schema, def, err, test.schema, test.def)
+		}
+	}
+}
+
+// Tools of one's own: what clients see, and what the API gets.
+func TestOwnTools(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		name    string
+		tool    toolset.Entry
+		schema  string
+		hints   string // readOnly, destructive, idempotent
+		args    string
+		request string // empty: nothing is sent
+		text    string // in the result
+	}{
+		{
+			name: "path and query", tool: toolset.Entry{Request: "GET /forecast/{city}{?days,units}", Args: args(t, "city string", "days? integer = 3", "units? metric | imperial")},
+			schema: `{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer","default":3},"units":{"type":"string","enum":["metric","imperial"]}},"required":["city"],"additionalProperties":false}`,
+			hints:  "true false true", args: `{"city":"São Paulo/b","days":5}`, request: "GET /forecast/S%C3%A3o%20Paulo%2Fb?days=5",
+		},
+		{
+			name: "plain", tool: toolset.Entry{Request: "GET /forecast/{city}{?days}", Args: args(t, "city string", "days? integer = 3")},
+			args: `{"city":"São Paulo"}`, request: "GET /forecast/S%C3%A3o%20Paulo", // the default is not sent
+		},
+		{name: "fixed query", tool: toolset.Entry{Request: "GET /search?type=code&q={query}{&page}", Args: args(t, "query string", "page? integer")}, args: `{"query":"a&b=c","page":2}`, request: "GET /search?type=code&q=a%26b%3Dc&page=2"},
+		{name: "left over, GET", tool: toolset.Entry{Request: "GET /search", Args: args(t, "q string", "tags? [string]")}, args: `{"q":"x","tags":["a","b"]}`, request: "GET /search?q=x&tags=a&tags=b"},
+		{name: "lists", tool: toolset.Entry{Request: "GET /s{?a,b*}", Args: args(t, "a [string]", "b [string]")}, args: `{"a":["1","2"],"b":["3","4"]}`, request: "GET /s?a=1,2&b=3&b=4"},
+		{name: "raw path", tool: toolset.Entry{Request: "GET /files/{+path}", Args: args(t, "path string")}, args: `{"path":"a/b c"}`, request: "GET /files/a/b%20c"},
+		{name: "climbing", tool: toolset.Entry{Request: "GET /files/{+path}", Args: args(t, "path string")}, args: `{"path":"../secret"}`, text: "must not have"},
+		{name: "left over, POST", tool: toolset.Entry{Request: "POST /notes/{id}", Args: args(t, "id integer", "text string", "n? number")}, hints: "false true false", args: `{"n":1.50,"id":4,"text":"a\"b"}`, request: `POST /notes/4 {"text":"a\"b","n":1.50}`},
+		{name: "wrong", tool: toolset.Entry{Request: "POST /notes", Args: args(t, "text string")}, args: `{"test":"x"}`, text: "text"},
+		{
+			name: "body", args: `{"place":"here \"","reading":{"t":12345678901234567890}}`,
+			tool: toolset.Entry{
+				Request: "POST /reports", Args: args(t, "place string", "tags? [string]", "reading object"), Headers: map[string]string{"X-Trace": "at {place}"},
+				Body: json.RawMessage(`{"where":{"name":"{place}"},"labels":"{tags}","data":["{reading}","{tags}"],"source":"bridge","text":"{{place}}: {place}, {tags}.","n":1.0}`),
+			},
+			request: `POST /reports X-Trace=at here " {"where":{"name":"here \""},"data":[{"t":12345678901234567890}],"source":"bridge","text":"{place}: here \", .","n":1.0}`,
+		},
+		{
+			name: "body with all", args: `{"place":"here","tags":["a"],"reading":{"t":12345678901234567890}}`,
+			tool: toolset.Entry{
+				Request: "POST /reports", Args: args(t, "place string", "tags? [string]", "reading object"), Headers: map[string]string{"X-Trace": "at {place}", "X-Tenant": "{tags}"},
+				Body: json.RawMessage(`{"where":{"name":"{place}"},"labels":"{tags}","data":["{reading}","{tags}"],"source":"bridge","text":"{{place}}: {place}, {tags}.","n":1.0}`),
+			},
+			request: `POST /reports X-Tenant=["a"] X-Trace=at here {"where":{"name":"here"},"labels":["a"],"data":[{"t":12345678901234567890},["a"]],"source":"bridge","text":"{place}: here, [\"a\"].","n":1.0}`,
+		},
+		{
+			name: "body with some", args: `{"place":"here"}`,
+			tool:    toolset.Entry{Request: "POST /reports", Args: args(t, "place string", "tags? [string]"), Headers: map[string]string{"X-Tenant": "{tags}"}, Body: json.RawMessage(`{"labels":"{tags}","all":["{tags}"],"at":"{place}"}`)},
+			request: `POST /reports {"all":[],"at":"here"}`,
+		},
+		{
+			name: "numbers within text", args: `{"n":12345678901234567.25,"m":1.50,"e":12e2}`,
+			tool:    toolset.Entry{Request: "POST /r", Args: args(t, "n number", "m number", "e number"), Headers: map[string]string{"X-Trace": "{n}"}, Body: json.RawMessage(`{"x":"{n}, {m}, {e}"}`)},
+			request: `POST /r X-Trace=12345678901234567.25 {"x":"12345678901234567.25, 1.50, 1200"}`,
+		},
+		{name: "checked first", tool: toolset.Entry{Request: "POST /r", Args: args(t, "n integer"), Body: json.RawMessage(`{"x":"{n}"}`)}, args: `{"n":"many"}`, text: "n"},
+		{name: "coerced first", tool: toolset.Entry{Request: "POST /r", Args: args(t, "n integer"), Body: json.RawMessage(`{"x":"{n}"}`)}, args: `{"n":"5"}`, request: `POST /r {"x":5}`},
+		{name: "body of one", tool: toolset.Entry{Request: "PUT /r", Args: args(t, "all [integer]"), Body: json.RawMessage(`"{all}"`)}, hints: "false true true", args: `{"all":[1,2]}`, request: `PUT /r [1,2]`},
+		{name: "harmless POST", tool: toolset.Entry{Request: "POST /query", Args: args(t, "q string"), Writes: &no}, hints: "true false true", args: `{"q":"x"}`, request: `POST /query {"q":"x"}`},
+		{name: "harmful GET", tool: toolset.Entry{Request: "GET /fire", Writes: &yes}, hints: "false true false", args: `{}`, request: "GET /fire"},
+		{name: "result", tool: toolset.Entry{Request: "GET /x", Result: "items.#.name"}, args: `{}`, request: "GET /x", text: `["Rex"]`},
+		{name: "fixed value", tool: toolset.Entry{Request: "GET /x{?a,b}", Args: []toolset.Arg{{Name: "a", Value: json.RawMessage(`"acme"`), Schema: json.RawMessage(`{"type":"string"}`)}, arg(t, "b? string")}}, schema: `{"type":"object","properties":{"b":{"type":"string"}},"additionalProperties":false}`, args: `{"b":"1"}`, request: "GET /x?a=acme&b=1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			api := newAPI(t)
+			test.tool.Key = "own"
+			a := adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{test.tool}}, Options{})
+			up := connect(t, a, &adaptertest.Client{})
+			seen := ask(t, up, "tools/list", "{}").Get("tools.0")
+			if got := seen.Get("inputSchema").Raw; test.schema != "" && got != test.schema {
+				t.Errorf("inputSchema = %s\nwant          %s", got, test.schema)
+			}
+			hints := seen.Get("annotations.readOnlyHint").Raw + " " + seen.Get("annotations.destructiveHint").Raw + " " + seen.Get("annotations.idempotentHint").Raw
+			if test.hints != "" && hints != test.hints {
+				t.Errorf("hints = %s, want %s", hints, test.hints)
+			}
+			text, isError := call(t, up, "own", test.args)
+			if !strings.Contains(text, test.text) || isError != (test.request == "") {
+				t.Errorf("text = %q (error: %t), want %q in it", text, isError, test.text)
+			}
+			if test.request == "" {
+				if api.count() > 0 {
+					t.Errorf("the API was asked %s", api.last(t))
+				}
+			} else if got := api.last(t); got != test.request {
+				t.Errorf("request = %s\nwant      %s", got, test.request)
+			}
+		})
+	}
+}
+
+// Everything that cannot work is said before anything runs, with the line.
+func TestWrongTools(t *testing.T) {
+	yes := true
+	for _, test := range []struct {
+		tool toolset.Entry
+		want string
+	}{
+		{toolset.Entry{Request: "FETCH /x"}, "request must begin with one of DELETE, GET,"},
+		{toolset.Entry{Request: "GET x"}, "request must have a path that begins with a slash: GET /items/{id}; where that is, base_url says"},
+		{toolset.Entry{Request: "GET https://x/y"}, "request must have a path that begins with a slash"},
+		{toolset.Entry{Request: "GET /x#y"}, "request must not have a blank or a #"},
+		{toolset.Entry{Request: "GET /{id}"}, "request has {id}, and no argument is called that"},
+		{toolset.Entry{Request: "GET /{id"}, "request has a brace without its other half"},
+		{toolset.Entry{Request: "GET /{a,b}", Args: args(t, "a string")}, "request has {a,b} in its path, which is none of {name}"},
+		{toolset.Entry{Request: "GET /{/a}", Args: args(t, "a string")}, "request has {/a} in its path, which is none of {name}"},
+		{toolset.Entry{Request: "GET /x{?a:3}", Args: args(t, "a string")}, "request has {?a:3} in its query, which is not of the form {?name,name*}"},
+		{toolset.Entry{Request: "GET /x?a=b{a}", Args: args(t, "a string")}, "request has a=b{a} in its query, which is neither fixed"},
+		{toolset.Entry{Request: "GET /{a}/{a}", Args: args(t, "a string")}, "request has {a} twice"},
+		{toolset.Entry{Request: "GET /{a}", Args: args(t, "a? string")}, "args: a: must not be optional: it is a part of the path"},
+		{toolset.Entry{Request: "GET /x{?a}", Args: args(t, "a string", "b string")}, "args: b: is used nowhere: put {b} into the request, the body or a header"},
+		{toolset.Entry{Request: "POST /x", Args: args(t, "a string", "b string"), Body: json.RawMessage(`{"x":"{a}"}`)}, "args: b: is used nowhere"},
+		{toolset.Entry{Request: "POST /x", Body: json.RawMessage(`{"x":["{a}"]}`)}, "body has {a}, and no argument is called that; write {{a}} for the text itself"},
+		{toolset.Entry{Request: "GET /x", Args: args(t, "a string"), Body: json.RawMessage(`"{a}"`)}, "a GET has no body"},
+		{toolset.Entry{Request: "GET /x", Headers: map[string]string{"Host": "x"}}, "headers: Host is set by the bridge itself"},
+		{toolset.Entry{Request: "GET /x", Headers: map[string]string{"X y": "x"}}, `headers: "X y" is not the name of a header`},
+		{toolset.Entry{Request: "GET /x", Headers: map[string]string{"X-Y": "{a}"}}, "headers: X-Y: has {a}, and no argument is called that"},
+		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a b", Schema: json.RawMessage(`{}`)}}}, "args: a b: the name of an argument has 1 to 64 letters"},
+		{toolset.Entry{Request: "GET /x", Name: "a b"}, "a tool's name has 1 to 64 letters"},
+		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a"}}}, "args: a: has no type"},
+		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a", As: "b", Schema: json.RawMessage(`{}`)}}}, "args: a: off and as are for arguments that the document gives"},
+		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a", Schema: json.RawMessage(`{"type":"strng"}`)}}}, "args: a: is no JSON Schema: "},
+		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Schema: json.RawMessage(`{"maximum":"5"}`)}}}, "args: a: is no JSON Schema: "},
+		{toolset.Entry{Request: "GET /x", Attempts: 11}, "retry must be 1 to 10, or off"},
+		{toolset.Entry{Request: "POST /x", Attempts: 2}, "retry: what a POST does it may do twice: set writes: false"},
+		{toolset.Entry{Request: "PUT /x", Cache: &yes}, "cache is for GET: the answer to a PUT is not kept"},
+		{toolset.Entry{Timeout: -1}, "timeout must not be negative"},
+		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Optional: true, About: "x"}}}, "args: a: the ? is for tools with a request, and for arguments that are added"},
+		{toolset.Entry{Args: args(t, "a:b string")}, "args: a:b: the name of an argument has 1 to 64 letters"},
+		{toolset.Entry{Request: "GET /x", Query: json.RawMessage(`{"a":1}`)}, "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"},
+		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Off: true, About: "x"}}}, "args: a: clients do not see it"},
+		{toolset.Entry{Args: []toolset.Arg{{Name: "a", As: "b c"}}}, "args: a: as must have 1 to 64 letters"},
+	} {
+		test.tool.Key, test.tool.Line = "own", 3
+		for i := range test.tool.Args {
+			test.tool.Args[i].Line = 4
+		}
+		faults := test.tool.Check()
+		if !slices.ContainsFunc(faults, func(f toolset.Fault) bool {
+			return strings.HasPrefix(f.String(), "tools: own: "+test.want) && f.Line > 0
+		}) {
+			t.Errorf("%+v: %v, want %s", test.tool, faults, test.want)
+		}
+	}
+}
+
+// What the configuration changes in tools of the document.
+func TestOverrides(t *testing.T) {
+	no := false
+	api := newAPI(t)
+	c := api.pets()
+	c.Tools = []toolset.Entry{
+		{Key: "deletePet", Off: true},
+		{Key: "listPets", Name: "find", About: "Finds pets.", Writes: &no, Result: "items.#.name", Args: []toolset.Arg{
+			{Name: "limit", As: "most", About: "How many", Default: json.RawMessage(`20`), Schema: json.RawMessage(`{"maximum":50}`)},
+			{Name: "kind", Value: json.RawMessage(`"cat"`)},
+		}},
+		{Key: "POST /pets", Title: "Welcome", Args: []toolset.Arg{{Name: "body", About: "The pet."}}},
+		{Key: "sum", Request: "GET /sum{?a}", About: "Sums.", Args: args(t, "a number")},
+	}
+	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	if got, want := names(t, up), "find addPet getPet watchEvents slow sum"; got != want {
+		t.Fatalf("tools = %s, want %s", got, want)
+	}
+	list := ask(t, up, "tools/list", "{}")
+	for path, want := range map[string]string{
+		`tools.0.inputSchema.properties`:                  `{"most":{"type":"integer","maximum":50,"description":"How many","default":20}}`,
+		`tools.0.description`:                             `"Finds pets."`,
+		`tools.0._meta.mcp-bridge/request`:                `"GET /pets"`,
+		`tools.1.title`:                                   `"Welcome"`,
+		`tools.1.inputSchema.properties.body.description`: `"The pet."`,
+		`tools.5.description`:                             `"Sums."`,
+	} {
+		if got := list.Get(path).Raw; got != want {
+			t.Errorf("%s = %s, want %s", path, got, want)
+		}
+	}
+	if list.Get("tools.0.outputSchema").Exists() || !list.Get("tools.2.outputSchema").Exists() {
+		t.Error("a shaped answer has an output schema, or another has none")
+	}
+	if text, _ := call(t, up, "find", `{"most":50}`); text != `["Rex"]` {
+		t.Errorf("find: %s", text)
+	}
+	if got, want := api.last(t), "GET /pets?limit=50&kind=cat X-Api-Key=top-secret-key"; got != want {
+		t.Errorf("request = %s\nwant      %s", got, want)
+	}
+	for _, wrong := range []string{`{"most":51}`, `{"limit":5}`, `{"kind":"dog"}`} {
+		n := api.count()
+		if text, isError := call(t, up, "find", wrong); !isError || api.count() > n {
+			t.Errorf("find %s: %s, want an error and no request", wrong, text)
+		}
+	}
+	// A tool of one's own has the credentials too.
+	call(t, up, "sum", `{"a":0.10}`)
+	if got, want := api.last(t), "GET /sum?a=0.10 X-Api-Key=top-secret-key"; got != want {
+		t.Errorf("request = %s\nwant      %s", got, want)
+	}
+	if m := raw(t, up, "tools/call", `{"name":"deletePet","arguments":{"id":1}}`); gjson.GetBytes(m.Error, "code").Int() != -32602 {
+		t.Errorf("what is off can be called: %s", m.Result)
+	}
+}
+
+// What the configuration sets is not the client's to set, also should it get
+// past the check.
+func TestFixedUnchecked(t *testing.T) {
+	c := newAPI(t).pets()
+	c.Tools = []toolset.Entry{
+		{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "most"}}},
+		{Key: "own", Request: "POST /own{?a}", Headers: map[string]string{"X-Trace": "{b}"}, Body: json.RawMessage(`{"b":"{b}"}`), Args: []toolset.Arg{
+			{Name: "a", Value: json.RawMessage(`"fixed"`)}, arg(t, "b string"),
+		}},
+	}
+	e, err := adapter(t, c, Options{}).acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.calls.Done()
+	for _, test := range []struct{ tool, args, want string }{
+		{"listPets", `{"kind":"dog","limit":1,"most":2}`, `{"limit":2,"kind":"cat"}`},
+		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":header:X-Trace":"y",":body":{"b":"y"}}`},
+	} {
+		if got, err := e.byName[test.tool].Prepare([]byte(test.args)); err != nil || string(got) != test.want {
+			t.Errorf("%s: %s, %v\nwant %s", test.tool, got, err, test.want)
+		}
+	}
+}
+
+// An argument that is called as before is sent as before, whatever becomes of the
+// others.
+func TestSameName(t *testing.T) {
+	api := newAPI(t)
+	c := api.pets()
+	c.Tools = []toolset.Entry{{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "limit", About: "How many"}}}}
+	call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "listPets", `{"limit":5}`)
+	if got, want := api.last(t), "GET /pets?limit=5&kind=cat X-Api-Key=top-secret-key"; got != want {
+		t.Errorf("request = %s\nwant      %s", got, want)
+	}
+}
+
+// Models may ask for a part of an answer, and the API learns nothing of it. What
+// was shaped has no output schema that it would not fit.
+func TestPick(t *testing.T) {
+	api := newAPI(t)
+	c := api.pets()
+	c.Pick = true
+	c.Tools = []toolset.Entry{
+		{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}}},
+		{Key: "add", Request: "POST /add", Args: args(t, "n integer")},
+		{Key: "put", Request: "PUT /put", Args: args(t, "n integer"), Body: json.RawMessage(`["{n}"]`)},
+	}
+	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	if schemas := ask(t, up, "tools/list", "{}").Get("tools.#.outputSchema").Array(); len(schemas) > 0 {
+		t.Errorf("there are output schemas: %s", schemas)
+	}
+	for _, test := range []struct{ tool, args, request, text string }{
+		{"getPet", `{"id":7,"_pick":"items.#.id"}`, "GET /pets/7 X-Api-Key=top-secret-key", "[12345678901234567890]"},
+		{"listPets", `{"_pick":"items.0.name"}`, "GET /pets?kind=cat X-Api-Key=top-secret-key", `"Rex"`},
+		{"add", `{"n":1,"_pick":"method"}`, `POST /add X-Api-Key=top-secret-key {"n":1}`, `"POST"`},
+		{"put", `{"n":1,"_pick":"method"}`, `PUT /put X-Api-Key=top-secret-key [1]`, `"PUT"`},
+	} {
+		if text, _ := call(t, up, test.tool, test.args); text != test.text {
+			t.Errorf("%s: %s, want %s", test.tool, text, test.text)
+		}
+		if got := api.last(t); got != test.request {
+			t.Errorf("%s: request %s, want %s", test.tool, got, test.request)
+		}
+	}
+}
+
+func TestWrongOverrides(t *testing.T) {
+	c := newAPI(t).pets()
+	c.Expose = []string{"not tag admin"}
+	c.Tools = []toolset.Entry{
+		{Key: "getPets", Line: 1},
+		{Key: "GET /pet", Line: 2},
+		{Key: "getPet", Line: 3, Args: []toolset.Arg{{Name: "id", Line: 4, Off: true}, {Name: "ids", Line: 5}}},
+		{Key: "GET /pets/{id}", Line: 6},
+		{Key: "deletePet", Line: 7, About: "x"},
+		{Key: "addPet", Line: 8, Name: "listPets"},
+		{Key: "listPets", Line: 9, Args: []toolset.Arg{{Name: "limit", As: "kind", Line: 10}, {Name: "kind", As: "x", Line: 11}, {Name: "limit", As: "x", Line: 12}}},
+	}
+	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
+	want := `1 tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?
+2 tools: GET /pet: the document has no such operation, and a tool of your own needs a request: did you mean "GET /pets"?
+6 tools: GET /pets/{id}: is the same operation as getPet, on line 3
+10 tools: listPets: args: limit: there is an argument kind already
+12 tools: listPets: args: limit: becomes the same as kind
+4 tools: getPet: args: id: is required: it cannot be off; give it a value
+5 tools: getPet: args: ids: GET /pets/{id} has no such argument: did you mean id?
+7 tools: deletePet: has no effect: expose or the document hides the operation
+8 tools: addPet: the name listPets is that of GET /pets too: choose another one
+`
+	faults, _ := err.(toolset.Faults)
+	got := ""
+	for _, f := range faults {
+		got += strconv.Itoa(f.Line) + " " + f.String() + "\n"
+	}
+	if got != want {
+		t.Errorf("faults:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestAuth(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		auth Auth
+		want string // the request, or the error
+	}{
+		{"by scheme", Auth{Schemes: map[string]wire.Credential{"key": {Key: "s3cret-key"}}}, "GET /pets X-Api-Key=s3cret-key"},
+		{"for the only key", Auth{Default: &wire.Credential{Key: "s3cret-key"}}, "GET /pets X-Api-Key=s3cret-key"},
+		{"of its own", Auth{Default: &wire.Credential{Bearer: "s3cret-key"}}, "GET /pets Authorization=Bearer s3cret-key"},
+		{"unknown scheme", Auth{Schemes: map[string]wire.Credential{"keys": {Key: "s3cret-key"}}}, "did you mean key?"},
+		{"none", Auth{}, "GET /pets"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			api := newAPI(t)
+			c := api.pets()
+			c.Auth = test.auth
+			if _, err := c.Inspect(t.Context(), "pets", Options{}); err != nil {
+				if !strings.Contains(err.Error(), test.want) {
+					t.Errorf("Inspect: %v, want %s", err, test.want)
+				}
+				return
+			}
+			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+			call(t, up, "listPets", "{}")
+			if got := api.last(t); got != test.want {
+				t.Errorf("request = %s, want %s", got, test.want)
+			}
+		})
+	}
+}

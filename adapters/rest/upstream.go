@@ -1,0 +1,336 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// revision is what the server speaks.
+const revision = "2025-11-25"
+
+// capabilities is what it can do.
+func (c *Config) capabilities() string {
+	if c.hasResources() {
+		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
+	}
+	return `{"tools":{"listChanged":true}}`
+}
+
+// upstream is a connection: a place to make calls from.
+type upstream struct {
+	a      *Adapter
+	server *bridge.Greeting
+	header http.Header // of the caller's first request, as far as it is forwarded
+	rest   bridge.Client
+	ctx    context.Context // ends with Close
+	end    context.CancelCauseFunc
+
+	mu     sync.Mutex // guards closed
+	closed bool
+	calls  sync.WaitGroup
+
+	telling sync.Mutex // held while rest is told something, and by Close
+	told    bool       // nothing more is
+}
+
+var _ bridge.Upstream = (*upstream)(nil)
+
+// errClosed is why calls end when their connection is closed.
+var errClosed = errors.New("its connection was closed")
+
+// connect makes a connection.
+func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	capabilities := a.c.capabilities()
+	result := []byte(`{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":`)
+	result = append(result, e.info...)
+	if e.about != "" {
+		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.about)
+	}
+	u := &upstream{
+		a: a, rest: rest, header: from.Header,
+		server: &bridge.Greeting{Revision: revision, Capabilities: []byte(capabilities), Result: append(result, '}')},
+	}
+	u.ctx, u.end = context.WithCancelCause(context.Background())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		u.end(errClosed)
+		return nil, a.unavailable("it was stopped", nil)
+	}
+	a.open[u] = struct{}{}
+	return u, nil
+}
+
+// Server implements bridge.Upstream.
+func (u *upstream) Server() *bridge.Greeting { return u.server }
+
+// Notify implements bridge.Upstream. There is nothing that the server would
+// have to know: a call is cancelled by the end of its context.
+func (u *upstream) Notify(context.Context, *bridge.Request) error { return nil }
+
+// Close implements bridge.Upstream.
+func (u *upstream) Close(context.Context) error {
+	u.a.mu.Lock()
+	delete(u.a.open, u)
+	u.a.mu.Unlock()
+	u.telling.Lock()
+	u.told = true
+	u.telling.Unlock()
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	u.end(errClosed)
+	u.calls.Wait()
+	return nil
+}
+
+// changed tells the client that there are others of a kind: tools or resources.
+func (u *upstream) changed(kind string) {
+	u.telling.Lock()
+	defer u.telling.Unlock()
+	if !u.told {
+		u.rest.Notify(jsonrpc.NewNotification(listChanged(kind), nil))
+	}
+}
+
+// listChanged returns the method that says so.
+func listChanged(kind string) string { return "notifications/" + kind + "/list_changed" }
+
+// enter begins a call. It reports false when the connection is closed.
+func (u *upstream) enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.calls.Add(1)
+	}
+	return !u.closed
+}
+
+// TakesEdits implements bridge.TakesEdits.
+func (u *upstream) TakesEdits() {}
+
+// Call implements bridge.Upstream.
+func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if !u.enter() {
+		return nil, &bridge.Error{Server: u.a.name, Kind: bridge.ErrUnsent, Public: errClosed.Error()}
+	}
+	defer u.calls.Done()
+	switch r.Method {
+	case "ping":
+		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	case "tools/list", "tools/call":
+	case "resources/list", "resources/templates/list", "resources/read":
+		if !u.a.c.hasResources() {
+			return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
+		}
+	default:
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
+	}
+	e, err := u.a.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	params := r.Whole()
+	if r.Method == "tools/list" {
+		page, ok := e.page(gjson.GetBytes(params, "cursor").String())
+		if !ok {
+			return jsonrpc.InvalidParams("the cursor is not one that was given for tools/list"), nil
+		}
+		return jsonrpc.NewResult(nil, page), nil
+	}
+	if r.Method != "tools/call" {
+		return u.resourceCall(ctx, e.edition, r, params)
+	}
+	return u.call(ctx, e.edition, r, params)
+}
+
+// call calls a tool.
+func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+	args := memberOf(params, "arguments") // as it stands there: it may be large
+	switch {
+	case len(args) == 0 || string(args) == "null":
+		args = []byte("{}")
+	case args[0] != '{':
+		return jsonrpc.InvalidParams("arguments must be an object"), nil
+	}
+	var may func(string) bool
+	if u.a.o.May != nil {
+		may = u.a.o.May(r.From.Principal)
+	}
+	t, given, answer := u.a.meant(e, r.Name(), args, may)
+	switch {
+	case answer != nil:
+		return jsonrpc.NewResult(nil, answer), nil
+	case t == nil:
+		return jsonrpc.InvalidParams("Unknown tool: " + r.Name()), nil
+	}
+	ctx, end := u.bound(ctx)
+	defer end()
+	call := u.equipped(t, r, given)
+	call.Resource = u.a.readings(e, func(t *toolset.Tool, args []byte) *wire.Call {
+		read := callOf(t, args)
+		read.Header = call.Header
+		return read
+	})
+	result, err := e.source.Call(ctx, call)
+	if err != nil {
+		return nil, u.lost(ctx, err)
+	}
+	return jsonrpc.NewResult(nil, oneLine(result)), nil
+}
+
+// bound returns the context of a call, which ends with the connection too.
+func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// equipped returns the call that a request makes, with what goes along with it.
+func (u *upstream) equipped(t *toolset.Tool, r *bridge.Request, args []byte) *wire.Call {
+	call := callOf(t, args)
+	if call.Header = r.Header; call.Header == nil {
+		call.Header = u.header
+	}
+	if r.Trace != (bridge.Trace{}) {
+		call.Trace = http.Header{}
+		r.Trace.Put(call.Trace)
+	}
+	if token := r.Token(); token != nil && r.Back != nil {
+		call.Progress = func(n int, text string) {
+			p := strconv.AppendInt(append(append([]byte(`{"progressToken":`), token...), `,"progress":`...), int64(n), 10)
+			p = gjson.AppendJSONString(append(p, `,"message":`...), text)
+			r.Back.Notify(jsonrpc.NewNotification("notifications/progress", append(p, '}')))
+		}
+	}
+	return call
+}
+
+// callOf returns the call as package wire makes it.
+func callOf(t *toolset.Tool, args []byte) *wire.Call {
+	c := &wire.Call{Tool: t.Call, Args: args, Result: t.Result, Settings: t.Settings}
+	if t.Picks {
+		c.Pick, c.PickName = gjson.GetBytes(args, toolset.PickArg).String(), toolset.PickArg
+	}
+	if t.Picks || t.Prepare != nil {
+		c.Rewrite = func(args []byte) ([]byte, error) {
+			if t.Picks {
+				args = toolset.WithoutPick(args)
+			}
+			if t.Prepare != nil {
+				return t.Prepare(args)
+			}
+			return args, nil
+		}
+	}
+	return c
+}
+
+// lost is the error of a call for whose answer nobody waits any more.
+func (u *upstream) lost(ctx context.Context, err error) error {
+	if u.ctx.Err() != nil || ctx.Err() == nil {
+		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}
+	}
+	return err
+}
+
+// meant returns the tool that is called, with its arguments; or what is to be
+// answered at once; or nothing when there is no such tool. may, if it is not nil,
+// tells which tools the caller may use: others do not exist for those that find
+// and call tools.
+func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
+	if e.mode == ModeSearch && isSearch(name) {
+		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, readTool: callSchema, callTool: callSchema}[name]
+		args, err := a.schemas.Check([]byte(schema), args, true)
+		if err != nil {
+			return nil, nil, textResult(err.Error(), true)
+		}
+		may = both(may, a.o.Shows) // the edition may be one of former settings, which showed more
+		switch name {
+		case searchTool:
+			return nil, nil, e.granted(may).search(args)
+		case describeTool:
+			return nil, nil, e.granted(may).describe(args, maxDescribed)
+		}
+		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil || may != nil && !may(t.Name) {
+			return nil, nil, textResult(e.granted(may).unknown(gjson.GetBytes(args, "id").String()), true)
+		}
+		if name == readTool && !t.Annotations.ReadOnly {
+			return nil, nil, textResult(fmt.Sprintf("%s may change something: use %s.", t.Name, callTool), true)
+		}
+		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // none are as good as {}
+	}
+	return e.byName[name], args, nil
+}
+
+// both returns what holds if both do; nil stands for everything.
+func both(one, other func(string) bool) func(string) bool {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return func(name string) bool { return one(name) && other(name) }
+}
+
+// maxDescribed bounds what describeTool tells.
+const maxDescribed = 100 << 10
+
+// Tools returns all tools as JSON, whether they are listed or not.
+func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
+	e, err := a.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	out := []byte{'['}
+	for i, t := range e.tools {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendEntry(out, t)
+	}
+	return append(out, ']'), nil
+}
+
+// Plan returns the request that a call of a tool would send, as text, with
+// secrets masked. Nothing is sent, except to read the document.
+func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
+	e, err := a.acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer e.calls.Done()
+	t, given, answer := a.meant(e.edition, name, args, nil)
+	switch {
+	case answer != nil && isSearch(name) && !IsCall(name):
+		return "", errors.New(name + " sends no request")
+	case answer != nil:
+		return "", errors.New(gjson.GetBytes(answer, "content.0.text").String())
+	case t == nil:
+		return "", errors.New("there is no tool " + name)
+	}
+	call := callOf(t, given)
+	call.Resource = a.readings(e.edition, callOf)
+	p, err := e.source.Plan(call)
+	if err != nil {
+		return "", err
+	}
+	return p.String(), nil
+}

@@ -1,0 +1,416 @@
+package sse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/internal/auth"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Options configure a Downstream.
+type Options struct {
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a body; 0 means 16 MiB
+	MaxStreams int           // open at once; 0 means 10,000
+	MaxEach    int           // of one principal, where there are access rules; 0 means 1,000
+	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
+	// Tag begins the ids of sessions, as in session.NewID; empty means none.
+	Tag string
+	// Elsewhere is asked about sessions that may be another instance's; nil means that
+	// there is no other.
+	Elsewhere Elsewhere
+	// Screen answers a POST for a server whose caller may not send what is in its body, and
+	// otherwise reports false; nil means that all may.
+	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
+}
+
+// Elsewhere knows the sessions of several instances.
+type Elsewhere interface {
+	// Message answers a POST for the session of that id at the instance that holds its
+	// stream. It reports false when nobody does.
+	Message(w http.ResponseWriter, r *http.Request, server, id string, body []byte) (answered bool)
+}
+
+// Downstream serves the clients of all servers.
+type Downstream struct {
+	b *gateway.Gateway
+	o Options
+
+	mu    sync.RWMutex // guards the rest
+	peers map[string]*peer
+	each  map[string]int // how many of them each principal has
+	most  int            // that it may have
+}
+
+// New makes a Downstream for the servers of b.
+func New(b *gateway.Gateway, o Options) *Downstream {
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.MaxMessage, o.MaxStreams = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.MaxStreams, 0), 10_000)
+	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
+	d := &Downstream{b: b, o: o, peers: map[string]*peer{}, each: map[string]int{}}
+	d.Limit(o.MaxEach)
+	return d
+}
+
+// Limit has another MaxEach count from now on. It ends nothing.
+func (d *Downstream) Limit(most int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.most = cmp.Or(max(most, 0), 1000)
+}
+
+// peer is one client: an open stream, and a session from initialize on.
+type peer struct {
+	d      *Downstream
+	server string
+	whose  string // the principal
+	token  string
+	out    *replay.Log
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of initialize
+	ended  chan struct{}  // closed when the session has ended by itself
+	calls  gateway.Calls
+
+	mu      sync.Mutex // guards the rest
+	session *gateway.Session
+	begun   bool // initialize has come
+	over    bool // the stream has ended
+}
+
+var _ bridge.Stream = (*peer)(nil)
+
+// Send implements bridge.Stream. A client that does not read what must not be
+// dropped loses its stream, and with it the session.
+func (p *peer) Send(e replay.Event) bool {
+	err := p.out.Append(e)
+	if errors.Is(err, replay.ErrOver) && p.ctx.Err() == nil {
+		p.d.o.Log.Warn("stream ended: the client does not read it", "server", p.server)
+		p.cancel(errors.New("the client does not read its stream"))
+	}
+	return err == nil
+}
+
+func (p *peer) answer(m *jsonrpc.Message) {
+	if m == nil {
+		return // cancelled by the client: no answer is expected (A10)
+	}
+	p.Send(gateway.AnswerEvent(m))
+}
+
+// Stream opens a client's stream to the server of that name. endpoint is the
+// path to which the client is to POST, as the client sees it.
+func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
+	whose := auth.Principal(r.Context())
+	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrDenied) {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	p := &peer{d: d, server: server, whose: whose, token: session.NewID(d.o.Tag), ended: make(chan struct{}),
+		out: d.b.NewLog(whose, gateway.ReplayLimits(d.o.MaxMessage), false)}
+	defer p.out.Close()
+	p.ctx, p.cancel = context.WithCancelCause(r.Context())
+	defer p.cancel(nil)
+	if why := d.open(p); why != "" {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, why, http.StatusServiceUnavailable)
+		return
+	}
+	defer p.close()
+	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have come too early for this one
+		return
+	}
+	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
+		d.o.Log.Debug("stream ended", "server", server, "err", err)
+	}
+}
+
+// open enters a stream, or says why there is no room for it. Those that have no
+// session yet are bounded too: nobody takes the room of other principals.
+func (d *Downstream) open(p *peer) (why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case len(d.peers) >= d.o.MaxStreams || d.b.Draining():
+		return "the bridge has too many clients, or is stopping; try again later"
+	case p.whose != "" && d.each[p.whose] >= d.most:
+		return fmt.Sprintf("one caller may have %d streams open (per_principal: sessions); end those that are not used", d.most)
+	}
+	d.peers[p.token] = p
+	d.each[p.whose]++
+	return ""
+}
+
+// shut takes open back.
+func (d *Downstream) shut(p *peer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.peers, p.token)
+	if d.each[p.whose]--; d.each[p.whose] == 0 {
+		delete(d.each, p.whose)
+	}
+}
+
+// Close ends the streams that have no session whose end would end them. It is
+// called when the bridge takes no calls any more.
+func (d *Downstream) Close() {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, p := range d.peers {
+		p.cancel(bridge.ErrShutdown)
+	}
+}
+
+// Revoke ends the streams of a principal that have no session whose end would end
+// them: its key was taken away.
+func (d *Downstream) Revoke(principal string) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, p := range d.peers {
+		if p.whose == principal && p.current() == nil {
+			p.cancel(bridge.ErrRevoked)
+		}
+	}
+}
+
+func (p *peer) current() *gateway.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
+}
+
+// close ends the session: it lives as long as the stream.
+func (p *peer) close() {
+	p.d.shut(p)
+	p.cancel(bridge.ErrEnded)
+	p.mu.Lock()
+	p.over = true // no initialize begins any more
+	p.mu.Unlock()
+	p.wg.Wait()
+	if s := p.current(); s != nil {
+		s.End(bridge.ErrEnded)
+	}
+}
+
+// serve writes the stream until the client goes.
+func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) error {
+	ew, err := httpio.OpenWriter(w, r)
+	if err != nil {
+		return err
+	}
+	defer ew.Close()
+	if err := ew.Send(httpio.Event{Type: "endpoint", Data: []byte(endpoint)}); err != nil {
+		return err
+	}
+	if err := ew.Flush(); err != nil {
+		return err
+	}
+	beat := time.NewTicker(p.d.o.Heartbeat)
+	defer beat.Stop()
+	ended := p.ended
+	var quiet <-chan struct{} // closed when the calls of an ended session have their answers
+	for {
+		if err := ew.Drain(p.out); err != nil {
+			return err
+		}
+		select {
+		case <-p.out.Wake():
+		case <-beat.C:
+			if err := ew.Beat(); err != nil {
+				return err
+			}
+		case <-ended:
+			// The session has ended by itself. The answers that say so come now.
+			ended, quiet = nil, p.calls.None()
+			timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
+			defer timer.Stop()
+		case <-quiet:
+			return ew.Drain(p.out)
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		}
+	}
+}
+
+// lastAnswers is how long the stream of an ended session waits for the answers
+// to the calls that were under way.
+const lastAnswers = 2 * time.Second
+
+// Message takes what a client POSTs to its endpoint.
+func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
+	if httpio.MediaType(r.Header) != httpio.JSON {
+		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
+		return
+	}
+	token := r.URL.Query().Get("sessionId")
+	d.mu.RLock()
+	p := d.peers[token]
+	d.mu.RUnlock()
+	if p == nil && d.o.Elsewhere != nil && session.Tag(token) != d.o.Tag {
+		body, fault := httpio.ReadBody(d.b, w, r, d.o.MaxMessage)
+		if fault != nil {
+			fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
+			return
+		}
+		answered := d.screened(w, r, server, body) || d.o.Elsewhere.Message(w, r, server, token, body.Bytes())
+		if body.Free(); answered {
+			return
+		}
+	}
+	if p == nil || p.server != server || p.whose != auth.Principal(r.Context()) {
+		http.Error(w, "no such session: open the stream again", http.StatusNotFound)
+		return
+	}
+	if gateway.Unread(p.out, d.o.MaxMessage) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many answers wait on your stream: read it first", http.StatusServiceUnavailable)
+		return
+	}
+	body, fault := httpio.ReadBody(d.b, w, r, d.o.MaxMessage)
+	if fault != nil {
+		fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
+		return
+	}
+	if d.screened(w, r, server, body) {
+		body.Free()
+		return
+	}
+	if jsonrpc.IsBatch(body.Bytes()) {
+		p.batch(w, r.Header, body)
+		return
+	}
+	m, err := jsonrpc.ParseUTF8(body.Bytes())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		p.refuse(body.Bytes(), err)
+		body.Free()
+		return
+	}
+	p.take(m, r.Header, body.Free)
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// screened reports whether a POST was answered, because its caller may not send what is in
+// its body.
+func (d *Downstream) screened(w http.ResponseWriter, r *http.Request, server string, body *httpio.Body) bool {
+	return d.o.Screen != nil && d.o.Screen(w, r, server, body.Bytes())
+}
+
+// refuse settles a message that is none: a request gets an answer, for which the
+// client waits on its stream, and a question of the server's whose answer it was
+// meant to be does not wait for another one.
+func (p *peer) refuse(text []byte, err error) {
+	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
+	if !ok || invalid.ID == nil {
+		return
+	}
+	var f jsonrpc.Finder // tells the two apart: their ids have nothing to do with each other
+	_, _ = f.Write(text)
+	s := p.current()
+	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
+		return
+	}
+	p.answer(jsonrpc.NewError(invalid.ID, invalid.Code(), invalid.Error(), nil))
+}
+
+// batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
+// does not forbid them (protocol.md A9).
+func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpio.Body) {
+	defer body.Free()
+	elements, err := jsonrpc.Split(body.Bytes())
+	s := p.current()
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case s == nil || s.Revision() > era.Rev20250326 || len(elements) == 0 || len(elements) > gateway.MaxBatch:
+		http.Error(w, "a batch is not possible here: send one message in each POST", http.StatusBadRequest)
+		return
+	}
+	batch := gateway.Batch{}
+	for _, e := range elements {
+		m, err := jsonrpc.ParseUTF8(e)
+		if err != nil {
+			p.refuse(e, err)
+			continue
+		}
+		if what := batch.Fault(m); what != "" {
+			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, what, nil))
+			continue
+		}
+		p.take(m, h, body.Keep())
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// take handles one message, which came with the headers h. free is called when it is not used any more.
+func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
+	p.mu.Lock()
+	s := p.session
+	first := s == nil && !p.begun && !p.over && m.IsRequest() && m.Method == "initialize"
+	p.begun = p.begun || first
+	if first {
+		p.wg.Go(func() {
+			p.initialize(m, h)
+			free()
+		})
+	}
+	p.mu.Unlock()
+	switch {
+	case first:
+	case s == nil:
+		if m.IsRequest() {
+			p.answer(gateway.Early(m))
+		}
+		free()
+	case m.IsRequest():
+		p.calls.Add(1)
+		call := s.Enter(m, h, p)
+		settle := func(a *jsonrpc.Message, _ error) { // the answer says what went wrong
+			p.answer(a)
+			p.calls.Add(-1)
+			free()
+		}
+		if !call.Go(settle) {
+			settle(call.Do()) // says that the session has ended
+		}
+	case m.IsNotification():
+		s.Notify(m, h)
+		free()
+	default:
+		_ = s.Answer(m) // a late answer is no fault of the client's
+		free()
+	}
+}
+
+func (p *peer) initialize(m *jsonrpc.Message, h http.Header) {
+	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, h, m) // the answer says what went wrong
+	if s == nil {
+		p.mu.Lock()
+		p.begun = false // the client may try again
+		p.mu.Unlock()
+		p.answer(a)
+		return
+	}
+	s.OnEnd(func() { close(p.ended) })
+	p.mu.Lock()
+	p.session = s
+	p.mu.Unlock()
+	p.answer(a)
+	s.Attach(p)
+}

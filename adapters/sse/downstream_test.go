@@ -1,0 +1,437 @@
+package sse
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a bridge to two servers that are the same, and the site that publishes them.
+type rig struct {
+	*wiretest.Site
+	t testing.TB
+	b *gateway.Gateway
+	d *Downstream
+	s *wiretest.Server
+}
+
+func newRig(t testing.TB, s *wiretest.Server, bo gateway.Options, o Options) *rig {
+	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s}, {Name: "other", Adapter: s}}
+	bo.Log = slog.New(slog.DiscardHandler)
+	o.Log = bo.Log
+	r := &rig{t: t, b: gateway.New(bo), s: s}
+	r.d = New(r.b, o)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, q *http.Request) { r.d.Stream("fake", "/messages", w, q) })
+	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, q *http.Request) { r.d.Message("fake", w, q) })
+	mux.HandleFunc("POST /other/messages", func(w http.ResponseWriter, q *http.Request) { r.d.Message("other", w, q) })
+	r.Site = wiretest.NewSite(t, mux)
+	t.Cleanup(func() {
+		r.b.Close(context.Background())
+		r.d.Close()
+		if synctest.Wait(); r.peers() > 0 {
+			t.Errorf("%d streams are left", r.peers())
+		}
+		if n := r.b.Totals().Bytes; n != 0 {
+			t.Errorf("%d bytes are under way still", n)
+		}
+		if st := r.b.Status()[0]; st.Sessions > 0 || st.Lanes > 0 {
+			t.Errorf("%d sessions and %d connections are left", st.Sessions, st.Lanes)
+		}
+	})
+	return r
+}
+
+func (r *rig) peers() int {
+	r.d.mu.RLock()
+	defer r.d.mu.RUnlock()
+	return len(r.d.peers)
+}
+
+func run(t *testing.T, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})) })
+}
+
+// client is one stream.
+type client struct {
+	*rig
+	*wiretest.Reply
+	endpoint string
+}
+
+// open opens a stream. Its first event is the endpoint (R-061).
+func (r *rig) open() *client {
+	r.t.Helper()
+	c := &client{rig: r, Reply: r.Do("GET", "/sse", "")}
+	synctest.Wait()
+	e := c.Events()
+	if c.Status() != 200 || len(e) != 1 || e[0].Type != "endpoint" || !strings.HasPrefix(e[0].Data, "/messages?sessionId=") {
+		r.t.Fatalf("GET /sse = %d %q", c.Status(), c.Body())
+	}
+	c.endpoint = e[0].Data
+	return c
+}
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
+
+func (r *rig) begin(revision string) *client {
+	r.t.Helper()
+	c := r.open()
+	c.post(fmt.Sprintf(initialize, revision), 202)
+	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202)
+	return c
+}
+
+func (c *client) post(body string, status int) {
+	c.t.Helper()
+	if a := c.Do("POST", c.endpoint, body).Wait(); a.Status() != status {
+		c.t.Errorf("POST %.100s = %d %s, want %d", body, a.Status(), a.Body(), status)
+	}
+	synctest.Wait()
+}
+
+// last returns the newest message on the stream.
+func (c *client) last() string {
+	synctest.Wait()
+	e := c.Events()
+	return e[len(e)-1].Data
+}
+
+func (c *client) expect(want string) {
+	c.t.Helper()
+	if got := c.last(); got != want {
+		c.t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestDialogues plays what clients and bridge say to each other.
+func TestDialogues(t *testing.T) {
+	wiretest.Play(t, "testdata/*.txtar", func(t *testing.T, s *wiretest.Server) *wiretest.Site {
+		return newRig(t, s, gateway.Options{}, Options{}).Site
+	})
+}
+
+// Every legacy revision may use the old transport (A6), and batches those that know them (A9).
+func TestRevisions(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		for revision, batch := range map[string]int{"2024-11-05": 202, "2025-03-26": 202, "2025-06-18": 400, "2025-11-25": 400} {
+			c := r.begin(revision)
+			if !strings.Contains(c.last(), `"protocolVersion":"`+revision+`"`) {
+				t.Errorf("%s: %s", revision, c.last())
+			}
+			before := len(c.Events())
+			c.post(`[{"jsonrpc":"2.0","id":"b","method":"ping"},{"jsonrpc":"2.0","id":2},{"jsonrpc":"2.0","method":"x"}]`, batch)
+			if got, want := len(c.Events())-before, map[int]int{202: 2, 400: 0}[batch]; got != want {
+				t.Errorf("%s: a batch has %d answers, want %d", revision, got, want)
+			}
+			c.Leave()
+		}
+	})
+}
+
+// What is POSTed and cannot be taken (R-002, R-063, R-184).
+func TestRefused(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
+		for _, test := range []struct {
+			name, path, body string
+			header           []string
+			status           int
+		}{
+			{"unknown session", "/messages?sessionId=AAAAAAAAAAAAAAAAAAAAAAAAAA", ping, nil, 404},
+			{"no session", "/messages", ping, nil, 404},
+			{"session of another server", "/other" + c.endpoint, ping, nil, 404},
+			{"content type", c.endpoint, ping, []string{"Content-Type", "text/plain"}, 415},
+			{"not json", c.endpoint, "{", nil, 400},
+			{"null id", c.endpoint, `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
+			{"too large", c.endpoint, ping + strings.Repeat(" ", 17<<20), nil, 413},
+			{"batch", c.endpoint, "[" + ping + "]", nil, 400},
+			{"fine", c.endpoint, ping, []string{"Content-Type", "Application/JSON;charset=utf-8"}, 202},
+			{"late answer (R-189)", c.endpoint, `{"jsonrpc":"2.0","id":7,"result":{}}`, nil, 202},
+		} {
+			if a := r.Do("POST", test.path, test.body, test.header...).Wait(); a.Status() != test.status {
+				t.Errorf("%s: %d %s, want %d", test.name, a.Status(), a.Body(), test.status)
+			}
+		}
+		synctest.Wait() // for the answer to the ping, which comes by itself
+		c.post(`{"jsonrpc":"2.0","id":"bad","method":5}`, 400)
+		if got := c.last(); !strings.Contains(got, `"id":"bad","error":{"code":-32600`) {
+			t.Errorf("a request that is none was answered by %s", got)
+		}
+		c.Leave()
+	})
+}
+
+// The end of the stream ends the session and its upstream, and its endpoint (R-064).
+func TestStreamEndsSession(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		c.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`, 202)
+		if st := r.b.Status()[0]; st.Sessions != 1 || st.Lanes != 1 {
+			t.Errorf("status is %+v", st)
+		}
+		c.Leave()
+		synctest.Wait()
+		if st := r.b.Status()[0]; st.Sessions != 0 || st.Lanes != 0 {
+			t.Errorf("after the stream: %+v", st)
+		}
+		c.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`, 404)
+	})
+}
+
+// The stream ends during the handshake: nothing is left of it (R-064).
+func TestLeavesInHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{Before: func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}, gateway.Options{}, Options{})
+		c := r.open()
+		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		c.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, 202)
+		c.expect(`{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"initialize first, and wait for its answer"}}`)
+		c.Leave()
+		synctest.Wait()
+		if n := r.peers(); n != 0 {
+			t.Errorf("%d streams are left", n)
+		}
+	})
+}
+
+// A stream that ends takes no new handshake: nobody would end its session.
+func TestInitializeAfterEnd(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.open()
+		r.d.mu.RLock()
+		p := r.d.peers[strings.TrimPrefix(c.endpoint, "/messages?sessionId=")]
+		r.d.mu.RUnlock()
+		c.Leave()
+		synctest.Wait()
+		m, err := jsonrpc.Parse(fmt.Appendf(nil, initialize, "2025-06-18"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		freed := 0
+		p.take(m, nil, func() { freed++ })
+		if synctest.Wait(); r.s.Opened() != 0 || p.session != nil || freed != 1 {
+			t.Errorf("%d connections, session %v, freed %d times", r.s.Opened(), p.session, freed)
+		}
+	})
+}
+
+// A handshake that failed may be tried again on the same stream.
+func TestInitializeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		r := newRig(t, &wiretest.Server{Before: func(context.Context) error {
+			if tries++; tries == 1 {
+				return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start"}
+			}
+			return nil
+		}}, gateway.Options{}, Options{})
+		c := r.open()
+		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		if !strings.Contains(c.last(), "upstream_unavailable") {
+			t.Errorf("the first = %s", c.last())
+		}
+		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		if !strings.Contains(c.last(), `"result"`) {
+			t.Errorf("the second = %s", c.last())
+		}
+		c.Leave()
+	})
+}
+
+// Two clients with the same ids (R-001, R-004).
+func TestSameIDs(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		a, b := r.begin("2024-11-05"), r.begin("2025-11-25")
+		for _, id := range []string{"1", `"1"`, "9007199254740993"} {
+			a.post(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"echo","arguments":"a"}}`, 202)
+			b.post(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"echo","arguments":"b"}}`, 202)
+			a.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":"a"}}`)
+			b.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":"b"}}`)
+		}
+		a.Leave()
+		b.Leave()
+	})
+}
+
+// A silent stream has heartbeats, and is no idle session.
+func TestHeartbeat(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		c.Take()
+		wiretest.Advance(61 * time.Second)
+		if got := c.Take(); got != ": ping\n\n: ping\n\n: ping\n\n" {
+			t.Errorf("in a minute came %q", got)
+		}
+		wiretest.Advance(2 * time.Hour)
+		c.post(`{"jsonrpc":"2.0","id":"late","method":"ping"}`, 202)
+		c.expect(`{"jsonrpc":"2.0","id":"late","result":{}}`)
+		c.Leave()
+	})
+}
+
+// Limits (R-178): streams, sessions.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{Sessions: session.NewMemory(1)}, Options{MaxStreams: 2})
+		one, two := r.begin("2025-06-18"), r.open()
+		if a := r.Do("GET", "/sse", "").Wait(); a.Status() != 503 || a.Header("Retry-After") == "" {
+			t.Errorf("one stream too many = %d", a.Status())
+		}
+		two.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		if !strings.Contains(two.last(), `"id":0,"error"`) || !strings.Contains(two.last(), "overloaded") {
+			t.Errorf("one session too many = %s", two.last())
+		}
+		one.Leave()
+		synctest.Wait()
+		two.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		if !strings.Contains(two.last(), `"result"`) {
+			t.Errorf("after that = %s", two.last())
+		}
+		two.Leave()
+	})
+}
+
+// While the bridge drains there are no new streams, and none is noted; calls under way finish.
+func TestDrain(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c, idle := r.begin("2025-06-18"), r.open()
+		c.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`, 202)
+		drained := make(chan error, 1)
+		go func() { drained <- r.b.Drain(t.Context()) }()
+		synctest.Wait()
+		for range 3 {
+			if a := r.Do("GET", "/sse", "").Wait(); a.Status() != 503 {
+				t.Errorf("a new stream = %d, want 503", a.Status())
+			}
+		}
+		if n := r.peers(); n != 2 {
+			t.Errorf("%d streams, want 2", n)
+		}
+		c.post(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, 202)
+		c.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the bridge is stopping; try again later","data":{"bridge":"stopping"}}}`)
+		r.s.Answer("{}")
+		c.expect(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		if err := <-drained; err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+		r.b.Close(context.Background())
+		c.Wait()
+		r.d.Close() // a stream without session has nothing else that ends it
+		idle.Wait()
+	})
+}
+
+// A client that does not read loses its stream in the end, and with it the session; others are not held up (R-178).
+func TestNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 128 << 10}) // 4.5 MiB may wait
+		conn := r.Dial()
+		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
+		buf := make([]byte, 4096)
+		head := ""
+		for !strings.Contains(head, "sessionId=") || !strings.HasSuffix(head, "\r\n") {
+			n, err := conn.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head += string(buf[:n])
+		}
+		_, rest, _ := strings.Cut(head, "data: ")
+		endpoint, _, _ := strings.Cut(rest, "\n")
+		deaf := &client{rig: r, endpoint: endpoint}
+		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		other := r.begin("2025-06-18")
+		for i := range 20 {
+			deaf.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i), 202)
+			other.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, 202)
+			other.expect(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		}
+		wiretest.Advance(31 * time.Second)
+		synctest.Wait()
+		if n := r.peers(); n != 1 {
+			t.Errorf("%d streams, want the one that is read", n)
+		}
+		_ = conn.Close()
+		other.Leave()
+	})
+}
+
+// While too much waits for a client that does not read, its requests are refused;
+// what waits is there when it reads on, and so is its session.
+func TestReadsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
+		conn := r.Dial()
+		defer conn.Close()
+		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
+		buf, got := make([]byte, 64<<10), ""
+		read := func(until string) {
+			for !strings.Contains(got, until) {
+				n, err := conn.Read(buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += string(buf[:n])
+			}
+		}
+		read("sessionId=")
+		read("\r\n\r\n")
+		_, rest, _ := strings.Cut(got, "data: ")
+		endpoint, _, _ := strings.Cut(rest, "\n")
+		c := &client{rig: r, endpoint: endpoint}
+		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		const large = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":1048576}}}`
+		c.post(fmt.Sprintf(large, 1), 202)
+		c.post(fmt.Sprintf(large, 2), 503)
+		read(`"id":1,"result":{"large":`)
+		read(`x"}}`)
+		synctest.Wait()
+		c.post(fmt.Sprintf(large, 3), 202)
+		read(`"id":3,"result":{"large":`)
+		if strings.Contains(got, `"id":2`) {
+			t.Error("the request that was refused was answered on the stream")
+		}
+	})
+}
+
+// When the session ends by itself, calls under way are answered before the stream ends: every request gets one answer.
+func TestSessionEndsUnderCalls(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		for id := range 3 {
+			c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, id), 202)
+		}
+		r.b.Close(context.Background())
+		c.Wait() // the stream has ended
+		answered := map[string]int{}
+		for _, e := range c.Events() {
+			if m, err := jsonrpc.Parse([]byte(e.Data)); err == nil && m.Error != nil {
+				answered[string(m.ID)]++
+			}
+		}
+		if len(answered) != 3 || answered["0"] != 1 || answered["1"] != 1 || answered["2"] != 1 {
+			t.Errorf("error answers by id: %v, want one for each of 0, 1, 2", answered)
+		}
+	})
+}

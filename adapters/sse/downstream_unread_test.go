@@ -1,0 +1,80 @@
+package sse
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// What waits for a client that does not read counts among the bytes under way. An
+// answer that has no room is an error that says so; each call gets exactly one, and
+// other clients are served.
+func TestUnreadCounts(t *testing.T) {
+	const limit, size, calls = 8 << 20, 1 << 20, 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		conn := r.Dial()
+		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bufio.NewReader(res.Body)
+		var endpoint string
+		for endpoint == "" {
+			line, err := body.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at, ok := strings.CutPrefix(line, "data: "); ok {
+				endpoint = strings.TrimSpace(at)
+			}
+		}
+		deaf, other := &client{rig: r, endpoint: endpoint}, r.begin("2025-06-18")
+		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		for id := range calls {
+			deaf.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":%d}}}`, id+1, size), 202)
+			synctest.Wait()
+		}
+		if n := r.b.Totals().Bytes; n < limit/2 || n > limit {
+			t.Errorf("%d bytes are under way with up to %d of answers that nobody reads, want some, and no more than %d", n, calls*size, limit)
+		}
+		other.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":7}}`, 202)
+		other.expect(`{"jsonrpc":"2.0","id":1,"result":{"echo":7}}`)
+		deaf.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, 202) // small things get through
+		other.Leave()
+		go func() { synctest.Wait(); _ = conn.Close() }() // when all is read
+		got, _ := io.ReadAll(body)
+		answers, refused := map[string]int{}, 0
+		for line := range strings.SplitSeq(string(got), "\n") {
+			for id := range calls {
+				head := fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,`, id+1)
+				if strings.HasPrefix(line, head) {
+					answers[head]++
+					if strings.Contains(line, `"error"`) && strings.Contains(line, "max_bytes_in_flight") && strings.Contains(line, "upstream_too_large") {
+						refused++
+					}
+				}
+			}
+		}
+		if len(answers) != calls || refused < calls-limit/size || refused > calls-4 {
+			t.Errorf("%d calls have answers, %d of them that there is no room", len(answers), refused)
+		}
+		for head, n := range answers {
+			if n != 1 {
+				t.Errorf("%d answers begin with %s", n, head)
+			}
+		}
+		synctest.Wait()
+		if n := r.b.Totals().Bytes; n != 0 {
+			t.Errorf("%d bytes are under way when all is read", n)
+		}
+	})
+}

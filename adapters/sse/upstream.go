@@ -1,0 +1,276 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/deadline"
+)
+
+// Upstream reaches one server by HTTP+SSE, which is of legacy revisions only,
+// whoever the caller is (protocol.md C2.9). Its connections share one pool of
+// HTTP connections for what they POST; each has a stream of its own.
+type Upstream struct {
+	name   conn.Name
+	client *remote.Client
+	o      conn.Options
+
+	do, stream func(*http.Request) (*http.Response, error) // the client's
+}
+
+var _ bridge.Adapter = (*Upstream)(nil)
+
+// NewUpstream makes the adapter for the server of that name. c must be valid;
+// the error is about the files that it names.
+func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error) {
+	client, err := remote.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Upstream{name: conn.Name(name), client: client, o: o.Filled(name), do: client.Do, stream: client.Stream}, nil
+}
+
+// Close closes the HTTP connections that are not in use. Without it they end
+// by themselves after Config.IdleTimeout.
+func (u *Upstream) Close() { u.client.Close() }
+
+// Open opens a stream and does the handshake on behalf of from. The error wraps
+// httpclient.ErrOtherTransport when the server seems to speak Streamable HTTP.
+func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	c := &connection{u: u, rest: rest}
+	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // of all requests of the connection
+	c.out = &poster{c: c, header: from.Header, limit: 4 * u.o.MaxMessage, under: map[*post]struct{}{}}
+	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
+	// It outlives the opening. While a sign-in is waited for, the limits of both stand still.
+	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.Stand))
+	kept := context.AfterFunc(ctx, c.stop)
+	err := c.begin()
+	if err == nil {
+		c.server, err = conn.Handshake(ctx, c.Conn, from, c.u.o.Revision)
+	}
+	inTime := kept()
+	if err == nil && inTime {
+		err = c.life.Opened()
+	}
+	switch {
+	case !inTime:
+		err = context.Cause(ctx)
+	case err == nil:
+		return c, nil
+	default:
+		err = c.unopened(err)
+	}
+	_ = c.Close(context.Background()) // nothing in it waits for the server
+	return nil, err
+}
+
+// connection is one stream and what is POSTed beside it.
+type connection struct {
+	*conn.Conn
+	u        *Upstream
+	rest     bridge.Client
+	out      *poster
+	endpoint *url.URL
+	server   *bridge.Greeting
+	ctx      context.Context // ends when the connection is closed or lost
+	stop     context.CancelFunc
+	wg       sync.WaitGroup // of the reader
+
+	life conn.Life
+	why  atomic.Pointer[bridge.Error] // why the connection is to end, if that is not the stream's own end
+}
+
+var _ bridge.Upstream = (*connection)(nil)
+
+// Server returns what the handshake said.
+func (c *connection) Server() *bridge.Greeting { return c.server }
+
+// unopened makes of what went wrong with the handshake an error of Open:
+// whatever was lost, nobody's request was.
+func (c *connection) unopened(err error) error {
+	if over := c.life.Over(); over != nil {
+		err = over // rather than what followed from it
+	}
+	return c.u.name.Unopened(err)
+}
+
+// begin opens the stream, waits for its endpoint, and leaves the stream to a
+// reader.
+func (c *connection) begin() error {
+	r := c.u.client.Request(c.ctx, http.MethodGet, c.u.client.URL(), c.out.header, nil)
+	r.Header.Set("Accept", "text/event-stream")
+	res, err := c.u.stream(r)
+	if err != nil {
+		return c.u.unreached(err)
+	}
+	if err := c.u.refused(res); err != nil {
+		_ = res.Body.Close()
+		return err
+	}
+	events := httpio.NewReader(res.Body, c.u.o.MaxMessage+conn.EnvelopeRoom)
+	if c.endpoint, err = c.u.endpoint(events, res.Request.URL); err != nil {
+		_ = res.Body.Close()
+		return err
+	}
+	c.wg.Go(func() {
+		defer res.Body.Close()
+		c.end(c.read(events))
+	})
+	return nil
+}
+
+// unreached is the error of a request that had no answer, while that does no
+// harm.
+func (u *Upstream) unreached(err error) *bridge.Error {
+	if none := remote.NoToken(u.name, err); none != nil {
+		return none
+	}
+	if e, ok := errors.AsType[remote.RedirectError](err); ok {
+		return u.name.Unavailable(string(e), nil)
+	}
+	if e, ok := errors.AsType[remote.CodingError](err); ok {
+		return u.name.Unavailable(e.Error(), nil)
+	}
+	return u.name.Unavailable("it cannot be reached", err)
+}
+
+// refused returns why a response is no stream of events, or nil. What may be
+// the answer of a server that speaks Streamable HTTP says so (protocol.md C2).
+func (u *Upstream) refused(res *http.Response) error {
+	switch res.StatusCode {
+	case http.StatusOK:
+		if httpio.MediaType(res.Header) == httpio.Events {
+			return nil
+		}
+		return u.name.Unavailable("it answers with something else than a stream of events: is the address right?", remote.ErrOtherTransport)
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
+		return u.name.Rejected(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), remote.ErrOtherTransport)
+	}
+	return u.refusal(res)
+}
+
+// endpoint waits for the event that names the address to POST to, and resolves
+// it against the address of the stream, at.
+func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error) {
+	for {
+		e, err := events.Next()
+		if e.Over != nil && err != nil {
+			return nil, u.name.Unavailable("it names no usable endpoint", err)
+		}
+		if err != nil {
+			return nil, u.name.Unavailable("its stream ended before it named its endpoint", err)
+		}
+		if e.Type != "endpoint" {
+			e.Data.Free() // the endpoint comes first; what does not, is not for us
+			continue
+		}
+		if e.Data == nil {
+			return nil, u.name.Unavailable("it names no usable endpoint", nil)
+		}
+		to, err := at.Parse(strings.TrimSpace(string(e.Data.B)))
+		e.Data.Free()
+		switch {
+		case err != nil: // which is not told: it holds the address, and that the session
+			return nil, u.name.Unavailable("it names no usable endpoint", nil)
+		case !remote.SameOrigin(to, at): // our credentials would go there
+			return nil, u.name.Unavailable("its endpoint is on another origin than its stream, which is refused: "+
+				"its address must be configured as it knows it itself (scheme, host and port)", nil)
+		}
+		to.User = nil
+		return to, nil
+	}
+}
+
+// read takes messages from the stream until it ends, and returns why it did.
+func (c *connection) read(events *httpio.Reader) error {
+	texts := &conn.Parser{Options: c.u.o, Conn: c.Conn, Warning: "events dropped: the server sends what is not a message on its stream", Unit: "events"}
+	defer texts.Warn()
+	in := c.Intake()
+	defer in.Drop()
+	events.Room = in.Size
+	for ; ; in.Drop() {
+		e, err := events.Next()
+		switch {
+		case err != nil:
+			if e.Over != nil {
+				c.endless(&in, e.Over)
+			}
+			return err
+		case e.Type != "message":
+			c.u.o.Log.Debug("event ignored: it is no message")
+			e.Data.Free()
+		case e.Over != nil:
+			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Over.ID()))
+			c.Unkept(&in, e.Over.ID(), c.u.o.MaxMessage)
+		case e.Data != nil:
+			texts.Parse(e.Data, e.Data.B, &in, c.Deliver)
+		}
+	}
+}
+
+// endless ends the connection because of an event that is far too large: nothing
+// can come after it. The call whose answer it is, as far as that can be told, is not
+// lost like the others.
+func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
+	id := seen.ID()
+	if id == nil && !seen.Asks() {
+		id = c.Only()
+	}
+	c.Unkept(in, id, c.u.o.MaxMessage)
+	c.giveUp(c.u.name.Lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))
+}
+
+// giveUp ends the connection for a reason that is not the stream's end. It is
+// left to the reader to tell so: nothing is delivered after Gone.
+func (c *connection) giveUp(why *bridge.Error) {
+	c.why.CompareAndSwap(nil, why)
+	c.stop()
+}
+
+// end ends the connection for a reason of the server's. Only the reader calls
+// it, as the last it does.
+func (c *connection) end(cause error) {
+	why := c.why.Load()
+	if why == nil {
+		why = c.u.name.Lost("its stream has ended", cause)
+	}
+	news, gone := c.life.End(why)
+	if !news {
+		return
+	}
+	lost := why
+	if why.Kind == bridge.ErrUnsent { // which is true of the call that was refused, not of others
+		lost = c.u.name.Lost(why.Public, why.Err)
+	}
+	c.out.halt(lost)
+	c.stop()
+	c.Fail(lost)
+	if gone {
+		c.rest.Gone(why)
+	}
+}
+
+// Close ends the stream, and with it the session (A6).
+func (c *connection) Close(context.Context) error {
+	c.life.Close()
+	err := c.u.name.Closed()
+	c.Fail(err)
+	c.out.halt(err)
+	c.stop()
+	c.wg.Wait()
+	c.out.wg.Wait()
+	return nil
+}

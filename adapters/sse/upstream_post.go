@@ -1,0 +1,302 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/deadline"
+)
+
+const (
+	// orderLimit is how long a message waits for those before it. A server may
+	// answer a POST only when its work is done, and for that work need what
+	// comes next.
+	orderLimit = time.Second
+	// answerLimit is how long a POST may have no answer after nobody waits any
+	// more for what it carried.
+	answerLimit = 30 * time.Second
+	// maxPosts bounds what is under way or waits.
+	maxPosts = 1024
+	// A POST that was not sent is tried again: after firstPause, twice that, and
+	// so on, about 4 s in all. A server that is being restarted is back then.
+	firstPause = 125 * time.Millisecond
+	tries      = 6
+)
+
+// poster carries messages to the server, a POST for each, and keeps the order
+// that matters:
+//
+// Notifications and answers are POSTed one after the other, each when the POST
+// before has been answered; calls that come after one of them wait for it too.
+// A notification also waits until the POSTs of the calls before it have been
+// answered. Thus "initialized" comes before the first call, and "cancelled"
+// after the call that it is about. Calls beside each other are under way at the
+// same time, in no order. No message waits longer than orderLimit for another;
+// behind a server that takes that long to answer a POST there is no order.
+type poster struct {
+	c      *connection
+	header http.Header // for what no client sent
+	limit  int         // bytes above which senders wait
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex // guards the rest
+	queue []*post
+	under map[*post]struct{} // under way
+	bytes int                // in the queue and under way
+	busy  bool               // run runs
+	room  conn.Signal
+	err   error
+}
+
+var _ conn.Sender = (*poster)(nil)
+
+type post struct {
+	conn.Outgoing
+	done  chan struct{} // closed when the server has answered the POST, or will not
+	timer *time.Timer   // see watch
+	slow  bool          // others have waited for it; guarded by poster.mu
+	sent  bool          // it may have reached the server; guarded by poster.mu
+}
+
+// notification reports whether it has to come after the calls before it. An
+// answer must not wait for them: a call may be what asks for it.
+func (p *post) notification() bool { return p.Call == 0 && p.Method != "" }
+
+// errFull says that the server asks more than it takes the answers to.
+var errFull = errors.New("too much waits to be taken by it")
+
+// Send implements bridge.Sender. It does not wait for the server.
+func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
+	p := &post{Outgoing: m, done: make(chan struct{})}
+	size := len(m.Line.B)
+	for {
+		o.mu.Lock()
+		count := len(o.queue) + len(o.under)
+		if ctx == nil && o.err == nil && (o.bytes > 2*o.limit || count > 2*maxPosts) {
+			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
+			// server that goes on asking without taking answers ends here.
+			why := o.c.u.name.Lost("it does not take what is sent to it", errFull)
+			o.err = why
+			o.c.giveUp(why)
+		}
+		if o.err != nil {
+			defer o.mu.Unlock()
+			return o.c.u.name.Unsent("its connection has ended", o.err)
+		}
+		if ctx == nil || count == 0 || o.bytes+size <= o.limit && count < maxPosts {
+			o.bytes += size
+			if !o.busy && p.Call != 0 {
+				o.begin(p)
+			} else {
+				o.queue = append(o.queue, p)
+				if !o.busy {
+					o.busy = true
+					o.wg.Go(o.run)
+				}
+			}
+			o.mu.Unlock()
+			return nil
+		}
+		if err := o.room.Await(ctx, &o.mu); err != nil {
+			return err
+		}
+	}
+}
+
+// run begins what is in the queue, each in its turn.
+func (o *poster) run() {
+	for {
+		o.mu.Lock()
+		if len(o.queue) == 0 || o.err != nil {
+			o.busy = false
+			o.mu.Unlock()
+			return
+		}
+		p := o.queue[0]
+		var before []*post
+		if p.notification() {
+			for b := range o.under {
+				if !b.slow {
+					before = append(before, b)
+				}
+			}
+		}
+		if len(before) == 0 {
+			o.queue = o.queue[1:]
+			o.begin(p)
+		}
+		o.mu.Unlock()
+		switch {
+		case len(before) > 0:
+			o.await(before) // and look again
+		case p.Call == 0:
+			o.await([]*post{p})
+		}
+	}
+}
+
+// await waits until the POSTs have been answered, or orderLimit has passed.
+func (o *poster) await(posts []*post) {
+	late := time.After(orderLimit)
+	for _, p := range posts {
+		select {
+		case <-p.done:
+			continue
+		case <-o.c.ctx.Done():
+		case <-late:
+		}
+		o.mu.Lock()
+		for _, p := range posts {
+			p.slow = true
+		}
+		o.mu.Unlock()
+		return
+	}
+}
+
+// begin starts a POST. The caller holds o.mu.
+func (o *poster) begin(p *post) {
+	o.under[p] = struct{}{}
+	o.wg.Go(func() {
+		o.deliver(p)
+		close(p.done)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.under, p)
+		o.bytes -= len(p.Line.B)
+		o.room.Wake()
+	})
+}
+
+// halt refuses everything from now on with err. The calls that have certainly
+// not reached the server may be made again on another connection.
+func (o *poster) halt(err *bridge.Error) {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = err
+	}
+	unsent := o.queue
+	o.queue = nil
+	for p := range o.under {
+		if !p.sent {
+			unsent = append(unsent, p)
+		}
+	}
+	o.room.Wake()
+	o.mu.Unlock()
+	for _, p := range unsent {
+		o.c.Abort(p.Call, o.c.u.name.Unsent("its connection has ended", err))
+	}
+}
+
+// deliver makes the POST, and again as long as nothing of it was sent.
+func (o *poster) deliver(p *post) {
+	ctx, cancel := context.WithCancel(o.c.ctx)
+	defer cancel()
+	o.watch(p, cancel)
+	defer p.timer.Stop()
+	if p.Call == 0 { // of calls, the timer ends none that is waited for
+		ctx = deadline.With(ctx, func() func() {
+			p.timer.Stop()
+			return func() { p.timer.Reset(answerLimit) }
+		})
+	}
+	for try := 1; ; try++ {
+		if !o.wanted(p) || !o.mark(p, true) {
+			return // it was given up, or halt has settled it
+		}
+		res, err := o.c.u.do(o.request(ctx, p))
+		if err == nil {
+			o.c.posted(p, res)
+			return
+		}
+		unsent := remote.Unsent(err)
+		if unsent {
+			o.mark(p, false)
+		}
+		if unsent && !remote.TLSFault(err) && try < tries && backoff.For(ctx, firstPause<<(try-1)) == nil {
+			continue
+		}
+		o.c.failed(p, err)
+		return
+	}
+}
+
+// watch ends a POST that has no answer, once nobody waits for what it carried.
+func (o *poster) watch(p *post, cancel func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.timer = time.AfterFunc(answerLimit, func() {
+		waited := p.Call != 0 && o.wanted(p)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if _, open := o.under[p]; waited && open {
+			p.timer.Reset(answerLimit)
+		} else {
+			cancel()
+		}
+	})
+}
+
+// wanted reports whether there is still a use in sending a message.
+func (o *poster) wanted(p *post) bool { return p.Call == 0 || o.c.Waits(p.Call) }
+
+// mark notes whether a message may have reached the server. It reports false
+// when nothing is sent any more.
+func (o *poster) mark(p *post, sent bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return false
+	}
+	p.sent = sent
+	return true
+}
+
+// request makes the request for a message. The line is left to the garbage
+// collector: the HTTP client may read it still when the answer is there.
+func (o *poster) request(ctx context.Context, p *post) *http.Request {
+	h := p.Header
+	if h == nil {
+		h = o.header
+	}
+	r := o.c.u.client.Request(ctx, http.MethodPost, o.c.endpoint, h, p.Line.B)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "*/*")
+	p.Trace.Put(r.Header)
+	return r
+}
+
+// failed settles what a POST without an answer carried. At the end of the
+// connection that is done for all of them.
+func (c *connection) failed(p *post, err error) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	why := c.u.name.Lost("the connection on which it was sent broke", err)
+	if _, redirect := errors.AsType[remote.RedirectError](err); redirect || remote.Unsent(err) || remote.NoToken(c.u.name, err) != nil {
+		why = c.u.unreached(err)
+	}
+	if e, ok := errors.AsType[remote.CodingError](err); ok {
+		why = c.u.name.Invalid(e.Error(), nil)
+	}
+	c.settle(p, why)
+}
+
+// settle ends the call that a message was, or tells the log of the loss of what
+// was none.
+func (c *connection) settle(p *post, why *bridge.Error) {
+	if p.Call != 0 {
+		c.Abort(p.Call, why)
+		return
+	}
+	c.u.o.Log.Warn("a message was not taken", "method", p.Method, "err", why)
+}

@@ -1,0 +1,69 @@
+package stdio
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+)
+
+// startAhead starts a child before anybody connects, and returns what comes of it.
+func startAhead(t *testing.T, ctx context.Context, a *Adapter) (u *child, over <-chan error) {
+	t.Helper()
+	came := make(chan error, 1)
+	go func() { came <- a.StartAhead(ctx, done()) }()
+	eventually(t, "the child is there", func() bool { return a.ahead.Load() != nil })
+	return a.ahead.Load().u, came
+}
+
+// The first connection uses the child that was started ahead, and has a handshake of its
+// own; the next one has a child of its own, too.
+func TestStartAhead(t *testing.T) {
+	quiet(t)
+	a := adapter(t, "server", conn.Options{})
+	u, over := startAhead(t, t.Context(), a)
+	from := *adaptertest.Caller("")
+	from.Header = http.Header{"TOKEN": {"x"}} // stands in the environment
+	for i, c := range []struct {
+		from *bridge.Caller
+		want bool
+	}{{&from, false}, {adaptertest.Caller(""), true}, {adaptertest.Caller(""), false}} {
+		up, err := a.Open(t.Context(), c.from, &adaptertest.Client{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, up, `{}`).Result(t)
+		if up.(*child).Pid() == u.Pid() != c.want {
+			t.Errorf("connection %d: the child that was started ahead is used: %t, want %t", i, !c.want, c.want)
+		}
+		if err := up.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// A child that nobody uses is ended, and one that ends by itself says why.
+func TestStartAheadInVain(t *testing.T) {
+	quiet(t)
+	ctx, stop := context.WithCancel(t.Context())
+	u, over := startAhead(t, ctx, adapter(t, "silent", conn.Options{}))
+	stop()
+	if err := <-over; err != nil || !u.p.hasExited() {
+		t.Errorf("%v, ended: %t", err, u.p.hasExited())
+	}
+	a := adapter(t, "fails", conn.Options{})
+	err := a.StartAhead(t.Context(), done())
+	if err == nil || !strings.Contains(err.Error(), "its process has ended (exit status 3)") || !strings.HasSuffix(err.Error(), "\n  set FOO_KEY") {
+		t.Errorf("StartAhead: %v, want the state and its stderr", err)
+	}
+	if _, again := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{}); bridge.Brief(again) != bridge.Brief(err) {
+		t.Errorf("Open: %v, want what was said before, which the log does not repeat", again)
+	}
+}

@@ -1,0 +1,347 @@
+package stdio
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// DownstreamOptions configure Serve.
+type DownstreamOptions struct {
+	Log        *slog.Logger // nil means slog.Default(); it must not write to the client's stream
+	MaxMessage int          // bytes of a line, and room for the envelope; 0 means 16 MiB
+	Principal  string       // who the client is, where the bridge has Grants
+}
+
+const (
+	// lingerEOF is how long the calls under way may still take after the client
+	// has closed its side. A client that leaves waits for nothing, and R-013
+	// asks for a prompt exit; but a script that pipes its requests in closes its
+	// side right behind the last one, and is there for the answers.
+	lingerEOF = 2 * time.Second
+	// lastAnswers is how long the end waits for the answers to the calls that it
+	// has cancelled, and for the client to read what is left.
+	lastAnswers = 2 * time.Second
+	// maxHeld bounds the messages that wait for the handshake, and the
+	// notifications that wait for the server. A session would refuse more
+	// requests at once.
+	maxHeld = 128
+)
+
+// errUnread says that the client lets answers pile up.
+var errUnread = errors.New("the client does not read its answers")
+
+// Serve serves the one client at the other end of in and out with a session of
+// the server of that name, or without one if the client is of the stateless
+// era, until in ends, ctx ends or out breaks. It returns nil when the client has left by closing in. The calls that are then under way
+// may take two seconds more; the end of ctx cancels them at once. Whatever the
+// reason, each gets its answer before Serve returns, unless the client does not
+// read it.
+//
+// When the session ends by itself, because its server is gone and is not to be
+// started again, Serve returns an error as soon as the calls under way have
+// theirs. The clients of this transport watch the process that they started:
+// its end is what they report to the user and recover from, whereas a process
+// that lives on and refuses everything looks well to them.
+//
+// Nothing of the session is left when Serve returns, but for what its server's
+// connection needs to close, which Bridge.Close waits for. in and out are not
+// closed. A read that waits is ended by a deadline if in has SetReadDeadline
+// and supports it; otherwise, as with a terminal, its goroutine stays until in
+// has something to read, which is dropped. The same holds for out and a client
+// that does not read.
+func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
+	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
+	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
+	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
+		out: b.NewLog("", gateway.ReplayLimits(o.MaxMessage), false)}
+	defer p.out.Close()
+	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer p.cancel(nil)
+	reading := begin(func() error { return p.read(in) })
+	writing := begin(func() error { return p.write(out) })
+	why := p.stay(ctx, reading, writing)
+	p.leave(why)
+	last := p.lastWrite(writing, out)
+	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Unix(1, 0)) == nil {
+		<-reading.done
+		_ = d.SetReadDeadline(time.Time{}) // as it was
+	}
+	if n := p.out.Drops(); n > 0 {
+		o.Log.Warn("notifications dropped: the client read too slowly", "count", n)
+	}
+	if why == nil {
+		return last
+	}
+	return why
+}
+
+// unreadFor is how long a client may not be read from because too much waits for
+// it: meanwhile it is not noticed when one has left behind its output.
+const unreadFor = 5 * time.Minute
+
+// job is a goroutine that ends with an error.
+type job struct {
+	done chan struct{} // closed at its end
+	err  error         // to be read after that
+}
+
+func begin(f func() error) *job {
+	j := &job{done: make(chan struct{})}
+	go func() {
+		defer close(j.done)
+		j.err = f()
+	}()
+	return j
+}
+
+// peer is the client.
+//
+// It has many fields: what comes from the client, what goes to it, and its end,
+// which decide about each other.
+type peer struct {
+	b        *gateway.Gateway
+	server   string
+	modern   bool // clients of the stateless era are served as such
+	o        DownstreamOptions
+	out      *replay.Log
+	ctx      context.Context // of the handshake
+	cancel   context.CancelCauseFunc
+	wg       sync.WaitGroup // of the handshake, and of calls without a session
+	ended    chan struct{}  // closed when the session has ended by itself
+	drained  chan struct{}  // has something when some of out was written
+	calls    gateway.Calls  // under way, with the handshake and the notifications
+	reserved int            // bytes of the line that is being read; for read only
+	noRoom   bool           // the bridge had no room for more of it; for read only
+
+	mu        sync.Mutex // guards the rest
+	session   *gateway.Session
+	begun     bool      // initialize has come
+	open      bool      // messages go to the session
+	over      bool      // no message is taken any more
+	held      []arrival // what came between the two
+	notes     []arrival // notifications on their way to the server
+	noting    bool      // a goroutine sees to them
+	stateless map[*statelessCall]struct{}
+}
+
+var _ bridge.Stream = (*peer)(nil)
+
+// arrival is a message of the client's, and the line that it refers to. free is
+// called when it is not used any more.
+type arrival struct {
+	m *jsonrpc.Message
+	*text
+}
+
+// Send implements bridge.Stream. A client that does not read what must not be
+// dropped loses its session.
+func (p *peer) Send(e replay.Event) bool {
+	e.Data = append(e.Data, '\n') // here, so that message and line break are written in one piece
+	err := p.out.Append(e)
+	if errors.Is(err, replay.ErrOver) {
+		p.cancel(errUnread)
+	}
+	return err == nil
+}
+
+func (p *peer) answer(m *jsonrpc.Message) {
+	if m == nil {
+		return // cancelled by the client: no answer is expected (A10)
+	}
+	p.Send(gateway.AnswerEvent(m))
+}
+
+// told returns the answer a of a request, which says why it has failed if err is not nil. To a
+// client that the bridge knows no principal of, and that so has started it, it also says what
+// the server's process wrote last.
+func (p *peer) told(a *jsonrpc.Message, err error) *jsonrpc.Message {
+	e, ok := errors.AsType[*bridge.Error](err)
+	if a == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
+		return a
+	}
+	return gateway.FullRefusal(a.ID, err)
+}
+
+func (p *peer) current() *gateway.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
+}
+
+// stay waits for the reason to end, nil if the client has left.
+func (p *peer) stay(ctx context.Context, reading, writing *job) error {
+	select {
+	case <-reading.done:
+		if reading.err != io.EOF {
+			return fmt.Errorf("reading from the client: %w", reading.err)
+		}
+		select {
+		case <-p.calls.None():
+		case <-time.After(lingerEOF):
+		case <-writing.done:
+		case <-p.ended:
+		case <-ctx.Done(): // the usual next step of who has closed our input
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		}
+		return nil
+	case <-writing.done:
+		return fmt.Errorf("writing to the client: %w", writing.err)
+	case <-p.ended:
+		if p.b.Draining() {
+			return bridge.ErrShutdown
+		}
+		return &bridge.Error{Server: p.server, Kind: bridge.ErrLost, Public: "it has ended, and its session with it"}
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leave ends the session, and waits for the answers to the calls under way.
+func (p *peer) leave(why error) {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	reason := bridge.ErrEnded
+	if why != nil {
+		reason = bridge.ErrShutdown
+	}
+	p.cancel(reason)
+	p.endStateless(reason)
+	p.wg.Wait() // the handshake heeds p.ctx
+	if s := p.current(); s != nil {
+		s.End(reason)
+	}
+	select {
+	case <-p.calls.None():
+	case <-time.After(lastAnswers):
+	}
+}
+
+// lastWrite has what is left written, for as long as the client may take for
+// it. It returns why that failed.
+func (p *peer) lastWrite(writing *job, out io.Writer) error {
+	p.out.Finish()
+	select {
+	case <-writing.done:
+		err := writing.err
+		if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
+			return nil // a client that has left reads nothing
+		}
+		return fmt.Errorf("writing to the client: %w", err)
+	case <-time.After(lastAnswers):
+	}
+	if d, ok := out.(deadliner); ok && d.SetWriteDeadline(time.Unix(1, 0)) == nil {
+		<-writing.done
+	}
+	return errUnread
+}
+
+// write writes what there is, until the log is finished. It is the only one
+// that writes to the client.
+func (p *peer) write(out io.Writer) error {
+	wide := false
+	for {
+		finished := p.out.Finished() // before the last look
+		events := p.out.Next(0)
+		for _, e := range events {
+			if len(e.Data) > readBuffer && !wide {
+				wide = true
+				widen(out)
+			}
+			if _, err := out.Write(e.Data); err != nil {
+				return err
+			}
+		}
+		switch {
+		case len(events) > 0:
+			p.out.Forget(events[len(events)-1].Seq) // it is on its way
+			select {
+			case p.drained <- struct{}{}:
+			default:
+			}
+		case finished:
+			return nil
+		default:
+			<-p.out.Wake()
+		}
+	}
+}
+
+// pause waits while too much waits for the client to read it. It reports false
+// when the client is not to be read from any more.
+func (p *peer) pause() bool {
+	for gateway.Unread(p.out, p.o.MaxMessage) {
+		select {
+		case <-p.drained:
+		case <-time.After(unreadFor):
+			p.cancel(errUnread)
+		case <-p.ctx.Done():
+		}
+		if p.ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *peer) initialize(first arrival) {
+	s, a, err := p.b.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m)
+	first.free()
+	if s == nil {
+		p.answer(p.told(a, err))
+		p.mu.Lock()
+		held := p.held
+		p.held, p.begun = nil, false // the client may try again
+		p.mu.Unlock()
+		for _, h := range held {
+			if h.m.IsRequest() {
+				p.answer(early(h.m))
+			}
+			h.free()
+		}
+		return
+	}
+	p.mu.Lock()
+	p.session = s
+	p.mu.Unlock()
+	s.OnEnd(func() { close(p.ended) })
+	p.answer(a)
+	s.Attach(p)
+	for {
+		p.mu.Lock()
+		held := p.held
+		p.held = nil
+		p.open = len(held) == 0
+		for _, h := range held {
+			if h.m.IsRequest() {
+				p.calls.Add(1)
+			}
+		}
+		p.mu.Unlock()
+		if len(held) == 0 {
+			return
+		}
+		for _, h := range held {
+			p.pass(s, h)
+		}
+	}
+}

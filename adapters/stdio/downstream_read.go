@@ -1,0 +1,339 @@
+package stdio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// onEach is where single messages are to stand.
+const onEach = "on each line"
+
+// text is a line that messages refer to, and the room that it takes.
+type text struct {
+	b    *gateway.Gateway
+	buf  *jsonrpc.Buffer
+	n    int          // reserved
+	left atomic.Int32 // messages that refer to it
+}
+
+// free says that one message less refers to the line.
+func (t *text) free() {
+	if t.left.Add(-1) == 0 {
+		t.buf.Free()
+		t.b.Room("").Return(t.n)
+	}
+}
+
+// read takes the client's lines until in ends. It never waits for anything
+// but them.
+func (p *peer) read(in io.Reader) error {
+	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.tooMuch)
+	l.room = p.room
+	defer func() { p.b.Room("").Return(p.reserved) }() // of a line that did not end
+	for first := true; ; first = false {
+		if !p.pause() {
+			return bridge.ErrEnded
+		}
+		buf, over, err := l.next()
+		if err != nil {
+			return err
+		}
+		if p.isOver() { // nobody could interrupt the reading
+			buf.Free()
+			return bridge.ErrEnded
+		}
+		if big, ok := over.(*unkept); ok {
+			buf.Free()
+			p.refuseSize(big)
+			continue
+		}
+		t := &text{b: p.b, buf: buf, n: p.reserved}
+		p.reserved = 0
+		t.left.Store(1)
+		line := buf.B
+		if first {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		p.line(line, t)
+	}
+}
+
+func (p *peer) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// room is asked for more of a line. What is read counts among all that is under
+// way in the bridge.
+func (p *peer) room(size int) bool {
+	p.noRoom = !p.b.Room("").Reserve(size - p.reserved)
+	if !p.noRoom {
+		p.reserved = size
+	}
+	return !p.noRoom
+}
+
+// unkept takes a line that is not kept.
+type unkept struct {
+	jsonrpc.Finder
+	full bool // there was no room for it, although it was not too large
+}
+
+// tooMuch returns what takes a line that is not kept.
+func (p *peer) tooMuch() io.Writer {
+	p.b.Room("").Return(p.reserved)
+	s := &unkept{full: p.noRoom}
+	p.reserved, p.noRoom = 0, false
+	return s
+}
+
+// line takes what stands on a line of t.
+func (p *peer) line(line []byte, t *text) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		t.free()
+		return
+	}
+	if jsonrpc.IsBatch(line) {
+		p.batch(line, t)
+		t.free()
+		return
+	}
+	m, err := jsonrpc.ParseUTF8(line)
+	if err != nil {
+		p.refuse(line, err)
+		t.free()
+		return
+	}
+	p.take(arrival{m, t})
+}
+
+// refuse answers a text that is no message.
+func (p *peer) refuse(line []byte, err error) {
+	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
+	if !ok {
+		p.answer(jsonrpc.NewError(nil, jsonrpc.CodeParse, err.Error(), nil)) // R-014
+		return
+	}
+	var f jsonrpc.Finder
+	_, _ = f.Write(line)
+	o := f.Outlines()[0]
+	if o.ID != nil || invalid.ID != nil {
+		o.ID = invalid.ID // which was parsed; null becomes none, and there is an answer all the same (R-002)
+		p.useless(o, true, invalid.Code(), invalid.Error(), nil)
+		return
+	}
+	p.useless(o, false, invalid.Code(), invalid.Error(), nil)
+}
+
+// refuseSize answers a line that was not kept (R-009).
+func (p *peer) refuseSize(s *unkept) {
+	code, message, data := jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is larger than the limit of %d bytes", p.o.MaxMessage), []byte(nil)
+	if s.full {
+		code, message, data = jsonrpc.CodeInternal, "the bridge is overloaded: too many bytes are under way; try again later", []byte(`{"bridge":"overloaded"}`)
+	}
+	p.o.Log.Warn("line dropped", "err", message)
+	for _, o := range s.Outlines() {
+		had := o.ID != nil
+		o.ID = o.Answerable()
+		p.useless(o, had, code, message, data)
+	}
+}
+
+// useless settles what o is the outline of with an error: a request gets it as
+// its answer, and a question of the server's whose answer it was meant to be
+// does not wait for another one. Notifications (R-005) and other answers are
+// dropped. had says that there was an id, although o may have none that can be
+// used.
+func (p *peer) useless(o jsonrpc.Outline, had bool, code int, message string, data []byte) {
+	if !o.Method && o.ID != nil {
+		if s := p.current(); s != nil && s.Answer(jsonrpc.NewError(o.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
+			return
+		}
+	}
+	if o.Payload && !o.Method || o.Method && !had {
+		p.o.Log.Debug("message dropped", "err", message)
+		return
+	}
+	p.answer(jsonrpc.NewError(o.ID, code, message, data))
+}
+
+// batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
+// does not forbid them (protocol.md A9). Each is answered on a line of its own.
+func (p *peer) batch(line []byte, t *text) {
+	elements, err := jsonrpc.Split(line)
+	s := p.current()
+	fault := ""
+	switch {
+	case err != nil:
+		p.refuse(line, err)
+		return
+	case p.modern && hasStateless(elements):
+		fault = gateway.NoBatches(era.FirstModern, onEach)
+	case s == nil:
+		fault = gateway.TooEarly
+	case s.Revision() > era.Rev20250326:
+		fault = gateway.NoBatches(s.Revision(), onEach)
+	case len(elements) == 0 || len(elements) > gateway.MaxBatch:
+		fault = fmt.Sprintf("a batch has 1 to %d messages", gateway.MaxBatch)
+	}
+	batch := gateway.Batch{}
+	answered := false
+	for _, e := range elements {
+		m, err := jsonrpc.ParseUTF8(e)
+		if err != nil {
+			if fault == "" {
+				p.refuse(e, err)
+			}
+			continue
+		}
+		what := fault
+		if what == "" {
+			what = batch.Fault(m)
+		}
+		if what == "" {
+			t.left.Add(1)
+			p.take(arrival{m, t})
+		} else if m.IsRequest() {
+			answered = true
+			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, what, nil))
+		}
+	}
+	if fault != "" && !answered {
+		p.answer(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, fault, nil))
+	}
+}
+
+// take handles one message.
+func (p *peer) take(a arrival) {
+	if p.takeStateless(a) {
+		return
+	}
+	p.mu.Lock()
+	s, open := p.session, p.open
+	switch {
+	case p.over:
+	case open:
+		if a.m.IsRequest() {
+			p.calls.Add(1)
+		}
+		p.mu.Unlock()
+		p.pass(s, a)
+		return
+	case !p.begun && a.m.IsRequest() && a.m.Method == "initialize":
+		p.begun = true
+		p.calls.Add(1)
+		p.wg.Go(func() {
+			p.initialize(a)
+			p.calls.Add(-1)
+		})
+		p.mu.Unlock()
+		return
+	case p.begun && len(p.held) < maxHeld && a.m.Method != "ping": // which is answered promptly (R-154)
+		// A client should wait for the answer to initialize (A2). A script that
+		// pipes its requests in does not, and loses nothing by it.
+		p.held = append(p.held, a)
+		p.mu.Unlock()
+		return
+	}
+	over := p.over
+	p.mu.Unlock()
+	switch {
+	case !a.m.IsRequest():
+	case over:
+		p.answer(tooLate(a.m))
+	default:
+		p.answer(early(a.m))
+	}
+	a.free()
+}
+
+// early answers a request that comes before the session.
+func early(m *jsonrpc.Message) *jsonrpc.Message {
+	if m.Method == "server/discover" {
+		return era.NotDiscovered(m.ID)
+	}
+	return gateway.Early(m)
+}
+
+// tooLate answers a request that comes after the session.
+func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
+	return jsonrpc.NewError(m.ID, jsonrpc.CodeInternal, "the session has ended: start the bridge again", nil)
+}
+
+// pass gives a message to the session. A request has been counted as a call.
+func (p *peer) pass(s *gateway.Session, a arrival) {
+	switch {
+	case a.m.IsRequest():
+		settle := func(r *jsonrpc.Message, err error) {
+			p.answer(p.told(r, err))
+			a.free()
+			p.calls.Add(-1)
+		}
+		if !s.Enter(a.m, nil, p).Go(settle) {
+			settle(tooLate(a.m), nil)
+		}
+	case a.m.IsNotification():
+		p.notify(s, a)
+	default:
+		_ = s.Answer(a.m) // a late answer is no fault of the client's
+		a.free()
+	}
+}
+
+// notify passes on a notification. Those for the server may have to wait for
+// it, which is not for the reader to do.
+func (p *peer) notify(s *gateway.Session, a arrival) {
+	switch a.m.Method {
+	case "notifications/initialized", "notifications/cancelled": // for the session itself; a cancellation must not stand behind others
+		s.Notify(a.m, nil)
+		a.free()
+		return
+	}
+	p.mu.Lock()
+	if len(p.notes) >= maxHeld {
+		p.mu.Unlock()
+		p.b.Dropped().Add(1)
+		p.o.Log.Warn("notification dropped: too many wait for the server", "method", a.m.Method)
+		a.free()
+		return
+	}
+	p.notes = append(p.notes, a)
+	first := !p.noting
+	if first {
+		p.noting = true
+		p.calls.Add(1) // what came before the end of the input is to be delivered
+	}
+	p.mu.Unlock()
+	if first && !s.Go(func() { p.deliver(s) }) {
+		p.deliver(s) // the session has ended: nothing is waited for
+	}
+}
+
+// deliver passes on the notifications in their order.
+func (p *peer) deliver(s *gateway.Session) {
+	for {
+		p.mu.Lock()
+		if len(p.notes) == 0 {
+			p.noting = false
+			p.mu.Unlock()
+			p.calls.Add(-1)
+			return
+		}
+		a := p.notes[0]
+		p.notes = p.notes[1:]
+		p.mu.Unlock()
+		s.Notify(a.m, nil)
+		a.free()
+	}
+}

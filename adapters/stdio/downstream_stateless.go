@@ -1,0 +1,203 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+)
+
+// maxStateless bounds the requests without a session that are under way.
+const maxStateless = 512
+
+// statelessCall is a request that belongs to no session (2026-07-28, stdio). A client
+// may make such requests beside its session and without one: each message says
+// of itself which era it is of (protocol.md C3).
+type statelessCall struct {
+	p       *peer
+	id      []byte // raw
+	listens bool
+	stop    context.CancelCauseFunc
+
+	mu   sync.Mutex // guards the rest
+	said int        // messages
+	over bool       // nothing is sent for it any more
+}
+
+var _ bridge.Stream = (*statelessCall)(nil)
+
+// Send implements bridge.Stream.
+func (v *statelessCall) Send(e replay.Event) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.over:
+		return false
+	case v.listens && gateway.Unread(v.p.out, v.p.o.MaxMessage):
+		v.stop(errUnread) // its client is not to be left in error about what has changed
+		return false
+	}
+	if e.Key != "" {
+		// What one subscription was told of says nothing to the others (R-146).
+		e.Key = strconv.Quote(string(v.id)) + e.Key
+	}
+	e.Must = e.Must || v.listens && v.said == 0 // the acknowledgement (R-142)
+	v.said++
+	return v.p.Send(e)
+}
+
+// takeStateless handles a message that is of no session. It reports false for those
+// that are of one, or are to begin one.
+func (p *peer) takeStateless(a arrival) bool {
+	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
+	switch {
+	case !p.modern || !gateway.IsStateless(a.m):
+		if !cancels || !p.takeBack(a.m) {
+			return false
+		}
+	case a.m.IsRequest():
+		p.callStateless(a)
+		return true
+	case cancels:
+		p.takeBack(a.m)
+	}
+	a.free()
+	return true
+}
+
+// hasStateless reports whether one of the elements of a batch is of the stateless
+// era.
+func hasStateless(elements [][]byte) bool {
+	return slices.ContainsFunc(elements, func(e []byte) bool {
+		m, err := jsonrpc.Parse(e)
+		return err == nil && gateway.IsStateless(m)
+	})
+}
+
+// callStateless makes a call that belongs to no session.
+func (p *peer) callStateless(a arrival) {
+	g, no := gateway.NewStateless(p.server, p.o.Principal, a.m)
+	if no != nil {
+		p.answer(no)
+		a.free()
+		return
+	}
+	v := &statelessCall{p: p, id: bytes.Clone(a.m.ID), listens: a.m.Method == "subscriptions/listen"}
+	// Not below p.ctx: why a call ends decides what is said about it.
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
+	v.stop = stop
+	g.Back, g.Keep = v, a.keep
+	p.mu.Lock()
+	switch {
+	case p.over:
+		no = tooLate(a.m)
+	case len(p.stateless) >= maxStateless:
+		no = jsonrpc.NewError(a.m.ID, jsonrpc.CodeInternal, "too many requests are under way; try again later", []byte(`{"bridge":"overloaded"}`))
+	default:
+		p.stateless[v] = struct{}{}
+		if !v.listens {
+			p.calls.Add(1) // nobody waits for what lasts until it is ended
+		}
+		p.wg.Go(func() { v.call(ctx, a, *g) })
+	}
+	p.mu.Unlock()
+	if no != nil {
+		stop(nil)
+		p.answer(no)
+		a.free()
+	}
+}
+
+// keep makes for one message more that refers to the line, until free is
+// called.
+func (t *text) keep() (free func()) {
+	t.left.Add(1)
+	return t.free
+}
+
+func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
+	m, err := v.p.b.Call(ctx, a.m, g)
+	m = v.p.told(m, err)
+	a.free()
+	v.p.mu.Lock()
+	delete(v.p.stateless, v) // before its id may come again
+	v.p.mu.Unlock()
+	v.answer(m, context.Cause(ctx))
+	v.stop(nil)
+	if !v.listens {
+		v.p.calls.Add(-1)
+	}
+}
+
+// answer sends the answer. There is none when the call was taken back: by the
+// client, who wants none (R-092), or by the bridge, whose reason is why.
+func (v *statelessCall) answer(m *jsonrpc.Message, why error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over {
+		m.Release()
+		return
+	}
+	v.over = true
+	switch {
+	case m != nil:
+	case errors.Is(why, errUnread):
+		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the subscription has ended: what it had to tell was not read", []byte(`{"bridge":"overloaded"}`))
+	default:
+		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the bridge is stopping; whether the server acted on the request is unknown", []byte(`{"bridge":"stopping"}`))
+	}
+	closing := v.listens && m.Error == nil
+	v.p.answer(m)
+	if closing { // one page of the text wants the result, and another one this (R-145)
+		n := jsonrpc.NewCancelled(v.id, "the subscription has ended")
+		v.p.Send(replay.Event{Data: n.Append(nil, nil, nil), Must: true})
+	}
+}
+
+// takeBack cancels the call that a notification of the client's takes back. It
+// reports false when there is none. When several have the id, which is against
+// the protocol, it cannot be told which is meant, and none is cancelled.
+func (p *peer) takeBack(n *jsonrpc.Message) bool {
+	id := n.RequestID()
+	p.mu.Lock()
+	var found []*statelessCall
+	for v := range p.stateless {
+		if bytes.Equal(v.id, id) {
+			found = append(found, v)
+		}
+	}
+	if len(found) == 1 {
+		delete(p.stateless, found[0]) // its id may come again
+	}
+	p.mu.Unlock()
+	if len(found) == 1 {
+		v := found[0]
+		v.mu.Lock()
+		v.over = true
+		v.mu.Unlock()
+		v.stop(bridge.TakenBack(n))
+	}
+	return len(found) > 0
+}
+
+// endStateless ends all calls without a session. Subscriptions end as they do when
+// the bridge stops: with their result.
+func (p *peer) endStateless(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for v := range p.stateless {
+		if v.listens {
+			v.stop(bridge.ErrShutdown)
+		} else {
+			v.stop(reason)
+		}
+	}
+}

@@ -1,0 +1,406 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"tok"}`
+
+// keyed makes a request of the stateless era; params are members, or empty.
+func keyed(id, method, params string) string {
+	if params != "" {
+		params += ","
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, statelessMeta)
+}
+
+func keyedTool(id, name, args string) string {
+	return keyed(id, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
+}
+
+func cancelled(id string, more ...string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{%s}}`, strings.Join(append([]string{`"requestId":` + id}, more...), ","))
+}
+
+// statelessClient is a client whose server speaks both eras.
+type statelessClient struct {
+	*desk
+	m *wiretest.Modern
+}
+
+// asStateless runs f in a bubble.
+func asStateless(t *testing.T, o DownstreamOptions, f func(t *testing.T, v *statelessClient)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
+		d := sitBy(t, gateway.ServerOptions{Adapter: both}, gateway.Options{}, o)
+		d.s = both.Legacy
+		f(t, &statelessClient{d, both.Modern})
+	})
+}
+
+const (
+	complete = `{"resultType":"complete","content":[]}`
+	subKey   = `_meta.io\.modelcontextprotocol/subscriptionId`
+)
+
+func result(id string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete"…`
+}
+
+// Each message says of itself of which era it is; a client may speak both, one before, after and beside the other (C3,
+// R-079, R-095). Nothing is settled by the first.
+func TestStatelessBesideSession(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+		v.say(keyed("1", "server/discover", ""))
+		v.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25",…`)
+		v.say(keyed(`"a"`, "tools/list", ""))
+		v.expect(result(`"a"`))
+		v.say(tool("1", "echo", "1"))
+		v.expect(fault("1", -32600)) // keyless, and no session yet
+		v.say(keyed("2", "initialize", ""), keyed("3", "ping", ""))
+		v.expect(fault("2", -32601), fault("3", -32601))
+		v.handshake("2025-11-25")
+		v.say(keyedTool("4", "wait", "{}"), tool("4", "wait", "{}"), tool("5", "echo", "2"))
+		v.expect(`{"jsonrpc":"2.0","id":5,"result":{"echo":2}}`)
+		v.s.Answer(`{"era":"old"}`)
+		v.expect(`{"jsonrpc":"2.0","id":4,"result":{"era":"old"}}`)
+		v.m.Answer(`{"resultType":"complete","era":"young"}`)
+		v.expect(`{"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","era":"young"}}`)
+		v.say(strings.Replace(keyedTool("6", "echo", "3"), "protocol/", `protocol\/`, 1)) // as PHP writes it
+		v.expect(result("6"))
+		v.say("["+tool("7", "echo", "1")+","+keyed("8", "tools/list", "")+"]", keyedTool("9", "echo", "12345678901234567890"))
+		v.expect(fault("7", -32600), fault("8", -32600), `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"structuredContent":12345678901234567890…`)
+		v.say(strings.Replace(keyed("10", "x", ""), `"id":10,`, "", 1), `{"jsonrpc":"2.0","id":10,"result":{},"params":{`+statelessMeta+`}}`)
+		v.expect() // notifications and answers of the era are nothing (R-183)
+		if err := v.leave(); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
+// What a request without a session is told before its answer comes on its own, and in order.
+func TestStatelessProgress(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+		v.say(keyedTool("1", "steps", `{"n":2}`))
+		v.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1,…`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2,…`, result("1"))
+	})
+}
+
+// A cancellation takes back the request of that id that has no session, and otherwise the session's; nothing more is sent
+// (R-092, R-156).
+func TestStatelessCancelled(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+		v.handshake("2025-11-25")
+		v.say(keyedTool("1", "wait", "{}"), tool("1", "wait", "{}"), keyedTool(`"1"`, "wait", "{}"))
+		v.say(cancelled("1"))
+		if got := v.m.Cancelled(); !slices.Equal(got, []string{"tools/call wait: cancelled by the client"}) {
+			t.Errorf("cancelled %q", got)
+		}
+		v.say(cancelled("1", statelessMeta)) // there is none any more, and it means no session's
+		v.s.Answer(`{"still":"there"}`)
+		v.expect(`{"jsonrpc":"2.0","id":1,"result":{"still":"there"}}`)
+		v.say(cancelled(`"1"`, statelessMeta))
+		if got := v.m.Cancelled(); len(got) != 1 {
+			t.Errorf("cancelled %q", got)
+		}
+		v.expect()
+		v.say(tool("2", "wait", "{}"), cancelled("2"))
+		v.expect()
+		// Two of the same id: it cannot be told which is meant.
+		v.say(keyedTool("3", "wait", "{}"), keyedTool("3", "wait", "{}"), cancelled("3"))
+		if got := v.m.Cancelled(); len(got) != 0 {
+			t.Errorf("cancelled %q", got)
+		}
+		for range 3 { // the first two were taken back
+			v.m.Answer(complete)
+		}
+		for v.m.Answer(complete) {
+		}
+		v.expect(result("3"), result("3"))
+		v.say(keyedTool("4", "linger", "{}"))
+		v.hear()
+		v.say(cancelled("4"), keyedTool("4", "echo", "1")) // the id is free again at once
+		v.expect(result("4"))
+	})
+}
+
+// A server with sessions hears of a cancellation as it would from a client of its own era (R-156).
+func TestStatelessOfLegacyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
+		d.say(keyedTool("1", "steps", `{"n":1}`))
+		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`, result("1"))
+		d.say(keyedTool("2", "wait", "{}"))
+		d.s.Got()
+		d.say(cancelled("2", statelessMeta, `"reason":"the user has left"`))
+		if got := d.s.Got(); len(got) != 1 || gjson.Get(got[0], "method").Str != "notifications/cancelled" || gjson.Get(got[0], "params.reason").Str != "the user has left" {
+			t.Errorf("the server got %q", got)
+		}
+		d.expect()
+		if err := d.leave(); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
+// Subscriptions share the output, each message with the id of its own; the client ends one by a cancellation, and hears
+// nothing more of it (R-142, R-143, R-146, R-092; B10).
+func TestStatelessListen(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+		const filter = `"notifications":{"toolsListChanged":true}`
+		v.say(keyed("1", "subscriptions/listen", filter), keyed(`"1"`, "subscriptions/listen", filter))
+		acks := v.hear()
+		v.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		changes := v.hear()
+		for what, lines := range map[string][]string{"notifications/subscriptions/acknowledged": acks, "notifications/tools/list_changed": changes} {
+			var ids []string
+			for _, l := range lines {
+				ids = append(ids, gjson.Get(l, "params."+subKey).Raw)
+				if gjson.Get(l, "method").Str != what {
+					t.Errorf("%s, want %s", l, what)
+				}
+			}
+			slices.Sort(ids)
+			if !slices.Equal(ids, []string{`"1"`, "1"}) {
+				t.Errorf("%s of %q", what, ids)
+			}
+		}
+		v.say(cancelled("1"))
+		time.Sleep(200 * time.Millisecond) // what it was told of before is forgotten then
+		v.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		if got := v.hear(); len(got) != 1 || gjson.Get(got[0], "params."+subKey).Raw != `"1"` {
+			t.Errorf("after one is cancelled: %q", got)
+		}
+		began := time.Now()
+		if err := v.leave(); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+		if took := time.Since(began); took > 0 { // R-013
+			t.Errorf("a subscription holds up the end for %v", took)
+		}
+	})
+}
+
+// When the bridge ends a subscription, its result comes first, then a cancellation (R-145, B10).
+func TestStatelessTeardown(t *testing.T) {
+	for name, stop := range map[string]func(v *statelessClient){
+		"drain":  func(v *statelessClient) { _ = v.b.Drain(v.t.Context()) },
+		"signal": func(v *statelessClient) { v.stop(errStop) },
+		"EOF":    func(v *statelessClient) { _ = v.in.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+				v.say(keyed(`"s"`, "subscriptions/listen", `"notifications":{}`))
+				v.hear()
+				stop(v)
+				v.expect(`{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}`,
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s",…`)
+				if name == "drain" {
+					v.say(keyed("2", "subscriptions/listen", `"notifications":{}`))
+					v.expect(fault("2", -32603))
+					v.say(keyedTool("3", "echo", "1"))
+					v.expect(fault("3", -32603))
+				}
+			})
+		})
+	}
+}
+
+// The end of the input: calls under way may take two seconds more, and each has an answer (R-013, R-184).
+func TestStatelessEOF(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+		v.say(keyedTool("1", "late", `{"after":"1s"}`), keyedTool("2", "late", `{"after":"5s"}`), keyedTool("3", "echo", "1"))
+		v.hear()
+		began := time.Now()
+		if err := v.leave(); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+		if took := time.Since(began); took != lingerEOF {
+			t.Errorf("Serve returned after %v", took)
+		}
+		v.expect(result("1"), fault("2", -32603))
+		if got := v.m.Cancelled(); len(got) != 1 {
+			t.Errorf("cancelled %q", got)
+		}
+	})
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) { // of a script, in one piece
+		v.write(keyed("1", "server/discover", "") + "\n" + keyedTool("2", "late", `{"after":"1s"}`))
+		if err := v.leave(); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+		v.expect(`{"jsonrpc":"2.0","id":1,"result":…`, result("2"))
+	})
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) { // a signal does not wait
+		v.say(keyedTool("1", "wait", "{}"))
+		v.stop(errStop)
+		<-v.served
+		if !errors.Is(v.err, errStop) {
+			t.Errorf("Serve = %v", v.err)
+		}
+		v.expect(fault("1", -32603))
+	})
+}
+
+// Limits (R-178): requests under way.
+func TestStatelessLimit(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+		var lines []string
+		for i := range maxStateless {
+			lines = append(lines, keyedTool(fmt.Sprint(i), "wait", "{}"))
+		}
+		v.say(lines...)
+		v.expect()
+		v.say(keyedTool(`"x"`, "echo", "1"))
+		v.expect(`{"jsonrpc":"2.0","id":"x","error":{"code":-32603,…`)
+		v.say(cancelled("0"), keyedTool(`"y"`, "echo", "1"))
+		v.expect(result(`"y"`))
+		for v.m.Answer(complete) {
+		}
+		if got := v.hear(); len(got) != maxStateless-1 {
+			t.Errorf("%d answers", len(got))
+		}
+	})
+}
+
+// A client that does not read: subscriptions are told the last of everything, each of its own, or end (D0.11).
+func TestStatelessUnread(t *testing.T) {
+	for name, uris := range map[string]int{"coalesced": 20, "too many": 2000} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &wiretest.Modern{}
+				b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
+				defer b.Close(context.Background())
+				theirIn, in := io.Pipe()
+				out, theirOut := io.Pipe()
+				served := make(chan error, 1)
+				go func() {
+					served <- Serve(context.Background(), b, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler)})
+					_ = theirOut.Close()
+				}()
+				_, _ = fmt.Fprintln(in, keyed("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
+				_, _ = fmt.Fprintln(in, keyed("2", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
+				synctest.Wait()
+				for i := range 4000 {
+					m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///%d"}}`, i%uris))
+				}
+				synctest.Wait()
+				if n := m.Listens(); (n == 2) != (uris == 20) {
+					t.Errorf("%d subscriptions are left", n)
+				}
+				go func() { wiretest.Advance(time.Second); _ = in.Close() }()
+				text, _ := io.ReadAll(out)
+				if err := <-served; err != nil {
+					t.Errorf("Serve = %v", err)
+				}
+				seen := map[string]bool{}
+				for line := range strings.Lines(string(text)) {
+					seen[gjson.Get(line, "params."+subKey).Raw+gjson.Get(line, "params.uri").Str] = true
+					if id := gjson.Get(line, "id").Raw; id != "" && gjson.Get(line, "error").Exists() == (uris == 20) {
+						t.Errorf("the end: %s", line)
+					}
+				}
+				for i := range 20 {
+					for _, id := range []string{"1", "2"} {
+						if uri := fmt.Sprintf("%sfile:///%d", id, i); uris == 20 && !seen[uri] {
+							t.Errorf("nothing of %s", uri)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A client of the official SDK talks in the stateless era over stdio.
+func TestStatelessSDK(t *testing.T) {
+	m := &wiretest.Modern{}
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
+	defer b.Close(context.Background())
+	theirIn, in := io.Pipe()
+	out, theirOut := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(context.Background(), b, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
+		_ = theirOut.Close()
+	}()
+	progress, changed := make(chan float64, 10), make(chan struct{}, 10)
+	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Progress },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
+	})
+	s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: out, Writer: in}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.InitializeResult().ProtocolVersion; v != "2026-07-28" {
+		t.Errorf("revision %s", v)
+	}
+	if tools, err := s.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 1 {
+		t.Errorf("ListTools = %v, %v", tools, err)
+	}
+	p := &mcp.CallToolParams{Name: "steps", Arguments: map[string]any{"n": 2}}
+	p.SetProgressToken("t")
+	if _, err := s.CallTool(t.Context(), p); err != nil {
+		t.Errorf("steps: %v", err)
+	}
+	if got := []float64{<-progress, <-progress}; !slices.Equal(got, []float64{1, 2}) {
+		t.Errorf("progress %v", got)
+	}
+	<-m.Heeded()
+	m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	<-changed
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		p := &mcp.CallToolParams{Name: "linger"}
+		p.SetProgressToken("u")
+		_, err := s.CallTool(ctx, p)
+		waited <- err
+	}()
+	<-progress // it has begun
+	cancel()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Errorf("linger = %v", err)
+	}
+	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: 1}); err != nil {
+		t.Errorf("echo: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+}
+
+// Where legacy revisions only are offered, a client of the stateless era finds what it would find at a legacy server: no
+// server/discover, and nothing before initialize.
+func TestStatelessNotOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sitBy(t, gateway.ServerOptions{Adapter: &wiretest.Server{}, Offer: gateway.OfferLegacy}, gateway.Options{}, DownstreamOptions{})
+		d.say(keyed("1", "server/discover", ""), keyed("2", "tools/list", ""), cancelled("2", statelessMeta), keyed("3", "ping", ""))
+		d.expect(fault("1", -32601), fault("2", -32600), `{"jsonrpc":"2.0","id":3,"result":{}}`)
+		d.handshake("2025-11-25")
+		d.say(keyedTool("4", "echo", "5"))
+		d.expect(`{"jsonrpc":"2.0","id":4,"result":{"echo":5}}`)
+		d.say("[" + keyed("6", "tools/list", "") + "]")
+		d.expect(`{"jsonrpc":"2.0","id":6,"error":{"code":-32600,"message":"batches do not exist in revision 2025-11-25…`)
+	})
+}

@@ -1,0 +1,120 @@
+package stdio
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+
+	jobs "github.com/mcp-bridge/bridge/internal/process"
+)
+
+// group is a leader and what it started: a job.
+type group struct {
+	pid int
+
+	mu     sync.Mutex     // guards the rest, which release closes
+	leader windows.Handle // 0 when closed
+	job    *jobs.Job      // nil when closed
+}
+
+// spawn starts the program at path with the three files as its standard
+// streams, as the first member of a new job.
+func spawn(path string, c command, files []*os.File) (_ *group, err error) {
+	members, err := jobs.New()
+	if err != nil {
+		return nil, err
+	}
+	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{
+		// Suspended, so that it starts nothing before it is in the job.
+		CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP,
+		HideWindow:    true,
+	}}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	pid, handle, err := syscall.StartProcess(path, append([]string{c.path}, c.args...), attr)
+	runtime.KeepAlive(files)
+	if err != nil {
+		members.Close()
+		return nil, os.NewSyscallError("CreateProcess", err)
+	}
+	g := &group{pid: pid, leader: windows.Handle(handle), job: members}
+	if err := members.Run(pid); err != nil {
+		windows.TerminateProcess(g.leader, 1)
+		g.release()
+		return nil, err
+	}
+	return g, nil
+}
+
+// wait returns when the leader has ended. It holds a thread meanwhile.
+func (g *group) wait() string {
+	// No lock: only the caller closes the handle, later.
+	if _, err := windows.WaitForSingleObject(g.leader, windows.INFINITE); err != nil {
+		return "unknown: " + err.Error()
+	}
+	var code uint32
+	if err := windows.GetExitCodeProcess(g.leader, &code); err != nil {
+		return "unknown: " + err.Error()
+	}
+	if code >= 1<<16 { // an NTSTATUS, which is known by its hexadecimal form
+		return "exit status 0x" + strconv.FormatUint(uint64(code), 16)
+	}
+	return "exit status " + strconv.FormatUint(uint64(code), 10)
+}
+
+// terminate asks the leader's console group to end. It is the best effort:
+// without a common console there is no way to ask.
+func (g *group) terminate() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leader != 0 { // as long as it is open the id is the leader's
+		windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid))
+	}
+}
+
+// kill ends all members.
+func (g *group) kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.job != nil {
+		_ = g.job.Kill()
+	}
+}
+
+// empty reports whether no member is left.
+func (g *group) empty() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.job != nil && g.job.Empty()
+}
+
+// release closes the handles; closing the job ends whoever is still in it.
+func (g *group) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	windows.CloseHandle(g.leader)
+	g.job.Close()
+	g.leader, g.job = 0, nil
+}
+
+// hint says what to do about a failed start, where the bare error does not.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, windows.ERROR_BAD_EXE_FORMAT):
+		return ": it is not a program for this machine: run a script by its interpreter"
+	case errors.Is(err, windows.ERROR_ACCESS_DENIED):
+		return ": check the rights of the program and of cwd"
+	case errors.Is(err, windows.ERROR_FILENAME_EXCED_RANGE):
+		return ": args are too long"
+	}
+	return ""
+}
+
+// atEnd calls watch in a goroutine of its own.
+func (g *group) atEnd(watch func()) { go watch() }

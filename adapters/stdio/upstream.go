@@ -1,0 +1,387 @@
+package stdio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Adapter runs a server as child processes, one for each connection.
+type Adapter struct {
+	name    conn.Name
+	c       Config
+	o       conn.Options
+	eras    *conn.Eras    // that the server speaks
+	said    *errorLog     // to standard error
+	quiet   time.Duration // after which a pump is parked
+	silence time.Duration // as the constant of that name
+	ahead   atomic.Pointer[ahead]
+}
+
+var (
+	_ bridge.Adapter     = (*Adapter)(nil)
+	_ bridge.StartsAhead = (*Adapter)(nil)
+)
+
+// New makes the adapter for the server of that name. c must be valid.
+func New(name string, c Config, o conn.Options) *Adapter {
+	o = o.Filled(name)
+	c.StopStdin, c.StopTerm = cmp.Or(c.StopStdin, 2*time.Second), cmp.Or(c.StopTerm, 3*time.Second)
+	return &Adapter{name: conn.Name(name), c: c, o: o, eras: conn.NewEras(o.Era), said: newErrorLog(o.Log), quiet: quietAfter, silence: silence}
+}
+
+// Check tells whether the program can be found. It starts nothing.
+func (a *Adapter) Check() error {
+	env, _ := environment(a.c.EnvPass, a.c.Env)
+	_, err := lookPath(a.c.Command, env, a.c.Cwd)
+	return err
+}
+
+// ahead is a child that was started before anybody connects.
+type ahead struct {
+	u    *child
+	used chan struct{} // closed when a connection uses it
+}
+
+// StartAhead implements bridge.StartsAhead. The handshake is the first connection's: the
+// server hears from it which client it is for. Calls do not overlap.
+func (a *Adapter) StartAhead(ctx, force context.Context) error {
+	u, err := a.launch(nil)
+	if err != nil {
+		return err
+	}
+	e := &ahead{u, make(chan struct{})}
+	a.ahead.Store(e)
+	select {
+	case <-e.used:
+		return nil
+	case <-u.p.Exited():
+	case <-ctx.Done():
+	}
+	if !a.ahead.CompareAndSwap(e, nil) {
+		return nil // a connection has just begun to use it
+	}
+	u.attach(bridge.Nobody{})
+	if ctx.Err() == nil {
+		err = u.unopened(nil)
+	}
+	_ = u.Close(force)
+	return u.quoting(err)
+}
+
+// start returns a child: the one that was started ahead, if it is still there and
+// nothing of the client's is in its environment, or another.
+func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err error) {
+	own := variables(from.Header)
+	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
+		u = e.u
+		close(e.used)
+	} else if u, err = a.launch(own); err != nil {
+		return nil, err
+	}
+	u.attach(rest)
+	return u, nil
+}
+
+// launch starts a child. What is forwarded of the client's headers is in its
+// environment, over Config.Env.
+func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
+	u := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
+	u.out = &writer{limit: 2 * a.o.MaxMessage, fail: u.deaf}
+	var env []string
+	env, u.held = environment(a.c.EnvPass, a.c.Env, forwarded)
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, dead: u.dead, over: u.awake})
+	if err != nil {
+		return nil, a.name.Unavailable("it could not be started", err)
+	}
+	a.o.Log.Info("child started", "pid", p.Pid())
+	u.p = p
+	u.out.w = p.stdin
+	u.run(u.errors(p.stderr))
+	return u, nil
+}
+
+// attach has rest hear what the child says from now on.
+func (u *child) attach(rest bridge.Client) {
+	u.rest = rest
+	u.Conn = conn.New(string(u.a.name), u, rest, u.a.o.Timeouts)
+	u.run(u.output(u.p.stdout, u.a.o.MaxMessage+conn.EnvelopeRoom))
+}
+
+// child is one process, and the connection to it.
+//
+// It has many fields: the life of the process and that of the connection are
+// known here together, so that each says why the other has ended.
+type child struct {
+	*conn.Conn
+	a      *Adapter
+	p      *process
+	out    *writer
+	rest   bridge.Client
+	server *bridge.Greeting
+	held   []string      // variables that the child did not get
+	read   chan struct{} // closed when the child's output has been read
+	logged chan struct{} // closed when the child's log has been read
+	tail   tail          // of it
+	wg     sync.WaitGroup
+
+	life conn.Life
+
+	mu     sync.Mutex // guards the rest
+	unread error      // why the child cannot be written to
+	gone   error      // what those are told who wanted to write to a child that has ended
+	pumps  []*pump    // of its outputs
+}
+
+// starting reports whether the child has not read yet what it was asked. Where
+// the operating system does not tell, it counts as read.
+func (u *child) starting() bool { return holds(u.p.stdin) }
+
+// Server returns what the handshake said.
+func (u *child) Server() *bridge.Greeting { return u.server }
+
+// unopened returns err as Open gives it: if the child has ended by itself, that
+// is the reason, unless it has said before what it thinks of the handshake.
+func (u *child) unopened(err error) error {
+	u.lastWords(context.Background())
+	if errors.Is(err, bridge.ErrNoHandshake) {
+		return err
+	}
+	return u.a.name.Ended(u.life.Over(), err)
+}
+
+// quoting returns err, why the child could not be used, with what it wrote last to
+// its standard error, and the variables that it may have missed. What it has answered says more.
+func (u *child) quoting(err error) error {
+	e, ok := errors.AsType[*bridge.Error](err)
+	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
+		return err
+	}
+	quoted := *e
+	quoted.Stderr = u.tail.String()
+	quoted.Err = errors.Join(e.Err, heldBack(u.held, quoted.Stderr))
+	return &quoted
+}
+
+// unreadWhy is what is said of a child that cannot be written to.
+const unreadWhy = "it does not read its input"
+
+// Send implements conn.Sender. Of a child that cannot be written to because it
+// has just ended, that is what is said.
+func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
+	err := u.out.Send(ctx, m)
+	if err != nil && ctx != nil && u.isUnread() != nil && u.exits() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.gone == nil { // one for all, which the circuit breaker counts once
+			u.gone = u.a.name.Lost(ended(u.p.State()), err)
+		}
+		return u.gone
+	}
+	return err
+}
+
+// exits reports whether the child has ended, which it may be about to.
+func (u *child) exits() bool {
+	select {
+	case <-u.p.Exited():
+		return true
+	case <-time.After(exitGrace):
+		return false
+	}
+}
+
+// deaf notes that the child cannot be written to. It is for the reader to end
+// the connection: there may be answers to read yet, and if the child has ended,
+// which is the most likely reason, the reader sees that.
+func (u *child) deaf(err error) error {
+	u.mu.Lock()
+	u.unread = err
+	u.mu.Unlock()
+	readFor(u.p.stdout, exitGrace)
+	u.awake()
+	return u.a.name.Lost(unreadWhy, err)
+}
+
+// dead lets nothing more be sent to a child that has ended by itself, although a
+// descendant may hold its pipes open: what comes from now on can go to another
+// one. The calls under way wait for its last words.
+func (u *child) dead(state string) {
+	why := ended(state)
+	u.out.stop(u.a.name.Unsent(why, u.a.name.Lost(why, nil)))
+}
+
+func ended(state string) string { return "its process has ended (" + state + ")" }
+
+// end ends the connection for a reason of the child's. Only the reader calls
+// it, so that nothing is delivered after Gone. The process is stopped by
+// whoever closes the connection.
+func (u *child) end(why string, cause error) {
+	u.lastLines()
+	err := u.a.name.Lost(why, cause)
+	err.Stderr = u.tail.String()
+	news, gone := u.life.End(err)
+	if !news {
+		return
+	}
+	u.out.stop(err)
+	u.Fail(err)
+	if gone {
+		u.rest.Gone(err)
+	}
+}
+
+// Close stops the child and all that it started.
+func (u *child) Close(ctx context.Context) error {
+	u.lastWords(ctx)
+	u.life.Close()
+	u.awake()
+	err := u.a.name.Closed()
+	u.Fail(err)
+	u.out.stop(err)
+	u.lastLines()
+	u.p.Stop(ctx, stopTimes{stdin: u.a.c.StopStdin, term: u.a.c.StopTerm})
+	u.wg.Wait()
+	u.out.wg.Wait()
+	u.a.o.Log.Info("child stopped", "pid", u.p.Pid(), "state", u.p.State())
+	return nil
+}
+
+// Pid returns the id of the child process, for operators.
+func (u *child) Pid() int { return u.p.Pid() }
+
+// LastLines returns what the child process has written last to its standard error, for
+// operators.
+func (u *child) LastLines() string { return u.tail.String() }
+
+// lastWords waits until the output of a child that has ended by itself is read:
+// it may have answered calls before. The reader does not wait for long.
+func (u *child) lastWords(ctx context.Context) {
+	if !u.p.hasExited() {
+		return
+	}
+	select {
+	case <-u.read:
+	case <-ctx.Done():
+	}
+}
+
+// lastLines waits until the log of a child that has ended by itself is read:
+// it probably says why, and Stop would cut it off.
+func (u *child) lastLines() {
+	if !u.p.hasExited() {
+		return
+	}
+	select {
+	case <-u.logged:
+	case <-time.After(exitGrace):
+	}
+}
+
+// exitGrace is how long the end of a child's output may come before the news
+// of its own end, which makes the better message.
+const exitGrace = 250 * time.Millisecond
+
+// output takes messages from the child's output until it ends, and with it the
+// connection. Lines longer than limit are dropped, and those that have no room.
+func (u *child) output(r io.Reader, limit int) *pump {
+	texts := &conn.Parser{Options: u.a.o, Conn: u.Conn, Quotes: true, Unit: "lines",
+		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
+	first := true
+	in := u.Intake()
+	p := newPump(u, r, limit, func() io.Writer {
+		in.Size(0)
+		return &jsonrpc.Finder{}
+	})
+	p.lines.room = in.Size
+	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
+		defer in.Drop()
+		if big, ok := over.(*jsonrpc.Finder); ok {
+			u.a.o.Log.Warn("message dropped", "why", in.Why(u.a.o.MaxMessage), "id", string(big.ID()))
+			u.Unkept(&in, big.ID(), u.a.o.MaxMessage)
+			return
+		}
+		line := buf.B
+		if first {
+			first = false
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			buf.Free()
+			return
+		}
+		texts.Parse(buf, line, &in, u.Deliver)
+	}
+	p.end = func() {
+		in.Drop() // of a line that has not ended
+		texts.Warn()
+		u.finish()
+		close(u.read)
+	}
+	return p
+}
+
+// finish ends the connection after the child's output.
+func (u *child) finish() {
+	if u.exits() {
+		u.end(ended(u.p.State()), nil)
+	} else if unread := u.isUnread(); unread != nil {
+		u.end(unreadWhy, unread)
+	} else {
+		u.end("it closed its output", nil)
+	}
+}
+
+func (u *child) isUnread() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.unread
+}
+
+// maxLogLine is the length at which a line of the child's log is cut.
+const maxLogLine = 8 << 10
+
+// errors logs what the child writes to its standard error: any text, of any
+// severity.
+func (u *child) errors(r io.Reader) *pump {
+	p := newPump(u, r, maxLogLine, func() io.Writer { return &head{limit: maxLogLine} })
+	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
+		line := bytes.TrimRight(buf.B, "\r")
+		if long, ok := over.(*head); ok {
+			line = append(long.b, "…"...)
+		}
+		if len(line) > 0 {
+			u.a.said.add(line)
+			u.tail.add(line)
+		}
+		buf.Free()
+	}
+	p.end = func() {
+		u.a.said.report()
+		close(u.logged)
+	}
+	return p
+}
+
+// head keeps the beginning of what is written to it.
+type head struct {
+	b     []byte
+	limit int
+}
+
+var _ io.Writer = (*head)(nil)
+
+func (h *head) Write(b []byte) (int, error) {
+	h.b = append(h.b, b[:min(len(b), max(h.limit-len(h.b), 0))]...)
+	return len(b), nil
+}

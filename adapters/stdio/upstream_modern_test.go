@@ -1,0 +1,198 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
+)
+
+func TestModernSuite(t *testing.T) {
+	adaptertest.RunModern(t, func(t *testing.T) bridge.Adapter { return adapter(t, "modern server", conn.Options{}) })
+}
+
+func openModern(t *testing.T, rest bridge.Client) bridge.Upstream {
+	t.Helper()
+	return adaptertest.OpenModern(t, adapter(t, "modern server", conn.Options{}), rest)
+}
+
+// R-143, B5: all subscriptions share the child's output. What belongs to one
+// reaches it whatever it comes between, and nobody else.
+func TestModernSubscriptionsShareTheOutput(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	up := openModern(t, rest)
+	const note = `{"jsonrpc":"2.0","method":"notifications/%s","params":{"n":12345678901234567890,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`
+	var backs [2]*adaptertest.Client
+	var ends [2]<-chan adaptertest.Outcome
+	var ids [2]string
+	for i := range backs {
+		backs[i] = &adaptertest.Client{}
+		ends[i] = adaptertest.Go(t.Context(), t, up, backs[i], fmt.Sprintf(`{"jsonrpc":"2.0","id":"mine","method":"subscriptions/listen","params":{"await":"release-%d","say":[`+note+`]}}`,
+			i, "subscriptions/acknowledged", `"$id"`))
+		ids[i] = gjson.Get(backs[i].WaitSaid(t, 1)[0], `params._meta.io\.modelcontextprotocol/subscriptionId`).Raw
+	}
+	updated := fmt.Sprintf(note, "resources/updated", ids[0])
+	back := &adaptertest.Client{}
+	adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[`+updated+`,`+
+		fmt.Sprintf(note, "resources/updated", `"x`+ids[1]+`"`)+`,`+fmt.Sprintf(note, "resources/updated", `987654`)+`,`+ // nobody's
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+ids[1]+`}}]}}`).Result(t)
+	(<-ends[1]).Result(t) // the server has taken it back, and need not answer it
+	if got := backs[0].Said(); len(got) != 2 || got[1] != updated {
+		t.Errorf("the subscription was told %q, want %q at last", got, updated)
+	}
+	if got := slices.Concat(backs[1].Said()[1:], back.Said(), rest.Said()); len(got) > 0 {
+		t.Errorf("others were told %q", got)
+	}
+	for i := range ends {
+		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	(<-ends[0]).Result(t)
+}
+
+// B12: log messages carry no sign of whose they are. They go to the only call
+// that wants any, and to nobody when there are two.
+func TestModernLogs(t *testing.T) {
+	quiet(t)
+	rest, back, other := &adaptertest.Client{}, &adaptertest.Client{}, &adaptertest.Client{}
+	up := openModern(t, rest)
+	const line = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.50}}`
+	const logging = `"_meta":{"io.modelcontextprotocol/logLevel":"debug"}`
+	ask := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + logging + `,"say":[` + line + `,` + line + `]}}`
+	waits := adaptertest.Go(t.Context(), t, up, other, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"await":"release-1"}}`) // wants none
+	adaptertest.Call(t.Context(), t, up, back, ask).Result(t)
+	if got := back.Said(); !slices.Equal(got, []string{line, line}) {
+		t.Errorf("the call was told %q, want its log messages", got)
+	}
+	logs := adaptertest.Go(t.Context(), t, up, other, `{"jsonrpc":"2.0","id":1,"method":"m","params":{`+logging+`,"await":"release-2","say":[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug"}}]}}`)
+	other.WaitSaid(t, 1) // it is under way
+	adaptertest.Call(t.Context(), t, up, back, ask).Result(t)
+	if got := slices.Concat(back.Said()[2:], other.Said()[1:], rest.Said()); len(got) > 0 {
+		t.Errorf("log messages of one of two calls reached %q", got)
+	}
+	for i, c := range []<-chan adaptertest.Outcome{waits, logs} {
+		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i+1))}); err != nil {
+			t.Fatal(err)
+		}
+		(<-c).Result(t)
+	}
+}
+
+// B5, B11: what is given up is taken back by the number that the server knows,
+// and what it says of it afterwards is nobody's. That goes for subscriptions too.
+func TestModernCancel(t *testing.T) {
+	quiet(t)
+	up := openModern(t, &adaptertest.Client{})
+	why := errors.New("changed my mind")
+	for _, method := range []string{"tools/call", "subscriptions/listen"} {
+		back := &adaptertest.Client{}
+		ctx, stop := context.WithCancelCause(t.Context())
+		say := `{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"$id"}}}`
+		given := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{"then":"hang","say":[`+say+`]}}`)
+		id := gjson.Get(back.WaitSaid(t, 1)[0], `params._meta.io\.modelcontextprotocol/subscriptionId`).Raw
+		stop(why)
+		if o := <-given; !errors.Is(o.Err, why) {
+			t.Errorf("%s ended with %q, %v, want %v", method, o.Answer, o.Err, why)
+		}
+		adaptertest.WaitServer(t, up, `"requestId":`+id+`}`)
+		late := strings.ReplaceAll(say, `"$id"`, id) + `,{"jsonrpc":"2.0","id":` + id + `,"result":{"late":1}}`
+		if got := call(t, up, `{"say":[`+late+`],"result":{"mine":1}}`).Result(t); got != `{"mine":1}` {
+			t.Errorf("another call got %s", got)
+		}
+		if got := back.Said(); len(got) != 1 {
+			t.Errorf("%s was told after its end: %q", method, got[1:])
+		}
+	}
+}
+
+// R-187: kill -9 while calls and a subscription are under way.
+func TestModernKilled(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	up := openModern(t, rest)
+	var calls []<-chan adaptertest.Outcome
+	for _, method := range []string{"m", "subscriptions/listen"} {
+		calls = append(calls, adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"then":"hang"}}`))
+	}
+	call(t, up, `{}`).Result(t)
+	kill(t, up)
+	for _, c := range calls {
+		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
+			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
+		}
+	}
+	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) {
+		t.Errorf("Gone(%v)", err)
+	}
+}
+
+// A server of the official SDK speaks both eras over one kind of child: each
+// caller gets its own.
+func TestBothErasSDK(t *testing.T) {
+	quiet(t)
+	a := adapter(t, "sdk server", conn.Options{})
+	use := func(up bridge.Upstream, from *bridge.Caller, back bridge.Client, method, params string) string {
+		t.Helper()
+		p := []byte(params)
+		if from.Modern() {
+			p = era.Inject(p, from.Meta().Members())
+		}
+		return adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+string(p)+`}`).Result(t)
+	}
+	var ups []bridge.Upstream // of both at once
+	for _, from := range []*bridge.Caller{adaptertest.ModernCaller(), adaptertest.Caller(""), adaptertest.ModernCaller()} {
+		up, err := a.Open(t.Context(), from, &adaptertest.Client{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer up.Close(context.Background())
+		ups = append(ups, up)
+		if up.Server().Modern() != from.Modern() || gjson.GetBytes(up.Server().Capabilities, "tools").Raw == "" {
+			t.Errorf("a caller of %s got revision %s with %s", from.Revision, up.Server().Revision, up.Server().Capabilities)
+		}
+		if got := use(up, from, nil, "tools/list", `{}`); !strings.Contains(got, `"name":"progress"`) || strings.Contains(got, `"resultType":"complete"`) != from.Modern() {
+			t.Errorf("%s: tools/list = %s", from.Revision, got)
+		}
+		back := &adaptertest.Client{}
+		if got := use(up, from, back, "tools/call", `{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`); !strings.Contains(got, `"done"`) {
+			t.Errorf("%s: tools/call = %s", from.Revision, got)
+		}
+		if said := back.Said(); len(said) != 3 || !strings.Contains(said[2], `"progressToken":"mine"`) {
+			t.Errorf("%s: progress %q", from.Revision, said)
+		}
+	}
+	if bytes.Equal(ups[0].Server().Result, ups[1].Server().Result) || !bytes.Equal(ups[0].Server().Result, ups[2].Server().Result) {
+		t.Errorf("the results of discover and initialize are mixed up")
+	}
+
+	// A call and a subscription are given up; the server hears of both.
+	up, from, back := ups[0], adaptertest.ModernCaller(), &adaptertest.Client{}
+	ctx, stop := context.WithCancel(t.Context())
+	listen := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":`+string(era.Inject([]byte(`{"notifications":{"toolsListChanged":true}}`), from.Meta().Members()))+`}`)
+	if said := back.WaitSaid(t, 1); !strings.Contains(said[0], "notifications/subscriptions/acknowledged") {
+		t.Errorf("a subscription begins with %q", said)
+	}
+	wait := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(era.Inject([]byte(`{"name":"wait","arguments":{},"_meta":{"progressToken":1}}`), from.Meta().Members()))+`}`)
+	back.WaitSaid(t, 2)
+	stop()
+	for _, c := range []<-chan adaptertest.Outcome{listen, wait} {
+		if o := <-c; !errors.Is(o.Err, context.Canceled) {
+			t.Errorf("ended with %q, %v", o.Answer, o.Err)
+		}
+	}
+	if got := use(up, from, nil, "tools/call", `{"name":"cancelled","arguments":{}}`); !strings.Contains(got, `"yes"`) {
+		t.Errorf("cancelled = %s", got)
+	}
+}

@@ -1,0 +1,646 @@
+package stdio
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+)
+
+func init() {
+	children["server"] = func() { serveFake(false) }
+	children["modern server"] = func() { serveFake(true) }
+	children["deaf"] = func() { deaf(false) }
+	children["deaf and asking"] = func() { deaf(true) }
+	children["ends during the handshake"] = func() { _, _ = bufio.NewReader(os.Stdin).ReadBytes('\n'); os.Exit(3) }
+	children["silent"] = func() { _, _ = io.Copy(io.Discard, os.Stdin) }
+}
+
+// serveFake is the suite's server, which also does what only a child can. Params:
+//
+//	print      texts that go to stdout as they are
+//	pad        a size: an answer of so many bytes, with its id first or last
+//	log        a text that goes to stderr as it is
+//	environ    the answer is the environment
+//	mute       stdout is closed
+//	leave      a grandchild that holds stdout is left behind by the exit
+func serveFake(modern bool) {
+	s := &adaptertest.Server{Die: func() { os.Exit(7) }, Modern: modern}
+	in, out := io.Pipe()
+	go func() { _ = s.ServeLines(in, os.Stdout); os.Exit(0) }()
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			out.Close()
+			select {} // the other goroutine ends the process
+		}
+		var r struct {
+			ID     json.RawMessage
+			Params struct {
+				Print               []string
+				Pad                 int
+				IDLast, Mute, Leave bool
+				Log                 string
+				Environ             bool
+			}
+		}
+		_ = json.Unmarshal(line, &r)
+		p := r.Params
+		for _, text := range p.Print {
+			_, _ = os.Stdout.WriteString(text)
+		}
+		_, _ = os.Stderr.WriteString(p.Log)
+		switch {
+		case p.Pad > 0 && p.IDLast:
+			fmt.Printf(`{"jsonrpc":"2.0","result":{"id":1,"pad":"%s"},"id":%s}`+"\n", strings.Repeat("x", p.Pad), r.ID)
+		case p.Pad > 0:
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"id":1,"pad":"%s"}}`+"\n", r.ID, strings.Repeat("x", p.Pad))
+		case p.Environ:
+			env, _ := json.Marshal(os.Environ())
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", r.ID, env)
+		case p.Mute:
+			os.Stdout.Close()
+		case p.Leave:
+			c := exec.Command(os.Args[0])
+			c.Env, c.Stdout = childEnv("stubborn"), os.Stdout
+			if err := c.Start(); err != nil {
+				panic(err)
+			}
+			os.Exit(5)
+		default:
+			_, _ = out.Write(line)
+		}
+	}
+}
+
+// deaf finishes the handshake and reads no more. One that asks prints pings
+// for ever.
+func deaf(asks bool) {
+	in := bufio.NewReaderSize(os.Stdin, 16) // so that little is read ahead
+	for range 2 {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		if bytes.Contains(line, []byte("initialize\"")) {
+			fmt.Println(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}`)
+		}
+	}
+	id := strings.Repeat("p", 2000)
+	for n := 0; asks; n++ {
+		if _, err := fmt.Printf(`{"jsonrpc":"2.0","id":"%s%d","method":"ping"}`+"\n", id, n); err != nil {
+			return
+		}
+	}
+	time.Sleep(time.Hour) // select {} would be a deadlock to the runtime, which ends the process
+}
+
+// hasty is how long children of these tests are let live that do not end by
+// themselves.
+const hasty = 50 * time.Millisecond
+
+// adapter runs the test binary as that child. A child that takes its time to
+// end is killed soon.
+func adapter(t testing.TB, mode string, o conn.Options) *Adapter {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := Config{Command: path, StopStdin: time.Hour, StopTerm: hasty, Env: map[string]string{
+		childVariable: mode, depthVariable: os.Getenv(depthVariable) + "I", "GORACE": "atexit_sleep_ms=0"}}
+	if mode != "server" && mode != "modern server" {
+		c.StopStdin = hasty
+	}
+	a := New("fake", c, o)
+	a.silence = time.Hour
+	return a
+}
+
+// quiet checks that nothing is left at the test's end: goroutines, and with
+// them, processes, since the goroutine that watches a child ends last.
+func quiet(t testing.TB) {
+	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+}
+
+// logged is what a connection has logged.
+type logged struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logged) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func call(t testing.TB, up bridge.Upstream, params string) adaptertest.Outcome {
+	t.Helper()
+	return adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":`+params+`}`)
+}
+
+func goCall(t testing.TB, ctx context.Context, up bridge.Upstream, params string) <-chan adaptertest.Outcome {
+	t.Helper()
+	return adaptertest.Go(ctx, t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":`+params+`}`)
+}
+
+func TestSuite(t *testing.T) {
+	adaptertest.Run(t, func(t *testing.T) bridge.Adapter { return adapter(t, "server", conn.Options{}) })
+}
+
+// R-010: what is no message is dropped, counted and logged; BOM, CRLF
+// and blank lines are nothing special.
+func TestNoise(t *testing.T) {
+	quiet(t)
+	var log logged
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.logger()}), rest)
+	const note = `{\"jsonrpc\":\"2.0\",\"method\":\"n%d\"}`
+	print := fmt.Sprintf(`"Listening on stdio\n", "\n\r\n  \t\n", "`+note+`\r\n", "{\"jsonrpc\":\n", "{}\n", "[]\n", "[1]\n", "\u001b[31mred\u001b[0m\n", "  `+note+`  \n", "`+note+`trailing\n", "null\n"`, 1, 2, 3)
+	call(t, up, `{"print":[`+print+`]}`).Result(t)
+	want := []string{`{"jsonrpc":"2.0","method":"n1"}`, `{"jsonrpc":"2.0","method":"n2"}`, `{"jsonrpc":"2.0","method":"n3"}`}
+	if got := rest.Said(); !slices.Equal(got, want) {
+		t.Errorf("notifications = %q, want %q", got, want)
+	}
+	if err := up.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(log.String()) {
+		if _, count, ok := strings.Cut(line, "lines="); ok {
+			var lines int
+			fmt.Sscan(count, &lines)
+			n += lines
+			if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "server=fake") {
+				t.Errorf("logged %q, want a warning with the server's name", line)
+			}
+		}
+	}
+	if n != 8 {
+		t.Errorf("%d lines counted as dropped, want 8:\n%s", n, log.String())
+	}
+}
+
+// R-009: lines up to the limit pass; above it, the very call that the
+// line answers gets an error, wherever the id stands, and all others live on.
+func TestLargeAnswers(t *testing.T) {
+	quiet(t)
+	const MiB = 1 << 20
+	for _, c := range []struct {
+		name   string
+		pad    int
+		last   bool
+		passes bool
+	}{
+		{"64 KiB", 64 << 10, false, true},
+		{"1 MiB", MiB, true, true},
+		{"16 MiB", 16 * MiB, false, true},
+		{"16 MiB, id last", 16 * MiB, true, true},
+		{"17 MiB", 17 * MiB, false, false},
+		{"17 MiB, id last", 17 * MiB, true, false},
+	} {
+		if !scaletest.Whole && c.pad > MiB && c.last != c.passes {
+			continue // one of each size
+		}
+		t.Run(c.name, func(t *testing.T) {
+			up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), &adaptertest.Client{})
+			other := goCall(t, t.Context(), up, `{"await":"release"}`)
+			o := call(t, up, fmt.Sprintf(`{"pad":%d,"idlast":%v}`, c.pad, c.last))
+			switch {
+			case c.passes:
+				if got := o.Result(t); len(got) < c.pad {
+					t.Errorf("%d bytes of %d came", len(got), c.pad)
+				}
+			case o.Err != nil || !strings.Contains(o.Answer, "larger than the limit of 16777216 bytes") || !strings.Contains(o.Answer, "upstream_too_large"):
+				t.Errorf("the call ended with %.300q, %v, want an error that names the limit", o.Answer, o.Err)
+			}
+			if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"release"}`)}); err != nil {
+				t.Fatal(err)
+			}
+			(<-other).Result(t)
+		})
+	}
+}
+
+// R-009: large requests pass too.
+func TestLargeRequest(t *testing.T) {
+	quiet(t)
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), &adaptertest.Client{})
+	text := strings.Repeat("x", scaletest.Of(4, 16)<<20-1000)
+	if got := call(t, up, `{"text":"`+text+`"}`).Result(t); !strings.Contains(got, text) {
+		t.Errorf("another text came back: %d bytes", len(got))
+	}
+}
+
+// A9: batches are for 2025-03-26 only, and understood all the same.
+func TestBatchFromTheServer(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
+	// The handshake's call was 1; those two are 2 and 3.
+	first := goCall(t, t.Context(), up, `{"then":"hang","say":[{"jsonrpc":"2.0","method":"ready"}]}`)
+	rest.WaitSaid(t, 1)
+	batch := `[{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":12345678901234567890}}, 1, {\"jsonrpc\":\"2.0\",\"method\":\"note\"} ,{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{},\"error\":{}}]\n`
+	second := call(t, up, `{"then":"hang","print":["`+batch+`"]}`)
+	if got := (<-first).Result(t); got != `{"n":12345678901234567890}` {
+		t.Errorf("result = %s", got)
+	}
+	if !strings.Contains(second.Answer, "not a JSON-RPC message") {
+		t.Errorf("the call ended with %q, %v, want an error that says what is wrong", second.Answer, second.Err)
+	}
+	rest.WaitSaid(t, 2)
+}
+
+// What is JSON but no JSON-RPC message: an answer fails its call, a question
+// is refused, and a question's id is never taken for a call's.
+func TestInvalidMessages(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
+	for i, c := range []struct{ name, line, want string }{
+		{"both", `{"jsonrpc":"2.0","id":%d,"result":{},"error":{"code":1,"message":"m"}}`, "not both"},
+		{"neither", `{"jsonrpc":"2.0","id":%d}`, "neither"},
+		{"no version", `{"id":%d,"result":{}}`, "jsonrpc must be"},
+		{"repeated", `{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}`, "twice"},
+		{"error of another kind", `{"jsonrpc":"2.0","id":%d,"error":"text"}`, "must be an object"},
+	} {
+		line, err := json.Marshal(fmt.Sprintf(c.line, i+2) + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := call(t, up, `{"then":"hang","print":[`+string(line)+`]}`)
+		if o.Err != nil || !strings.Contains(o.Answer, c.want) || !strings.Contains(o.Answer, "upstream_invalid") || !strings.Contains(o.Answer, "server fake") {
+			t.Errorf("%s: the call ended with %q, %v, want an error with %q", c.name, o.Answer, o.Err, c.want)
+		}
+	}
+	// The call's id is 7, and so is the question's.
+	call(t, up, `{"print":["{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\",\"params\":[]}\n"]}`).Result(t)
+	adaptertest.WaitServer(t, up, `"id":7,"error":{"code":-32600`)
+}
+
+// R-011: what a child writes to stderr is logged under its name, whatever it
+// is, and nothing else comes of it.
+func TestStderr(t *testing.T) {
+	quiet(t)
+	var log logged
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.logger()}), rest)
+	call(t, up, `{"log":"ERROR: it burns\r\n\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}\n`+strings.Repeat("x", 1<<20)+`\nunfinished"}`).Result(t)
+	eventually(t, "the long line is logged", func() bool { return strings.Contains(log.String(), "xxx") })
+	said := func() string { return up.(interface{ LastLines() string }).LastLines() }
+	eventually(t, "operators see it", func() bool { return strings.Contains(said(), "xxx") })
+	if got := said(); !strings.HasPrefix(got, "ERROR: it burns\n{") || len(got) > tailLines*(tailWidth+4) {
+		t.Errorf("operators see %.200q of %d bytes", got, len(got))
+	}
+	if err := up.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := log.String()
+	for _, want := range []string{`level=INFO msg=stderr server=fake text="ERROR: it burns"`, strings.Repeat("x", maxLogLine) + "…", "text=unfinished"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the log lacks %.100q:\n%.1000s", want, got)
+		}
+	}
+	if strings.Contains(got, strings.Repeat("x", maxLogLine+1)) || strings.Contains(got, "text=\"\"") {
+		t.Error("a long line was not cut, or an empty one was logged")
+	}
+	if out := rest.Said(); len(out) > 0 {
+		t.Errorf("stderr was taken for stdout: %q", out)
+	}
+}
+
+// The child's environment is what the configuration says.
+func TestChildsEnvironment(t *testing.T) {
+	quiet(t)
+	t.Setenv("BRIDGE_TEST_SECRET", "hunter2")
+	a := adapter(t, "server", conn.Options{})
+	a.c.Env["TOKEN"] = "a=b c"
+	up := adaptertest.Open(t, a, &adaptertest.Client{})
+	var got []string
+	if err := json.Unmarshal([]byte(call(t, up, `{"environ":true}`).Result(t)), &got); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	if want, _ := environment(nil, a.c.Env); !slices.Equal(got, want) {
+		t.Errorf("environment = %q\nwant          %q", got, want)
+	}
+	if strings.Contains(strings.Join(got, "\n"), "hunter2") || !slices.Contains(got, "TOKEN=a=b c") {
+		t.Errorf("environment = %q, want TOKEN and not the bridge's secret", got)
+	}
+}
+
+// What fails before or in the handshake says why, and leaves nothing.
+func TestOpenFails(t *testing.T) {
+	for _, c := range []struct{ mode, want string }{
+		{"fails", "handshake: its process has ended (exit status 3)"}, // perhaps before initialize is written
+		{"ends during the handshake", "handshake: its process has ended (exit status 3)"},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			quiet(t)
+			t.Setenv("FOO_KEY", "x")
+			t.Setenv("UNRELATED_KEY", "x")
+			rest := &adaptertest.Client{}
+			up, err := adapter(t, c.mode, conn.Options{}).Open(t.Context(), adaptertest.Caller(""), rest)
+			if err == nil {
+				_ = up.Close(done())
+				t.Fatal("Open succeeded")
+			}
+			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Open: %v, want %q", err, c.want)
+			}
+			if said := "(exit status 3)\nits last lines on stderr:\n  starting\n  set FOO_KEY\n"; c.mode == "fails" && (!strings.Contains(err.Error(), said) || !strings.HasSuffix(err.Error(), "\nFOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file") || strings.Contains(bridge.Brief(err), "starting")) {
+				t.Errorf("Open: %v, want its stderr behind what has happened, and then the variable", err)
+			}
+			if gone := rest.Gones(); len(gone) > 0 {
+				t.Errorf("Gone(%v) though Open failed", gone)
+			}
+		})
+	}
+	t.Run("no such program", func(t *testing.T) {
+		quiet(t)
+		a := New("fake", Config{Command: "no-such-program"}, conn.Options{})
+		_, err := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		if e, ok := errors.AsType[*bridge.Error](err); !ok || !errors.Is(err, bridge.ErrUnavailable) || strings.Contains(e.Public, "no-such-program") || !strings.Contains(err.Error(), "install the program") {
+			t.Errorf("Open: %v, want one that clients may see without the command line", err)
+		}
+		if a.Check() == nil {
+			t.Error("Check has nothing against it")
+		}
+	})
+}
+
+// A server that hangs in initialize is ended in steps, and gone when
+// Open returns.
+func TestHungHandshake(t *testing.T) {
+	quiet(t)
+	ctx, cancel := context.WithTimeout(t.Context(), hasty)
+	defer cancel()
+	a := adapter(t, "silent", conn.Options{}) // ends with its stdin
+	a.c.StopStdin, a.c.StopTerm = time.Hour, time.Hour
+	_, err := a.Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Open: %v, want the context's error", err)
+	}
+}
+
+// R-187: kill -9 while calls are under way.
+func TestKilledChild(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
+	var calls []<-chan adaptertest.Outcome
+	for range 100 {
+		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang"}`))
+	}
+	call(t, up, `{}`).Result(t)
+	kill(t, up)
+	for _, c := range calls {
+		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
+			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
+		}
+	}
+	rest.WaitGone(t)
+	if err := up.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if gone := rest.Gones(); len(gone) != 1 {
+		t.Errorf("Gone was called %d times", len(gone))
+	}
+}
+
+func kill(t testing.TB, up bridge.Upstream) {
+	t.Helper()
+	p, err := os.FindProcess(up.(*child).p.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// R-187: the write that finds a dead child first must not hide why it died,
+// nor be what a client reads. Calls race with the death.
+func TestCallsRaceWithTheEnd(t *testing.T) {
+	quiet(t)
+	for range 10 {
+		rest := &adaptertest.Client{}
+		up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for {
+					m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`))
+					a, err := up.Call(context.Background(), &bridge.Request{Message: m})
+					if err == nil {
+						a.Release()
+						continue
+					}
+					if e, ok := errors.AsType[*bridge.Error](err); !ok || !errors.Is(err, bridge.ErrLost) || strings.Contains(e.Public, "pipe") {
+						t.Errorf("the call ended with %v (%T), want a *bridge.Error that is ErrLost", err, err)
+					}
+					return
+				}
+			})
+		}
+		kill(t, up)
+		all.Wait()
+		if err := rest.WaitGone(t); !strings.Contains(err.Error(), "its process has ended") {
+			t.Errorf("Gone(%v), want that its process has ended", err)
+		}
+		_ = up.Close(t.Context())
+	}
+}
+
+// A child that closes its output can answer nothing any more, though it lives.
+func TestChildThatClosesItsOutput(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	a := adapter(t, "server", conn.Options{})
+	up := adaptertest.Open(t, a, rest)
+	o := call(t, up, `{"mute":true}`)
+	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "it closed its output") {
+		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+	}
+	rest.WaitGone(t)
+}
+
+// The child has ended; that a grandchild holds its output keeps nobody waiting.
+func TestGrandchildHoldsTheOutput(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	a := adapter(t, "server", conn.Options{})
+	a.c.StopStdin = hasty
+	up := adaptertest.Open(t, a, rest)
+	o := call(t, up, `{"leave":true}`)
+	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (exit status 5)") {
+		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+	}
+	rest.WaitGone(t)
+}
+
+// What comes after the end of a child is surely not sent, although a grandchild
+// holds the pipes open; what was under way still waits for last words.
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	a := adapter(t, "server", conn.Options{})
+	a.c.StopStdin = hasty
+	up := adaptertest.Open(t, a, rest)
+	under := goCall(t, t.Context(), up, `{"leave":true}`)
+	<-up.(*child).p.Exited()
+	o := call(t, up, `{}`)
+	if e, ok := errors.AsType[*bridge.Error](o.Err); !ok || e.Kind != bridge.ErrUnsent || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(e.Public, "its process has ended (exit status 5)") {
+		t.Errorf("a call after the end: %q, %v", o.Answer, o.Err)
+	}
+	_ = up.Close(t.Context()) // as the lane does that has seen this; the reader tells the call under way
+	if o := <-under; errors.Is(o.Err, bridge.ErrUnsent) || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "exit status 5") {
+		t.Errorf("the call under way: %q, %v", o.Answer, o.Err)
+	}
+	rest.WaitGone(t)
+}
+
+// R-178, D0.11: a child that does not read makes callers wait, and nobody
+// else; their contexts free them.
+func TestChildThatDoesNotRead(t *testing.T) {
+	quiet(t)
+	const limit = 1 << 20
+	a := adapter(t, "deaf", conn.Options{MaxMessage: limit})
+	up := adaptertest.Open(t, a, &adaptertest.Client{})
+	healthy := adaptertest.Open(t, adapter(t, "server", conn.Options{MaxMessage: limit}), &adaptertest.Client{})
+	text := `{"text":"` + strings.Repeat("x", limit/2) + `"}`
+	why := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var calls []<-chan adaptertest.Outcome
+	for range 20 {
+		calls = append(calls, goCall(t, ctx, up, text))
+	}
+	out := up.(*child).out
+	eventually(t, "the queue is full and somebody waits", func() bool {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		return out.room != conn.Signal{}
+	})
+	if got, want := func() int { out.mu.Lock(); defer out.mu.Unlock(); return out.bytes }(), 2*limit; got > want {
+		t.Errorf("%d bytes in the queue, want at most %d", got, want)
+	}
+	call(t, healthy, `{}`).Result(t)
+	cancel(why)
+	for _, c := range calls {
+		if o := <-c; !errors.Is(o.Err, why) {
+			t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
+		}
+	}
+	if err := up.Close(t.Context()); err != nil { // while a write is under way
+		t.Fatal(err)
+	}
+}
+
+// R-178: a child that pings for ever and reads no answer fills the queue to its
+// bound, and is given up.
+func TestChildThatOnlyAsks(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	a := adapter(t, "deaf and asking", conn.Options{MaxMessage: 64 << 10})
+	up := adaptertest.Open(t, a, rest)
+	pending := goCall(t, t.Context(), up, `{}`)
+	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !errors.Is(err, errFull) || !strings.Contains(err.Error(), unreadWhy) {
+		t.Errorf("Gone(%v), want that it does not read", err)
+	}
+	if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) {
+		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+	}
+	if err := up.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A caller gets what the child said last, however soon it ends after that.
+func TestLastWords(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
+	const n = 1000
+	var say []string
+	for i := range n {
+		say = append(say, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n%d","params":{"pad":"%s"}}`, i, strings.Repeat("x", 100)))
+	}
+	say = append(say, `{"jsonrpc":"2.0","id":"$id","result":{}}`)
+	call(t, up, `{"then":"die","say":[`+strings.Join(say, ",")+`]}`).Result(t)
+	if said := rest.Said(); len(said) != n {
+		t.Errorf("%d notifications before the answer, want %d", len(said), n)
+	}
+	if err := rest.WaitGone(t); !strings.Contains(err.Error(), "exit status 7") {
+		t.Errorf("Gone(%v)", err)
+	}
+}
+
+// Connections that are opened and ended in every way leave nothing.
+func TestManyConnections(t *testing.T) {
+	quiet(t)
+	var all sync.WaitGroup
+	gate := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+	for i := range 40 {
+		all.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
+			up, err := adapter(t, "server", conn.Options{}).Open(context.Background(), adaptertest.Caller(""), &adaptertest.Client{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pending := goCall(t, context.Background(), up, `{"then":"hang"}`)
+			ctx := context.Background()
+			switch i % 3 {
+			case 0:
+				kill(t, up)
+			case 1:
+				ctx = done()
+			}
+			if err := up.Close(ctx); err != nil {
+				t.Error(err)
+			}
+			if o := <-pending; o.Err == nil {
+				t.Errorf("the call was answered: %q", o.Answer)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,175 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+const (
+	// writeLimit is how long a child may leave a write unread. A server that
+	// works on one call may not read for as long as a call may take.
+	writeLimit = 5 * time.Minute
+	// gather is the size up to which lines are written together.
+	gather = 32 << 10
+)
+
+// writer is the one that writes to a child: a queue bounded in bytes, and a
+// goroutine while there is something in it.
+type writer struct {
+	w     io.Writer
+	limit int // bytes in the queue above which senders wait
+	// fail is told once why nothing can be written any more; what it returns
+	// is what senders get. It is called with mu held.
+	fail func(error) error
+	wg   sync.WaitGroup
+	wide bool // the pipe was widened; for run only
+
+	mu    sync.Mutex // guards the rest
+	queue []*jsonrpc.Buffer
+	bytes int
+	busy  bool // the goroutine runs
+	room  conn.Signal
+	err   error
+}
+
+// errFull says that the child asks more than it reads the answers to.
+var errFull = errors.New("too much waits to be read by it")
+
+type deadliner interface{ SetWriteDeadline(time.Time) error }
+
+// Send implements bridge.Sender.
+func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
+	line := m.Line
+	line.B = append(line.B, '\n')
+	for {
+		w.mu.Lock()
+		if ctx == nil && w.err == nil && w.bytes > 2*w.limit {
+			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
+			// child that goes on asking without reading ends here.
+			w.refuse(w.fail(errFull))
+		}
+		if w.err != nil {
+			defer w.mu.Unlock()
+			line.Free()
+			return w.err
+		}
+		if !w.busy && len(line.B) <= atOnce {
+			w.sendNow(line)
+			w.mu.Unlock()
+			return nil
+		}
+		if ctx == nil || w.bytes == 0 || w.bytes+len(line.B) <= w.limit {
+			w.queue = append(w.queue, line)
+			w.bytes += len(line.B)
+			if !w.busy {
+				w.busy = true
+				w.wg.Go(w.run)
+			}
+			w.mu.Unlock()
+			return nil
+		}
+		if err := w.room.Await(ctx, &w.mu); err != nil {
+			line.Free()
+			return err
+		}
+	}
+}
+
+// atOnce is the size up to which a sender writes a line itself when nobody else
+// is writing: a pipe takes so much whole or not at all (POSIX's PIPE_BUF is at
+// least 512, Linux's is 4096), and no other goroutine has to be woken.
+const atOnce = 4 << 10
+
+// sendNow writes a line if the pipe has room for it, and leaves it to the
+// goroutine otherwise. The caller holds w.mu, which is not held meanwhile.
+func (w *writer) sendNow(line *jsonrpc.Buffer) {
+	w.busy = true
+	w.mu.Unlock()
+	n := writeNow(w.w, line.B)
+	w.mu.Lock()
+	if n == len(line.B) {
+		line.Free()
+	} else { // an error is found again, and handled, by the goroutine
+		line.B = append(line.B[:0], line.B[n:]...)
+		w.queue = append([]*jsonrpc.Buffer{line}, w.queue...)
+		w.bytes += len(line.B)
+	}
+	if w.busy = len(w.queue) > 0 && w.err == nil; w.busy {
+		w.wg.Go(w.run)
+	}
+}
+
+// run writes until the queue is empty.
+func (w *writer) run() {
+	var spare []*jsonrpc.Buffer
+	for {
+		w.mu.Lock()
+		if len(w.queue) == 0 || w.err != nil {
+			w.busy = false
+			w.mu.Unlock()
+			return
+		}
+		batch := w.queue
+		w.queue = spare
+		w.mu.Unlock()
+
+		taken, err := w.write(batch)
+		w.mu.Lock()
+		w.bytes -= taken
+		if err != nil && w.err == nil {
+			w.refuse(w.fail(err))
+		}
+		w.room.Wake()
+		w.mu.Unlock()
+		clear(batch)
+		spare = batch[:0]
+	}
+}
+
+// write writes the lines, small ones together, and frees them.
+func (w *writer) write(batch []*jsonrpc.Buffer) (taken int, err error) {
+	if d, ok := w.w.(deadliner); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(writeLimit)) // not every system has them
+	}
+	for i := 0; i < len(batch); i++ {
+		line := batch[i]
+		if len(line.B) > readBuffer && !w.wide {
+			w.wide = true
+			widen(w.w)
+		}
+		for i+1 < len(batch) && len(line.B)+len(batch[i+1].B) <= gather {
+			i++
+			line.B = append(line.B, batch[i].B...)
+			batch[i].Free()
+		}
+		taken += len(line.B)
+		if err == nil {
+			_, err = w.w.Write(line.B)
+		}
+		line.Free()
+	}
+	return taken, err
+}
+
+// stop refuses everything from now on.
+func (w *writer) stop(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.refuse(err)
+	}
+}
+
+// refuse makes err the answer to every sender. The caller holds mu.
+func (w *writer) refuse(err error) {
+	w.err = err
+	w.queue = nil
+	w.room.Wake()
+}

@@ -1,0 +1,299 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// slow is a pipe whose reader takes a write only when told to.
+type slow struct {
+	turn chan error // what the next write returns
+
+	mu        sync.Mutex // guards the rest
+	writes    []string
+	deadlines []time.Time
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	s.writes = append(s.writes, string(b))
+	s.mu.Unlock()
+	if err := <-s.turn; err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (s *slow) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadlines = append(s.deadlines, t)
+	return nil
+}
+
+func (s *slow) written() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes)
+}
+
+// mustNotWait is what a sender gives who must not wait for room.
+var mustNotWait context.Context
+
+func buffer(text string) conn.Outgoing {
+	b := jsonrpc.NewBuffer(len(text))
+	b.B = append(b.B, text...)
+	return conn.Outgoing{Line: b}
+}
+
+// failing is the error that senders get from a writer whose pipe is broken.
+type failing struct{ err error }
+
+func (f failing) Error() string { return "failed: " + f.err.Error() }
+
+func newWriter(limit int) (*writer, *slow, *[]error) {
+	s, told := &slow{turn: make(chan error)}, new([]error)
+	return &writer{w: s, limit: limit, fail: func(err error) error {
+		*told = append(*told, err)
+		return failing{err}
+	}}, s, told
+}
+
+// What waits is written in order, small lines together.
+func TestWriterKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s, _ := newWriter(1 << 20)
+		large := strings.Repeat("l", gather)
+		var want strings.Builder
+		for i := range 100 {
+			text := fmt.Sprint(i)
+			if i%40 == 20 {
+				text = large
+			}
+			want.WriteString(text + "\n")
+			if err := w.Send(t.Context(), buffer(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(s.turn)
+		w.wg.Wait()
+		got := s.written()
+		if len(got) > 10 {
+			t.Errorf("%d writes for 97 small lines and 3 large ones", len(got))
+		}
+		if strings.Join(got, "") != want.String() {
+			t.Errorf("written: %.200q", got)
+		}
+		for _, one := range got {
+			if !strings.HasSuffix(one, "\n") {
+				t.Errorf("a write ends within a line: %.100q", one)
+			}
+		}
+		if w.bytes != 0 || w.busy || len(w.queue) > 0 {
+			t.Errorf("bytes = %d, busy = %v, queue = %d lines, want nothing", w.bytes, w.busy, len(w.queue))
+		}
+		if d := s.deadlines[0]; !d.Equal(time.Now().Add(writeLimit)) {
+			t.Errorf("deadline = %v, want %v from now", d, writeLimit)
+		}
+	})
+}
+
+// senders wait when the queue is full, but not those who must not, and
+// a line larger than the queue passes alone.
+func TestWriterIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s, told := newWriter(100)
+		ten := strings.Repeat("x", 9) // and a line break
+		send := func(ctx context.Context, text string) chan error {
+			ch := make(chan error, 1)
+			go func() { ch <- w.Send(ctx, buffer(text)) }()
+			synctest.Wait()
+			return ch
+		}
+		for range 10 {
+			if err := <-send(t.Context(), ten); err != nil {
+				t.Fatal(err)
+			}
+		}
+		why := errors.New("no patience")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		first, second := send(ctx, ten), send(t.Context(), ten)
+		select {
+		case err := <-first:
+			t.Fatalf("Send = %v with a full queue, want it to wait", err)
+		default:
+		}
+		if err := <-send(mustNotWait, ten); err != nil { // not to wait
+			t.Errorf("Send without a context: %v", err)
+		}
+		cancel(why)
+		if err := <-first; err != why {
+			t.Errorf("Send = %v, want %v", err, why)
+		}
+		select {
+		case err := <-second:
+			t.Fatalf("Send = %v, want it to wait for room", err)
+		default:
+		}
+		s.turn <- nil // the first line
+		synctest.Wait()
+		s.turn <- nil // all others
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		s.turn <- nil
+		synctest.Wait()
+		if err := <-send(t.Context(), strings.Repeat("y", 1000)); err != nil { // the queue is empty
+			t.Error(err)
+		}
+		s.turn <- nil
+		w.wg.Wait()
+		if got := len(strings.Join(s.written(), "")); got != 12*10+1001 {
+			t.Errorf("%d bytes written", got)
+		}
+
+		// Who must not wait may go beyond the bound, but not for ever.
+		n := 0
+		for ; n < 1000; n++ {
+			if err := w.Send(mustNotWait, buffer(ten)); err != nil {
+				break
+			}
+			synctest.Wait() // the first one is being written
+		}
+		if n < 20 || n > 22 {
+			t.Errorf("%d lines were taken, want about 20", n)
+		}
+		if len(*told) != 1 || (*told)[0] != errFull {
+			t.Errorf("fail was told %v, want %v once", *told, errFull)
+		}
+		if err := w.Send(t.Context(), buffer(ten)); err != (failing{errFull}) {
+			t.Errorf("Send = %v, want what fail returned", err)
+		}
+		s.turn <- nil
+		w.wg.Wait()
+	})
+}
+
+// A failed write is told once, and everybody who waits gets what fail made of
+// it; so do all who come later.
+func TestWriterFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s, told := newWriter(10)
+		if err := w.Send(t.Context(), buffer("in the queue")); err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error, 5)
+		for range cap(waiting) {
+			go func() { waiting <- w.Send(t.Context(), buffer("waits")) }()
+		}
+		synctest.Wait()
+		s.turn <- os.ErrDeadlineExceeded
+		want := failing{os.ErrDeadlineExceeded}
+		for range cap(waiting) {
+			if err := <-waiting; err != want {
+				t.Errorf("Send = %v, want %v", err, want)
+			}
+		}
+		if err := w.Send(mustNotWait, buffer("later")); err != want {
+			t.Errorf("Send = %v, want %v", err, want)
+		}
+		w.wg.Wait()
+		w.stop(errors.New("later"))
+		if len(*told) != 1 || w.err != want {
+			t.Errorf("fail was told %v, and the error is %v; want the first alone", *told, w.err)
+		}
+		if got := s.written(); len(got) != 1 {
+			t.Errorf("written: %q, want nothing after the error", got)
+		}
+	})
+}
+
+// After stop nothing is written, and the error of a write that was under way
+// does not matter any more.
+func TestWriterStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s, told := newWriter(10)
+		for range 3 {
+			_ = w.Send(mustNotWait, buffer("x"))
+		}
+		waiting := make(chan error, 1)
+		go func() { waiting <- w.Send(t.Context(), buffer("waits for room")) }()
+		synctest.Wait()
+		why := errors.New("closed")
+		w.stop(why)
+		if err := <-waiting; err != why {
+			t.Errorf("Send = %v, want %v", err, why)
+		}
+		s.turn <- os.ErrClosed
+		w.wg.Wait()
+		if err := w.Send(t.Context(), buffer("later")); err != why {
+			t.Errorf("Send = %v, want %v", err, why)
+		}
+		if len(*told) > 0 || len(s.written()) != 1 {
+			t.Errorf("fail was told %v, written %q", *told, s.written())
+		}
+	})
+}
+
+// With a real pipe: what does not fit at once is left to the goroutine, and
+// lines of many senders arrive whole and in each sender's order.
+func TestWriterThroughAPipe(t *testing.T) {
+	r, pipe, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w := &writer{w: pipe, limit: 64 << 10, fail: func(err error) error {
+		t.Errorf("write: %v", err)
+		return err
+	}}
+	const senders, each = 8, 500
+	var all sync.WaitGroup
+	for s := range senders {
+		all.Go(func() {
+			for i := range each {
+				text := fmt.Sprintf("%d %d %s", s, i, strings.Repeat("x", i*37%6000))
+				ctx := t.Context()
+				if i%5 == 0 {
+					ctx = nil
+				}
+				if err := w.Send(ctx, buffer(text)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		w.wg.Wait()
+		pipe.Close()
+	}()
+	var next [senders]int
+	for _, l := range readLines(t, r, 1<<20) {
+		var s, i int
+		number, pad, _ := strings.Cut(strings.TrimSpace(l.text), " ")
+		count, pad, _ := strings.Cut(pad, " ")
+		_, _ = fmt.Sscan(number+" "+count, &s, &i)
+		if i != next[s] || pad != strings.Repeat("x", i*37%6000) {
+			t.Fatalf("sender %d: line %d with %d bytes, want line %d", s, i, len(pad), next[s])
+		}
+		next[s]++
+	}
+	for s, n := range next {
+		if n != each {
+			t.Errorf("sender %d: %d lines arrived, want %d", s, n, each)
+		}
+	}
+}

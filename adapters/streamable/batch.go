@@ -1,0 +1,108 @@
+package streamable
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// inEach is where single messages are to stand.
+const inEach = "in each POST"
+
+// batch takes an array of messages: only sessions of 2025-03-26 and before
+// know them. It frees body, when the last call has ended:
+// calls may outlive their POST.
+func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpio.Body, as forms) {
+	defer body.Free()
+	offered := d.b.OffersModern(server)
+	if offered && namesModern(r.Header) {
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, gateway.NoBatches(era.FirstModern, inEach))
+		return
+	}
+	elements, err := jsonrpc.Split(body.Bytes())
+	if err != nil {
+		refuseBody(w, err)
+		return
+	}
+	p := d.find(server, w, r, nil, body.Bytes())
+	switch {
+	case p == nil:
+		return
+	case p.Revision() > era.Rev20250326:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, gateway.NoBatches(p.Revision(), inEach))
+		return
+	case len(elements) == 0 || len(elements) > gateway.MaxBatch:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(gateway.MaxBatch)+" messages")
+		return
+	}
+	all, faults, modern := partition(elements, offered)
+	if modern { // C3, R-082
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, gateway.NoBatches(era.FirstModern, inEach))
+		return
+	}
+	var calls []*jsonrpc.Message
+	for _, m := range all {
+		switch {
+		case m.IsRequest():
+			calls = append(calls, m)
+		case m.IsNotification():
+			p.Notify(m, r.Header)
+		default:
+			_ = p.Answer(m) // a late answer is no fault of the client's
+		}
+	}
+	if len(calls)+len(faults) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	st := newStream(p, postPrefix, len(calls)+len(faults))
+	st.as, st.batch = as, true
+	for _, f := range faults {
+		st.answer(f, nil)
+	}
+	for _, m := range calls {
+		st.answering(m)
+	}
+	for _, m := range calls {
+		if free := body.Keep(); !p.call(st, m, r.Header, free) {
+			free()
+			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
+		}
+	}
+	st.reply(w, r, false)
+}
+
+// partition returns the elements of a batch that are messages, and the errors that
+// answer the others. modern is set when one is of the stateless era, if that is
+// offered.
+func partition(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
+	batch := gateway.Batch{}
+	for _, e := range elements {
+		m, err := jsonrpc.ParseUTF8(e)
+		fault, code := "", jsonrpc.CodeInvalidRequest
+		switch {
+		case err != nil:
+			m, fault = &jsonrpc.Message{}, err.Error()
+			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
+				m.ID, code = invalid.ID, invalid.Code()
+			}
+		case offered && gateway.IsStateless(m):
+			return nil, nil, true
+		default:
+			fault = batch.Fault(m)
+		}
+		if fault != "" {
+			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), code, fault, nil))
+			continue
+		}
+		messages = append(messages, m)
+	}
+	return messages, faults, false
+}

@@ -1,0 +1,43 @@
+package streamable
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// The messages of a batch count among the bytes under way for as long as one of
+// its calls is: a client must not get around the limit with arrays.
+func TestBatchCounts(t *testing.T) {
+	const limit = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		free := func() bool { // whether nothing is under way
+			ok := r.b.Room("").Reserve(limit)
+			if ok {
+				r.b.Room("").Return(limit)
+			}
+			return ok
+		}
+		c := r.begin("2025-03-26")
+		half := `"` + strings.Repeat("x", limit/2) + `"`
+		a := c.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"},` + call("2", "wait", half) + `]`)
+		synctest.Wait()
+		if free() {
+			t.Error("a call of a batch is under way and does not count")
+		}
+		if b := c.call("3", "wait", half).Wait(); b.Status() != 503 {
+			t.Errorf("what is too much beside it: %d %s, want 503", b.Status(), b.Body())
+		}
+		r.s.Answer(`{"done":true}`)
+		if a.Wait(); !strings.Contains(a.Body(), `"id":2,"result":{"done":true}`) || !strings.Contains(a.Body(), `"id":1,"result":{}`) {
+			t.Errorf("the batch was answered %s", a.Body())
+		}
+		if synctest.Wait(); !free() {
+			t.Error("the batch counts after its last answer")
+		}
+	})
+}

@@ -1,0 +1,491 @@
+package streamable
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+)
+
+// Options configure a Downstream.
+type Options struct {
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a body; 0 means 16 MiB
+	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
+	// Tag begins the ids of sessions, as in session.NewID; empty means none.
+	Tag string
+	// Elsewhere is asked about sessions that may be another instance's; nil means that
+	// there is no other.
+	Elsewhere Elsewhere
+	// Screen answers a POST for a server whose caller may not send what is in its body, and
+	// otherwise reports false; nil means that all may.
+	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
+	// Copies has copies of the streams of sessions, for the instance that goes on with
+	// them; nil means that there are none.
+	Copies *replay.Copies
+}
+
+// Elsewhere knows the sessions of several instances.
+type Elsewhere interface {
+	// Serve answers a request for the session of that id at whatever instance has it.
+	// It reports false when that is this one, also from now on, by Adopt; or when
+	// nobody has it. here says that this one has it as far as is known. An empty id
+	// stands for a session that is about to begin. body is that of a POST.
+	Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) (answered bool)
+}
+
+// streamAfter is how long an answer may take before its POST becomes a stream,
+// so that nobody in between takes the connection for dead.
+const streamAfter = time.Second
+
+// Downstream serves the clients of all servers.
+type Downstream struct {
+	b *gateway.Gateway
+	o Options
+
+	wg sync.WaitGroup // of listening
+
+	mu        sync.RWMutex // guards the rest
+	peers     map[string]*peer
+	starting  map[string]*starting      // sessions whose handshake is under way, by the id that they will have
+	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, and what breaks their connections
+	closed    bool
+}
+
+// New makes a Downstream for the servers of b.
+func New(b *gateway.Gateway, o Options) *Downstream {
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
+}
+
+// The transport's headers, in the form that Go uses as key.
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	resumeHeader  = "Last-Event-Id"
+)
+
+// HasSession reports whether the request names a session of this transport.
+func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
+
+// Serve answers one request to the server of that name. Origin and Host have
+// been checked, and who the caller is: auth.Principal tells from the request's
+// context.
+func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodPost:
+		d.post(server, w, r)
+	case http.MethodGet, http.MethodDelete:
+		if namesModern(r.Header) && d.b.OffersModern(server) { // R-080; a session id means nothing then (R-081)
+			w.Header().Set("Allow", "POST, OPTIONS")
+			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST")
+			return
+		}
+		if HasSession(r) && d.elsewhere(server, w, r, nil) {
+			return
+		}
+		if r.Method == http.MethodGet {
+			d.get(server, w, r)
+		} else if p := d.find(server, w, r, nil, nil); p != nil {
+			p.End(bridge.ErrEnded)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE, OPTIONS") // R-047
+		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "use POST, GET or DELETE")
+	}
+}
+
+// forms are those that the answer to a POST may have. Clients have to take both (2025-11-25,
+// Sending Messages to the Server); some take JSON only.
+type forms struct{ json, events bool }
+
+// accepted returns what the Accept headers allow (R-042). None at all allows everything,
+// as HTTP has it.
+func accepted(h http.Header) forms {
+	lines := h["Accept"]
+	if len(lines) == 0 || len(lines) == 1 && (lines[0] == "application/json, text/event-stream" || lines[0] == "*/*") {
+		return forms{true, true}
+	}
+	var f forms
+	for _, line := range lines {
+		for kind := range strings.SplitSeq(line, ",") {
+			kind, _, _ = strings.Cut(kind, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "*/*":
+				return forms{true, true}
+			case "application/json", "application/*":
+				f.json = true
+			case "text/event-stream", "text/*":
+				f.events = true
+			}
+		}
+	}
+	return f
+}
+
+// late returns what becomes ready when an answer takes so long that it becomes a stream,
+// if it may.
+func (f forms) late() <-chan time.Time {
+	if !f.events {
+		return nil
+	}
+	return time.After(streamAfter)
+}
+
+// post takes one message, or a batch from a client of 2025-03-26.
+func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
+	if httpio.MediaType(r.Header) != httpio.JSON { // R-043
+		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
+		return
+	}
+	as := accepted(r.Header)
+	if !as.json && !as.events {
+		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list application/json and text/event-stream")
+		return
+	}
+	body, fault := httpio.ReadBody(d.b, w, r, d.o.MaxMessage)
+	if fault != nil {
+		code := jsonrpc.CodeInvalidRequest
+		if fault.Status == http.StatusServiceUnavailable {
+			code = jsonrpc.CodeInternal // no fault of the client's (D7)
+		}
+		fault.Answer(w, jsonType[0], jsonrpc.NewError(nil, code, fault.Text, nil).Append(nil, nil, nil))
+		return
+	}
+	if d.o.Screen != nil && d.o.Screen(w, r, server, body.Bytes()) {
+		body.Free()
+		return
+	}
+	if d.o.Elsewhere != nil && HasSession(r) && !begins(body.Bytes()) && !(namesModern(r.Header) && d.b.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {
+		body.Free()
+		return
+	}
+	if jsonrpc.IsBatch(body.Bytes()) {
+		d.batch(server, w, r, body, as)
+		return
+	}
+	m, err := jsonrpc.ParseUTF8(body.Bytes())
+	if err != nil {
+		body.Free()
+		refuseBody(w, err)
+		return
+	}
+	d.message(server, w, r, m, body, as)
+}
+
+// begins reports whether a body is initialize, which begins a session, whatever session it
+// names.
+func begins(body []byte) bool {
+	if !bytes.Contains(body, []byte(`"initialize"`)) {
+		return false
+	}
+	m, err := jsonrpc.Parse(body)
+	return err == nil && m.Method == "initialize" && m.IsRequest()
+}
+
+// message handles a POST of one message. It frees body.
+func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
+	if isModern(m, r.Header) {
+		if d.b.OffersModern(server) {
+			d.modern(server, w, r, m, body, as)
+			return
+		}
+		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
+			writeAnswer(w, http.StatusBadRequest, answered{era.NotDiscovered(m.ID), nil})
+			body.Free()
+			return
+		}
+	}
+	if m.Method == "initialize" && m.IsRequest() {
+		r.Header.Del(sessionHeader) // of a session that the client has had before (C3)
+		if d.elsewhere(server, w, r, body.Bytes()) {
+			body.Free()
+			return
+		}
+		d.initialize(server, w, r, m, body, as)
+		return
+	}
+	p := d.find(server, w, r, m, body.Bytes())
+	if p == nil {
+		body.Free()
+		return
+	}
+	switch {
+	case m.IsRequest():
+		st := newStream(p, postPrefix, 1)
+		st.as = as
+		st.answering(m)
+		if !p.call(st, m, r.Header, body.Free) {
+			if d.elsewhere(server, w, r, body.Bytes()) { // it has just been given away
+				body.Free()
+				return
+			}
+			refuse(w, http.StatusNotFound, m.ID, jsonrpc.CodeInvalidRequest, gone)
+			body.Free()
+			return
+		}
+		st.reply(w, r, false)
+		return
+	case m.IsNotification():
+		p.Notify(m, r.Header)
+	default:
+		_ = p.Answer(m) // a late answer is no fault of the client's (R-189)
+	}
+	body.Free()
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// elsewhere has the request answered by the instance that has its session. It reports
+// false when that is this one.
+func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Request, body []byte) bool {
+	if d.o.Elsewhere == nil {
+		return false
+	}
+	id := r.Header.Get(sessionHeader)
+	return d.o.Elsewhere.Serve(w, r, server, id, d.Has(id), body)
+}
+
+// Has reports whether the session of that id is here, or is about to be.
+func (d *Downstream) Has(id string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.peers[id] != nil || d.starting[id] != nil
+}
+
+// starting is a session whose client knows its id, for the stream of the answer to
+// initialize has begun, while the handshake with the server is under way. There are
+// clients that use the id at once, and never again after 404.
+type starting struct {
+	server, whose string
+	done          chan struct{} // closed when the session is among the others, or will never be
+}
+
+// started returns the session of that id. It waits for one that is about to begin, until
+// the request ends.
+func (d *Downstream) started(id, server string, r *http.Request) *peer {
+	d.mu.RLock()
+	p, soon := d.peers[id], d.starting[id]
+	d.mu.RUnlock()
+	if p != nil || soon == nil || soon.server != server || soon.whose != auth.Principal(r.Context()) {
+		return p
+	}
+	select {
+	case <-soon.done:
+	case <-r.Context().Done():
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.peers[id]
+}
+
+const gone = "no such session: it has ended or never was; initialize again"
+
+// find returns the session that the request names. Otherwise it answers the
+// request and returns nil. m is the message, if there is one.
+func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body []byte) *peer {
+	var id []byte
+	if m != nil && m.IsRequest() {
+		id = m.ID
+	}
+	var name string
+	if v := r.Header[sessionHeader]; len(v) > 0 {
+		name = v[0]
+	}
+	if name == "" {
+		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "the header Mcp-Session-Id is missing: initialize first") // R-028
+		return nil
+	}
+	p := d.started(name, server, r)
+	if p == nil && d.elsewhere(server, w, r, body) { // it has just been given away
+		return nil
+	}
+	if p == nil || p.Server() != server || p.Principal() != auth.Principal(r.Context()) {
+		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone) // R-027, R-171
+		return nil
+	}
+	// A session's revision is known: a header that names another one that we
+	// speak is a slip that harms nobody; one that means nothing is not (R-031).
+	if v := r.Header[versionHeader]; len(v) > 0 && v[0] != p.Revision() && !era.IsLegacy(v[0]) {
+		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "unsupported MCP-Protocol-Version: use "+p.Revision())
+		return nil
+	}
+	return p
+}
+
+func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
+	p := &peer{d: d, id: session.NewID(d.o.Tag), whose: auth.Principal(r.Context())}
+	st := newStream(p, postPrefix, 1)
+	st.as = as
+	soon := &starting{server, p.whose, make(chan struct{})}
+	d.mu.Lock()
+	d.starting[p.id] = soon
+	d.mu.Unlock()
+	go func() {
+		defer close(soon.done)
+		s, a, err := d.b.InitializePortable(r.Context(), server, p.id, p.whose, r.Header, m)
+		if s != nil {
+			d.enter(p, s)
+		}
+		d.mu.Lock()
+		delete(d.starting, p.id)
+		d.mu.Unlock()
+		st.answer(a, err)
+	}()
+	answered := st.reply(w, r, true)
+	<-soon.done // Initialize heeds the request's context
+	switch {
+	case p.Session == nil:
+		p.forget()
+	case !answered:
+		p.End(bridge.ErrEnded) // the client has gone and knows no id to come back with
+	}
+	body.Free()
+}
+
+// enter enters a session among those that clients can come back to.
+func (d *Downstream) enter(p *peer, s *gateway.Session) {
+	p.Session = s
+	d.mu.Lock()
+	d.peers[p.id] = p
+	d.mu.Unlock()
+	s.OnEnd(func() {
+		d.mu.Lock()
+		delete(d.peers, p.id)
+		d.mu.Unlock()
+		p.breakOff()
+		p.forget()
+	})
+}
+
+// Adopt goes on with the session of that id, which another instance has begun: h is
+// its record, which was taken over.
+func (d *Downstream) Adopt(id string, h session.Held) error {
+	s, err := d.b.Adopt(h)
+	if err == nil {
+		d.enter(&peer{d: d, id: id, whose: h.Principal, epoch: h.Epoch}, s)
+	}
+	return err
+}
+
+// call runs a request of the client. It reports false when the session has
+// ended. free is called when the message is not used any more.
+func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
+	return p.Enter(m, h, st).Go(func(a *jsonrpc.Message, err error) {
+		if a == nil {
+			st.cancelled(m.ID)
+		} else {
+			st.answer(a, err)
+		}
+		free()
+	})
+}
+
+var (
+	jsonType = []string{"application/json"}
+	closing  = []byte{'}'}
+)
+
+// get opens a stream for what belongs to no call, or goes on with a stream
+// that was broken off.
+func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) {
+	if !accepted(r.Header).events {
+		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list text/event-stream")
+		return
+	}
+	p := d.find(server, w, r, nil, nil)
+	if p == nil {
+		return
+	}
+	p.Seen()
+	last := r.Header.Get(resumeHeader)
+	if last == "" {
+		st := newStream(p, getPrefix, 0)
+		st.speak()
+		p.listen(st, w, r, 0, p.primes())
+		return
+	}
+	name, seq, ok := replay.ParseID(last)
+	st := p.stream(name)
+	var unknown error
+	if ok && st == nil {
+		st, unknown = p.takeStream(r.Context(), name, seq)
+	}
+	switch {
+	case ok && st != nil && seq <= st.log.Last() && st.isGet():
+		p.listen(st, w, r, seq, false)
+	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
+		// The TypeScript SDK's client comes back here when the answer that it
+		// has is an error. A stream without events would make it come for ever.
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
+	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
+		st.respond(w, r, reading{after: seq}) // R-040
+	case ok && strings.HasPrefix(name, getPrefix):
+		// What was missed is gone, but clients that are refused here never open
+		// this stream again (R-186).
+		st := newStream(p, getPrefix, 0)
+		st.speak()
+		p.listen(st, w, r, 0, p.primes())
+	case unknown != nil: // 400 would be for good (S-027)
+		d.o.Log.Warn("a stream cannot be resumed now", "err", unknown)
+		w.Header()["Content-Type"] = jsonType
+		begin(w, http.StatusServiceUnavailable, takeWithin)
+		send(w, jsonrpc.NewError(nil, jsonrpc.CodeInternal, "what was kept of the stream is out of reach; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
+	default:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended, is of another session, or had to make room")
+	}
+}
+
+// listen serves a stream for what belongs to no call. Such streams are many and
+// mostly silent: where that can be, they leave the HTTP server.
+func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
+	how := reading{after: seq, prime: prime, done: p.Done()}
+	run, abort, ok := httpio.Detach(w, r)
+	if !ok {
+		p.attend(st, how, func(me *reader, how reading) {
+			if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise it cannot stream; it may be resumed
+				defer ew.Close()
+				st.serve(r.Context(), ew, me, how)
+			}
+		})
+		return
+	}
+	serve := func() {
+		p.attend(st, how, func(me *reader, how reading) {
+			st.breakable(me, abort)
+			run(func(ctx context.Context, ew *httpio.Writer) { st.serve(ctx, ew, me, how) })
+		})
+	}
+	if !p.Go(serve) {
+		serve() // the session has just ended: so will this
+	}
+}
+
+// attend makes the stream one that the session uses while serve runs.
+func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
+	me := st.attach(how.after)
+	p.open(st)
+	var detach func()
+	how.begin = func() { detach = p.Attach(st) }
+	serve(me, how)
+	if detach != nil {
+		detach()
+	}
+	st.detach(me)
+	p.shut(st)
+}

@@ -1,0 +1,247 @@
+package streamable
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+)
+
+const (
+	discover = "server/discover"
+	listen   = "subscriptions/listen"
+)
+
+// statelessCall is one request of a client without a session, and what there is to say
+// in return (2026-07-28, Streamable HTTP). It lasts as long as its POST: when
+// the client goes, the call is cancelled, and there is nothing to come back for.
+type statelessCall struct {
+	d      *Downstream
+	method string
+	whose  string                  // the principal
+	as     forms                   // of the answer
+	stop   context.CancelCauseFunc // takes the call back
+	wake   chan struct{}           // something was said
+	done   chan struct{}           // closed when the call has ended
+	answer answered                // to be read after done; without a message when the call was cancelled
+
+	mu   sync.Mutex // guards the rest
+	said *replay.Log
+	over bool // nothing may be said any more
+}
+
+var _ bridge.Stream = (*statelessCall)(nil)
+
+// statelessLimits bound what waits for a client that reads slowly. Progress and log
+// messages are dropped, the oldest first; of the changes that a subscription
+// tells about the last of each kind stays, and when those are too many, the
+// subscription ends: its client is not to be left in error.
+var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
+
+// newStatelessCall begins the call m, and frees body when that has ended.
+func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
+	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, as: as, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	// Not the request's context: a subscription leaves the HTTP server.
+	ctx, stop := context.WithCancelCause(context.Background())
+	v.stop = stop
+	g.Back, g.Keep = v, body.Keep
+	go v.call(ctx, m, g, body)
+	return v
+}
+
+func (v *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body) {
+	defer close(v.done)
+	a, err := v.d.b.Call(ctx, m, g)
+	body.Free()
+	v.answer = answered{a, err}
+	v.mu.Lock()
+	v.over = true
+	v.mu.Unlock()
+}
+
+// Send implements bridge.Stream.
+func (v *statelessCall) Send(e replay.Event) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over || !v.as.events {
+		return false
+	}
+	if v.said == nil {
+		v.said = v.d.b.NewLog(v.whose, statelessLimits, false)
+		e.Must = v.listens() // the acknowledgement comes first
+	}
+	if v.said.Append(e) != nil {
+		if v.listens() {
+			v.over = true
+			v.stop(bridge.ErrCancelled)
+		}
+		return false
+	}
+	wake(v.wake)
+	return true
+}
+
+func (v *statelessCall) listens() bool { return v.method == listen }
+
+// saying returns what was said so far, or nil.
+func (v *statelessCall) saying() *replay.Log {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.said
+}
+
+func (v *statelessCall) ended() bool {
+	select {
+	case <-v.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end takes the call back, if it has not ended, and waits for its end.
+func (v *statelessCall) end() {
+	v.stop(bridge.ErrCancelled)
+	<-v.done
+	v.answer.m.Release()
+	if v.said != nil { // nothing is said any more
+		v.said.Close()
+	}
+}
+
+// reply writes what there is to say as the response to the POST: as JSON when
+// the answer comes soon and alone, otherwise as a stream.
+func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
+	var late <-chan time.Time
+	if v.method != discover { // its status has to say what went wrong
+		late = v.as.late()
+	}
+	select {
+	case <-v.done:
+	case <-v.wake:
+	case <-late:
+	case <-r.Context().Done():
+		v.end()
+		return
+	}
+	if v.as.json && v.ended() && v.saying() == nil {
+		if v.answer.m != nil {
+			writeAnswer(w, answerStatus(v.method, v.answer), v.answer)
+		}
+		v.end()
+		return
+	}
+	if v.listens() { // there are many, and they are mostly silent
+		if run, abort, ok := httpio.Detach(w, r); ok {
+			v.d.detach(v, abort, func() {
+				run(v.serve)
+				v.end()
+			})
+			return
+		}
+	}
+	if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise it cannot stream, and nobody hears anything
+		v.serve(r.Context(), ew)
+		ew.Close()
+	}
+	v.end()
+}
+
+// serve writes the stream until it ends, or the client goes.
+func (v *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
+	beat := time.NewTicker(v.d.o.Heartbeat)
+	defer beat.Stop()
+	for {
+		ended := v.ended() // before the last look
+		if v.write(w) != nil {
+			return
+		}
+		if ended {
+			v.last(w)
+			return
+		}
+		select {
+		case <-v.wake:
+		case <-v.done:
+		case <-beat.C:
+			if w.Beat() != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// write writes what was said since the last time.
+func (v *statelessCall) write(w *httpio.Writer) error {
+	said := v.saying()
+	if said == nil {
+		return nil
+	}
+	return w.Drain(said)
+}
+
+// last writes the answer. A call that was cancelled has none.
+func (v *statelessCall) last(w *httpio.Writer) {
+	m := v.answer.m
+	if m == nil {
+		return
+	}
+	line := jsonrpc.NewBuffer(m.Len())
+	defer line.Free()
+	line.B = m.Append(line.B, m.ID, nil)
+	if free := m.TakeRelease(); free != nil { // its room is the line's now
+		defer free()
+	}
+	m.Release()
+	if w.Send(httpio.Event{Type: "message", Data: line.B}) == nil {
+		_ = w.Flush() // the client may have gone: nobody is left who could be told
+	}
+}
+
+// detach has serve run on behalf of a call whose connection has left the HTTP
+// server; abort breaks that.
+func (d *Downstream) detach(v *statelessCall, abort, serve func()) {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		serve() // the bridge has just stopped: so will this
+		return
+	}
+	d.listening[v] = abort
+	d.wg.Add(1)
+	d.mu.Unlock()
+	go func() {
+		defer d.wg.Done()
+		serve()
+		d.mu.Lock()
+		delete(d.listening, v)
+		d.mu.Unlock()
+	}()
+}
+
+// Close returns when no subscription is left. It is called when the bridge has
+// closed: they end with it, but for those whose client does not read. Their
+// connections are broken.
+func (d *Downstream) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	timer := time.AfterFunc(breakAfter, func() {
+		d.mu.RLock()
+		defer d.mu.RUnlock()
+		for _, abort := range d.listening {
+			abort()
+		}
+	})
+	defer timer.Stop()
+	d.wg.Wait()
+}

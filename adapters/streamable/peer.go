@@ -1,0 +1,163 @@
+package streamable
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+)
+
+// peer is one session as this transport sees it: with the streams that its
+// client may resume.
+type peer struct {
+	*gateway.Session
+	d     *Downstream
+	id    string
+	whose string // the principal
+	epoch int64  // of who goes on with a session of another instance's; 0 for one that began here
+
+	mu      sync.Mutex // guards the rest
+	streams []*stream  // with a log, oldest first
+	gets    []*stream  // read by a GET of their own, oldest first
+	over    bool       // nobody can come back any more
+}
+
+// Limits of what is kept for resumption.
+const (
+	keepFor       = 10 * time.Minute
+	keepStreams   = 256
+	keepPeerBytes = 16 << 20
+)
+
+// maxGets bounds the GETs of one session that are open at once. The oldest has
+// to go: mostly its client has left already and that was not noticed yet.
+const maxGets = 32
+
+// open enters a stream among those read by a GET.
+func (p *peer) open(s *stream) {
+	p.mu.Lock()
+	p.gets = append(slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s }), s)
+	var oldest *stream
+	if len(p.gets) > maxGets {
+		oldest = p.gets[0]
+		p.gets = slices.Delete(p.gets, 0, 1)
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		oldest.dismiss()
+	}
+}
+
+// shut takes open back, unless another GET reads the stream by now.
+func (p *peer) shut(s *stream) {
+	if s.isRead() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gets = slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s })
+}
+
+// breakAfter is how long the streams of GETs may go on after the session has
+// ended. They end by themselves, but for those whose client does not read.
+const breakAfter = 2 * time.Second
+
+// breakOff breaks the connections of the GETs that do not end by themselves.
+func (p *peer) breakOff() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.gets {
+		time.AfterFunc(breakAfter, s.breakOff)
+	}
+}
+
+// enter adds a stream to those that can be resumed, and forgets old ones. The
+// caller holds s.mu, and no other stream's.
+func (p *peer) enter(s *stream) {
+	p.mu.Lock()
+	old := p.trim(time.Now())
+	if p.over {
+		s.dropped = true
+	} else {
+		p.streams = append(p.streams, s)
+	}
+	p.mu.Unlock()
+	for _, o := range old {
+		o.drop()
+	}
+}
+
+// forget forgets all streams: nobody can come back to them.
+func (p *peer) forget() {
+	p.mu.Lock()
+	old := p.streams
+	p.streams, p.over = nil, true
+	p.mu.Unlock()
+	for _, o := range old {
+		o.drop()
+	}
+}
+
+// trim leaves the streams that are worth keeping, and returns the others: those
+// that nobody reads and that were read to their end, then the oldest that have
+// ended. The caller holds p.mu.
+func (p *peer) trim(now time.Time) (old []*stream) {
+	type info struct {
+		s          *stream
+		bytes      int
+		over, read bool
+	}
+	var all []info
+	total := 0
+	for _, s := range p.streams {
+		if !s.mu.TryLock() {
+			all = append(all, info{s: s}) // in use: it stays
+			continue
+		}
+		i := info{s: s, bytes: s.log.Bytes(), over: !s.ended.IsZero() && !s.used(), read: s.read}
+		late := i.over && now.Sub(s.ended) > keepFor
+		s.mu.Unlock()
+		if late {
+			old = append(old, s)
+			continue
+		}
+		all = append(all, i)
+		total += i.bytes
+	}
+	count := len(all)
+	drop := map[*stream]bool{}
+	for _, readOnly := range []bool{true, false} {
+		for _, i := range all {
+			if count < keepStreams && total <= keepPeerBytes {
+				break
+			}
+			if i.over && !drop[i.s] && (i.read || !readOnly) {
+				drop[i.s] = true
+				total -= i.bytes
+				count--
+			}
+		}
+	}
+	keep := make([]*stream, 0, len(all)+1)
+	for _, i := range all {
+		if drop[i.s] {
+			old = append(old, i.s)
+		} else {
+			keep = append(keep, i.s)
+		}
+	}
+	p.streams = keep
+	return old
+}
+
+func (p *peer) stream(id string) *stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.streams {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,556 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// The status table of protocol.md A7 (R-002, R-014, R-027, R-028, R-031, R-033, R-042, R-043, R-044, R-047, R-184).
+func TestStatus(t *testing.T) {
+	const (
+		ping    = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
+		unknown = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
+	)
+	tests := []struct {
+		name, method, body string
+		header             []string
+		status             int
+		want               string // in the body
+	}{
+		{"fine", "POST", ping, nil, 200, `{"jsonrpc":"2.0","id":7,"result":{}}`},
+		{"accept in any case, order and with parameters (R-042)", "POST", ping, []string{"Accept", "Text/Event-Stream; q=0.9,APPLICATION/json;x=y"}, 200, `"id":7`},
+		{"accept everything", "POST", ping, []string{"Accept", "text/html, */*;q=0.1"}, 200, `"id":7`},
+		{"accept kinds of everything", "POST", ping, []string{"Accept", "application/*, text/*"}, 200, `"id":7`},
+		{"no accept", "POST", ping, []string{"Accept", ""}, 200, `"id":7`},
+		{"accept without stream", "POST", ping, []string{"Accept", "application/json"}, 200, `{"jsonrpc":"2.0","id":7,"result":{}}`},
+		{"accept without json", "POST", ping, []string{"Accept", "text/event-stream"}, 200, `data: {"jsonrpc":"2.0","id":7,"result":{}}`},
+		{"accept neither", "POST", ping, []string{"Accept", "text/html"}, 406, "-32600"},
+		{"content type with charset (R-043)", "POST", ping, []string{"Content-Type", "application/json; charset=utf-8"}, 200, `"id":7`},
+		{"content type", "POST", ping, []string{"Content-Type", "text/plain"}, 415, "-32600"},
+		{"no content type", "POST", ping, []string{"Content-Type", ""}, 415, "-32600"},
+		{"not json", "POST", `{"jsonrpc":"2.0","id":7,"method":`, nil, 400, `{"jsonrpc":"2.0","error":{"code":-32700`},
+		{"two messages", "POST", ping + ping, nil, 400, "-32700"},
+		{"no body", "POST", "", nil, 400, "-32700"},
+		{"not json-rpc", "POST", `{"id":7}`, nil, 400, `{"jsonrpc":"2.0","id":7,"error":{"code":-32600`},
+		{"null id (R-002, R-014)", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400, `{"jsonrpc":"2.0","error":{"code":-32600`},
+		{"a string", "POST", `"ping"`, nil, 400, "-32600"},
+		{"not utf-8 (A1)", "POST", call("7", "echo", "{\"x\":\"\xff\"}"), nil, 400, `"id":7,"error":{"code":-32700`},
+		{"id with a fraction", "POST", call("1.5", "echo", "{}"), nil, 400, `"id":1.5,"error":{"code":-32600,"message":"not a JSON-RPC message: id must be a string or an integer`},
+		{"repeated member", "POST", `{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}`, nil, 400, "-32600"},
+		{"array (R-044)", "POST", "[" + ping + "]", nil, 400, "-32600"},
+		{"no session (R-028)", "POST", ping, []string{"Mcp-Session-Id", ""}, 400, `"id":7,"error":{"code":-32600`},
+		{"unknown session (R-027)", "POST", ping, []string{"Mcp-Session-Id", unknown}, 404, `"id":7`},
+		{"unknown session, notification", "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, []string{"Mcp-Session-Id", unknown}, 404, `{"jsonrpc":"2.0","error"`},
+		{"unknown session, initialize (C3)", "POST", fmt.Sprintf(initialize, "2025-11-25"), []string{"Mcp-Session-Id", unknown}, 200, `"id":0,"result":{"protocolVersion"`},
+		{"answer without session", "POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, []string{"Mcp-Session-Id", ""}, 400, "-32600"},
+		{"revision", "POST", ping, []string{"Mcp-Protocol-Version", "2025-11-25"}, 200, `"id":7`},
+		{"another revision that we speak", "POST", ping, []string{"Mcp-Protocol-Version", "2025-03-26"}, 200, `"id":7`},
+		{"no revision (R-031)", "POST", ping, []string{"Mcp-Protocol-Version", "1.0"}, 400, `"id":7`},
+		{"revision between eras (R-031)", "POST", ping, []string{"Mcp-Protocol-Version", "2026-01-01"}, 400, `"id":7`},
+		{"late answer (R-189)", "POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil, 202, ""},
+		{"late error (R-189)", "POST", `{"jsonrpc":"2.0","id":"no","error":{"code":1,"message":""}}`, nil, 202, ""},
+		{"error without id (R-189)", "POST", `{"jsonrpc":"2.0","error":{"code":1,"message":""}}`, nil, 202, ""},
+		{"unknown notification (R-005, R-189)", "POST", `{"jsonrpc":"2.0","method":"what"}`, nil, 202, ""},
+		{"server's error is an answer", "POST", call("7", "no such", "{}"), nil, 200, `"id":7,"error":{"code":-32602,"message":"no such tool"}`},
+		{"lost server is an answer (D7)", "POST", call("7", "quit", "{}"), nil, 200, `{"bridge":"upstream_lost"}`},
+		{"get without accept of a stream", "GET", "", []string{"Accept", "application/json"}, 406, "-32600"},
+		{"get without session", "GET", "", []string{"Mcp-Session-Id", ""}, 400, "-32600"},
+		{"get of an unknown session", "GET", "", []string{"Mcp-Session-Id", unknown}, 404, "-32600"},
+		{"get with no revision", "GET", "", []string{"Mcp-Protocol-Version", "x"}, 400, "-32600"},
+		{"get behind an unknown event of a POST", "GET", "", []string{"Last-Event-ID", "pAAAAAAAAAAAA-1"}, 400, "-32600"},
+		{"get behind nonsense", "GET", "", []string{"Last-Event-ID", "%0d%0aX: y"}, 400, "-32600"},
+		{"put (R-047)", "PUT", "", nil, 405, "-32600"},
+		{"head", "HEAD", "", nil, 405, ""},
+		{"delete without session", "DELETE", "", []string{"Mcp-Session-Id", ""}, 400, "-32600"},
+		{"delete of an unknown session", "DELETE", "", []string{"Mcp-Session-Id", unknown}, 404, "-32600"},
+	}
+	run(t, func(t *testing.T, r *rig) {
+		for _, test := range tests {
+			c := r.begin("2025-11-25")
+			a := c.Do(test.method, "/mcp", test.body, append([]string{"Mcp-Session-Id", c.id}, test.header...)...).Wait()
+			if a.Status() != test.status || !strings.Contains(a.Body(), test.want) || test.want == "" && a.Body() != "" {
+				t.Errorf("%s: %d %q, want %d with %q", test.name, a.Status(), a.Body(), test.status, test.want)
+			}
+			if allow := a.Header("Allow"); (test.status == 405) != (allow != "") {
+				t.Errorf("%s: Allow is %q", test.name, allow)
+			}
+			if made := a.Header("Mcp-Session-Id") != ""; made != strings.Contains(test.want, "protocolVersion") { // R-030
+				t.Errorf("%s: a session id in the response: %t", test.name, made)
+			}
+		}
+	})
+}
+
+// A session is of one server: under the URL of another it is unknown (R-027).
+func TestOtherServer(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		for _, method := range []string{"POST", "GET", "DELETE"} {
+			if a := c.Do(method, "/other/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", c.id).Wait(); a.Status() != 404 {
+				t.Errorf("%s = %d, want 404", method, a.Status())
+			}
+		}
+	})
+}
+
+// Revisions are negotiated, and no header of initialize matters (R-015, R-016, R-017, R-023, R-029, R-030).
+func TestInitialize(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		seen := map[string]bool{}
+		for asked, want := range map[string]string{
+			"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
+			"2026-07-28": "2025-11-25", "2099-01-01": "2025-11-25", "1.0": "2025-11-25", "": "2025-11-25",
+		} {
+			for _, header := range []string{"", "2024-11-05", "2026-07-28", "nonsense"} {
+				a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, asked), "Mcp-Protocol-Version", header).Wait()
+				if a.Status() != 200 || !strings.Contains(a.Body(), `"protocolVersion":"`+want+`"`) {
+					t.Errorf("initialize with %q, header %q = %d %s, want %s", asked, header, a.Status(), a.Body(), want)
+				}
+				id := a.Header("Mcp-Session-Id")
+				if seen[id] || !regexp.MustCompile(`^[\x21-\x7e]{26,}$`).MatchString(id) {
+					t.Errorf("session id %q", id)
+				}
+				seen[id] = true
+			}
+		}
+		for _, bad := range []string{
+			`{"jsonrpc":"2.0","id":3,"method":"initialize"}`,
+			`{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":5}}`,
+			`{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":[]}}`,
+		} {
+			a := r.Do("POST", "/mcp", bad).Wait()
+			if a.Status() != 200 || !strings.Contains(a.Body(), `"id":3,"error":{"code":-32602`) || a.Header("Mcp-Session-Id") != "" {
+				t.Errorf("%s = %d %s", bad, a.Status(), a.Body())
+			}
+		}
+	})
+}
+
+// A server that takes its time with the handshake: initialize becomes a stream, and the session stays when the client
+// breaks the connection as soon as it has its answer.
+func TestSlowInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{Before: func(ctx context.Context) error {
+			select {
+			case <-time.After(27 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}, gateway.Options{}, Options{})
+		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
+		wiretest.Advance(27 * time.Second)
+		synctest.Wait()
+		id := a.Header("Mcp-Session-Id")
+		if e := a.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"result"`) || id == "" || !a.Over() {
+			t.Fatalf("initialize: session %q, %+v", id, e)
+		}
+		a.Leave()
+		c := &client{rig: r, id: id}
+		if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
+			t.Errorf("ping = %d %s", a.Status(), a.Body())
+		}
+		// One who goes before the answer leaves nothing behind.
+		gone := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
+		wiretest.Advance(10 * time.Second)
+		gone.Leave()
+		synctest.Wait()
+		r.d.mu.RLock()
+		n := len(r.d.peers)
+		r.d.mu.RUnlock()
+		if n != 1 {
+			t.Errorf("%d peers, want only the first", n)
+		}
+	})
+}
+
+// A handshake that fails: the answer says so and there is no session.
+func TestFailedInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{Before: func(context.Context) error {
+			return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start", Err: errors.New("secret")}
+		}}, gateway.Options{}, Options{})
+		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25")).Wait()
+		if a.Status() != 200 || a.Header("Mcp-Session-Id") != "" || !strings.Contains(a.Body(), `{"bridge":"upstream_unavailable"}`) || strings.Contains(a.Body(), "secret") {
+			t.Errorf("initialize = %d %q %s", a.Status(), a.Header("Mcp-Session-Id"), a.Body())
+		}
+	})
+}
+
+// Many clients that use the same ids at the same time, also within a session (R-001, R-004): each gets its own answer.
+func TestSameIDs(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		type pending struct {
+			a    *wiretest.Reply
+			want string
+		}
+		var all []pending
+		for i := range 8 {
+			c := r.begin("2025-06-18")
+			for j := range 4 {
+				for _, id := range []string{"1", `"1"`, "0"} {
+					mine := fmt.Sprintf(`{"i":%d,"j":%d}`, i, j)
+					all = append(all, pending{c.call(id, "echo", mine), `{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":` + mine + `}}`})
+				}
+			}
+		}
+		for _, p := range all {
+			if got := p.a.Wait().Body(); got != p.want {
+				t.Errorf("got %s, want %s", got, p.want)
+			}
+		}
+	})
+}
+
+// Answers of all sizes arrive whole, as JSON and as a stream.
+func TestLarge(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		for _, n := range []int{0, copied - 12, copied, copied + 1, 64 << 10, 1 << 20, 8 << 20} {
+			want := `{"large":"` + strings.Repeat("x", n) + `"}`
+			a := c.call("1", "large", fmt.Sprintf(`{"n":%d}`, n)).Wait()
+			if a.Body() != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` {
+				t.Errorf("large %d: got %d bytes as JSON", n, len(a.Body()))
+			}
+			a = c.call("1", "steps", `{"n":1,"pad":"`+strings.Repeat("y", n)+`"}`).Wait()
+			if e := a.Events(); len(e) != 2 {
+				t.Errorf("large %d: got %d events, want 2", n, len(e))
+			}
+		}
+	})
+}
+
+// Limits (R-178): a body above it is 413, also one that comes in chunks and does not say its length.
+func TestBodyLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 100 << 10})
+		c := r.begin("2025-06-18")
+		for _, test := range []struct{ size, status int }{{90 << 10, 200}, {300 << 10, 413}} {
+			body := call("1", "echo", `"`+strings.Repeat("x", test.size)+`"`)
+			for _, header := range [][]string{nil, {"Transfer-Encoding", "chunked"}} {
+				if a := c.post(body, header...).Wait(); a.Status() != test.status {
+					t.Errorf("%d bytes %v = %d, want %d", test.size, header, a.Status(), test.status)
+				}
+			}
+		}
+	})
+}
+
+// Limits (R-178): all bodies under way together. What was only announced does not count.
+func TestBytesInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: 4 << 20}, Options{})
+		c := r.begin("2025-06-18")
+		var idle []net.Conn
+		for range 2 {
+			conn := r.Dial()
+			go func() {
+				_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: 2090000\r\n\r\n{", c.id)
+			}()
+			idle = append(idle, conn)
+		}
+		synctest.Wait()
+		if a := c.call("1", "echo", `"`+strings.Repeat("x", 1<<20)+`"`).Wait(); a.Status() != 200 {
+			t.Errorf("a call beside announcements = %d %s, want 200", a.Status(), a.Body())
+		}
+		for _, conn := range idle {
+			_ = conn.Close()
+		}
+		synctest.Wait() // until none of it counts any more
+		body := strings.Repeat("x", 3<<20)
+		first := c.call("2", "wait", `"`+body+`"`)
+		synctest.Wait()
+		a := c.call("3", "echo", `"`+body+`"`).Wait()
+		if a.Status() != 503 || a.Header("Retry-After") == "" || !strings.Contains(a.Body(), "-32603") {
+			t.Errorf("too much in flight = %d, want 503 with Retry-After", a.Status())
+		}
+		r.s.Answer("{}")
+		if first.Wait(); !strings.Contains(first.Body(), `"id":2,"result":{}`) {
+			t.Errorf("the first = %s", first.Body())
+		}
+		if a := c.call("4", "echo", `"`+body+`"`).Wait(); a.Status() != 200 {
+			t.Errorf("after that = %d, want 200", a.Status())
+		}
+	})
+}
+
+// Limits (R-178): sessions, calls of a session, elements of a batch.
+func TestCountLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{Sessions: session.NewMemory(1)}, Options{})
+		c := r.begin("2025-03-26")
+		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25")).Wait()
+		if a.Status() != 503 || !strings.Contains(a.Body(), `"id":0`) || a.Header("Retry-After") == "" || a.Header("Mcp-Session-Id") != "" {
+			t.Errorf("one session too many = %d %s", a.Status(), a.Body())
+		}
+		var calls []*wiretest.Reply
+		for i := range 128 {
+			calls = append(calls, c.call(strconv.Itoa(i), "wait", "{}"))
+		}
+		synctest.Wait()
+		a = c.call("200", "echo", "{}").Wait()
+		if a.Status() != 200 || !strings.Contains(a.Body(), `"id":200`) || !strings.Contains(a.Body(), `"bridge":"overloaded"`) {
+			t.Errorf("one call too many = %d %s", a.Status(), a.Body())
+		}
+		for i := range calls {
+			r.s.Answer("{}")
+			calls[i].Wait()
+		}
+		for n, status := range map[int]int{100: 200, 101: 400} {
+			var b strings.Builder
+			for i := range n {
+				fmt.Fprintf(&b, `,{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+			}
+			if a := c.post("[" + b.String()[1:] + "]").Wait(); a.Status() != status {
+				t.Errorf("batch of %d = %d, want %d", n, a.Status(), status)
+			}
+		}
+	})
+}
+
+// The answers to a batch are bounded together; each request is answered all the same (R-045, R-178).
+func TestBatchAnswersBounded(t *testing.T) {
+	for _, way := range []string{"json", "stream"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for all answers
+				c := r.begin("2025-03-26")
+				tool := map[string]string{"json": "echo", "stream": "log"}[way]
+				b := call(`"first"`, tool, "1")
+				for i := range 6 {
+					b += "," + call(strconv.Itoa(i), "large", `{"n":1048576}`)
+				}
+				a := c.post("[" + b + "]").Wait()
+				if got := strings.Count(a.Body(), `"result":{"large":`); got != 4 {
+					t.Errorf("%d large results, want 4", got)
+				}
+				if got := strings.Count(a.Body(), "upstream_too_large"); got != 2 {
+					t.Errorf("%d errors, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+// A client that does not send its body, and one that does not read its answer, hold a connection for a limited time.
+func TestSlowClients(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		const head = "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\n"
+		for name, rest := range map[string]string{"length": "Content-Length: 100\r\n\r\n{", "chunks": "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
+			conn := r.Dial()
+			began := time.Now()
+			go func() { _, _ = fmt.Fprintf(conn, head+rest, c.id) }()
+			answer, _ := io.ReadAll(conn)
+			if took := time.Since(began); !strings.HasPrefix(string(answer), "HTTP/1.1 400") || took.Truncate(time.Second) != 2*time.Minute {
+				t.Errorf("%s: %q after %v, want 400 after 2m", name, answer, took)
+			}
+			_ = conn.Close()
+		}
+		for _, tool := range []string{"echo", "log"} {
+			body := call("1", tool, `"`+strings.Repeat("x", 256<<10)+`"`)
+			conn := r.Dial()
+			_, _ = fmt.Fprintf(conn, head+"Content-Length: %d\r\n\r\n%s", c.id, len(body), body)
+			synctest.Wait()
+			wiretest.Advance(40 * time.Second) // 30 s, and 4 s for 256 KiB
+			rest, _ := io.ReadAll(conn)
+			if len(rest) >= 256<<10 {
+				t.Errorf("%s: %d bytes could be read still, want a broken connection", tool, len(rest))
+			}
+			_ = conn.Close()
+		}
+		if a := c.call("2", "echo", "{}").Wait(); a.Status() != 200 {
+			t.Errorf("afterwards = %d", a.Status())
+		}
+	})
+}
+
+// A keep-alive connection works after a stream and after a large answer, however late: no deadline is left on it.
+func TestKeepAlive(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return r.Dial(), nil }}}
+		defer client.CloseIdleConnections()
+		for _, tool := range []string{"log", "large", "echo", "log", "echo"} {
+			req, _ := http.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(call("1", tool, `{"n":100000}`)))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Mcp-Session-Id", c.id)
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatalf("%s: %v", tool, err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || !strings.Contains(string(body), `"result"`) {
+				t.Errorf("%s: %v %.100s", tool, err, body)
+			}
+			wiretest.Advance(10 * time.Minute)
+		}
+	})
+}
+
+// While the bridge drains new calls are refused with their ids, those under way finish, and pings are answered.
+func TestDrain(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-11-25")
+		under := c.call("1", "wait", "{}")
+		synctest.Wait()
+		drained := make(chan error, 1)
+		go func() { drained <- r.b.Drain(t.Context()) }()
+		synctest.Wait()
+		for _, body := range []string{call(`"n"`, "echo", "{}"), fmt.Sprintf(initialize, "2025-11-25")} {
+			header := c.id
+			if strings.Contains(body, "initialize") {
+				header = ""
+			}
+			a := c.post(body, "Mcp-Session-Id", header).Wait()
+			m, err := jsonrpc.Parse([]byte(a.Body()))
+			if a.Status() != 503 || err != nil || m.ID == nil || m.Error == nil || a.Header("Retry-After") == "" {
+				t.Errorf("a new request = %d %s, want 503 with its id", a.Status(), a.Body())
+			}
+		}
+		if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
+			t.Errorf("ping = %d", a.Status())
+		}
+		r.s.Answer(`{"done":1}`)
+		if body := under.Wait().Body(); !strings.Contains(body, `{"done":1}`) {
+			t.Errorf("the call under way = %s", body)
+		}
+		if err := <-drained; err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
+}
+
+// When a session ends each of its calls is answered, also on a stream, and its GETs end.
+func TestEndAnswersCalls(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"json": 0, "stream": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, r *rig) {
+				for range 20 { // it was a race
+					c := r.begin("2025-06-18")
+					call, get := c.call("5", "wait", "{}"), c.get()
+					wiretest.Advance(wait)
+					synctest.Wait()
+					if a := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.id).Wait(); a.Status() != 204 {
+						t.Errorf("DELETE = %d", a.Status())
+					}
+					if body := call.Wait().Body(); !strings.Contains(body, `"id":5,"error"`) {
+						t.Errorf("the call ended with %q", body)
+					}
+					get.Wait()
+				}
+			})
+		})
+	}
+}
+
+// A session that nobody uses ends; one with a GET open does not.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{SessionIdle: 10 * time.Minute}, Options{})
+		quiet, open := r.begin("2025-06-18"), r.begin("2025-06-18")
+		get := open.get()
+		wiretest.Advance(time.Hour)
+		if a := quiet.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 404 {
+			t.Errorf("the quiet session = %d, want 404", a.Status())
+		}
+		if a := open.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
+			t.Errorf("the session with a GET = %d, want 200", a.Status())
+		}
+		get.Leave()
+	})
+}
+
+// What comes for a call that was answered as JSON must not touch its answer: its memory may be another client's by then.
+func TestSendAfterJSON(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		p := &peer{d: r.d}
+		st := newStream(p, postPrefix, 1)
+		st.answer(jsonrpc.NewResult([]byte("1"), []byte("{}")), nil)
+		answers, ok := st.complete()
+		if st.Send(replay.Event{Data: []byte("late")}) || !ok || len(answers) != 1 || string(answers[0].m.Result) != "{}" {
+			t.Errorf("Send after the answer was taken changed something: %v", answers)
+		}
+	})
+}
+
+// An answer that comes at the moment at which its POST becomes a stream ends the stream.
+func TestAnswerAtTheTurn(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		p := &peer{d: r.d}
+		st := newStream(p, postPrefix, 1)
+		st.answer(jsonrpc.NewResult([]byte("1"), []byte("{}")), nil)
+		st.speak()
+		if !st.log.Finished() {
+			t.Error("the stream goes on though its answer is there")
+		}
+		p.forget()
+		st.abandon()
+		c := r.begin("2025-06-18")
+		for range 20 {
+			a := c.call("1", "late", `{"after":"1s"}`)
+			wiretest.Advance(time.Second)
+			synctest.Wait()
+			if !a.Over() || !strings.Contains(a.Body(), `"late":true`) {
+				t.Fatalf("after 1 s: over %t, %q", a.Over(), a.Body())
+			}
+		}
+	})
+}
+
+// An answer stays for the POST that is about to read it, though the session ends or
+// needs the room for others; and it goes when the client has gone.
+func TestAnswerBeforeItsReader(t *testing.T) {
+	for name, drop := range map[string]func(*peer){
+		"end":  (*peer).forget,
+		"room": func(p *peer) { newStream(p, postPrefix, 1).speak() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, r *rig) {
+				p := &peer{d: r.d}
+				var all []*stream
+				for range 2 {
+					st := newStream(p, postPrefix, 1)
+					st.speak()
+					st.answer(jsonrpc.NewResult([]byte("1"), []byte(`"`+strings.Repeat("x", keepPeerBytes)+`"`)), nil)
+					all = append(all, st)
+				}
+				drop(p)
+				me := all[0].attach(0)
+				if n := len(all[0].log.Next(0)); n != 1 {
+					t.Errorf("%d answers are there, want 1", n)
+				}
+				all[0].detach(me)
+				all[1].abandon()
+				p.forget()
+				for _, st := range all {
+					if n := st.log.Bytes(); n != 0 {
+						t.Errorf("%d bytes are held for nobody", n)
+					}
+				}
+				for _, st := range p.streams {
+					t.Error("kept: ", st.id)
+				}
+			})
+		})
+	}
+}

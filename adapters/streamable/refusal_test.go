@@ -1,0 +1,181 @@
+package streamable
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// as makes the requests of a site come from principals, by the header X-Who.
+func as(d *Downstream) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.Serve("fake", w, r.WithContext(auth.WithPrincipal(r.Context(), r.Header.Get("X-Who"))))
+	})
+}
+
+// What HTTP says of a call, or of a session, that is refused because of a limit, to clients of either era (protocol.md F, R-178).
+func TestRefusals(t *testing.T) {
+	const who = "X-Who"
+	hold := func(n int) func(h *modernRig) {
+		return func(h *modernRig) {
+			for i := range n {
+				h.send(modernCallBody(fmt.Sprint(i), "wait", "{}"), who, "p")
+			}
+			synctest.Wait()
+		}
+	}
+	once := limits.Rate{PerSecond: 0.4, Burst: 1}
+	for _, test := range []struct {
+		name           string
+		limits         limits.Options
+		each           limits.PerPrincipal
+		before         func(h *modernRig)
+		modern, legacy int // statuses of a call
+		after, word    string
+		text           string
+	}{
+		{"rate of a server", limits.Options{Rate: once}, limits.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: it may be called 24/m by one caller (limits: rate); try again in 3 s"},
+		{"rate of a tool", limits.Options{Tools: map[string]limits.Rate{"ec*": once}}, limits.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: tools ec* may be called 24/m by one caller (limits: tools: ec*); try again in 3 s"},
+		{"queue", limits.Options{Calls: 1, Queue: 1}, limits.PerPrincipal{}, hold(2), 503, 200, "1", "overloaded", "server fake: it has 1 calls under way and 1 more that wait (limits: calls, queue)"},
+		{"principal at a server", limits.Options{PerPrincipal: 1}, limits.PerPrincipal{}, hold(1), 503, 200, "1", "overloaded", "server fake: one caller may have 1 calls under way or waiting (limits: per_principal)"},
+		{"calls of a principal", limits.Options{}, limits.PerPrincipal{Calls: 1}, hold(1), 503, 200, "1", "overloaded", "one caller may have 1 calls under way (per_principal: calls)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{Limits: test.limits}},
+					Grants: map[string]filter.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
+				h.Site = wiretest.NewSite(t, as(h.d))
+				began := h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
+				if test.before != nil {
+					test.before(h)
+				} else if a := h.send(modernCallBody("1", "echo", "1"), who, "p").Wait(); a.Status() != 200 {
+					t.Fatalf("the first call = %d %s", a.Status(), a.Body())
+				}
+				check := func(what string, a *wiretest.Reply, status int) {
+					t.Helper()
+					a.Wait()
+					after := test.after
+					if status == 200 {
+						after = ""
+					}
+					body := gjson.Parse(a.Body())
+					data := body.Get("error.data")
+					if a.Status() != status || a.Header("Retry-After") != after || body.Get("id").Raw != "7" || body.Get("error.code").Int() != -32603 || data.Get("bridge").Str != test.word ||
+						!data.Get("retryAfterMs").Exists() || data.Get("server").Str == "" == strings.HasPrefix(test.text, "server") || !strings.HasPrefix(body.Get("error.message").Str, test.text) {
+						t.Errorf("%s: %d, Retry-After %q, %s\nwant %d, %q, %s with %q", what, a.Status(), a.Header("Retry-After"), a.Body(), status, after, test.word, test.text)
+					}
+				}
+				check("modern", h.send(modernCallBody("7", "echo", "1"), who, "p"), test.modern)
+				check("legacy", h.Do("POST", "/mcp", call("7", "echo", "1"), sessionHeader, began.Header(sessionHeader), who, "p"), test.legacy)
+				if a := h.send(modernCallBody("7", "echo", "1"), who, "q").Wait(); (a.Status() == 200) != (test.name != "queue") {
+					t.Errorf("another principal's call = %d %s", a.Status(), a.Body())
+				}
+				for range 2 {
+					h.m.Answer(`{"resultType":"complete","content":[]}`)
+					synctest.Wait()
+				}
+			})
+		})
+	}
+}
+
+// A session that is refused for now is refused with a status that says so, and discovery is with none that would tell a client
+// that the bridge is of the other era (R-188).
+func TestRefusedAtTheDoor(t *testing.T) {
+	const who = "X-Who"
+	synctest.Test(t, func(t *testing.T) {
+		h := newModernRig(t, gateway.Options{Grants: map[string]filter.Grant{"p": {}, "q": {}},
+			PerPrincipal: limits.PerPrincipal{Sessions: 2, Rate: limits.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
+		h.Site = wiretest.NewSite(t, as(h.d))
+		begin := func(who string) *wiretest.Reply {
+			return h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), "X-Who", who).Wait()
+		}
+		check := func(what string, a *wiretest.Reply, status int, after, text string) {
+			t.Helper()
+			if a.Wait(); a.Status() != status || a.Header("Retry-After") != after || !strings.Contains(a.Body(), text) || a.Header(sessionHeader) != "" || !gjson.Get(a.Body(), "id").Exists() {
+				t.Errorf("%s = %d, Retry-After %q, %s\nwant %d, %q, %s", what, a.Status(), a.Header("Retry-After"), a.Body(), status, after, text)
+			}
+		}
+		for range 2 {
+			if a := begin("p"); a.Status() != 200 {
+				t.Fatalf("initialize = %d %s", a.Status(), a.Body())
+			}
+		}
+		check("one session too many", begin("p"), 503, "1", "one caller may have 2 sessions open (per_principal: sessions)")
+		check("a session too soon", begin("p"), 429, "10", "the bridge may be called 6/m burst 3 by one caller (per_principal: rate); try again in 10 s")
+		check("discovery too soon", h.send(modernBody("7", discover, ""), who, "p"), 503, "10", `"bridge":"rate_limited"`)
+		check("a subscription too soon", h.send(modernBody("7", listen, `"notifications":{}`), who, "p"), 429, "10", `"bridge":"rate_limited"`)
+		if a := begin("q"); a.Status() != 200 {
+			t.Errorf("another's session = %d %s", a.Status(), a.Body())
+		}
+		check("one too many in all", begin("q"), 503, "5", "the bridge has as many sessions as it may have (max_sessions)")
+	})
+}
+
+// What the Go SDK's client makes of refusals is why calls of sessions are answered with 200: on another status it goes on with
+// the session, and drops what was said. (Those of the TypeScript SDK, 1.32 and 2.4, go on too: their error is no JSON-RPC one
+// and has no data; the body stands in its text.)
+func TestRefusalsSDK(t *testing.T) {
+	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{Limits: limits.Options{Rate: limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}, Options{})
+	status := 0 // in place of the bridge's own
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if namesModern(r.Header) { // the client is to have a session
+			http.Error(w, "", http.StatusNotFound)
+			return
+		}
+		if status != 0 && r.Method == http.MethodPost {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			var m struct{ ID json.RawMessage }
+			_ = json.NewDecoder(r.Body).Decode(&m)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"the limit is here"}}`, m.ID)
+			return
+		}
+		h.d.Serve("fake", w, r)
+	}))
+	defer site.Close()
+	hc := &http.Client{Transport: &http.Transport{}}
+	defer hc.CloseIdleConnections()
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: site.URL, HTTPClient: hc, DisableStandaloneSSE: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	echo := func() error {
+		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{}})
+		return err
+	}
+	for _, refused := range []int{429, 503} {
+		status = refused
+		if err := echo(); err == nil || strings.Contains(err.Error(), "the limit is here") {
+			t.Errorf("the client reads what comes with %d: %v", refused, err)
+		}
+	}
+	status = 0
+	if err := echo(); err != nil {
+		t.Errorf("the session is lost: %v", err)
+	}
+	for range 2 {
+		if err := echo(); err == nil || !strings.Contains(err.Error(), "it may be called 1/h (limits: rate); try again in ") {
+			t.Errorf("too often: %v", err)
+		}
+	}
+	if _, err := s.ListTools(t.Context(), nil); err != nil && !strings.Contains(err.Error(), "method") {
+		t.Errorf("after that: %v", err)
+	}
+}

@@ -1,0 +1,206 @@
+package streamable
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+// refuse answers with an HTTP status and a JSON-RPC error.
+func refuse(w http.ResponseWriter, status int, id []byte, code int, text string) {
+	w.Header()["Content-Type"] = jsonType
+	begin(w, status, 0)
+	send(w, jsonrpc.NewError(id, code, text, nil).Append(nil, id, nil))
+}
+
+// usually is when a client may come back that is refused for now, where nothing
+// better is known.
+const usually = 5 * time.Second
+
+// begin writes the status. after is how long to wait before trying again; 0
+// means that it is not known.
+func begin(w http.ResponseWriter, status int, after time.Duration) {
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		if after <= 0 {
+			after = usually
+		}
+		seconds := (after + time.Second - 1) / time.Second // rounded up, and so at least 1
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	w.WriteHeader(status)
+}
+
+// send writes a body. The client may have gone: nobody is left who could be
+// told. One that does not read has a limited time.
+func send(w http.ResponseWriter, parts ...[]byte) {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size <= copied { // it fits into the connection's buffers
+		for _, p := range parts {
+			_, _ = w.Write(p)
+		}
+		return
+	}
+	rc := http.NewResponseController(w)
+	httpio.Deadline(rc, size)
+	for _, p := range parts {
+		_, _ = w.Write(p)
+	}
+	_ = rc.Flush() // within the limit too
+	_ = rc.SetWriteDeadline(time.Time{})
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
+		refuse(w, http.StatusBadRequest, invalid.ID, invalid.Code(), invalid.Error())
+		return
+	}
+	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error())
+}
+
+// reply writes what comes on st as the response to a POST: as JSON when the
+// answers are all there is, otherwise as a stream. fresh is set for the POST
+// that makes a session. It reports whether the client was there for the answer.
+func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
+	late := s.as.late()
+	if !s.as.json {
+		s.speak()
+	}
+	for !s.speaking() {
+		if answers, ok := s.complete(); ok {
+			if len(answers) == 0 { // all were cancelled
+				w.WriteHeader(http.StatusAccepted)
+				return r.Context().Err() == nil
+			}
+			if fresh && len(answers) == 1 && answers[0].err == nil {
+				w.Header()[sessionHeader] = []string{s.p.id}
+			}
+			there := r.Context().Err() == nil // afterwards it may go
+			if status := refusedStatus(answers[0].err); fresh && status != http.StatusOK {
+				writeAnswer(w, status, answers[0])
+			} else {
+				writeAnswers(w, answers, s.batch)
+			}
+			return there
+		}
+		select {
+		case <-s.wake:
+		case <-late:
+			s.speak()
+		case <-r.Context().Done():
+			s.abandon() // the call goes on (R-036)
+			return false
+		}
+	}
+	// The end of the session does not end the stream: it ends the calls, and
+	// their answers say so.
+	if fresh {
+		w.Header()[sessionHeader] = []string{s.p.id}
+		return s.respond(w, r, reading{}) // no revision is agreed yet: it is not primed
+	}
+	return s.respond(w, r, reading{prime: s.p.primes()})
+}
+
+// primes reports whether the client expects a first event that has only an id:
+// older clients choke on it (R-038).
+func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
+
+// writeAnswers writes the answers as JSON: one, or those of a batch.
+func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
+	if !batch {
+		writeAnswer(w, sessionStatus(answers[0].err), answers[0])
+		return
+	}
+	parts := [][]byte{{'['}}
+	for i, a := range answers {
+		defer a.m.Release() // when it is written: so long it has its room
+		head := []byte(`{"jsonrpc":"2.0"`)
+		if i > 0 {
+			head = []byte(`,{"jsonrpc":"2.0"`)
+		}
+		if a.m.ID != nil {
+			head = append(append(head, `,"id":`...), a.m.ID...)
+		}
+		at := len(parts)
+		member, pieces := a.m.Payload(append(parts, nil))
+		pieces[at] = append(append(append(head, `,"`...), member...), `":`...)
+		parts = append(pieces, closing)
+	}
+	w.Header()["Content-Type"] = jsonType
+	send(w, append(parts, []byte{']'})...)
+}
+
+// copied is the size up to which an answer is put together before it is
+// written. A larger one is written in pieces instead of copied.
+const copied = 2 << 10
+
+// refusedStatus is that of an answer which is a refusal of the bridge's own
+// (protocol.md F). Everything else is an answer, also an error (D7).
+func refusedStatus(err error) int {
+	switch {
+	case err == nil:
+	case errors.Is(err, bridge.ErrDenied):
+		return http.StatusForbidden
+	case errors.Is(err, bridge.ErrLimited):
+		return http.StatusTooManyRequests
+	case errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDrained), errors.Is(err, bridge.ErrShutdown):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}
+
+// sessionStatus is that of an answer to a call of a session. What is refused for
+// a while is answered as calls are: with 429 and 503 the clients of the official
+// SDKs keep the session, but the Go one never reads the body, and the TypeScript
+// one makes a text of it. The model would not learn which limit it is and when to
+// try again (see TestRefusalsSDK). A bridge that stops, and a principal that may
+// not use a server any more, are told to the client and not to the model.
+func sessionStatus(err error) int {
+	status := refusedStatus(err)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && !errors.Is(err, bridge.ErrShutdown) {
+		return http.StatusOK
+	}
+	return status
+}
+
+// writeAnswer writes one answer, and releases it.
+func writeAnswer(w http.ResponseWriter, status int, a answered) {
+	m := a.m
+	defer m.Release()
+	buf := jsonrpc.NewBuffer(0)
+	defer buf.Free()
+	var room [8][]byte
+	member, pieces := m.Payload(room[:1]) // the first is what stands before it
+	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
+	if m.ID != nil {
+		buf.B = append(append(buf.B, `,"id":`...), m.ID...)
+	}
+	buf.B = append(append(append(buf.B, `,"`...), member...), `":`...)
+	size := len(buf.B)
+	for _, piece := range pieces {
+		size += len(piece)
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(size + len(closing))}
+	if status != http.StatusOK {
+		begin(w, status, bridge.RetryAfter(a.err))
+	}
+	if size <= copied {
+		for _, piece := range pieces {
+			buf.B = append(buf.B, piece...)
+		}
+		_, _ = w.Write(append(buf.B, closing...))
+		return
+	}
+	pieces[0] = buf.B
+	send(w, append(pieces, closing)...)
+}

@@ -1,0 +1,286 @@
+package streamable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// A client resumes the stream of a POST behind each of its events, while the first connection still holds it and after
+// it broke, and during the call and after it: what follows comes once and in order (R-040).
+func TestResume(t *testing.T) {
+	const steps = 5
+	for _, holds := range []bool{false, true} {
+		for _, over := range []bool{false, true} {
+			t.Run(fmt.Sprintf("holds=%t,over=%t", holds, over), func(t *testing.T) {
+				run(t, func(t *testing.T, r *rig) {
+					for cut := range steps + 1 {
+						c := r.begin("2025-11-25")
+						first := c.call("1", "wait", "{}")
+						synctest.Wait()
+						progress := func(i int) {
+							r.s.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":%d}}`, i))
+						}
+						for i := range steps {
+							progress(i)
+						}
+						synctest.Wait()
+						events := first.Events()
+						if len(events) != steps+1 {
+							t.Fatalf("%d events, want the priming one and %d", len(events), steps)
+						}
+						if !holds {
+							first.Leave()
+							synctest.Wait()
+						}
+						if over {
+							r.s.Answer("{}")
+							synctest.Wait()
+						}
+						second := c.get("Last-Event-ID", events[cut].ID)
+						synctest.Wait()
+						if !over {
+							progress(steps)
+							r.s.Answer("{}")
+						}
+						second.Wait()
+						var got []string
+						for _, e := range second.Events() {
+							got = append(got, e.Data)
+						}
+						var want []string
+						last := steps
+						if !over {
+							last++
+						}
+						for i := cut; i < last; i++ {
+							want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":%d}}`, i))
+						}
+						want = append(want, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+						if !slices.Equal(got, want) {
+							t.Errorf("behind event %d:\ngot  %q\nwant %q", cut, got, want)
+						}
+						if holds && !over {
+							first.Wait()
+							if n := len(first.Events()); n != steps+1 {
+								t.Errorf("the connection that was taken over got %d events, want %d", n, steps+1)
+							}
+						}
+						// All is read: a stream without events would make some clients come for ever.
+						ids := second.Events()
+						if rest := c.get("Last-Event-ID", ids[len(ids)-1].ID).Wait(); rest.Status() != 400 || !strings.Contains(rest.Body(), "nothing follows") {
+							t.Errorf("behind the last event: %d %q", rest.Status(), rest.Body())
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// Event ids of another session never replay (R-037); that of a GET opens a live stream all the same (R-186).
+func TestForeignEvents(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		mine, theirs := r.begin("2025-06-18"), r.begin("2025-06-18")
+		post := theirs.call("1", "steps", `{"n":3,"secret":1}`).Wait()
+		get := theirs.get()
+		synctest.Wait()
+		r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"secret":2}}`)
+		synctest.Wait()
+		for _, e := range post.Events() {
+			if a := mine.get("Last-Event-ID", e.ID).Wait(); a.Status() != 400 || strings.Contains(a.Body(), "progress") {
+				t.Errorf("behind %s: %d %s, want 400", e.ID, a.Status(), a.Body())
+			}
+		}
+		if len(get.Events()) != 1 {
+			t.Fatalf("the GET got %+v", get.Events())
+		}
+		a := mine.get("Last-Event-ID", get.Events()[0].ID)
+		synctest.Wait()
+		if a.Status() != 200 || a.Over() || a.Body() != "" {
+			t.Errorf("behind a foreign event of a GET: %d, over %t, %q; want a live stream", a.Status(), a.Over(), a.Body())
+		}
+		a.Leave()
+		get.Leave()
+		// Ids of the future do not exist either.
+		own := mine.call("1", "steps", `{"n":1}`).Wait().Events()[0].ID
+		name, _, _ := replay.ParseID(own)
+		if a := mine.get("Last-Event-ID", replay.ID(name, 99)).Wait(); a.Status() != 400 {
+			t.Errorf("behind an event that is to come: %d, want 400", a.Status())
+		}
+	})
+}
+
+// A stream that has been resumed may be resumed again, however long it was in use; one that nobody reads is forgotten
+// after a while.
+func TestResumedStreamIsKept(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		say := func() {
+			r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+			synctest.Wait()
+		}
+		first := c.get()
+		synctest.Wait()
+		say()
+		second := c.get("Last-Event-ID", first.Events()[0].ID) // while the first is there still
+		first.Wait()
+		synctest.Wait()
+		wiretest.Advance(2 * keepFor)
+		c.call("1", "log", "{}").Wait() // a new stream: old ones are looked through
+		say()
+		last := second.Events()[len(second.Events())-1].ID
+		second.Leave()
+		synctest.Wait()
+		say()
+		third := c.get("Last-Event-ID", last)
+		synctest.Wait()
+		if e := third.Events(); len(e) != 1 || !strings.HasPrefix(e[0].ID, last[:10]) {
+			t.Errorf("resumed behind %s: %+v, want the one event that was missed", last, e)
+		}
+		third.Leave()
+		wiretest.Advance(2 * keepFor)
+		c.call("2", "log", "{}").Wait()
+		fourth := c.get("Last-Event-ID", last)
+		synctest.Wait()
+		if fourth.Status() != 200 || len(fourth.Events()) != 0 {
+			t.Errorf("behind a forgotten event of a GET: %d %+v, want a live stream (R-186)", fourth.Status(), fourth.Events())
+		}
+		fourth.Leave()
+	})
+}
+
+// A reader that takes over hears at once of what comes next: the one before it takes nothing away.
+func TestTakeOver(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		get := c.get()
+		synctest.Wait()
+		r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":0}}`)
+		synctest.Wait()
+		last := get.Events()[0].ID
+		for i := range 50 {
+			next := c.get("Last-Event-ID", last)
+			r.s.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":%d}}`, i+1))
+			get.Wait()
+			synctest.Wait()
+			events := next.Events()
+			if len(events) != 1 || !strings.Contains(events[0].Data, fmt.Sprintf(`"n":%d`, i+1)) {
+				t.Fatalf("reader %d got %+v, want one message with n %d", i, events, i+1)
+			}
+			get, last = next, events[0].ID
+		}
+		get.Leave()
+	})
+}
+
+// Limits (R-178): of the GETs of a session the oldest has to go, and the others work.
+func TestManyGets(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		var gets []*wiretest.Reply
+		for range maxGets + 3 {
+			gets = append(gets, c.get())
+			synctest.Wait()
+		}
+		for i, get := range gets {
+			if get.Over() != (i < 3) {
+				t.Errorf("GET %d: over %t", i, get.Over())
+			}
+		}
+		r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+		synctest.Wait()
+		heard := 0
+		for _, get := range gets {
+			heard += len(get.Events())
+			get.Leave()
+		}
+		if heard != 1 { // R-034
+			t.Errorf("the message came %d times", heard)
+		}
+	})
+}
+
+// A long session with many questions works on: its history is bounded (R-178).
+func TestManyQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for questions without a reader
+		c := r.begin("2025-06-18")
+		get := c.get()
+		synctest.Wait()
+		pad := strings.Repeat("x", 256<<10)
+		for i := range 40 {
+			r.s.Say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"pad":%q}}`, i, pad))
+			synctest.Wait()
+			c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i+1)).Wait()
+		}
+		synctest.Wait()
+		if n := len(get.Events()); n != 40 {
+			t.Errorf("%d questions arrived, want 40", n)
+		}
+		if n := strings.Count(strings.Join(r.s.Got(), ""), `"result":{}`); n != 40 {
+			t.Errorf("%d answers arrived, want 40", n)
+		}
+		get.Leave()
+		r.d.mu.RLock()
+		p := r.d.peers[c.id]
+		r.d.mu.RUnlock()
+		if n := p.streams[0].log.Bytes(); n > historyBytes {
+			t.Errorf("%d bytes of history, want at most %d", n, historyBytes)
+		}
+	})
+}
+
+// Streams that nobody may ask for again are forgotten, first those that were read (R-178).
+func TestStreamsBounded(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		unread := c.call("0", "wait", "{}")
+		wiretest.Advance(2 * time.Second)
+		unread.Leave()
+		r.s.Answer("{}")
+		for i := range keepStreams + 10 {
+			c.call(fmt.Sprint(i+1), "log", "{}").Wait()
+		}
+		r.d.mu.RLock()
+		p := r.d.peers[c.id]
+		r.d.mu.RUnlock()
+		p.mu.Lock()
+		n, oldest := len(p.streams), p.streams[0]
+		p.mu.Unlock()
+		if n > keepStreams {
+			t.Errorf("%d streams are kept, want at most %d", n, keepStreams)
+		}
+		a := c.get("Last-Event-ID", replay.ID(oldest.id, 0)).Wait()
+		if !strings.Contains(a.Body(), `"id":0,"result":{}`) {
+			t.Errorf("the answer that nobody read: %d %s", a.Status(), a.Body())
+		}
+	})
+}
+
+// A client that does not read its stream cannot hold up the end of its session.
+func TestEndUnderAStreamNobodyReads(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-11-25")
+		conn := r.Dial()
+		defer conn.Close()
+		_, _ = fmt.Fprintf(conn, "GET /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", c.id)
+		synctest.Wait()
+		for range 3 {
+			r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
+		}
+		synctest.Wait()
+		began := time.Now()
+		r.b.Close(t.Context())
+		if took := time.Since(began); took > 2*breakAfter {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}

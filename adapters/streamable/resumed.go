@@ -1,0 +1,87 @@
+package streamable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// answering notes that the stream answers a request.
+func (s *stream) answering(m *jsonrpc.Message) {
+	if s.p.d.o.Copies != nil {
+		s.open = append(s.open, bytes.Clone(m.ID))
+	}
+}
+
+// copies has the log copied for another instance. The caller holds s.mu.
+func (s *stream) copies() {
+	if c := s.p.d.o.Copies; c != nil && (s.isGet() || s.open != nil) { // nobody has the id of a session in initialize
+		s.log.CopyTo(c.Begin(session.Key(s.p.id), s.id, s.open))
+	}
+}
+
+// takeWithin bounds how long the store may take to say what it has of a stream.
+const takeWithin = 2 * time.Second
+
+// lostText is what the client of a call is told whose instance has ended.
+const lostText = "the instance of the bridge that had the session has ended during the call: whether the server has acted on it is not known"
+
+// takeStream goes on with a stream of the instance that had the session before: with what
+// was copied of it. Requests that it has not answered are lost: each is answered so, once
+// (S-031). It returns nil when too little is known, and an error when the store does not
+// say what is.
+func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream, error) {
+	c, mark := p.d.o.Copies, p.epoch<<32
+	if c == nil || p.epoch == 0 || seq > mark {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeWithin)
+	defer cancel()
+	taken, copied, err := c.Take(ctx, session.Key(p.id), name, seq, mark)
+	switch {
+	case errors.Is(err, replay.ErrForgotten):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	st := newStream(p, name, 0)
+	st.log, st.coming = p.d.b.NewLog(p.whose, historyLimits, true), false
+	if taken.Finished {
+		st.log.Restore(taken.Events, 0)
+	} else {
+		st.log.Restore(taken.Events, mark)
+		st.log.CopyTo(copied)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if there := p.enterTaken(st); there != nil {
+		st.log.Close() // another request was faster: what this one has read takes no room
+		return there, nil
+	}
+	if !taken.Finished && !st.isGet() {
+		for _, id := range taken.Open {
+			st.keep(answered{m: jsonrpc.NewError(id, jsonrpc.CodeInternal, lostText, []byte(`{"bridge":"upstream_lost"}`))})
+		}
+	}
+	st.finish()
+	return st, nil
+}
+
+// enterTaken enters a stream that was taken, unless there is one of that name. The caller
+// holds s.mu.
+func (p *peer) enterTaken(s *stream) *stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.IndexFunc(p.streams, func(o *stream) bool { return o.id == s.id }); i >= 0 {
+		return p.streams[i]
+	}
+	s.dropped = p.over
+	p.streams = append(p.streams, s)
+	return nil
+}

@@ -1,0 +1,86 @@
+package streamable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+)
+
+var (
+	_ bridge.Portable = (*wire)(nil)
+	_ bridge.Resumer  = (*Upstream)(nil)
+)
+
+// carried is what another process needs to go on with a connection.
+type carried struct {
+	Session string          `json:"session"` // the id that the server gave
+	Server  json.RawMessage `json:"server"`  // what it said of itself in the handshake
+	Cookies string          `json:"cookies,omitempty"`
+}
+
+// maxCarried bounds that, in bytes: it is kept with each session.
+const maxCarried = 8 << 10
+
+// Carry implements bridge.Portable. A server without sessions has nothing that one could
+// go on with.
+func (w *wire) Carry() []byte {
+	session, _ := w.holds()
+	if session == "" {
+		return nil
+	}
+	server := []byte{'{'}
+	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} { // the client knows the rest
+		if v := gjson.GetBytes(w.server.Result, name); v.Exists() {
+			if len(server) > 1 {
+				server = append(server, ',')
+			}
+			server = append(append(server, `"`+name+`":`...), v.Raw...)
+		}
+	}
+	carry, err := json.Marshal(carried{session, append(server, '}'), w.cookie.Header(w.a.client.URL())})
+	if err != nil || len(carry) > maxCarried {
+		return nil
+	}
+	return carry
+}
+
+// Leave implements bridge.Portable.
+func (w *wire) Leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = true
+}
+
+// Resume implements bridge.Resumer. The first request tells whether the server still
+// knows the session.
+func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+	var c carried
+	if err := json.Unmarshal(carry, &c); err != nil {
+		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
+	}
+	w := newWire(ctx, a, from, rest)
+	server, err := w.Conn.Resume(c.Server, above)
+	if err == nil && (c.Session == "" || !w.admit(c.Session)) {
+		err = errors.New("it is no id of a session")
+	}
+	if err != nil {
+		w.stopListening()
+		w.stop()
+		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
+	}
+	w.server = server
+	w.cookie.Restore(a.client.URL(), c.Cookies)
+	w.agree(server.Revision)
+	a.eras.Learn(conn.EraLegacy, true)
+	w.mu.Lock()
+	w.open = true
+	w.wg.Go(w.listen)
+	w.mu.Unlock()
+	close(w.taken) // the handshake was long ago
+	return w, nil
+}

@@ -1,0 +1,147 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
+)
+
+// Open opens a connection on behalf of from, in the era that the server is
+// known to speak, otherwise in that of from first. The error wraps
+// httpclient.ErrOtherTransport when the server seems to speak HTTP+SSE.
+func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	first, other := a.eras.Order(from)
+	if first == conn.EraModern {
+		return a.modernFirst(ctx, from, rest, other)
+	}
+	return a.legacyFirst(ctx, from, rest, other)
+}
+
+// legacyFirst opens a connection by initialize. A server that does not want to
+// hear of that may be a modern one.
+func (a *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
+	w, unknown, err := a.initialize(ctx, from, rest)
+	if err == nil {
+		return w, nil
+	}
+	if !other || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoHandshake) && !errors.Is(err, remote.ErrOtherTransport) {
+		return nil, err
+	}
+	m, undiscovered, also := a.discover(ctx, from, rest)
+	if also != nil && undiscovered && unknown {
+		m, also = a.list(ctx, from, rest)
+	}
+	if also != nil {
+		a.o.Log.Debug("the server is no modern one either", "err", also)
+		return nil, err
+	}
+	a.eras.Learn(conn.EraLegacy, false)
+	return m, nil
+}
+
+// modernFirst opens a connection by server/discover. What answers that unlike a
+// modern server is a legacy one (protocol.md C2).
+func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
+	m, undiscovered, err := a.discover(ctx, from, rest)
+	switch {
+	case err == nil:
+		return m, nil
+	case undiscovered && !other:
+		if m, err = a.list(ctx, from, rest); err != nil {
+			return nil, err
+		}
+		return m, nil
+	case !other || ctx.Err() != nil || !errors.Is(err, errUnlike):
+		return nil, err
+	}
+	w, unknown, err := a.initialize(ctx, from, rest)
+	if err == nil {
+		a.eras.Learn(conn.EraModern, false)
+		return w, nil
+	}
+	if !undiscovered || !unknown || ctx.Err() != nil {
+		return nil, err
+	}
+	m, also := a.list(ctx, from, rest)
+	if also != nil {
+		return nil, err
+	}
+	a.eras.Learn(conn.EraLegacy, false)
+	return m, nil
+}
+
+// initialize opens a connection to a legacy server. unknown reports whether the
+// server has said, with 404, that it does not know the method.
+func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
+	w = newWire(ctx, a, from, rest)
+	w.server, err = conn.Handshake(ctx, w.Conn, from, a.o.Revision)
+	if err == nil {
+		err = w.opened(ctx)
+	}
+	if err != nil {
+		_ = w.Close(context.Background()) // ctx may have ended, and the server shall know all the same
+		return nil, w.unknown.Load(), a.name.Unopened(err)
+	}
+	a.eras.Learn(conn.EraLegacy, true)
+	return w, false, nil
+}
+
+// errUnlike says that a server does not answer as one of the modern era does.
+// Nothing else may lead to initialize.
+var errUnlike = errors.New("no answer of a modern server")
+
+// discover opens a connection to a modern server. The error wraps errUnlike when
+// the server seems to be none. undiscovered reports whether it has said so in
+// the one way in which a modern server could that lacks the method.
+func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
+	m = newStateless(ctx, a, from, rest)
+	s, v, err := conn.Discover(ctx, m.Conn, from)
+	if err == nil {
+		err = m.doubts(v)
+	}
+	if err == nil {
+		err = m.opened(s)
+	}
+	if err != nil {
+		_ = m.Close(context.Background()) // nothing in it waits for the server
+		return nil, m.fault().undiscovered(), a.name.Unopened(err)
+	}
+	return m, false, nil
+}
+
+// list opens a connection to a server that knows neither server/discover nor
+// initialize (protocol.md C2.4).
+func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
+	m := newStateless(ctx, a, from, rest)
+	m.undiscovered = true
+	s, err := conn.DiscoverByListing(ctx, m.Conn, from)
+	switch {
+	case err == nil && s == nil:
+		err = a.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
+	case err == nil:
+		err = m.opened(s)
+	}
+	if err != nil {
+		_ = m.Close(context.Background())
+		return nil, a.name.Unopened(err)
+	}
+	return m, nil
+}
+
+// doubts returns what keeps a verdict from being that the server is a modern one.
+func (m *stateless) doubts(v conn.Verdict) error {
+	a := m.a
+	switch f := m.fault(); {
+	case v == conn.SaysModern:
+		return nil
+	case v == conn.SaysLegacy:
+		return a.name.Unavailable("it speaks legacy revisions of the protocol only", errUnlike)
+	case f.modern(): // C2.3: that it is legacy is not the reason
+		return a.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
+	}
+	return a.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errUnlike)
+}

@@ -1,0 +1,177 @@
+package streamable
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// announcer is a server that announces something while it handles
+// notifications/initialized, and drops it where nobody listens.
+type announcer struct {
+	*script
+	listens func(n int, ready bool) string // what the nth GET gets: a stream, or a status, or "hang"
+
+	mu    sync.Mutex // guards the rest
+	ready bool       // notifications/initialized has come
+	news  chan struct{}
+	gets  int
+	now   int // GETs under way
+	most  int
+}
+
+func newAnnouncer(listens func(n int, ready bool) string) *announcer {
+	a := &announcer{script: &script{session: "s"}, listens: listens}
+	a.script.get, a.script.note = a.get, a.note
+	return a
+}
+
+func (a *announcer) get(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	a.gets++
+	a.now++
+	a.most = max(a.most, a.now)
+	how := a.listens(a.gets, a.ready)
+	var news chan struct{}
+	if how == "stream" || how == "hang" {
+		news = make(chan struct{})
+		a.news = news
+	}
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.now--
+		a.mu.Unlock()
+	}()
+	switch how {
+	case "stream":
+		events(w)
+	case "hang": // until there is something to say
+	case "400":
+		http.Error(w, "not initialized", 400)
+		return
+	case "404":
+		http.Error(w, "no such session", 404)
+		return
+	case "503":
+		w.WriteHeader(503)
+		return
+	default:
+		w.WriteHeader(405)
+		return
+	}
+	select {
+	case <-news:
+	case <-r.Context().Done():
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
+	flush(w)
+	<-r.Context().Done()
+}
+
+func (a *announcer) note(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	a.ready = true
+	if a.news != nil {
+		close(a.news)
+		a.news = nil
+	}
+	a.mu.Unlock()
+	w.WriteHeader(202)
+}
+
+// What a server announces while it handles notifications/initialized is heard:
+// the stream for it is opened before. A server that does not want that has lost
+// nothing by it, and one that does not answer keeps nobody waiting for long.
+func TestUpstreamListensFirst(t *testing.T) {
+	always := func(how string) func(int, bool) string { return func(int, bool) string { return how } }
+	later := func(how string) func(int, bool) string {
+		return func(_ int, ready bool) string {
+			if ready {
+				return "stream"
+			}
+			return how
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		listens func(n int, ready bool) string
+		want    string // the requests
+		said    int
+		took    time.Duration
+		deaf    bool
+	}{
+		{"stream", always("stream"), "initialize GET initialized", 1, 0, false},
+		{"405", always("405"), "initialize GET initialized", 0, 0, true},
+		{"400 first", later("400"), "initialize GET initialized GET", 0, 0, false},
+		{"404 first", later("404"), "initialize GET initialized GET", 0, 0, false},
+		{"503 first", later("503"), "initialize GET initialized GET", 0, 0, false},
+		{"400 always", always("400"), "initialize GET initialized GET", 0, 0, true},
+		{"405 after 400", func(_ int, ready bool) string { return map[bool]string{false: "400", true: "405"}[ready] }, "initialize GET initialized GET", 0, 0, true},
+		{"hangs until there is an event", always("hang"), "initialize GET initialized", 1, listenPatience, false},
+		{"hangs after 400", func(_ int, ready bool) string { return map[bool]string{false: "400", true: "hang"}[ready] }, "initialize GET initialized GET", 0, listenPatience, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := newAnnouncer(c.listens)
+			bubble(t, server.script, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+				began := time.Now()
+				up := open(t, a, rest)
+				if took := time.Since(began); took != c.took {
+					t.Errorf("the opening took %v, want %v", took, c.took)
+				}
+				wiretest.Advance(10 * time.Minute)
+				synctest.Wait()
+				var order []string
+				for _, r := range server.requests() {
+					order = append(order, strings.TrimPrefix(strings.TrimPrefix(r.line(), "POST "), "notifications/"))
+					if session := r.header.Get("Mcp-Session-Id"); r.http == "GET" && session != "s" {
+						t.Errorf("a GET in session %q", session)
+					}
+				}
+				if got := strings.Join(order, " "); got != c.want {
+					t.Errorf("requests %s, want %s", got, c.want)
+				}
+				if said := rest.Said(); len(said) != c.said || slices.ContainsFunc(said, func(s string) bool { return !strings.Contains(s, "tools/list_changed") }) {
+					t.Errorf("heard %q, want %d announcements", said, c.said)
+				}
+				if server.most > 1 {
+					t.Errorf("%d streams at a time", server.most)
+				}
+				if got := !up.(*wire).ListensToChanges(); got != c.deaf {
+					t.Errorf("deaf is %v, want %v", got, c.deaf)
+				}
+				_ = up.Close(t.Context())
+			})
+		})
+	}
+}
+
+// A handshake that the server ends by refusing notifications/initialized leaves
+// no stream behind.
+func TestUpstreamListensInVain(t *testing.T) {
+	for _, how := range []string{"stream", "hang", "400"} {
+		server := newAnnouncer(func(int, bool) string { return how })
+		server.script.note = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
+		bubble(t, server.script, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+			if _, err := a.Open(t.Context(), adaptertest.Caller(""), rest); err == nil {
+				t.Fatal("opened, though the server refuses")
+			}
+			synctest.Wait()
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			if server.now != 0 || server.gets != 1 {
+				t.Errorf("%s: %d streams are left of %d, want 0 of 1", how, server.now, server.gets)
+			}
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+// legacyCall is one call of a session, a POST, and what comes back: a message, or a stream
+// of events that may break and be resumed.
+type legacyCall struct {
+	exchange
+	w *wire
+
+	// Used by run only.
+	last  string        // the id of the last event
+	retry time.Duration // what the server wants us to wait before we resume
+}
+
+// run sends the call and sees to it that it is settled.
+func (e *legacyCall) run() {
+	defer e.end()
+	w := e.w
+	res, err := e.send(w.a.do, func(ctx context.Context) *http.Request {
+		r := w.request(ctx, http.MethodPost, e.header, e.line.B)
+		e.traced.Put(r.Header)
+		return r
+	})
+	e.free()
+	switch {
+	case errors.Is(err, errUnwanted):
+	case err != nil:
+		w.Abort(e.call, w.a.failure(res, err))
+	default:
+		e.response(res)
+	}
+}
+
+func (e *legacyCall) response(res *http.Response) {
+	w := e.w
+	if e.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {
+		abort(res)
+		w.Abort(e.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
+		return
+	}
+	switch kind := httpio.MediaType(res.Header); {
+	case res.StatusCode/100 != 2:
+		e.refused(w.a.readRefusal(res))
+	case kind == httpio.Events:
+		e.follow(res)
+	case kind == httpio.JSON:
+		e.whole(res)
+	case e.method == "initialize":
+		abort(res)
+		w.Abort(e.call, w.a.name.Unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
+	case res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
+		discard(res)
+		e.elsewhere()
+	default:
+		e.otherwise(res)
+	}
+}
+
+// whole takes an answer that is all of the response.
+func (e *legacyCall) whole(res *http.Response) {
+	e.w.Abort(e.call, e.single(res)) // unless it is settled
+}
+
+// elsewhere waits for the answer to a call that the server has only taken. It
+// is wrong to do so, but some servers answer on the standalone stream, if it is
+// open.
+func (e *legacyCall) elsewhere() {
+	select {
+	case <-e.ctx.Done():
+	case <-e.w.listening.Done():
+		e.w.Abort(e.call, e.w.a.name.Invalid("it took the request and gave no answer", nil))
+	}
+}
+
+// take takes a message from the call's own response. It owns m.
+func (e *legacyCall) take(m *jsonrpc.Message) {
+	w := e.w
+	if !m.IsResponse() {
+		w.hear(e.call, m)
+		return
+	}
+	if !e.mine(m) {
+		return
+	}
+	e.answered = true
+	if e.method == "initialize" {
+		w.agree(gjson.GetBytes(m.Result, "protocolVersion").String())
+	}
+	if session, _ := w.holds(); m.Error != nil && session != "" && forgets(m.Error) {
+		if idempotent(e.method) {
+			m.Release()
+			w.Abort(e.call, w.forget("answered with an error"))
+			return
+		}
+		// It may be a tool that has sessions of its own and says so after it has
+		// acted. The call is not for us to repeat (D0.8); a ping tells.
+		w.wg.Go(w.doubt)
+	}
+	w.Deliver(m)
+}
+
+// idempotent reports whether a request of that method may be made twice.
+func idempotent(method string) bool {
+	switch method {
+	case "ping", "resources/read", "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+		return true
+	}
+	return era.IsList(method)
+}
+
+// doubt asks the server for a sign that it still knows the session. If it does
+// not, its answer ends the connection.
+func (w *wire) doubt() {
+	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
+	defer cancel()
+	a, _ := w.Call(ctx, &bridge.Request{Message: &jsonrpc.Message{ID: []byte("0"), Method: "ping"}})
+	a.Release()
+}
+
+// Streams that break before the answer are resumed where they broke.
+const (
+	defaultRetry = time.Second // unless the server says otherwise
+	minRetry     = 10 * time.Millisecond
+	maxRetries   = 10 // without an event between them
+	maxPause     = 30 * time.Second
+	// maxEventID bounds what goes into a header.
+	maxEventID = 4 << 10
+)
+
+// follow reads the stream of the call until its answer, resuming it as often
+// as it takes.
+func (e *legacyCall) follow(res *http.Response) {
+	w := e.w
+	retries := 0
+	for {
+		news := false
+		err := e.read(res, func(ev httpio.Received) { news = e.note(ev) || news })
+		if e.answered || !w.Waits(e.call) {
+			return
+		}
+		if e.last == "" {
+			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
+			return
+		}
+		_, revision := w.holds()
+		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // it means us to come back (A8)
+		wait := max(e.retry, minRetry)
+		switch {
+		case news:
+			retries = 0
+		case polled:
+			wait = max(wait, defaultRetry)
+		default:
+			retries++
+			wait = max(wait, backOff(retries))
+		}
+		if res = e.resume(wait, &retries); res == nil {
+			return
+		}
+	}
+}
+
+// broken is the cause of a stream's end that is worth telling.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// backOff is how long to wait before the next attempt after so many that were
+// of no use.
+func backOff(n int) time.Duration { return backoff.Grown(defaultRetry, maxPause, n) }
+
+// resume opens the stream again behind its last event. It returns nil when
+// nobody waits for it, or when it cannot be resumed and the call is settled.
+func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
+	w := e.w
+	for {
+		if *retries >= maxRetries {
+			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke and could not be resumed", nil))
+			return nil
+		}
+		if backoff.For(e.ctx, wait) != nil || !w.Waits(e.call) {
+			return nil
+		}
+		r := w.request(e.ctx, http.MethodGet, e.header, nil)
+		r.Header["Last-Event-Id"] = []string{e.last}
+		res, err := w.a.do(r)
+		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.Events {
+			return res
+		}
+		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.JSON {
+			e.whole(res)
+			return nil
+		}
+		if err == nil {
+			refusal := w.a.readRefusal(res)
+			if !refusal.passing() {
+				how := fmt.Sprintf("the stream of its answer broke and is not resumed (HTTP %d)", res.StatusCode)
+				if session, _ := w.holds(); session != "" && refusal.forgets() {
+					w.forget(refusal.String())
+				}
+				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server has had the request
+				return nil
+			}
+		}
+		*retries++
+		wait = max(e.retry, backOff(*retries))
+	}
+}
+
+// note notes where the stream stands with an event. It reports whether the event
+// has a new id.
+func (e *legacyCall) note(ev httpio.Received) (news bool) {
+	if ev.HasRetry {
+		e.retry = ev.Retry
+	}
+	if ev.HasID {
+		news = ev.ID != e.last
+		e.last = eventID(ev.ID)
+	}
+	return news
+}
+
+// eventID returns id if it can go into a header, otherwise the empty one, which
+// means that there is none.
+func eventID(id string) string {
+	if len(id) > maxEventID || !httpguts.ValidHeaderFieldValue(id) {
+		return ""
+	}
+	return id
+}
+
+// refused settles a call whose response is no success.
+func (e *legacyCall) refused(r *refusal) {
+	w := e.w
+	session, _ := w.holds()
+	if e.method == "initialize" && r.status == http.StatusNotFound && r.unknownMethod(e.id) {
+		w.unknown.Store(true)
+	}
+	switch {
+	case session != "" && r.forgets() && !r.unknownMethod(e.id):
+		w.Abort(e.call, w.forget(r.String()))
+	case !r.credentials() && r.answers(e.id):
+		w.Deliver(r.message)
+		r.message = nil
+	case e.method == "initialize" && r.otherTransport():
+		w.Abort(e.call, w.a.name.Rejected(r.said("it refused to initialize"), otherTransport(r.status)))
+	default:
+		w.Abort(e.call, w.verdict(r))
+	}
+}

@@ -1,0 +1,256 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+// modernCall is one call to a modern server, a POST, and what comes back: an
+// answer, or a stream of events that ends with it. A stream that breaks is not
+// resumed, and the call not repeated.
+type modernCall struct {
+	exchange
+	w     *stateless
+	out   conn.Outgoing // but for Line and Header
+	early bool          // the server was not known to be modern when the call was made
+
+	// Used by run only.
+	status int  // of the response
+	bare   bool // Mcp-Name goes out as it is
+	again  bool // the server understands Mcp-Name only so, it seems
+}
+
+func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
+	q := &modernCall{w: w, out: m}
+	q.out.Line, q.out.Header = nil, nil
+	q.init(&w.link, m, q.take)
+	w.mu.Lock()
+	q.early = !w.open
+	w.mu.Unlock()
+	return q
+}
+
+// run sends the call and sees to it that it is settled.
+func (q *modernCall) run() {
+	defer q.end()
+	if q.method == discover {
+		q.w.faulty(0, nil)
+	}
+	q.post()
+	if q.again { // the call was refused before anybody looked at it
+		q.again, q.answered, q.bare = false, false, true
+		q.post()
+	}
+	q.free()
+}
+
+// post sends the request once and takes the response.
+func (q *modernCall) post() {
+	w := q.w
+	res, err := q.dispatch()
+	if !q.repeatable() {
+		q.free()
+	}
+	switch {
+	case errors.Is(err, errUnwanted):
+	case err != nil:
+		w.Abort(q.call, w.a.failure(res, err))
+	default:
+		q.status = res.StatusCode
+		q.response(res)
+	}
+}
+
+// dispatch sends the request. Who listens gets a connection of its own, and the
+// request is sent in a goroutine of its own: to connect takes a deep stack, and
+// the one that waits for events would keep it.
+func (q *modernCall) dispatch() (res *http.Response, err error) {
+	if q.method != listen {
+		return q.send(q.w.a.do, q.request)
+	}
+	done := make(chan struct{})
+	q.w.wg.Go(func() {
+		defer close(done)
+		res, err = q.send(q.w.a.stream, q.request)
+	})
+	<-done
+	return res, err
+}
+
+// request makes the request. What it says of the body (2026-07-28, B7) is ours to
+// say, whatever is configured or forwarded; sessions and places in streams are
+// no concern of the server's.
+func (q *modernCall) request(ctx context.Context) *http.Request {
+	header := q.header
+	if header == nil {
+		header = q.w.from.Header
+	}
+	r := q.w.link.request(ctx, http.MethodPost, header, q.line.B)
+	h := r.Header
+	for _, name := range []string{"Mcp-Session-Id", "Last-Event-Id", era.HeaderName} {
+		delete(h, name)
+	}
+	h["Accept"] = []string{acceptBoth}
+	h["Content-Type"] = []string{httpio.JSON}
+	h[era.HeaderVersion] = []string{era.LatestModern}
+	h[era.HeaderMethod] = []string{era.EncodeHeader(q.method)}
+	switch {
+	case q.out.About && q.bare:
+		h[era.HeaderName] = []string{q.out.Name}
+	case q.out.About:
+		h[era.HeaderName] = []string{era.EncodeHeader(q.out.Name)}
+	}
+	maps.Copy(h, q.out.Mirror)
+	q.traced.Put(h)
+	return r
+}
+
+// repeatable reports whether the request can be sent once more with the name as
+// it is: there are servers that compare it undecoded (2026-07-28, B7). Text that
+// HTTP changes, or that would be taken for encoded, must not go out so.
+func (q *modernCall) repeatable() bool {
+	name := q.out.Name
+	if !q.out.About || q.bare || era.EncodeHeader(name) == name {
+		return false
+	}
+	same, ok := era.DecodeHeader(name)
+	return ok && same == name && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+func (q *modernCall) response(res *http.Response) {
+	w := q.w
+	switch kind := httpio.MediaType(res.Header); {
+	case res.StatusCode/100 != 2:
+		q.refused(w.a.readRefusal(res))
+	case kind == httpio.Events:
+		err := broken(q.read(res, nil))
+		if q.method == discover && err == nil {
+			q.unlike("its answer to server/discover has no answer in it")
+		} else if !q.answered {
+			w.Abort(q.call, w.a.name.Lost("the stream of its answer broke", err))
+		}
+	case kind == httpio.JSON:
+		fault := q.single(res)
+		switch {
+		case q.again:
+		case q.method == discover:
+			q.unlike("its answer to server/discover is no answer to it")
+		default:
+			w.Abort(q.call, fault) // unless it is settled
+		}
+	case q.method == discover:
+		abort(res)
+		q.unlike("it answered server/discover with neither JSON nor events")
+	default:
+		q.otherwise(res)
+	}
+}
+
+// unlike settles server/discover, unless it is settled: no modern server answers
+// so (protocol.md C2.5).
+func (q *modernCall) unlike(what string) {
+	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errUnlike))
+}
+
+// take takes a message from the response. It owns m.
+func (q *modernCall) take(m *jsonrpc.Message) {
+	w := q.w
+	switch {
+	case m.IsResponse() && !q.mine(m):
+		return
+	case !m.IsResponse() && (m.ID != nil || q.early):
+		w.a.o.Log.Debug("the server said what it must not say", "method", m.Method)
+		m.Release()
+		return
+	case !m.IsResponse():
+		w.DeliverOn(q.call, m)
+		return
+	}
+	q.answered = true
+	switch code := gjson.GetBytes(m.Error, "code").Int(); {
+	case m.Error == nil:
+	case q.method == discover && q.adopted:
+		w.faulty(q.status, nil)
+	case q.method == discover:
+		w.faulty(q.status, m.Error)
+	case code == jsonrpc.CodeHeaderMismatch && q.repeatable():
+		q.again = true
+		m.Release()
+		return
+	case code == jsonrpc.CodeUnsupportedVersion && !q.early && conn.Classify(m.Error) != conn.NoVerdict:
+		m.Release()
+		w.Abort(q.call, w.changed("it names other revisions"))
+		return
+	}
+	w.DeliverOn(q.call, m)
+}
+
+// refused takes a response that is no success. A JSON-RPC error in it is the
+// answer, if it is certain that a modern server has made it.
+func (q *modernCall) refused(r *refusal) {
+	w := q.w
+	own := r.answers(q.id)
+	answer := own
+	if m := r.message; m != nil && m.ID == nil && r.status/100 == 4 {
+		answer, q.adopted = true, true // there is only one request that it can be about
+		m.ID = q.id
+	}
+	code := int64(0)
+	if answer {
+		code = gjson.GetBytes(r.message.Error, "code").Int()
+	}
+	switch {
+	case r.credentials():
+		w.Abort(q.call, w.a.refused(r))
+	case q.method == discover && code != jsonrpc.CodeUnsupportedVersion && !r.telling():
+		w.Abort(q.call, w.a.refused(r))
+	case q.method == discover && !answer:
+		q.unlike(r.said("it refuses server/discover"))
+	case !q.early && q.method != discover && r.odd(own, code) && !w.still(q.ctx):
+		w.Abort(q.call, w.changed(r.String()))
+	case answer:
+		q.take(r.message)
+	default:
+		w.Abort(q.call, w.a.refused(r))
+	}
+}
+
+// telling reports whether a refusal tells of what era the server is
+// (protocol.md C2.5, C2.7).
+func (r *refusal) telling() bool {
+	switch r.status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return r.status/100 == 4 && !r.credentials()
+}
+
+// odd reports whether a modern server would refuse a call otherwise: those of
+// the legacy era, and what may stand before them, do so like this. own says
+// whether it carries an error with the id of the request, code which one
+// (2026-07-28, B6).
+func (r *refusal) odd(own bool, code int64) bool {
+	switch r.status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+	default:
+		return false
+	}
+	switch code {
+	case jsonrpc.CodeHeaderMismatch, jsonrpc.CodeMissingCapability, jsonrpc.CodeUnsupportedVersion:
+		return false
+	case jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams:
+		return !own
+	}
+	return true
+}

@@ -1,0 +1,186 @@
+package streamable
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// refusal is a response with another status than success.
+type refusal struct {
+	status  int
+	after   time.Duration    // Retry-After
+	asked   bool             // it has one
+	message *jsonrpc.Message // the JSON-RPC error that it carries, or nil
+	text    string           // the error's message, or the beginning of a body that is none
+}
+
+// maxRefusal is how much of the body of a refusal is read.
+const maxRefusal = 64 << 10
+
+func (a *Upstream) readRefusal(res *http.Response) *refusal {
+	defer res.Body.Close()
+	r := &refusal{status: res.StatusCode}
+	r.after, r.asked = remote.RetryAfter(res.Header)
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
+	if err != nil {
+		return r
+	}
+	if m, err := a.o.Read(body); err == nil && m.Error != nil {
+		r.message, r.text = m, gjson.GetBytes(m.Error, "message").Str
+	} else if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
+		r.text = m.Str // almost JSON-RPC: an id that is none, or no version
+	} else {
+		r.text = string(body[:min(len(body), 1<<10)])
+	}
+	return r
+}
+
+// String is for logs.
+func (r *refusal) String() string { return fmt.Sprintf("HTTP %d", r.status) }
+
+// passing reports whether the same request may succeed later.
+func (r *refusal) passing() bool {
+	switch r.status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented:
+		return false
+	}
+	return r.status >= 500
+}
+
+// answers reports whether it carries the answer to the request of that id.
+func (r *refusal) answers(id []byte) bool {
+	return r.message != nil && string(r.message.ID) == string(id)
+}
+
+// unknownMethod reports whether it is the answer to a request of that id whose
+// method the server does not know: some say so with 404.
+func (r *refusal) unknownMethod(id []byte) bool {
+	return r.answers(id) && gjson.GetBytes(r.message.Error, "code").Int() == jsonrpc.CodeMethodNotFound
+}
+
+// forgets reports whether it says that the server does not know the session of
+// the request: with 404 (A7), or with what servers send in its place.
+func (r *refusal) forgets() bool {
+	text := strings.ToLower(r.text)
+	switch r.status {
+	case http.StatusNotFound, http.StatusGone:
+		return true
+	case http.StatusUnauthorized: // older versions of the Rust SDK
+		return remote.SessionNotFound(text)
+	case http.StatusBadRequest:
+		if strings.Contains(text, "not initialized") { // the TypeScript SDK after a restart
+			return true
+		}
+		if !strings.Contains(text, "session") || r.message != nil && !sessionCode(r.message.Error) {
+			return false // "session_id is required" may be about the arguments of a tool
+		}
+		for _, word := range []string{"not found", "no valid", "invalid", "unknown", "expired", "terminated", "missing", "required", "not exist", "no session", "closed"} {
+			if strings.Contains(text, word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sessionCode reports whether a JSON-RPC error has one of the codes with which
+// servers speak about sessions.
+func sessionCode(raw []byte) bool {
+	switch gjson.GetBytes(raw, "code").Int() {
+	case jsonrpc.CodeInvalidRequest, -32000, -32001:
+		return true
+	}
+	return false
+}
+
+// forgets reports whether a JSON-RPC error that came as an answer says that the
+// server does not know the session. It is strict: a tool may have sessions of
+// its own.
+func forgets(raw []byte) bool {
+	if !sessionCode(raw) {
+		return false
+	}
+	text := strings.ToLower(strings.TrimSpace(gjson.GetBytes(raw, "message").Str))
+	for _, kind := range []string{"bad request: ", "not found: "} {
+		text = strings.TrimPrefix(text, kind)
+	}
+	for _, form := range []string{
+		"session not found", "session expired", "session has expired", "session terminated", "session has been terminated",
+		"invalid session", "invalid session id", "unknown session", "unknown session id", "no valid session id provided",
+		"session not initialized", "server not initialized", "not initialized",
+	} {
+		if rest, ok := strings.CutPrefix(text, form); ok && (rest == "" || rest == "." || rest[0] == ':') {
+			return true
+		}
+	}
+	return false
+}
+
+// otherTransport reports whether the answer to initialize leaves it possible
+// that the server speaks HTTP+SSE (protocol.md C2.6, C2.7).
+func (r *refusal) otherTransport() bool {
+	switch r.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return r.status/100 == 4
+}
+
+func otherTransport(status int) error {
+	return fmt.Errorf("HTTP %d: %w", status, remote.ErrOtherTransport)
+}
+
+// maxSaid bounds what of a server's message is passed on.
+const maxSaid = 300
+
+// said adds the status, and the message of a JSON-RPC error. Other bodies are
+// pages and dumps that nobody has meant for a client.
+func (r *refusal) said(what string) string {
+	what = fmt.Sprintf("%s (HTTP %d)", what, r.status)
+	if r.message == nil || r.text == "" {
+		return what
+	}
+	return what + ": " + printable(r.text)
+}
+
+// printable is what is passed on of a server's message.
+func printable(text string) string {
+	return sanitize.Short(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, text), maxSaid)
+}
+
+// verdict is what a refusal means for a message that was sent. It notes a
+// forgotten session.
+func (w *wire) verdict(r *refusal) *bridge.Error {
+	if session, _ := w.holds(); session != "" && r.forgets() {
+		return w.forget(r.String())
+	}
+	return w.a.refused(r)
+}
+
+// credentials reports whether it is about who we are, and not about what we ask.
+func (r *refusal) credentials() bool {
+	return r.status == http.StatusUnauthorized || r.status == http.StatusForbidden
+}
+
+// refused is the error of a request that was refused without an answer.
+func (a *Upstream) refused(r *refusal) *bridge.Error {
+	return a.name.Refused(r.status, r.after, r.asked, false, r.said)
+}

@@ -1,0 +1,235 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+// wire is one connection: a session of the server's, if it has sessions. It consists
+// of an exchange for each call; of the queue of what has no answer; and of the
+// standalone stream, on which the server says what belongs to no call.
+type wire struct {
+	link
+	listening     context.Context // ends when there is nothing to listen to any more
+	stopListening context.CancelFunc
+	muted         atomic.Bool // the standalone stream is not open now, after it was tried
+	over          atomic.Bool // rest has been told that the connection has ended
+	unknown       atomic.Bool // the server says with 404 that it does not know initialize
+	greeting
+
+	// link's mu guards the rest.
+	session  string // the id that the server gave; empty when it has no sessions
+	revision string // what Mcp-Protocol-Version says; empty before 2025-06-18
+	left     bool   // another process goes on with the session
+	queue
+}
+
+var (
+	_ bridge.Upstream = (*wire)(nil)
+	_ conn.Sender     = (*wire)(nil)
+)
+
+func newWire(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
+	w := &wire{greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
+	w.init(ctx, a, from, rest, w)
+	w.listening, w.stopListening = context.WithCancel(context.Background())
+	return w
+}
+
+// Send implements bridge.Sender. A call gets an exchange of its own; what
+// nobody waits for goes out one after the other.
+func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
+	if m.Call != 0 {
+		e := &legacyCall{w: w, retry: defaultRetry}
+		e.init(&w.link, m, e.take)
+		return w.begin(&e.exchange, e.run)
+	}
+	w.mu.Lock()
+	opening := !w.open && !w.closed
+	w.mu.Unlock()
+	if opening && m.Method == "notifications/initialized" {
+		return w.greet(ctx, m)
+	}
+	return w.enqueue(ctx, m)
+}
+
+// opened settles the race between the end of Open and the end of the session,
+// and has the server asked again that did not let us listen before.
+func (w *wire) opened(ctx context.Context) error {
+	w.mu.Lock()
+	if w.why != nil {
+		defer w.mu.Unlock()
+		return w.why
+	}
+	w.open = true
+	w.mu.Unlock()
+	close(w.taken)
+	if w.waited { // otherwise there was no patience left before
+		w.patiently(ctx, w.retried) // the connection is good all the same
+	}
+	return nil
+}
+
+// agree notes what the answer to initialize says: from now on each request
+// names the revision.
+func (w *wire) agree(revision string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if era.IsLegacy(revision) && revision >= era.Rev20250618 {
+		w.revision = revision
+	}
+}
+
+// maxSession bounds a session id: it goes out with every request.
+const maxSession = 1 << 10
+
+// admit takes the session id of the response to initialize. It reports false
+// for one that must not go into a header (A7).
+func (w *wire) admit(id string) bool {
+	if len(id) > maxSession {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] < 0x21 || id[i] > 0x7e {
+			return false
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.session = id
+	return true
+}
+
+// holds returns the session id and the revision that requests name.
+func (w *wire) holds() (session, revision string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.session, w.revision
+}
+
+const acceptBoth = httpio.JSON + ", " + httpio.Events
+
+// request makes a request of this session. A nil header is that of a message of
+// the bridge's own: it goes with what was forwarded when the connection was
+// opened, which all of its sessions have in common.
+func (w *wire) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
+	if header == nil {
+		header = w.from.Header
+	}
+	w.mu.Lock()
+	session, revision := w.session, w.revision
+	w.mu.Unlock()
+	r := w.link.request(ctx, method, header, body)
+	switch method {
+	case http.MethodPost:
+		r.Header["Accept"] = []string{acceptBoth}
+		r.Header["Content-Type"] = []string{httpio.JSON}
+	case http.MethodGet:
+		r.Header["Accept"] = []string{httpio.Events}
+	}
+	if session != "" {
+		r.Header["Mcp-Session-Id"] = []string{session}
+	}
+	if revision != "" {
+		r.Header["Mcp-Protocol-Version"] = []string{revision}
+	}
+	return r
+}
+
+// forget notes that the server does not know the session any more. Its calls
+// under way may still be answered by whoever works on them. The error
+// is for the call that was refused.
+func (w *wire) forget(how string) *bridge.Error {
+	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
+	w.retire(err, w.dismiss, func() {
+		w.stopListening()
+		w.mu.Lock()
+		w.over.Store(w.open)
+		w.mu.Unlock()
+	})
+	return err
+}
+
+// abandon ends the connection because the server is of no use: its calls are
+// lost.
+func (w *wire) abandon(why string, cause error) {
+	err := w.a.name.Lost(why, cause)
+	w.mu.Lock()
+	first := w.why == nil && !w.closed
+	gone := first && w.open
+	if first {
+		w.why = err
+		w.dismiss()
+	}
+	w.mu.Unlock()
+	if !first {
+		return
+	}
+	w.Fail(err)
+	w.stopListening()
+	w.stop()
+	if gone {
+		w.over.Store(true)
+		w.rest.Gone(err)
+	}
+}
+
+// deleteLimit bounds the goodbye.
+const deleteLimit = 2 * time.Second
+
+// Close ends the calls and the server's session. If the server has forgotten
+// it, Close waits for the calls that may be answered yet, until ctx ends.
+func (w *wire) Close(ctx context.Context) error {
+	w.hurried(ctx, w.shut)
+	return nil
+}
+
+func (w *wire) shut() {
+	w.mu.Lock()
+	w.closed = true
+	w.dismiss()
+	session, forgotten, left := w.session, w.settled != nil, w.left
+	w.mu.Unlock()
+	w.stopListening()
+	w.finish()
+	if session != "" && !forgotten && !left {
+		w.goodbye()
+	}
+	w.wg.Wait()
+	w.hurry()
+}
+
+// ListensToChanges implements bridge.ListensToChanges: it does not where the server
+// has no standalone stream, or that was broken off and is not open again.
+func (w *wire) ListensToChanges() bool { return w.listening.Err() == nil && !w.muted.Load() }
+
+// Attributes implements bridge.Attributing: what the server asks on the stream of
+// a call is about that call.
+func (w *wire) Attributes() bool { return true }
+
+// goodbye ends the server's session. Many servers do not let their clients do
+// so.
+func (w *wire) goodbye() {
+	ctx, cancel := context.WithTimeout(w.force, deleteLimit)
+	defer cancel()
+	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		// net/http may have given it the connection of a notification whose answer had
+		// come, and which finish has cancelled: that closes the connection.
+		res, err = w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
+	}
+	if err != nil {
+		w.a.o.Log.Debug("the server was not told of the session's end", "err", err)
+		return
+	}
+	discard(res)
+}

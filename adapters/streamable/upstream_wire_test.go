@@ -1,0 +1,286 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+)
+
+func echo(w http.ResponseWriter, _ *http.Request, id string) { plainly(w, id, "{}") }
+
+// R-018, R-048, R-049, R-060: what each request carries, by revision.
+func TestUpstreamHeaders(t *testing.T) {
+	for _, c := range []struct{ revision, want string }{
+		{"2024-11-05", ""}, {"2025-03-26", ""}, {"2025-06-18", "2025-06-18"}, {"2025-11-25", "2025-11-25"},
+	} {
+		t.Run(c.revision, func(t *testing.T) {
+			s := newScript(t, &script{session: "s!~", revision: c.revision, post: echo})
+			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, conn.Options{})
+			caller := adaptertest.Caller("")
+			caller.Header = http.Header{"X-Both": {"first"}}
+			up, err := a.Open(t.Context(), caller, &adaptertest.Client{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.wait(t, 1, "GET")
+			call := func(h http.Header) {
+				m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Header: h})
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Release()
+			}
+			call(http.Header{"X-Both": {"second"}})
+			call(nil)           // of the bridge's own: what came with initialize
+			call(http.Header{}) // of this client nothing is forwarded
+			if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"note"}`), Header: http.Header{"X-Both": {"third"}}}); err != nil {
+				t.Fatal(err)
+			}
+			s.wait(t, 1, "POST note")
+			if err := up.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			both := map[string][]string{}
+			for i, r := range s.requests() {
+				h := r.header
+				both[r.line()] = append(both[r.line()], h.Get("X-Both"))
+				session, revision := "s!~", c.want
+				if i == 0 {
+					session, revision = "", ""
+				}
+				if h.Get("Mcp-Session-Id") != session || h.Get("Mcp-Protocol-Version") != revision || h.Get("X-Own") != "own" {
+					t.Errorf("%s: headers %v, want session %q and revision %q", r.line(), h, session, revision)
+				}
+				if accept := h.Get("Accept"); r.http == "POST" && accept != "application/json, text/event-stream" || r.http == "GET" && accept != "text/event-stream" {
+					t.Errorf("%s: Accept %q", r.line(), accept)
+				}
+				if r.http == "POST" && h.Get("Content-Type") != "application/json" {
+					t.Errorf("%s: Content-Type %q", r.line(), h.Get("Content-Type"))
+				}
+			}
+			want := map[string]string{"POST initialize": "first", "POST notifications/initialized": "first", "GET": "first",
+				"POST tools/call": "second first own", "POST note": "third", "DELETE": "first"}
+			for line, values := range want {
+				if got := strings.Join(both[line], " "); got != values {
+					t.Errorf("%s: X-Both %q, want %q", line, got, values)
+				}
+			}
+		})
+	}
+}
+
+// R-018: no call goes out before the server has accepted that the handshake is
+// over; R-059: 200 and 204 do as well as 202.
+func TestUpstreamInitialized(t *testing.T) {
+	for _, status := range []int{200, 202, 204} {
+		released := make(chan struct{})
+		s := newScript(t, &script{note: func(w http.ResponseWriter, _ *http.Request) { <-released; w.WriteHeader(status) }})
+		opened := make(chan bridge.Upstream)
+		go func() {
+			up, err := adapter(t, s.URL, nil, conn.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+			if err != nil {
+				t.Errorf("%d: %v", status, err)
+			}
+			opened <- up
+		}()
+		s.wait(t, 1, "POST notifications/initialized")
+		select {
+		case <-opened:
+			t.Errorf("%d: Open did not wait", status)
+		default:
+		}
+		close(released)
+		if up := <-opened; up != nil {
+			_ = up.Close(t.Context())
+		}
+	}
+	s := newScript(t, &script{session: "s", note: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }})
+	if _, err := adapter(t, s.URL, nil, conn.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{}); !errors.Is(err, bridge.ErrUnavailable) {
+		t.Errorf("Open: %v, want ErrUnavailable", err)
+	}
+	s.wait(t, 1, "DELETE") // it had begun a session
+}
+
+// R-176: redirects that repeat the request are followed within the server.
+func TestUpstreamRedirects(t *testing.T) {
+	var target atomic.Value
+	s := newScript(t, &script{post: echo})
+	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mcp/" {
+			s.ServeHTTP(w, r)
+			return
+		}
+		to := target.Load().([2]any)
+		http.Redirect(w, r, to[0].(string), to[1].(int))
+	})
+	s.Config.Handler = front
+	for _, c := range []struct {
+		to     string
+		status int
+		want   string
+	}{
+		{"/mcp/", 307, ""}, {"/mcp/", 308, ""}, {"/mcp/", 302, "turns POST into GET"}, {"http://elsewhere.invalid/mcp/", 307, "another origin"},
+	} {
+		target.Store([2]any{c.to, c.status})
+		up, err := adapter(t, s.URL+"/mcp", nil, conn.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		if c.want != "" {
+			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "elsewhere") {
+				t.Errorf("%d to %s: %v, want ErrUnavailable with %q", c.status, c.to, err, c.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
+		_ = up.Close(t.Context())
+	}
+}
+
+// An answer above the limit fails its call and nothing else.
+func TestUpstreamTooLarge(t *testing.T) {
+	const limit = 100 << 10
+	large := strings.Repeat("x", limit+conn.EnvelopeRoom)
+	fits := strings.Repeat("x", limit)
+	s := newScript(t, &script{session: "s"})
+	var n atomic.Int32
+	answers := []func(w http.ResponseWriter, id string){
+		func(w http.ResponseWriter, id string) {
+			text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"pad":%q}}`, id, large)
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+			fmt.Fprint(w, text)
+		},
+		func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "application/json")
+			flush(w) // no length
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","result":{"pad":%q},"id":%s}`, large, id)
+		},
+		func(w http.ResponseWriter, id string) {
+			events(w)
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"result\":{\"pad\":%q},\"id\":%s}\n\n", large, id)
+		},
+		func(w http.ResponseWriter, id string) { plainly(w, id, fmt.Sprintf(`{"pad":%q}`, fits)) },
+		func(w http.ResponseWriter, id string) {
+			events(w)
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{\"pad\":%q}}\n\n", large)
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"result\":{\"pad\":%q},\"id\":%s}\n\n", fits, id)
+		},
+	}
+	s.post = func(w http.ResponseWriter, _ *http.Request, id string) { answers[n.Add(1)-1](w, id) }
+	up, rest := s.connect(t, conn.Options{MaxMessage: limit})
+	for i := range answers {
+		o := adaptertest.Call(t.Context(), t, up, nil, ask)
+		if tooLarge := strings.Contains(o.Answer, "upstream_too_large"); o.Err != nil || tooLarge != (i < 3) || !tooLarge && !strings.Contains(o.Answer, fits) {
+			t.Errorf("answer %d: %.200q, %v", i, o.Answer, o.Err)
+		}
+	}
+	if len(rest.Said())+len(rest.Gones()) > 0 {
+		t.Errorf("said %.200q, gone %v", rest.Said(), rest.Gones())
+	}
+}
+
+// D0.10, D0.3: what has no answer goes out in order, one after the other, and a
+// cancellation not before its request.
+func TestUpstreamOrder(t *testing.T) {
+	var busy, most atomic.Int32
+	s := newScript(t, &script{session: "s", note: func(w http.ResponseWriter, _ *http.Request) {
+		most.Store(max(most.Load(), busy.Add(1)))
+		defer busy.Add(-1)
+		w.WriteHeader(202)
+	}})
+	s.post = func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }
+	up, _ := s.connect(t, conn.Options{})
+	const n = 200
+	for i := range n {
+		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n/%d"}`, i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.wait(t, 1, fmt.Sprintf("POST n/%d", n-1))
+	next := 0
+	for _, r := range s.requests() {
+		if strings.HasPrefix(r.method, "n/") {
+			if r.method != fmt.Sprintf("n/%d", next) {
+				t.Fatalf("%s arrived in place of n/%d", r.method, next)
+			}
+			next++
+		}
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d at once", most.Load())
+	}
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			call := adaptertest.Go(ctx, t, up, nil, ask)
+			cancel()
+			if o := <-call; !errors.Is(o.Err, context.Canceled) {
+				t.Errorf("a cancelled call ended with %q, %v", o.Answer, o.Err)
+			}
+		})
+	}
+	all.Wait()
+	_ = up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"last"}`)})
+	requests := s.wait(t, 1, "POST last")
+	for i, r := range s.requests() {
+		if r.method != "notifications/cancelled" {
+			continue
+		}
+		_, id, _ := strings.Cut(r.body, `"requestId":`)
+		id, _, _ = strings.Cut(strings.TrimSuffix(id, "}}"), ",")
+		if !slices.ContainsFunc(s.requests()[:i], func(o recorded) bool {
+			return o.method == "tools/call" && strings.Contains(o.body, `"id":`+id+`,`)
+		}) {
+			t.Errorf("%s arrived, but not its request before", r.body)
+		}
+	}
+	if len(requests) != 1 {
+		t.Errorf("%d times the last notification", len(requests))
+	}
+}
+
+// A server that asks and does not take the answers is given up before they fill
+// the memory; a sender that may wait does.
+func TestUpstreamFull(t *testing.T) {
+	var hold atomic.Bool
+	s := newScript(t, &script{session: "s", post: echo})
+	s.note = func(w http.ResponseWriter, r *http.Request) {
+		if hold.Load() {
+			<-r.Context().Done()
+		}
+		w.WriteHeader(202)
+	}
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		events(w)
+		for i := 0; r.Context().Err() == nil; i++ {
+			if hold.Load() {
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"%s%d\",\"method\":\"ping\"}\n\n", strings.Repeat("p", 1000), i)
+			}
+			flush(w)
+		}
+	}
+	up, rest := s.connect(t, conn.Options{MaxMessage: 10 << 10})
+	hold.Store(true)
+	big := fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"pad":%q}}`, strings.Repeat("x", 9<<10))
+	for err := error(nil); err == nil; { // the queue has an end: then this waits, until it is over
+		err = up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, big)})
+	}
+	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), "does not take the answers") {
+		t.Errorf("Gone(%v), want ErrLost", err)
+	}
+	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrLost) {
+		t.Errorf("a later call: %q, %v", o.Answer, o.Err)
+	}
+}

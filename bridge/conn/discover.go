@@ -1,0 +1,230 @@
+package conn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Verdict is what a server's answer to server/discover says about its era
+// (protocol.md C1, C2).
+type Verdict int
+
+// The verdicts.
+const (
+	// NoVerdict: the answer is an error that says nothing, so the server is most
+	// likely a legacy one: initialize tells.
+	NoVerdict Verdict = iota
+	// SaysModern: it speaks a modern revision that we know.
+	SaysModern
+	// SaysLegacy: it names the revisions that it speaks, and they are legacy ones
+	// (R-109).
+	SaysLegacy
+	// SaysOther: it speaks modern revisions only, none of which we know.
+	SaysOther
+)
+
+// Discover asks the server on a fresh connection what it is, on behalf of from.
+// If it is a modern one, the connection is from now on, and what it said is
+// returned. An error means that there was no answer, or, with SaysOther, names
+// the revisions that the server speaks.
+func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, Verdict, error) {
+	ask := func() (*jsonrpc.Message, error) {
+		return c.Call(ctx, &bridge.Request{Message: from.Request("server/discover", nil), From: from, Handshake: true})
+	}
+	a, err := ask()
+	if err == nil && a.Error != nil && refusesOurs(a.Error) { // once more, as it wants it (R-104)
+		a.Release()
+		a, err = ask()
+	}
+	if err != nil {
+		return nil, NoVerdict, err
+	}
+	defer a.Release()
+	if a.Error != nil {
+		v := Classify(a.Error)
+		if refusesOurs(a.Error) {
+			v = SaysOther // no initialize follows (R-105)
+		}
+		return nil, v, c.foreign(v, gjson.GetBytes(a.Error, "data.supported"))
+	}
+	result := rawjson.OneLine(a.Whole())
+	supported := gjson.GetBytes(result, "supportedVersions")
+	if !supported.IsArray() {
+		return nil, NoVerdict, nil
+	}
+	v := revisions(supported)
+	if v != SaysModern {
+		return nil, v, c.foreign(v, supported)
+	}
+	return c.modernize(result), SaysModern, nil
+}
+
+// foreign is the error about a server whose revisions we do not know; nil with
+// other verdicts.
+func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
+	if v != SaysOther {
+		return nil
+	}
+	var names []string
+	for _, r := range supported.Array()[:min(len(supported.Array()), 8)] {
+		names = append(names, fmt.Sprintf("%.20q", r.Str))
+	}
+	return &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Public: "it speaks only revisions of the protocol in which it cannot be spoken to: " + strings.Join(names, ", ")}
+}
+
+// refusesOurs reports whether an error says that the server speaks the revision
+// for which it refuses the request.
+func refusesOurs(raw []byte) bool {
+	return gjson.GetBytes(raw, "code").Int() == jsonrpc.CodeUnsupportedVersion && revisions(gjson.GetBytes(raw, "data.supported")) == SaysModern
+}
+
+// Classify reads the error that answered server/discover, or any other request that
+// a server refuses for its revision.
+func Classify(raw []byte) Verdict {
+	supported := gjson.GetBytes(raw, "data.supported")
+	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
+		return NoVerdict
+	}
+	if v := revisions(supported); v != SaysModern {
+		return v
+	}
+	return NoVerdict // it refuses what it says that it supports
+}
+
+// revisions says what a list of revisions means.
+func revisions(list gjson.Result) Verdict {
+	v := NoVerdict
+	for _, r := range list.Array() {
+		switch {
+		case slices.Contains(era.Modern(), r.Str):
+			return SaysModern
+		case era.IsLegacy(r.Str):
+			v = SaysLegacy
+		case era.IsModern(r.Str) && v == NoVerdict:
+			v = SaysOther
+		}
+	}
+	return v
+}
+
+// modernize makes the connection one to a modern server that has said result.
+func (c *Conn) modernize(result []byte) *bridge.Greeting {
+	c.mu.Lock()
+	c.modern = true
+	c.mu.Unlock()
+	return greeting(era.LatestModern, result)
+}
+
+// DiscoverByListing is for a server that knows neither server/discover nor
+// initialize. If it answers any list, it is a modern one, and offers what it
+// lists (protocol.md C2.4, D2.2). It returns nil if it is none.
+func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, error) {
+	caps := []byte("{}")
+	found := false
+	for _, k := range []string{"tools", "prompts", "resources"} {
+		a, err := c.Call(ctx, &bridge.Request{Message: from.Request(k+"/list", nil), From: from, Handshake: true})
+		if err != nil {
+			return nil, err
+		}
+		if gjson.GetBytes(a.Result, k).IsArray() && gjson.GetBytes(a.Result, "resultType").Exists() {
+			caps, found = rawjson.Set(caps, k, []byte("{}")), true
+		}
+		a.Release()
+	}
+	if !found {
+		return nil, nil
+	}
+	return c.modernize([]byte(`{"resultType":"complete","supportedVersions":["` + era.LatestModern + `"],"capabilities":` + string(caps) + `,"ttlMs":0,"cacheScope":"private"}`)), nil
+}
+
+// Era says in which eras of the protocol a server is spoken to.
+type Era string
+
+// The eras that can be asked for.
+const (
+	// EraAuto finds out what the server speaks. Of one that speaks both, each
+	// client gets the era that it speaks itself (protocol.md C5).
+	EraAuto Era = "auto"
+	// EraLegacy never sends server/discover.
+	EraLegacy Era = "legacy"
+	// EraModern never sends initialize.
+	EraModern Era = "modern"
+)
+
+// Eras remembers which eras a server speaks, for all of its connections (R-108).
+// Its methods may be called concurrently.
+type Eras struct {
+	only Era
+
+	mu    sync.Mutex // guards the rest
+	known map[Era]bool
+}
+
+// NewEras begins with nothing known. An era other than EraAuto, or the empty
+// one, is the only one that is spoken.
+func NewEras(only Era) *Eras {
+	return &Eras{only: cmp.Or(only, EraAuto), known: map[Era]bool{}}
+}
+
+// Order returns the era in which a connection on behalf of from is to be tried
+// first, and whether the other one may be tried after it: that of the caller
+// itself first, unless the server is known not to speak it.
+func (e *Eras) Order(from *bridge.Caller) (first Era, other bool) {
+	if e.only != EraAuto {
+		return e.only, false
+	}
+	first, second := EraLegacy, EraModern
+	if from.Modern() {
+		first, second = second, first
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if speaks, known := e.known[first]; known && !speaks && e.known[second] {
+		return second, true
+	}
+	return first, true
+}
+
+// Learn notes whether the server speaks an era.
+func (e *Eras) Learn(which Era, speaks bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[which] = speaks
+}
+
+// Forget is for an era in which the server was thought to be spoken to, and
+// which has failed for no reason that tells anything.
+func (e *Eras) Forget(which Era) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.known, which)
+}
+
+// Speaks reports whether the server is known to speak an era, or not to.
+func (e *Eras) Speaks(which Era) (speaks, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	speaks, known = e.known[which]
+	return speaks, known
+}
+
+// capped returns the params of initialize with the revision lowered to most, if
+// that is not empty.
+func capped(params []byte, most string) []byte {
+	asked := gjson.GetBytes(params, "protocolVersion").Str
+	if most == "" || strings.Compare(asked, most) <= 0 {
+		return params
+	}
+	return rawjson.Set(params, "protocolVersion", []byte(rawjson.Quote(most)))
+}

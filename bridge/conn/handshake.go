@@ -1,0 +1,57 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Handshake does the legacy handshake on a fresh connection on behalf of from:
+// initialize, and after its answer notifications/initialized. The
+// server is offered the revision most at most; empty means no limit. The error
+// wraps ErrNoHandshake when the server may be a modern one.
+func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
+	a, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", capped(from.Params, most)), From: from, Handshake: true})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Release()
+	if a.Error != nil {
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
+	}
+	result := rawjson.OneLine(a.Whole())
+	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
+	if !era.IsLegacy(s.Revision) {
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
+	}
+	return s, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
+}
+
+// greeting is what a server of that revision has said of itself.
+func greeting(revision string, result []byte) *bridge.Greeting {
+	s := &bridge.Greeting{Revision: revision, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
+	if !rawjson.IsObject(s.Capabilities) {
+		s.Capabilities = []byte("{}")
+	}
+	return s
+}
+
+// Resume is for a connection that goes on with another process's: it returns the greeting
+// of that one's handshake, of which result is the result. The numbers of calls are above
+// the one given. It is called before the first call.
+func (c *Conn) Resume(result []byte, above int64) (*bridge.Greeting, error) {
+	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
+	if !era.IsLegacy(s.Revision) {
+		return nil, fmt.Errorf("there is no handshake of revision %.20q", s.Revision)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = above
+	return s, nil
+}

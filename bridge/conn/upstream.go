@@ -1,0 +1,208 @@
+// Package upstream is what the upstream halves of adapters have in common,
+// whatever the transport: their limits, their errors, and the book-keeping of a
+// connection's life, of those who wait for room, and of what is no message.
+package conn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// Options are the limits of a server's connections, and what is spoken there.
+type Options struct {
+	Log        *slog.Logger // nil means slog.Default()
+	MaxMessage int          // bytes of one message from the server; 0 means 16 MiB
+	Timeouts   Timeouts     // of each call; 0 means none
+	// Hasty says that a server which cannot be connected to is not tried again for a while,
+	// as one is that may be about to start.
+	Hasty bool
+	// Era says in which eras of the protocol the server is spoken to; empty means
+	// conn.EraAuto. A transport of one era ignores it.
+	Era Era
+	// Revision is the newest that a legacy server is offered; empty means no limit.
+	Revision string
+
+	odd *oddities // of the server
+}
+
+// Filled returns the options with their defaults, for the server of that name.
+func (o Options) Filled(server string) Options {
+	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
+	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
+	o.odd = new(oddities)
+	return o
+}
+
+// EnvelopeRoom is what a message may have beyond the limit on its payload, in
+// bytes: the names around it. An answer of the limit's size to a request of that
+// size must not fail for a few bytes.
+const EnvelopeRoom = 64 << 10
+
+// Name is that of a server. Its methods make errors about the server: why is for
+// clients to read, err is the cause, for the log alone, or nil.
+type Name string
+
+// Error makes an error of any kind.
+func (n Name) Error(kind error, why string, err error) *bridge.Error {
+	return &bridge.Error{Server: string(n), Kind: kind, Public: why, Err: err}
+}
+
+// unknown ends what is said of calls that may have had an effect.
+const unknown = "; whether it acted on the request is unknown"
+
+// Lost is the error of a call that may have reached the server.
+func (n Name) Lost(why string, err error) *bridge.Error {
+	return n.Error(bridge.ErrLost, why+unknown, err)
+}
+
+// Invalid is the error of a call to which the server gave something that is no
+// answer. It may have acted on it.
+func (n Name) Invalid(why string, err error) *bridge.Error {
+	return n.Error(bridge.ErrInvalid, why+unknown, err)
+}
+
+// Unavailable is the error of a call that the server has not acted on.
+func (n Name) Unavailable(why string, err error) *bridge.Error {
+	return n.Error(bridge.ErrUnavailable, why, err)
+}
+
+// Rejected is the error of a call that the server did not take, as it was.
+func (n Name) Rejected(why string, err error) *bridge.Error {
+	return n.Error(bridge.ErrRejected, why, err)
+}
+
+// Unsent is the error of a call that may be made on another connection.
+func (n Name) Unsent(why string, err error) *bridge.Error {
+	return n.Error(bridge.ErrUnsent, why, err)
+}
+
+// Refused is the error of a request that a server has refused over HTTP with that
+// status, without an answer to it. after is its Retry-After, if it has asked for that.
+// said completes what is said of it. One that has failed may have acted on the
+// request, unless that is harmless.
+func (n Name) Refused(status int, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
+	var e *bridge.Error
+	switch {
+	case status == http.StatusUnauthorized:
+		return n.Error(bridge.ErrCredentials, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization", nil)
+	case status == http.StatusForbidden:
+		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization", nil)
+	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
+		e = n.Rejected(said("it is overloaded or limits its clients"), nil)
+	case status == http.StatusServiceUnavailable:
+		e = n.Unavailable(said("it is overloaded or limits its clients"), nil)
+	case status >= 500 && !harmless:
+		return n.Lost(said("it failed"), nil)
+	case status >= 500:
+		e = n.Unavailable(said("it failed"), nil)
+	case status == http.StatusRequestEntityTooLarge:
+		return n.Rejected(said("the request is too large for it"), nil)
+	case status/100 == 4:
+		return n.Rejected(said("it refused the request"), nil)
+	default:
+		return n.Unavailable(said("it refused the request"), nil)
+	}
+	if e.After = after; asked {
+		e.Public += fmt.Sprintf("; try again in %d s", int(after.Seconds()))
+	}
+	return e
+}
+
+// Closed is the error of the calls that were under way when their connection was
+// closed.
+func (n Name) Closed() *bridge.Error {
+	return n.Error(bridge.ErrLost, "its connection was closed", nil)
+}
+
+// Unopened makes of what went wrong with a handshake an error of Open: whatever
+// was lost or not sent, nobody's request was.
+func (n Name) Unopened(err error) error {
+	e, ok := errors.AsType[*bridge.Error](err)
+	if !ok || !errors.Is(e.Kind, bridge.ErrLost) && e.Kind != bridge.ErrUnsent {
+		return err
+	}
+	return n.Unavailable("handshake: "+strings.TrimSuffix(e.Public, unknown), e.Err)
+}
+
+// Ended is the error of Open for a handshake that failed with err: over, why the
+// connection has ended by itself, is the better reason if there is one.
+func (n Name) Ended(over *bridge.Error, err error) error {
+	if over == nil {
+		return err
+	}
+	failed := n.Lost(strings.TrimSuffix(over.Public, unknown), nil)
+	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Public != over.Public {
+		if why, again := errors.AsType[*bridge.Error](e.Err); !again || why.Public != over.Public {
+			failed.Err = e.Err
+		}
+	}
+	return n.Unopened(failed)
+}
+
+// Life is how far a connection has come, for those whose end one goroutine finds
+// out, whose last deed is to tell of it.
+type Life struct {
+	mu     sync.Mutex // guards the rest
+	open   bool
+	closed bool
+	over   *bridge.Error
+}
+
+// Opened notes that Open succeeds, unless the connection has ended meanwhile: it
+// returns why.
+func (l *Life) Opened() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	l.open = true
+	return nil
+}
+
+// IsOpen reports whether Open has succeeded.
+func (l *Life) IsOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
+// Close notes that the bridge ends the connection: that it ends is no news then.
+func (l *Life) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}
+
+// IsClosed reports whether the bridge has ended the connection.
+func (l *Life) IsClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// End notes why the connection has ended by itself. news is false when the bridge
+// has ended it before; gone says that the connection's client is to be told.
+func (l *Life) End(why *bridge.Error) (news, gone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.over = why
+	}
+	return !l.closed, !l.closed && l.open
+}
+
+// Over returns why the connection has ended by itself, or nil.
+func (l *Life) Over() *bridge.Error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}

@@ -1,0 +1,111 @@
+package era_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+)
+
+// D1.2, R-166, R-006.
+func TestLegacyCapabilities(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{`{"roots":{},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},"experimental":{"a":{"n":1.0}}}`, ""},
+		{`{"elicitation":{}}`, ""},
+		{`{"roots":{"listChanged":true}}`, `{"roots":{}}`},
+		{`{"tasks":{"list":{}},"vendor":[1]}`, `{"vendor":[1]}`},
+		{`{"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}}`, `{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}}`},
+		{`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, `{}`},
+		{`{"extensions":{}}`, ""},
+		{`{"roots":true,"sampling":null,"elicitation":{"url":true,"form":{}},"experimental":{"a":1,"b":{}}}`, `{"elicitation":{"form":{}},"experimental":{"b":{}}}`},
+		{`{"elicitation":{"url":true}}`, `{}`}, // {} would mean forms
+		{`[]`, `{}`},
+		{``, `{}`},
+	} {
+		in := []byte(tc.in)
+		if got := era.LegacyCapabilities(in); tc.want == "" {
+			unchanged(t, tc.in, in, got)
+		} else if string(got) != tc.want {
+			t.Errorf("LegacyCapabilities(%s) = %s, want %s", tc.in, got, tc.want)
+		}
+	}
+}
+
+// D2.3, R-166, R-006.
+func TestModernCapabilities(t *testing.T) {
+	const all = `{"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"tasks":{},"experimental":{"a":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}},"vendor":1}`
+	for _, tc := range []struct{ in, revision, want string }{
+		{all, v4, `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"a":{}},"extensions":{"x/y":{}},"vendor":1}`},
+		{all, v3, `{"roots":{},"sampling":{},"elicitation":{"form":{}},"experimental":{"a":{}},"extensions":{"x/y":{}},"vendor":1}`},
+		{all, v2, `{"roots":{},"sampling":{},"experimental":{"a":{}},"extensions":{"x/y":{}},"vendor":1}`},
+		{`{"elicitation":{}}`, v4, `{"elicitation":{}}`},
+		{`{"elicitation":{}}`, v1, `{}`},
+		{`{"elicitation":{"url":{}}}`, v3, `{"elicitation":{}}`}, // forms are all that it can mean there
+		{`null`, v4, `{}`},
+	} {
+		if got := string(era.ModernCapabilities([]byte(tc.in), tc.revision)); got != tc.want {
+			t.Errorf("ModernCapabilities(%s, %s) = %s, want %s", tc.in, tc.revision, got, tc.want)
+		}
+	}
+}
+
+func TestCanonicalCapabilities(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{`{ "b" : [ 1.0 , {"y":1,"x":2} ],
+			"a":{"d":null,"c":"\u0041\/"} }`, `{"a":{"c":"A/","d":null},"b":[1.0,{"x":2,"y":1}]}`},
+		{`{"a":1,"a":2}`, `{"a":1,"a":2}`}, // not the same as {"a":2} to everyone
+		{`{"b":1,"a":2,"b":0}`, `{"a":2,"b":1,"b":0}`},
+		{`{"n":12345678901234567890}`, `{"n":12345678901234567890}`},
+		{`{}`, `{}`},
+		{``, `{}`},
+		{`7`, `{}`},
+	} {
+		got := era.CanonicalCapabilities([]byte(tc.in))
+		if string(got) != tc.want {
+			t.Errorf("CanonicalCapabilities(%s) = %s, want %s", tc.in, got, tc.want)
+		}
+		if again := era.CanonicalCapabilities(got); string(again) != tc.want {
+			t.Errorf("CanonicalCapabilities(%s) = %s", got, again)
+		}
+	}
+	deep := `{"a":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`
+	if got := string(era.CanonicalCapabilities([]byte(deep))); got != deep {
+		t.Errorf("of what is too deep: %s", got)
+	}
+}
+
+// D1.3, R-006.
+func TestDiscoverResult(t *testing.T) {
+	const initialize = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true,"x":1},"resources":{"subscribe":true,"listChanged":true},"logging":{},"tasks":{"list":{}},"experimental":{"listChanged":true}},"serverInfo":{"name":"s","version":"1","n":1.0},"instructions":"Do \u003c","vendor":12345678901234567890,"_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"else"}}}`
+	for _, tc := range []struct {
+		in        string
+		subscribe bool
+		want      string
+	}{
+		{initialize, true, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true,"x":1},"resources":{"subscribe":true,"listChanged":true},"logging":{},"experimental":{"listChanged":true}},"instructions":"Do \u003c","vendor":12345678901234567890,"ttlMs":0,"cacheScope":"private","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","n":1.0}}}`},
+		{initialize, false, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"x":1},"resources":{},"logging":{},"experimental":{"listChanged":true}},"instructions":"Do \u003c","vendor":12345678901234567890,"ttlMs":0,"cacheScope":"private","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","n":1.0}}}`},
+		{`{"capabilities":[],"serverInfo":"s","instructions":5,"resultType":"task","ttlMs":9}`, true, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`},
+	} {
+		if got := string(era.DiscoverResult([]byte(tc.in), []string{v5, v4}, tc.subscribe)); got != tc.want {
+			t.Errorf("DiscoverResult(%s, %t):\n  got %s\n want %s", tc.in, tc.subscribe, got, tc.want)
+		}
+	}
+}
+
+// D2.2, R-166, R-006.
+func TestInitializeResult(t *testing.T) {
+	const discover = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}},"instructions":"Do","ttlMs":60000,"cacheScope":"private","vendor":1.0,"_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s","title":"S","version":"1","description":"d","icons":[],"websiteUrl":"w"}}}`
+	for _, tc := range []struct{ in, revision, want string }{
+		{discover, v4, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"extensions":{"x/y":{}}},"serverInfo":{"name":"s","title":"S","version":"1","description":"d","icons":[],"websiteUrl":"w"},"instructions":"Do","vendor":1.0,"_meta":{"a":1}}`},
+		{discover, v3, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"extensions":{"x/y":{}}},"serverInfo":{"name":"s","title":"S","version":"1"},"instructions":"Do","vendor":1.0,"_meta":{"a":1}}`},
+		{discover, v1, `{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true},"extensions":{"x/y":{}}},"serverInfo":{"name":"s","version":"1"},"instructions":"Do","vendor":1.0,"_meta":{"a":1}}`},
+		{`{"capabilities":{}}`, v4, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"configured","version":"unknown"}}`},
+		{`{"serverInfo":{"name":"draft","version":"0"}}`, v4, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"draft","version":"0"}}`},
+		{`{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":7}}}`, v4, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"configured","version":"unknown"}}`},
+		{`[]`, v4, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"configured","version":"unknown"}}`},
+	} {
+		if got := string(era.InitializeResult([]byte(tc.in), tc.revision, "configured")); got != tc.want {
+			t.Errorf("InitializeResult(%s, %s):\n  got %s\n want %s", tc.in, tc.revision, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package era
+
+import (
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// DiscoverResult is what a legacy server said in answer to initialize, as the
+// answer to server/discover (protocol.md D1.3). supported are the revisions that
+// the bridge serves. Without subscribe nothing is promised of changes.
+func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byte {
+	versions := make([][]byte, len(supported))
+	for i, v := range supported {
+		versions[i] = []byte(rawjson.Quote(v))
+	}
+	capabilities := WithoutTasks(rawjson.Get(initialize, "capabilities"))
+	if !subscribe {
+		capabilities = rawjson.Edit(capabilities, func(name, value []byte) []byte {
+			switch string(name) {
+			case "tools", "prompts", "resources":
+				return rawjson.Delete(value, "listChanged", "subscribe")
+			}
+			return value
+		})
+	}
+	meta := rawjson.Get(initialize, "_meta")
+	if !rawjson.IsObject(meta) {
+		meta = []byte("{}")
+	}
+	meta = rawjson.Delete(meta, KeyServerInfo)
+	if info := rawjson.Get(initialize, "serverInfo"); rawjson.IsObject(info) {
+		meta = rawjson.Set(meta, KeyServerInfo, info)
+	}
+	out := append([]byte(`{"resultType":"complete","supportedVersions":`), list(versions...)...)
+	out = append(append(out, `,"capabilities":`...), capabilities...)
+	out = others(out, initialize)
+	out = append(out, `,"ttlMs":0,"cacheScope":"private"`...)
+	if !rawjson.IsEmpty(meta) {
+		out = append(append(out, `,"_meta":`...), meta...)
+	}
+	return append(out, '}')
+}
+
+// InitializeResult is what a server of 2026-07-28 said in answer to
+// server/discover, as the answer to the initialize of a legacy client of that
+// revision (protocol.md D2.2). name is what a server is called that does not
+// say.
+func InitializeResult(discover []byte, revision, name string) []byte {
+	meta := rawjson.Get(discover, "_meta")
+	info := rawjson.Get(meta, KeyServerInfo)
+	if !rawjson.IsObject(info) {
+		info = rawjson.Get(discover, "serverInfo") // where drafts of the revision had it
+	}
+	if !rawjson.IsObject(info) {
+		info = []byte("{}")
+	}
+	for _, must := range []struct{ name, value string }{{"name", name}, {"version", "unknown"}} {
+		if _, ok := rawjson.Text(rawjson.Get(info, must.name)); !ok {
+			info = rawjson.Set(info, must.name, []byte(rawjson.Quote(must.value)))
+		}
+	}
+	out := append([]byte(`{"protocolVersion":`), rawjson.Quote(revision)...)
+	out = append(append(out, `,"capabilities":`...), WithoutTasks(rawjson.Get(discover, "capabilities"))...)
+	out = append(append(out, `,"serverInfo":`...), implementation(info, revision)...)
+	out = others(out, discover)
+	if rawjson.IsObject(meta) {
+		if meta = rawjson.Delete(meta, KeyServerInfo); !rawjson.IsEmpty(meta) {
+			out = append(append(out, `,"_meta":`...), meta...)
+		}
+	}
+	return append(out, '}')
+}
+
+// The kinds of result of a modern server that a client can get which has not
+// declared an extension (2026-07-28, Results).
+const (
+	ResultComplete = "complete"
+	ResultInput    = "input_required" // the call goes on when questions are answered
+)
+
+// ResultType returns the kind of a modern server's result. One that does not say
+// is complete (R-103).
+func ResultType(a *jsonrpc.Message) string {
+	raw := a.Found().Type.Of(a.Result)
+	switch string(raw) {
+	case "", `"complete"`:
+		return ResultComplete
+	case `"input_required"`:
+		return ResultInput
+	}
+	if kind, ok := rawjson.Text(raw); ok {
+		return kind
+	}
+	return string(raw)
+}
+
+// others appends what a result has beside the members that only one of the two
+// results has, and those that are made anew.
+func others(out, result []byte) []byte {
+	rawjson.Each(result, func(name, value []byte) {
+		switch string(name) {
+		case "protocolVersion", "serverInfo", "capabilities", "_meta",
+			"resultType", "supportedVersions", "ttlMs", "cacheScope":
+			return
+		case "instructions":
+			if _, ok := rawjson.Text(value); !ok {
+				return
+			}
+		}
+		out = append(append(append(append(out, ','), rawjson.Quote(string(name))...), ':'), value...)
+	})
+	return out
+}

@@ -1,0 +1,227 @@
+package era
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// annotationName is the keyword by which a tool's inputSchema asks for an
+// argument to be repeated in a header (2026-07-28, Streamable HTTP).
+const annotationName = "x-mcp-header"
+
+// mayAnnotate reports whether the keyword can stand in the schema at all: few
+// schemas have it, and the others need no closer look. A name may be written
+// with escapes.
+func mayAnnotate(schema []byte) bool {
+	if bytes.Contains(schema, []byte(annotationName)) {
+		return true
+	}
+	for _, e := range []string{`\u002`, `\u006`, `\u007`} { // the hyphen; x, m, c, p, h, e, a, d, r
+		if bytes.Contains(schema, []byte(e)) {
+			return true
+		}
+	}
+	return false
+}
+
+// annotation is one x-mcp-header that was found.
+type annotation struct {
+	path  []string // of the property that it belongs to
+	value []byte   // raw
+	types [][]byte // what the property's type says, raw; more than one when it stands twice
+	plain bool     // path leads there from the root through properties only
+	place jsonrpc.Span
+}
+
+// schemaWalk goes over a schema once. What is not the value of one of the
+// keywords that hold data is taken for schemas: what a $ref leads to may stand
+// under any keyword.
+type schemaWalk struct {
+	b     []byte
+	depth int // of nested schemas, at most
+	nodes int // schemas, at most
+	path  []string
+	found func(a annotation)
+	err   error
+}
+
+var (
+	errDeep  = errors.New("it is nested too deep to look for " + annotationName)
+	errLarge = errors.New("it has too many parts to look for " + annotationName)
+	errJSON  = errors.New("it is not JSON")
+)
+
+// value goes over a schema, or the schemas of an array, that begins at i. It
+// returns the index behind it, or -1.
+func (w *schemaWalk) value(i, depth int, plain bool) int {
+	switch {
+	case i < len(w.b) && w.b[i] == '{':
+		return w.schema(i, depth, plain)
+	case i < len(w.b) && w.b[i] == '[':
+		if depth >= w.depth {
+			return w.stop(errDeep)
+		}
+		return each(w.b, i, func(_ []byte, _, from int) int { return w.value(from, depth+1, false) })
+	}
+	return rawjson.End(w.b, i)
+}
+
+func (w *schemaWalk) stop(err error) int {
+	if w.err == nil {
+		w.err = err
+	}
+	return -1
+}
+
+func (w *schemaWalk) schema(i, depth int, plain bool) int {
+	if depth >= w.depth {
+		return w.stop(errDeep)
+	}
+	if w.nodes--; w.nodes < 0 {
+		return w.stop(errLarge)
+	}
+	var here []annotation
+	var types [][]byte
+	end := each(w.b, i, func(name []byte, at, from int) int {
+		var end int
+		switch string(name) {
+		case annotationName:
+			if end = rawjson.End(w.b, from); end <= from {
+				return -1
+			}
+			here = append(here, annotation{value: w.b[from:end], place: jsonrpc.Span{Key: at, Value: from, End: end}})
+		case "default", "const", "enum", "examples", "example":
+			end = rawjson.End(w.b, from)
+		case "type":
+			if end = rawjson.End(w.b, from); end > from {
+				types = append(types, w.b[from:end])
+			}
+		case "properties":
+			end = w.named(from, depth, plain)
+		case "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions":
+			end = w.named(from, depth, false)
+		default:
+			end = w.value(from, depth+1, false)
+		}
+		return end
+	})
+	if end < 0 {
+		return -1
+	}
+	for _, a := range here {
+		a.path, a.types, a.plain = slices.Clone(w.path), types, plain && len(w.path) > 0
+		w.found(a)
+	}
+	return end
+}
+
+// named goes over an object whose members are schemas by names of their own.
+func (w *schemaWalk) named(i, depth int, plain bool) int {
+	if i >= len(w.b) || w.b[i] != '{' {
+		return w.value(i, depth, false)
+	}
+	return each(w.b, i, func(name []byte, _, from int) int {
+		w.path = append(w.path, string(name))
+		end := w.value(from, depth+1, plain)
+		w.path = w.path[:len(w.path)-1]
+		return end
+	})
+}
+
+// each calls f for each member of the object, or element of the array, that
+// begins at i: with its decoded name if it has one, where it begins and where
+// its value does. Unlike with walk it is f that finds the end of the value and
+// returns it, so that nested values are passed once, however deep they are. It
+// returns the index behind the whole, or -1 when that is broken or f says so.
+func each(b []byte, i int, f func(name []byte, at, from int) int) int {
+	closing := b[i] + 2 // } and ] stand two behind { and [
+	named := closing == '}'
+	if i = rawjson.Space(b, i+1); i < len(b) && b[i] == closing {
+		return i + 1
+	}
+	for i < len(b) {
+		at, name := i, []byte(nil)
+		if named {
+			if b[i] != '"' {
+				return -1
+			}
+			end := rawjson.StringEnd(b, i)
+			name = rawjson.Unquote(b[i:end])
+			if i = rawjson.Space(b, end); i >= len(b) || b[i] != ':' {
+				return -1
+			}
+			i = rawjson.Space(b, i+1)
+		}
+		end := f(name, at, i)
+		if end <= i {
+			return -1
+		}
+		if i = rawjson.Space(b, end); i >= len(b) {
+			return -1
+		}
+		if b[i] == closing {
+			return i + 1
+		}
+		if b[i] != ',' {
+			return -1
+		}
+		i = rawjson.Space(b, i+1)
+	}
+	return -1
+}
+
+// StripMirror returns a tool's inputSchema without the annotations x-mcp-header
+// wherever they stand as a keyword of a schema: those of a server that cannot
+// have meant them (R-101 is about the others). All other bytes are what they
+// were, and the schema itself is returned if there is none.
+func StripMirror(inputSchema []byte) []byte {
+	if !mayAnnotate(inputSchema) {
+		return inputSchema
+	}
+	var all []jsonrpc.Span
+	w := schemaWalk{b: inputSchema, depth: 1000, nodes: len(inputSchema), found: func(a annotation) { all = append(all, a.place) }}
+	if w.value(rawjson.Space(inputSchema, 0), 0, true) < 0 || len(all) == 0 {
+		return inputSchema
+	}
+	out, done := make([]byte, 0, len(inputSchema)), 0
+	for _, e := range Cut(nil, inputSchema, all) {
+		out = append(out, inputSchema[done:e.From]...)
+		done = e.To
+	}
+	return append(out, inputSchema[done:]...)
+}
+
+// Cut appends the edits that remove members of objects in a text: with the comma
+// behind them, or the one before them if nothing follows.
+func Cut(edits []jsonrpc.Edit, text []byte, members []jsonrpc.Span) []jsonrpc.Edit {
+	slices.SortFunc(members, func(a, b jsonrpc.Span) int { return a.Key - b.Key })
+	for i := 0; i < len(members); {
+		from, to := members[i].Key, members[i].End
+		next := memberAfter(text, to)
+		for i++; i < len(members) && members[i].Key == next; i++ {
+			to = members[i].End
+			next = memberAfter(text, to)
+		}
+		if next > to {
+			to = next
+		} else if before := bytes.TrimRight(text[:from], " \t\r\n"); before[len(before)-1] == ',' {
+			from = len(before) - 1
+		}
+		edits = append(edits, jsonrpc.Edit{From: from, To: to})
+	}
+	return edits
+}
+
+// memberAfter returns where the member begins that follows the one that ends at
+// end, or end itself when none does.
+func memberAfter(text []byte, end int) int {
+	rest := bytes.TrimLeft(text[end:], " \t\r\n")
+	if rest[0] != ',' {
+		return end
+	}
+	return len(text) - len(bytes.TrimLeft(rest[1:], " \t\r\n"))
+}

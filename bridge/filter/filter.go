@@ -1,0 +1,304 @@
+// Package filter decides what clients see and use of a server: what its operator
+// allows, denies, renames and describes anew ([Filter]), what a principal may use
+// ([Grant]), and whose a task is ([Tasks]). What clients do not see is answered as if
+// it did not exist, however its URI is spelled.
+//
+// It does not know connections, and starts no goroutine.
+package filter
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Filter is what clients see of one server, and who may use it.
+type Filter struct {
+	server string
+	now    atomic.Pointer[rules] // never nil
+	grants *Grants               // nil when there are no access rules
+}
+
+// rules are those of each kind. They are not changed: others take their place.
+type rules [list.Kinds]*compiled
+
+// none lets everything through as it is.
+var none = &rules{}
+
+// New makes the filter of the server of that name. grants are what each principal
+// may use, of all servers; nil means that there are no access rules.
+func New(server string, o Options, grants *Grants) *Filter {
+	f := &Filter{server: server, grants: grants}
+	f.now.Store(none)
+	f.Set(o)
+	return f
+}
+
+// Set has other options count from the next call on. It returns the kinds whose lists they
+// change, of which clients hear.
+func (f *Filter) Set(o Options) (changed []list.Kind) {
+	r := compile(o.Resources, true)
+	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: r, list.Templates: r}
+	if *next == *none {
+		next = none
+	}
+	was := f.now.Swap(next)
+	for _, k := range list.Announced {
+		if !reflect.DeepEqual(was[k], next[k]) {
+			changed = append(changed, k)
+		}
+	}
+	return changed
+}
+
+// Wrap returns up, which goes by the server's own names, as clients see it.
+func (f *Filter) Wrap(up bridge.Upstream) bridge.Upstream { return &filtered{up, f} }
+
+// Client returns to, which is not told of resources that it does not see.
+func (f *Filter) Client(to bridge.Client) bridge.Client { return &screened{to, f} }
+
+// Shows reports whether a principal that may use the server may use the tool or
+// prompt that clients know by that name.
+func (f *Filter) Shows(k list.Kind, name, principal string) bool {
+	if _, ok := f.now.Load()[k].internal(name); !ok {
+		return false
+	}
+	g, known := f.grants.Of(principal)
+	return f.grants == nil || known && (k != list.Tools || g.Passes(name))
+}
+
+// compiled are rules that are ready for use. nil lets everything through as it is.
+type compiled struct {
+	Rules
+	uris  bool              // renaming is for show only
+	names map[string]string // the server's names by those that clients see
+}
+
+func compile(r Rules, uris bool) *compiled {
+	if len(r.Allow)+len(r.Deny)+len(r.Rename)+len(r.Override) == 0 {
+		return nil
+	}
+	c := &compiled{Rules: r, uris: uris, names: map[string]string{}}
+	if !uris {
+		for internal, external := range r.Rename {
+			c.names[external] = internal
+		}
+	}
+	return c
+}
+
+// passes reports whether clients may see what has this name or URI.
+func (c *compiled) passes(internal string) bool {
+	if c == nil {
+		return true
+	}
+	if c.uris {
+		return c.PassesURI(internal)
+	}
+	return c.Passes(internal)
+}
+
+// external returns the name under which clients see what the server calls internal;
+// false when they do not see it: hidden, or its name has been given to another.
+func (c *compiled) external(internal string) (string, bool) {
+	if !c.passes(internal) {
+		return "", false
+	}
+	if c == nil || c.uris {
+		return internal, true
+	}
+	if name, ok := c.Rename[internal]; ok {
+		return name, true
+	}
+	_, taken := c.names[internal]
+	return internal, !taken
+}
+
+// internal returns the server's own name of what a client calls external; false
+// when clients see nothing of that name.
+func (c *compiled) internal(external string) (string, bool) {
+	if c == nil || c.uris {
+		return external, c.passes(external)
+	}
+	if internal, ok := c.names[external]; ok {
+		return internal, c.passes(internal)
+	}
+	_, away := c.Rename[external]
+	return external, !away && c.passes(external)
+}
+
+// describe returns the item as clients see it, or nil.
+func (c *compiled) describe(item []byte, internal string) []byte {
+	name, ok := c.external(internal)
+	if !ok {
+		return nil
+	}
+	if c.uris {
+		if to, ok := c.Rename[internal]; ok {
+			item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(to)))
+		}
+	} else if name != internal {
+		item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(name)))
+	}
+	o := c.Override[internal]
+	if o.Title != nil {
+		item = rawjson.SetFirst(item, "title", []byte(rawjson.Quote(*o.Title)))
+	}
+	if o.Description != nil {
+		item = rawjson.SetFirst(item, "description", []byte(rawjson.Quote(*o.Description)))
+	}
+	if len(o.Annotations) > 0 {
+		a := []byte(gjson.GetBytes(item, "annotations").Raw)
+		for _, member := range slices.Sorted(maps.Keys(o.Annotations)) {
+			if value := o.Annotations[member]; string(value) == "null" {
+				a = rawjson.Delete(a, member)
+			} else {
+				a = rawjson.Set(a, member, value)
+			}
+		}
+		if len(a) == 0 {
+			a = []byte("{}")
+		}
+		item = rawjson.SetFirst(item, "annotations", a)
+	}
+	return item
+}
+
+// filtered is an Upstream of which clients see a part, under names of the
+// operator's choice.
+type filtered struct {
+	bridge.Upstream
+	f *Filter
+}
+
+// screened is a Client that is not told of resources that it does not see.
+type screened struct {
+	bridge.Client
+	f *Filter
+}
+
+// Notify passes on a notification.
+func (s *screened) Notify(n *jsonrpc.Message) {
+	if n.Method != "notifications/resources/updated" || s.f.now.Load()[list.Resources].passes(n.URI()) {
+		s.Client.Notify(n)
+	}
+}
+
+// Call makes a call, unless it is about what clients do not see. A list is of the rules that
+// count when it is there: whoever is told that they have changed may ask at once.
+func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if k, ok := list.Of(r.Method); ok {
+		a, err := u.Upstream.Call(ctx, r)
+		if of := u.f.now.Load()[k]; err == nil && a.Error == nil && of != nil {
+			a = k.Edit(a, of.describe)
+		}
+		return a, err
+	}
+	of := u.f.now.Load()
+	if r.Method == era.Listen {
+		return u.listen(ctx, r, of)
+	}
+	k, about := subject(r.Method)
+	if !about || of[k] == nil && (r.Method != era.Complete || of[list.Templates] == nil) {
+		return u.Upstream.Call(ctx, r)
+	}
+	m, no := of.admit(k, r)
+	if no != nil {
+		return no, nil
+	}
+	inner := *r
+	inner.Message = m
+	return u.Upstream.Call(ctx, &inner)
+}
+
+// listen serves a subscription without the resources that clients do not see.
+func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*jsonrpc.Message, error) {
+	inner := *r
+	inner.Back = u.f.Client(r.Back)
+	if of[list.Resources] == nil {
+		return u.Upstream.Call(ctx, &inner)
+	}
+	params := r.Whole()
+	wants, fault := subscribe.ReadListen(params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
+	}
+	seen := slices.DeleteFunc(slices.Clone(wants.URIs), func(uri string) bool { return !of[list.Resources].passes(uri) })
+	if len(seen) < len(wants.URIs) {
+		inner.Message = subscribe.Narrowed(params, "resourceSubscriptions", seen)
+	}
+	return u.Upstream.Call(ctx, &inner)
+}
+
+// subject returns the kind of what a request is about.
+func subject(method string) (list.Kind, bool) {
+	switch method {
+	case "tools/call":
+		return list.Tools, true
+	case "prompts/get":
+		return list.Prompts, true
+	case "resources/read", "resources/subscribe":
+		return list.Resources, true
+	case era.Complete:
+		return list.Prompts, true
+	}
+	return 0, false
+}
+
+// admit returns the message as the server understands it, or the answer to one
+// that is about what clients do not see: the same as if it did not exist.
+func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	m := r.Message
+	if m.Doubtful() {
+		return nil, jsonrpc.InvalidParams(bridge.NameDoubtful)
+	}
+	if m.Method == era.Complete {
+		return of.admitCompletion(r)
+	}
+	if k == list.Resources {
+		if m.URI() == "" || !of[k].passes(m.URI()) {
+			return nil, list.NoResource(r.From.Modern(), m.URI())
+		}
+		return m, nil
+	}
+	seen := m.Name()
+	own, ok := of[k].internal(seen)
+	switch {
+	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
+		return nil, k.Unknown(seen)
+	case own != seen:
+		m = m.Renamed(own)
+	}
+	return m, nil
+}
+
+// admitCompletion is admit for completion/complete, whose subject stands deeper
+// in the params.
+func (of *rules) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	ref, no := list.ReferenceOf(r.Message)
+	if no != nil {
+		return nil, no
+	}
+	if ref.URI != "" {
+		if !of[list.Templates].passes(ref.URI) {
+			return nil, list.NoResource(r.From.Modern(), ref.URI)
+		}
+		return ref.Located(), nil
+	}
+	own, ok := of[list.Prompts].internal(ref.Name)
+	if !ok {
+		return nil, list.Prompts.Unknown(ref.Name)
+	}
+	return ref.Named(own), nil
+}

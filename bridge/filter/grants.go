@@ -1,0 +1,128 @@
+package filter
+
+import (
+	"context"
+	"reflect"
+	"sync/atomic"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Grants are what each principal may use, of all servers. Others can take their place
+// at any time. nil means that there are no access rules.
+type Grants struct {
+	now atomic.Pointer[map[string]Grant] // by principal
+}
+
+// NewGrants returns the grants of each principal; nil for nil.
+func NewGrants(all map[string]Grant) *Grants {
+	if all == nil {
+		return nil
+	}
+	g := &Grants{}
+	g.now.Store(&all)
+	return g
+}
+
+// All returns the grants by principal. It is not to be changed.
+func (g *Grants) All() map[string]Grant {
+	if g == nil {
+		return nil
+	}
+	return *g.now.Load()
+}
+
+// Of returns what a principal may use, by the rule that has let it in; false for
+// nobody's name.
+func (g *Grants) Of(principal string) (grant Grant, known bool) {
+	grant, known = g.All()[auth.RuleOf(principal)]
+	return grant, known
+}
+
+// Set has those count from the next call on, where there are access rules. It returns
+// the principals whose grants are others now.
+func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
+	if g == nil || all == nil {
+		return nil
+	}
+	changed = map[string]bool{}
+	was := *g.now.Swap(&all)
+	for principal, grant := range was {
+		if now, stays := all[principal]; !stays || !reflect.DeepEqual(grant, now) {
+			changed[principal] = true
+		}
+	}
+	return changed
+}
+
+// granted is an Upstream of which each principal uses the tools that its grant is
+// for. Grants are looked up when a call comes.
+type granted struct {
+	bridge.Upstream
+	f *Filter
+}
+
+// Granted returns up, which has what any client sees, with what each principal may
+// use of it.
+func (f *Filter) Granted(up bridge.Upstream) bridge.Upstream {
+	if f.grants == nil {
+		return up
+	}
+	return &granted{up, f}
+}
+
+// Serves reports whether a principal may use the server at all. Otherwise it does
+// not exist where several servers are offered as one.
+func (f *Filter) Serves(principal string) bool {
+	g, known := f.grants.Of(principal)
+	return f.grants == nil || known && g.Covers(f.server)
+}
+
+// Call makes a call, unless it is of a tool that the caller may not use. Where there are
+// access rules, what is listed is for the caller alone: nothing on the way to it may keep
+// that for others (I-059).
+func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	a, err := u.call(ctx, r)
+	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {
+		if whole := a.Whole(); gjson.GetBytes(whole, "cacheScope").Str == "public" {
+			a = a.Replaced(rawjson.SetFirst(whole, "cacheScope", []byte(`"private"`)))
+		}
+	}
+	return a, err
+}
+
+func (u *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	g, known := u.f.grants.Of(r.From.Principal)
+	switch {
+	case !known, !g.Covers(u.f.server): // also while what it has here is being ended
+		return nil, &bridge.Error{Server: u.f.server, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
+	case g.everything(), r.Method != "tools/call" && r.Method != list.Tools.Method():
+		return u.Upstream.Call(ctx, r)
+	case r.Method == list.Tools.Method():
+		return u.list(ctx, r, g)
+	case r.Doubtful():
+		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil
+	case r.Name() == "", !g.Passes(r.Name()): // what is no text may still be a name to the server, as ["a"] is to JavaScript
+		return list.Tools.Unknown(r.Name()), nil
+	}
+	return u.Upstream.Call(ctx, r)
+}
+
+func (u *granted) list(ctx context.Context, r *bridge.Request, g Grant) (*jsonrpc.Message, error) {
+	a, err := u.Upstream.Call(ctx, r)
+	if err != nil || a.Error != nil {
+		return a, err
+	}
+	return list.Tools.Edit(a, func(item []byte, name string) []byte {
+		if !g.Passes(name) {
+			return nil
+		}
+		return item
+	}), nil
+}

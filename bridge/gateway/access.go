@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
+	"github.com/mcp-bridge/bridge/internal/list"
+)
+
+// Settings are those of Options that can be exchanged, as they are there. There are
+// access rules from the beginning, or never.
+type Settings struct {
+	SessionIdle  time.Duration
+	SessionLeft  time.Duration
+	Grants       map[string]filter.Grant
+	PerPrincipal limits.PerPrincipal
+}
+
+// take has the settings count. It returns the principals whose grants have changed.
+func (b *Gateway) take(s *Settings) (changed map[string]bool) {
+	if s == nil {
+		return nil
+	}
+	b.idle.Store(int64(s.SessionIdle))
+	b.left.Store(int64(s.SessionLeft))
+	b.quota.Set(s.PerPrincipal)
+	changed = b.grants.Set(s.Grants)
+	b.laneShares.Set(len(s.Grants))
+	b.bytes.Set(len(s.Grants))
+	return changed
+}
+
+// regrant ends what principals have at servers that they may not use any more, and has
+// their clients look again at what they may. Calls at all servers as one may go on
+// within drain; leave is as in retire.
+func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, leave func(context.Context, *aggregate.Server)) {
+	for _, s := range now.servers {
+		s.laneShares.Set(s.users()) // there may be more, also when nobody's have changed
+		for principal := range changed {
+			if err := b.allowed(s, s.o.Name, principal); err != nil {
+				s.pool.Revoke(principal, err)
+			}
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	b.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
+	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
+		at := o.ways.Now().At
+		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
+			o.End(err)
+		} else {
+			subscribe.Tell(o.changes, []list.Kind{list.Tools})
+		}
+	}
+	b.wg.Go(func() {
+		end := time.Now().Add(drain)
+		for _, s := range now.servers {
+			s.reports.Drain(b.life, time.Until(end), nil)
+			leave(b.force, s.member)
+		}
+	})
+}
+
+// users returns how many principals may use the server.
+func (s *server) users() (n int) {
+	for principal := range s.b.grants.All() {
+		if s.filter.Serves(principal) {
+			n++
+		}
+	}
+	return n
+}
+
+// Revoke ends what a principal has, whose key was taken away: its sessions with
+// their streams, and of its clients without sessions the calls under way, those
+// that wait for their answers, and the subscriptions. Nothing of it begins any
+// more until Restore. Other principals are not disturbed.
+func (b *Gateway) Revoke(principal string) {
+	calls := b.revoked.Revoke(principal)
+	ended := b.open(func(s *Session) bool { return s.caller.Principal == principal })
+	for _, s := range ended {
+		s.End(errRevoked)
+	}
+	for _, r := range b.table.Load().servers {
+		r.pool.Revoke(principal, errRevoked)
+	}
+	b.log.Info("the sessions and calls of a caller have ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
+}
+
+// Restore lets a principal in again that Revoke has put out.
+func (b *Gateway) Restore(principal string) { b.revoked.Restore(principal) }
+
+// Allowed says whether a principal may use the server of that name, which is as
+// in Initialize. The error is ErrUnknownServer, or of the kind ErrDenied.
+func (b *Gateway) Allowed(server, principal string) error {
+	return b.allowed(b.table.Load().at(server), server, principal)
+}
+
+// allowed is Allowed of what the table has at that name.
+func (b *Gateway) allowed(s *server, name, principal string) error {
+	if err := b.revoked.Check(principal); err != nil {
+		return err
+	}
+	switch {
+	case s != nil && s.filter.Serves(principal):
+		return nil
+	case s != nil:
+		return &bridge.Error{Server: s.o.Name, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
+	case name != "":
+		return bridge.ErrUnknownServer
+	}
+	for _, one := range b.table.Load().servers {
+		if one.filter.Serves(principal) {
+			return nil
+		}
+	}
+	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
+}
+
+// Shared returns the connections to a server that sessions share, and what the server gets
+// of clients' headers; nil when they share none. Sessions at other instances join without
+// what guards clients: that stands there.
+func (b *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
+	if s := b.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
+		return s.shared, s.o.Forward
+	}
+	return nil, nil
+}
+
+// Pool returns what serves the clients without sessions of a server; nil when there is none.
+func (b *Gateway) Pool(name string) *stateless.Pool {
+	if s := b.table.Load().named[name]; s != nil {
+		return s.pool
+	}
+	return nil
+}

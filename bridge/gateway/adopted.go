@@ -1,0 +1,271 @@
+// Package adopted says who a client is: by its initialize, or by what another instance of
+// the bridge has kept of its session, with which it goes on.
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// handover is what an adopted session needs before its first call: its fresh connection
+// does not know what the one before was told.
+type handover struct {
+	turn  chan struct{} // holds one; whoever has it tells the server
+	done  atomic.Bool
+	told  bool // the client knows already what may have changed for it
+	waits atomic.Bool
+}
+
+// newHandover makes an Adoption.
+func newHandover() *handover {
+	a := &handover{turn: make(chan struct{}, 1)}
+	a.turn <- struct{}{}
+	return a
+}
+
+// resumedHandover makes the Adoption of a session of this instance whose connection is made anew, and
+// whose client was told: see Announce.
+func resumedHandover() *handover {
+	a := newHandover()
+	a.told = true
+	return a
+}
+
+// Done reports whether the server was told. It is true of a session that was not adopted.
+func (a *handover) Done() bool { return a == nil || a.done.Load() }
+
+// Waits notes whether somebody waits to resume without a call, and returns what was noted
+// before.
+func (a *handover) Waits(now bool) (before bool) { return a.waits.Swap(now) }
+
+// maxIntroduction bounds what a client says of itself, in bytes: it is kept for
+// longer than its request.
+const maxIntroduction = 256 << 10
+
+// tooMuchSaid is what a client is told that says more.
+var tooMuchSaid = bridge.OverLimit("what the client says of itself is too long", maxIntroduction)
+
+// keptHeaders returns what of a caller's headers is kept with its session: all but its token, which
+// each request shows anew.
+func keptHeaders(h http.Header) http.Header { return auth.LastingHeaders(h) }
+
+// newCaller reads what initialize says about the client, or says what is wrong with it.
+func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
+	asked := gjson.GetBytes(m.Params, "protocolVersion")
+	if asked.Type != gjson.String {
+		return nil, "initialize: params.protocolVersion is missing or not a string"
+	}
+	caps := gjson.GetBytes(m.Params, "capabilities")
+	if caps.Exists() && !caps.IsObject() {
+		return nil, "initialize: params.capabilities must be an object"
+	}
+	if len(m.Params) > maxIntroduction {
+		return nil, "initialize: " + tooMuchSaid
+	}
+	c := &bridge.Caller{
+		Principal: principal, Revision: era.Negotiate(asked.Str),
+		Capabilities: []byte("{}"), Params: m.Clone().Params,
+	}
+	if caps.Exists() {
+		c.Capabilities = []byte(caps.Raw)
+	}
+	if c.Revision != asked.Str {
+		c.Params = rawjson.Set(c.Params, "protocolVersion", []byte(rawjson.Quote(c.Revision)))
+	}
+	return c, ""
+}
+
+// callerWithoutSession reads who asks from a request of a stateless revision. The message, if it is
+// not nil, is the error that answers a request which is not one as it has to be
+// (protocol.md B7.7, B7.8, B7.9).
+func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller, *jsonrpc.Message) {
+	id := bytes.Clone(m.ID)
+	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", // with the revisions served (B4)
+			[]byte(`{"supported":["`+strings.Join(era.Supported(), `","`)+`"],"requested":`+rawjson.Quote(v.Str)+`}`))
+	}
+	meta, fault := era.ReadMeta(m.Meta())
+	if fault != "" { // R-067
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
+	}
+	if len(meta.Capabilities)+len(meta.ClientInfo) > maxIntroduction {
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+tooMuchSaid, nil)
+	}
+	if era.IsRemoved(m.Method) { // R-079, R-095
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
+	}
+	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
+	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
+	return c, nil
+}
+
+// callerOf returns whose session the record is of.
+func callerOf(r *session.Record) *bridge.Caller {
+	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params, Header: r.Header}
+	if caps := gjson.GetBytes(r.Params, "capabilities"); caps.IsObject() {
+		c.Capabilities = []byte(caps.Raw)
+	}
+	return c
+}
+
+// Resume tells the server what it was told before, unless that was done, and changed
+// what may have changed for the client. The error is a kind of bridge.ErrReplaced if the
+// session cannot go on, since the server has changed.
+func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
+	if a.Done() {
+		return nil
+	}
+	select {
+	case <-a.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { a.turn <- struct{}{} }()
+	if a.Done() {
+		return nil
+	}
+	r := record()
+	m, err := callOwn(ctx, up, from, "initialize", from.Params)
+	if err == nil && m.Error != nil {
+		m.Release()
+		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it does not take its client again over a new connection"}
+	}
+	if err != nil {
+		return err
+	}
+	now := keptGreeting(greetingOf(m.Result))
+	m.Release()
+	if len(r.Greeting) > 0 && !keptGreeting(r.Greeting).Keeps(now) {
+		return &bridge.Error{Server: r.Server, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
+	}
+	if r.Level != nil {
+		notifyServer(ctx, up, from, "logging/setLevel", r.Level, log)
+	}
+	for _, uri := range r.Subs {
+		notifyServer(ctx, up, from, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`), log)
+	}
+	a.done.Store(true)
+	if !a.told {
+		announceLists(now, changed)
+	}
+	return nil
+}
+
+// awaitRun has run call f in a goroutine, and waits for its end, or that of ctx. run reports
+// false if it does not.
+func awaitRun(ctx context.Context, run func(func()) bool, f func()) {
+	done := make(chan struct{})
+	if !run(func() {
+		defer close(done)
+		f()
+	}) {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// notifyServer tells a server again what its client has set. What goes wrong is logged.
+func notifyServer(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte, log *slog.Logger) {
+	m, err := callOwn(ctx, up, from, method, params)
+	if err == nil && m.Error != nil {
+		err = errors.New(string(m.Error))
+	}
+	if err != nil {
+		log.Warn("could not restore", "method", method, "err", err)
+	}
+	m.Release()
+}
+
+// callOwn makes a request of the bridge's own.
+func callOwn(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte) (*jsonrpc.Message, error) {
+	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
+}
+
+// pickedHeaders returns the headers of those names, as a copy. It is nil when there is no h, or no
+// name.
+func pickedHeaders(h http.Header, names []string) http.Header {
+	if len(names) == 0 || h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for _, name := range names {
+		if values := h[name]; len(values) > 0 {
+			out[name] = slices.Clone(values)
+		}
+	}
+	return out
+}
+
+// announceKept tells a client what may have changed for it; kept is the Greeting of its record.
+func announceKept(kept []byte, changed func(what string, n *jsonrpc.Message)) {
+	announceLists(keptGreeting(kept), changed)
+}
+
+func announceLists(of *bridge.Greeting, changed func(what string, n *jsonrpc.Message)) {
+	for _, k := range list.Announced {
+		if k.Announces(of.Capabilities) {
+			changed(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
+		}
+	}
+}
+
+// greetingOf returns what is kept of the result of initialize.
+func greetingOf(result []byte) []byte {
+	v, caps := gjson.GetBytes(result, "protocolVersion"), gjson.GetBytes(result, "capabilities")
+	if v.Type != gjson.String || !caps.IsObject() {
+		return nil
+	}
+	return []byte(`{"protocolVersion":` + v.Raw + `,"capabilities":` + caps.Raw + `}`)
+}
+
+// keptGreeting reads what Greeting returned.
+func keptGreeting(kept []byte) *bridge.Greeting {
+	return &bridge.Greeting{Revision: gjson.GetBytes(kept, "protocolVersion").Str, Capabilities: []byte(gjson.GetBytes(kept, "capabilities").Raw)}
+}
+
+// recordOf returns how a call that has succeeded changes the record, or nil: what it has
+// set, a fresh connection of another instance has to be told again.
+func recordOf(m *jsonrpc.Message) func(*session.Record) {
+	switch m.Method {
+	case "logging/setLevel":
+		return func(r *session.Record) { r.Level = slices.Clone(m.Params) }
+	case "resources/subscribe", "resources/unsubscribe":
+		uri := (&bridge.Request{Message: m}).URI()
+		return func(r *session.Record) {
+			r.Subs = slices.DeleteFunc(slices.Clone(r.Subs), func(old string) bool { return old == uri })
+			if m.Method == "resources/subscribe" && len(r.Subs) < subscribe.MaxSubscriptions {
+				r.Subs = append(r.Subs, uri)
+			}
+		}
+	}
+	return nil
+}
+
+// introduction makes the params of initialize for a client that has no
+// handshake of its own (protocol.md D1.2).
+func introduction(capabilities, clientInfo []byte) []byte {
+	if clientInfo == nil {
+		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
+	}
+	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
+}

@@ -1,0 +1,321 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// modernFake is a server in memory that speaks 2026-07-28 only.
+type modernFake struct {
+	*fake
+	result string // of server/discover
+}
+
+func (s *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := &fakeWire{f: s.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
+	w.Conn = conn.New("fake", w, rest, s.times)
+	w.wg.Go(w.run)
+	var verdict conn.Verdict
+	var err error
+	if w.server, verdict, err = conn.Discover(ctx, w.Conn, from); err != nil || verdict != conn.SaysModern {
+		_ = w.Close(ctx)
+		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is not what it was", Err: err}
+	}
+	s.mu.Lock()
+	s.wires = append(s.wires, w)
+	w.n = len(s.wires)
+	s.mu.Unlock()
+	return w, nil
+}
+
+// modernShop is a server that lists what it is given, says what it was
+// asked, and tells listeners what they want to hear when it is told to.
+func modernShop(name string, lists map[string]string) *modernFake {
+	s := &modernFake{fake: &fake{}, result: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},` +
+		`"prompts":{},"extensions":{"` + era.TasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}
+	s.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if list, ok := lists[m.Method]; ok {
+			w.answer(m, list)
+			return true
+		}
+		switch m.Method {
+		case "server/discover":
+			w.answer(m, s.result)
+		case era.Listen:
+			want := gjson.GetBytes(m.Params, "notifications").Raw
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, m.ID, want))
+		case "tools/call":
+			if strings.HasSuffix(m.Name(), "slow") {
+				w.answer(m, `{"resultType":"task","taskId":"t1","status":"working"}`)
+				return true
+			}
+			w.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"tool":%q,"meta":%s}`, name, m.Name(), m.Meta()))
+		case "tasks/get":
+			w.answer(m, fmt.Sprintf(`{"resultType":"complete","taskId":%s,"by":%q}`, gjson.GetBytes(m.Params, "taskId").Raw, name))
+		case "resources/read":
+			w.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"contents":[],"ttlMs":0,"cacheScope":"private"}`, name))
+		default:
+			return false
+		}
+		return true
+	}
+	return s
+}
+
+const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + era.TasksExtension + `":{}}},"progressToken":"p"}`
+
+// callStateless makes a request of a client without a session to the server of that
+// name, and returns its answer, or the error.
+func callStateless(t *testing.T, b *Gateway, server, method, params string) string {
+	t.Helper()
+	a := callsStateless(t, b, t.Context(), server, method, params, &stream{})
+	if a == nil {
+		return ""
+	}
+	_, raw := a.Payload(nil)
+	var text strings.Builder
+	for _, piece := range raw {
+		text.Write(piece)
+	}
+	return text.String()
+}
+
+func callsStateless(t *testing.T, b *Gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
+	t.Helper()
+	if params != "" {
+		params += ","
+	}
+	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{`+params+statelessMeta+`}}`)
+	g, no := NewStateless(server, "", m)
+	if no != nil {
+		return no
+	}
+	g.Back = back
+	a, _ := b.Call(ctx, m, *g)
+	if a != nil && string(a.ID) != `"mine"` {
+		t.Errorf("the answer has id %s", a.ID)
+	}
+	return a
+}
+
+// commonsOf makes a bridge to two modernFake servers.
+func commonsOf(t *testing.T, one, two *modernFake) *Gateway {
+	t.Helper()
+	return New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+		{Name: "one", Adapter: one, Prefix: "one__"}, {Name: "two", Adapter: two, Prefix: "two__"},
+	}})
+}
+
+// TestCommons: clients without sessions find all servers as one, each request
+// on its own.
+func TestCommons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := func(uri string) map[string]string {
+			return map[string]string{
+				"tools/list":     `{"resultType":"complete","tools":[{"name":"a","inputSchema":{"type":"object"}}],"ttlMs":9,"cacheScope":"public","_meta":{"x":1}}`,
+				"resources/list": `{"resultType":"complete","resources":[{"uri":"` + uri + `","name":"r"}],"ttlMs":9,"cacheScope":"public"}`,
+			}
+		}
+		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
+		b := commonsOf(t, one, two)
+		defer b.Close(context.Background())
+
+		found := callStateless(t, b, "", "server/discover", "")
+		for path, want := range map[string]string{
+			"resultType": "complete", "supportedVersions.0": "2026-07-28", "capabilities.tools.listChanged": "true", "capabilities.resources.subscribe": "true",
+			"capabilities.extensions.io\\.modelcontextprotocol/tasks": "{}",
+			"_meta.io\\.modelcontextprotocol/serverInfo.name":         "mcp-bridge", "ttlMs": "0", "cacheScope": "private",
+		} {
+			if got := gjson.Get(found, path).String(); got != want {
+				t.Errorf("server/discover: %s is %q, want %q, in %s", path, got, want, found)
+			}
+		}
+		if text := gjson.Get(found, "instructions").String(); !strings.Contains(text, "ask one") || !strings.Contains(text, "ask two") {
+			t.Errorf("instructions: %q", text)
+		}
+
+		list := callStateless(t, b, "", "tools/list", "")
+		if got := gjson.Get(list, "tools.#.name").Raw; got != `["one__a","two__a"]` {
+			t.Errorf("tools: %s", list)
+		}
+		if gjson.Get(list, "resultType").Str != "complete" || !gjson.Get(list, "ttlMs").Exists() || gjson.Get(list, "cacheScope").Str != "private" ||
+			gjson.Get(list, `_meta.io\.modelcontextprotocol/serverInfo.name`).Str != "mcp-bridge" || gjson.Get(list, "_meta.x").Int() != 1 {
+			t.Errorf("what stands around the tools (R-084, R-085): %s", list)
+		}
+		if got := callStateless(t, b, "", "tools/call", `"name":"two__a"`); gjson.Get(got, "by").Str != "two" || gjson.Get(got, "tool").Str != "a" {
+			t.Errorf("tools/call: %s", got)
+		}
+		if got := callStateless(t, b, "", "resources/read", `"uri":"two://r"`); gjson.Get(got, "by").Str != "two" {
+			t.Errorf("resources/read: %s", got)
+		}
+		if got := callStateless(t, b, "", "resources/read", `"uri":"none://r"`); gjson.Get(got, "code").Int() != -32602 {
+			t.Errorf("a resource that is nobody's (R-090): %s", got)
+		}
+		if got := callStateless(t, b, "", "ping", ""); gjson.Get(got, "code").Int() != -32601 {
+			t.Errorf("ping (R-079): %s", got)
+		}
+
+		task := callStateless(t, b, "", "tools/call", `"name":"one__slow"`)
+		id := gjson.Get(task, "taskId").Str
+		if id == "" || id == "t1" {
+			t.Fatalf("a task: %s", task)
+		}
+		if got := callStateless(t, b, "", "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "by").Str != "one" || gjson.Get(got, "taskId").Str != id {
+			t.Errorf("tasks/get: %s", got)
+		}
+		if got := callStateless(t, b, "", "tasks/get", `"taskId":"t1"`); gjson.Get(got, "code").Int() != -32602 {
+			t.Errorf("a task that is nobody's: %s", got)
+		}
+	})
+}
+
+// TestCommonsListen: a subscription to all servers as one is acknowledged once,
+// has what each of them says under the client's own id, and outlives the loss
+// of one (R-142, R-143, R-146, R-149).
+func TestCommonsListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := func(uri string) map[string]string {
+			return map[string]string{"resources/list": `{"resultType":"complete","resources":[{"uri":"` + uri + `","name":"r"}],"ttlMs":0,"cacheScope":"public"}`}
+		}
+		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
+		b := commonsOf(t, one, two)
+		defer b.Close(context.Background())
+		callStateless(t, b, "", "server/discover", "")
+
+		var wg sync.WaitGroup
+		ctx, leave := context.WithCancel(context.Background())
+		heard := &stream{}
+		var last *jsonrpc.Message
+		wg.Go(func() {
+			last = callsStateless(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["two://r","none://r"]}`, heard)
+		})
+		got := heard.take()
+		const tag = `"_meta":{"io.modelcontextprotocol/subscriptionId":"mine"}`
+		if len(got) != 1 || !strings.Contains(got[0], "subscriptions/acknowledged") || !strings.Contains(got[0], tag) ||
+			gjson.Get(got[0], "params.notifications").Raw != `{"toolsListChanged":true,"resourceSubscriptions":["two://r"]}` {
+			t.Fatalf("the acknowledgement: %q", got)
+		}
+		say := func(s *modernFake, method, params string) {
+			w := s.wire(len(s.wires))
+			id := ""
+			for _, line := range w.log() {
+				if gjson.Get(line, "method").Str == era.Listen {
+					id = gjson.Get(line, "id").Raw
+				}
+			}
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, params, id))
+		}
+		say(one, "notifications/tools/list_changed", "")
+		say(two, "notifications/resources/updated", `"uri":"two://r",`)
+		got = heard.take()
+		slices.Sort(got)
+		if len(got) != 2 || !strings.Contains(got[0], "resources/updated") || !strings.Contains(got[1], "tools/list_changed") || !strings.Contains(got[0], tag) || !strings.Contains(got[1], tag) {
+			t.Errorf("heard %q", got)
+		}
+
+		two.wire(1).die()
+		time.Sleep(5 * time.Second)
+		got = heard.take()
+		slices.Sort(got)
+		if len(got) < 2 || !strings.Contains(got[0], "two://r") || !strings.Contains(got[len(got)-1], "tools/list_changed") {
+			t.Errorf("after a new start: %q", got)
+		}
+
+		go func() { _ = b.Drain(context.Background()) }()
+		wg.Wait()
+		if last == nil || !strings.Contains(string(last.Result), `"io.modelcontextprotocol/subscriptionId":"mine"`) {
+			t.Errorf("the end of it (R-145): %v", last)
+		}
+		leave()
+	})
+}
+
+// TestListenTooLarge: a request that would be in memory for as long as somebody
+// listens is not larger than it has to be.
+func TestListenTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := commonsOf(t, modernShop("one", nil), modernShop("two", nil))
+		defer b.Close(context.Background())
+		if got := callStateless(t, b, "", era.Listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
+			t.Errorf("answered %.200s", got)
+		}
+	})
+}
+
+// R-180: where all servers are one, a task is its principal's only too. The
+// server's own id of it is not seen.
+func TestCommonsTasksOfPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := modernShop("one", nil), modernShop("two", nil)
+		b := commonsOf(t, one, two)
+		defer b.Close(context.Background())
+		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
+		id := gjson.Get(ann.call(t, b, "tools/call", `"name":"one__slow"`), "result.taskId").Str
+		if !strings.HasPrefix(id, "one:") || id == "one:t1" {
+			t.Errorf("the task is %q", id)
+		}
+		bridgetest.Contains(t, ann.call(t, b, "tasks/get", `"taskId":"`+id+`"`), `"taskId":"`+id+`"`, `"by":"one"`)
+		bridgetest.Contains(t, bob.call(t, b, "tasks/get", `"taskId":"`+id+`"`), "-32602")
+		bridgetest.Contains(t, ann.call(t, b, "tasks/get", `"taskId":"one:t1"`), "-32602")
+		v := ann.ask(t, b, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"]}`)
+		bridgetest.Contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`)
+		v.cancel(nil)
+		<-v.done
+	})
+}
+
+// What a legacy server says about the part of a list that it was asked for is
+// nobody's: the list is of all servers.
+func TestCommonsListWithProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		talks := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/list" {
+				if m.Token() != nil {
+					w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
+				}
+				w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`)
+				w.answer(m, `{"tools":[{"name":"a","inputSchema":{}}]}`)
+			}
+			return m.Method == "tools/list"
+		}}
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+			{Name: "one", Adapter: talks, Prefix: "one__"}, {Name: "two", Adapter: &fake{}, Prefix: "two__"},
+		}})
+		defer b.Close(context.Background())
+		for _, meta := range []string{`,"progressToken":"t"`, `,"io.modelcontextprotocol/logLevel":"debug"`} {
+			bridgetest.Contains(t, visitor{meta: meta}.call(t, b, "tools/list", ""), `"one__a"`)
+		}
+	})
+}
+
+// R-088: what a modern server leaves out of its answer to server/discover is
+// filled in.
+func TestDiscoverIncomplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernShop("one", nil)
+		s.result = `{"supportedVersions":["2026-07-28"]}`
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: s}}})
+		defer b.Close(context.Background())
+		found := callStateless(t, b, "one", "server/discover", "")
+		for path, want := range map[string]string{"resultType": `"complete"`, "capabilities": "{}", "ttlMs": "0", "cacheScope": `"private"`, "supportedVersions.#": "5"} {
+			if got := gjson.Get(found, path).Raw; got != want && gjson.Get(found, path).String() != want {
+				t.Errorf("%s is %s, want %s", path, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,398 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// For how long slow servers are waited for, where several are offered as one.
+const (
+	greetPatience = 5 * time.Second
+	listPatience  = 10 * time.Second
+	ackPatience   = 10 * time.Second
+	slowPatience  = 250 * time.Millisecond // beside others
+)
+
+// everything is the result of initialize of a server with all capabilities.
+const everything = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},` +
+	`"logging":{},"tasks":{"list":{}},"x-vendor.new":{"k":1}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`
+
+// fake is a server in memory. Its wires do what a real one's do: one goroutine
+// reads, in order.
+type fake struct {
+	result string                                     // of initialize; empty means everything
+	times  conn.Timeouts                              // of calls
+	before func(ctx context.Context, n int) error     // what happens in the nth opening before the handshake
+	serve  func(w *fakeWire, m *jsonrpc.Message) bool // answers a message or reports false
+	after  func(w *fakeWire)                          // what happens between handshake and the return of Open
+	closes func(ctx context.Context, w *fakeWire)     // what Close waits for
+	told   bool                                       // the wire may say which call a question is about
+
+	mu    sync.Mutex // guards the rest
+	wires []*fakeWire
+	opens []time.Time
+}
+
+type fakeWire struct {
+	*conn.Conn
+	f      *fake
+	n      int // from 1
+	from   *bridge.Caller
+	rest   bridge.Client
+	server *bridge.Greeting
+	queue  chan func()
+	done   chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex // guards the rest
+	got    []string   // what the server received, one line each
+	traces int        // of these came with headers about a trace
+}
+
+func (f *fake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	f.mu.Lock()
+	f.opens = append(f.opens, time.Now())
+	n := len(f.opens)
+	f.mu.Unlock()
+	if f.before != nil {
+		if err := f.before(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	w := &fakeWire{f: f, n: n, from: from, rest: rest, queue: make(chan func(), 1<<14), done: make(chan struct{})}
+	w.Conn = conn.New("fake", w, rest, f.times)
+	w.wg.Go(w.run)
+	var err error
+	if w.server, err = conn.Handshake(ctx, w.Conn, from, ""); err != nil {
+		_ = w.Close(ctx)
+		return nil, err
+	}
+	f.mu.Lock()
+	f.wires = append(f.wires, w)
+	f.mu.Unlock()
+	if f.after != nil {
+		f.after(w)
+	}
+	return w, nil
+}
+
+func (w *fakeWire) run() {
+	for {
+		select {
+		case <-w.done:
+			return
+		case do := <-w.queue:
+			do()
+		}
+	}
+}
+
+// Send implements Sender.
+func (w *fakeWire) Send(_ context.Context, m conn.Outgoing) error {
+	line, told := m.Line, m.Trace != bridge.Trace{}
+	text := string(line.B)
+	line.Free()
+	w.queue <- func() {
+		w.mu.Lock()
+		if w.got = append(w.got, text); told {
+			w.traces++
+		}
+		w.mu.Unlock()
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			panic(err) // the bridge sends messages only
+		}
+		switch {
+		case w.f.serve != nil && w.f.serve(w, m):
+		case m.Method == "initialize":
+			w.answer(m, cmp.Or(w.f.result, everything))
+		case m.IsRequest():
+			w.answer(m, "{}")
+		}
+	}
+	return nil
+}
+
+func (w *fakeWire) answer(m *jsonrpc.Message, result string) {
+	w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+}
+
+// say makes the server send a message.
+func (w *fakeWire) say(text string) {
+	w.queue <- func() {
+		buf := jsonrpc.NewBuffer(len(text))
+		buf.B = append(buf.B, text...)
+		m, err := jsonrpc.Parse(buf.B)
+		if err != nil {
+			panic(err)
+		}
+		w.Deliver(m.Own(buf))
+	}
+}
+
+// die ends the connection by itself.
+func (w *fakeWire) die() {
+	w.queue <- func() {
+		err := &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died", Err: errors.New("secret reason")}
+		if w.Fail(err) {
+			w.rest.Gone(err)
+		}
+	}
+}
+
+func (w *fakeWire) Server() *bridge.Greeting { return w.server }
+
+// Attributes implements Attributing.
+func (w *fakeWire) Attributes() bool { return w.f.told }
+
+func (w *fakeWire) Close(ctx context.Context) error {
+	w.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})
+	if w.f.closes != nil {
+		w.f.closes(ctx, w)
+	}
+	w.once.Do(func() { close(w.done) })
+	w.wg.Wait()
+	return nil
+}
+
+// log returns what the server got, when all is quiet.
+func (w *fakeWire) log() []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.got)
+}
+
+// received is log without the handshake.
+func (w *fakeWire) received() []string {
+	var all []string
+	for _, line := range w.log() {
+		if !strings.Contains(line, `"initialize"`) && !strings.Contains(line, `"notifications/initialized"`) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// wire returns the nth connection that was opened, from 1.
+func (f *fake) wire(n int) *fakeWire {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wires[n-1]
+}
+
+// restored has the newest connection end by itself, and returns the resources that
+// the server is subscribed to over the next one: those of the lane. Without any, no
+// other one is opened.
+func restored(f *fake) (uris []string) {
+	n := f.open()
+	f.wire(n).die()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if f.open() == n {
+		return nil
+	}
+	for _, line := range f.wire(n + 1).received() {
+		if m, err := jsonrpc.Parse([]byte(line)); err == nil && m.Method == "resources/subscribe" {
+			uris = append(uris, m.URI())
+		}
+	}
+	return uris
+}
+
+// bare returns a lane without any guards.
+func bare(r *server, from *bridge.Caller) *lane.Lane {
+	return lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.Source(from)})
+}
+
+// Limits of package lane.
+const (
+	maxNotes    = 64 // notifications that wait for a connection
+	maxOpenings = 4  // connections to one server opened at once
+	maxStarts   = 16 // connections that begin to be opened at once
+
+	gatherFor = 50 * time.Millisecond // subscriptions come in crowds; package lift says the same
+
+	patientUntil = 5 * time.Second // a call waits for a connection
+	stable       = 5 * time.Minute // the end of a connection is no fault of its beginning
+)
+
+// all returns what the server got over all connections, when all is quiet.
+func (f *fake) all() (lines []string) {
+	f.mu.Lock()
+	wires := slices.Clone(f.wires)
+	f.mu.Unlock()
+	for _, w := range wires {
+		lines = append(lines, w.received()...)
+	}
+	return lines
+}
+
+// open returns how many connections there were.
+func (f *fake) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.wires)
+}
+
+// opened returns how many were begun to be opened.
+func (f *fake) opened() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.opens)
+}
+
+// stream is a client's stream that keeps what it is sent.
+type stream struct {
+	mu     sync.Mutex // guards the rest
+	lines  []string
+	closed bool
+	heard  func(line string) // called without the lock
+}
+
+func (s *stream) Send(e replay.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.lines = append(s.lines, string(e.Data))
+	if s.heard != nil {
+		go s.heard(string(e.Data))
+	}
+	return true
+}
+
+// take returns what has come since the last take, when all is quiet.
+func (s *stream) take() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.lines
+	s.lines = nil
+	return lines
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+// run runs f in a bubble with a bridge to one server, and checks that nothing
+// is left of it.
+func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *Gateway)) {
+	t.Helper()
+	runLogged(t, slog.New(slog.DiscardHandler), o, f)
+}
+
+// runLogged is run with a log that is looked at.
+func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testing.T, b *Gateway)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Name = "fake"
+		b := New(Options{Servers: []ServerOptions{o}, Log: log})
+		f(t, b)
+		b.Close(context.Background())
+		if n := b.lanes.Open(); n != 0 {
+			t.Errorf("%d lanes are left", n)
+		}
+	})
+}
+
+var sessions atomic.Int64 // numbers the ids
+
+func initialize(t testing.TB, b *Gateway, principal, params string) (*Session, string, error) {
+	t.Helper()
+	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
+		bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
+	return s, bridgetest.Text(a), err
+}
+
+// begin starts a session that is ready, with a stream open.
+func begin(t testing.TB, b *Gateway, principal string) (*Session, *stream) {
+	t.Helper()
+	s, a, err := initialize(t, b, principal, bridgetest.InitializeParams)
+	if err != nil {
+		t.Fatalf("Initialize = %s, %v", a, err)
+	}
+	st := &stream{}
+	s.Attach(st)
+	s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+	return s, st
+}
+
+// do makes a request and returns the answer as text.
+func do(t testing.TB, s *Session, id, method, params string) string {
+	t.Helper()
+	a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil, nil)
+	return bridgetest.Text(a)
+}
+
+// pendingCall is a call that another goroutine makes.
+type pendingCall struct {
+	done   chan struct{}
+	answer string
+	err    error
+	back   stream
+}
+
+func start(t testing.TB, s *Session, line string) *pendingCall {
+	t.Helper()
+	p := &pendingCall{done: make(chan struct{})}
+	m := bridgetest.Parse(t, line)
+	if !s.Go(func() {
+		defer close(p.done)
+		a, err := s.Call(m, nil, &p.back)
+		p.answer, p.err = bridgetest.Text(a), err
+	}) {
+		t.Fatal("the session has ended")
+	}
+	return p
+}
+
+// over reports whether the call has ended, when all is quiet.
+func (p *pendingCall) over() bool {
+	synctest.Wait()
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// below returns what makes a session's calls below all wrappers.
+func below(s *Session) bridge.Upstream {
+	up := s.ways.Now().Up
+	for {
+		inner := reflect.ValueOf(up).Elem().FieldByName("Upstream")
+		if !inner.IsValid() {
+			return up
+		}
+		up = inner.Interface().(bridge.Upstream)
+	}
+}

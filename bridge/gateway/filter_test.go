@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+func ptr(s string) *string { return &s }
+
+// Clients see and use what the filters let through, under the names that they
+// give, and nothing else.
+func TestFilter(t *testing.T) {
+	f := shop("one", map[string]string{
+		"tools/list":               `{"tools":[{"name":"get_a","description":"old","annotations":{"readOnlyHint":true,"x":1},"inputSchema":{}},{"name":"get_secret"},{"inputSchema":{},"name":"set_b"},{"name":"get_c"},{"name":"gone"}],"nextCursor":"n","_meta":{"k":1}}`,
+		"prompts/list":             `{"prompts":[{"name":"p1"},{"name":"p2"}]}`,
+		"resources/list":           `{"resources":[{"uri":"a:1","name":"x"},{"uri":"b:1","name":"y"}]}`,
+		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"a:{x}","name":"x"},{"uriTemplate":"b:{x}","name":"y"}]}`,
+	})
+	o := ServerOptions{Adapter: f, Filter: filter.Options{
+		Tools: filter.Rules{Allow: []string{"get_*", "set_b"}, Deny: []string{"*secret*"}, Rename: map[string]string{"get_a": "fetch", "set_b": "get_c"},
+			Override: map[string]filter.Override{"get_a": {Title: ptr("T"), Description: ptr(`new "d"`), Annotations: map[string]json.RawMessage{"x": json.RawMessage("null"), "destructiveHint": json.RawMessage("false")}}}},
+		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
+		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
+	}}
+	run(t, o, func(t *testing.T, b *Gateway) {
+		s, st := begin(t, b, "")
+		want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}}`
+		if got := do(t, s, "1", "tools/list", `{}`); got != want {
+			t.Errorf("tools:\n got %s\nwant %s", got, want)
+		}
+		same(t, "prompts", names(t, do(t, s, "1", "prompts/list", `{}`)), []string{"q1"})
+		if got := do(t, s, "1", "resources/list", `{}`); !strings.Contains(got, `"resources":[{"uri":"a:1","name":"first"}]`) {
+			t.Errorf("resources: %s", got)
+		}
+		same(t, "templates", names(t, do(t, s, "1", "resources/templates/list", `{}`)), []string{"a:{x}"})
+		for _, test := range []struct{ method, params, want string }{
+			{"tools/call", `{"name":"fetch"}`, `{"name":"get_a"}`},
+			{"tools/call", `{"name":"get_c","arguments":{"x":1.0}}`, `{"name":"set_b","arguments":{"x":1.0}}`},
+			{"tools/call", `{"name":"get_new"}`, `{"name":"get_new"}`},
+			{"tools/call", `{"name":"get_a"}`, "Unknown tool: get_a"},
+			{"tools/call", `{"name":"get_secret"}`, "Unknown tool: get_secret"},
+			{"tools/call", `{"name":"set_b"}`, "Unknown tool: set_b"},
+			{"tools/call", `{"name":"gone"}`, "Unknown tool: gone"},
+			{"tools/call", `{"name":"get_c","Name":"get_secret"}`, "in case only"},
+			{"prompts/get", `{"name":"q1"}`, `{"name":"p1"}`},
+			{"prompts/get", `{"name":"p1"}`, "Unknown prompt: p1"},
+			{"prompts/get", `{"name":"p2"}`, "Unknown prompt: p2"},
+			{"resources/read", `{"uri":"a:9"}`, `{"uri":"a:9"}`},
+			{"resources/read", `{"uri":"b:1"}`, `"code":-32002`},
+			{"resources/read", `{"uri":"a:1","URI":"b:1"}`, "in case only"},
+			{"resources/read", `{"uri":"a:/x/../1"}`, `{"uri":"a:/x/../1"}`},
+			{"resources/subscribe", `{"uri":"b:1"}`, `"code":-32002`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2","uri":"a:{x}"}}`, "by its name, or"},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}","URI":"b:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"}}`, `{"ref":{"name":"p1","type":"ref/prompt"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1","name":"p2"}}`, "Unknown prompt: p2"},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"},"ref":{"name":"p2"}}`, "Unknown prompt: p2"},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}"}}`, `"code":-32002`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","Name":"p2","uri":"a:{x}"}}`, `{"ref":{"type":"ref/prompt","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2"},"Ref":{"uri":"a:{x}"}}`, "Unknown prompt: p2"},
+			{"completion/complete", `{"Ref":{"type":"ref/prompt","name":"p2"},"ref":{"name":"q1"}}`, `{"ref":{"name":"p1"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`, `"result"`},
+		} {
+			got := do(t, s, "2", test.method, test.params)
+			if strings.HasPrefix(test.want, "{") {
+				if p := gjson.Get(got, "result.params").Raw; p != test.want {
+					t.Errorf("%s %s: the server got %s: %s", test.method, test.params, p, got)
+				}
+			} else if !strings.Contains(got, test.want) {
+				t.Errorf("%s %s: %s, want %s", test.method, test.params, got, test.want)
+			}
+		}
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"b:1"}}`)
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:1"}}`)
+		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], "a:1") {
+			t.Errorf("the client was told %q", got)
+		}
+	})
+	// In front of several servers the prefix comes before the name that the filter gives.
+	all(t, []stock{{name: "one", prefix: "one__", f: f, o: o}, {name: "two", prefix: "two__", f: shop("two", nil)}}, func(t *testing.T, b *Gateway) {
+		s, _, _ := enter(t, b)
+		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__fetch", "one__get_c"})
+		if got := do(t, s, "1", "tools/call", `{"name":"one__fetch"}`); gjson.Get(got, "result.params.name").Str != "get_a" {
+			t.Error(got)
+		}
+		if got := do(t, s, "1", "tools/call", `{"name":"one__get_secret"}`); !strings.Contains(got, "Unknown tool: one__get_secret") {
+			t.Error(got)
+		}
+	})
+}
+
+// A call costs the same whether there are two servers or many.
+func BenchmarkMerge(b *testing.B) {
+	for _, n := range []int{2, 20, 200} {
+		b.Run(fmt.Sprint(n, " servers"), func(b *testing.B) {
+			var o Options
+			for i := range n {
+				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), Prefix: fmt.Sprint("s", i, "__"), Adapter: &instant{}})
+			}
+			br := New(o)
+			defer br.Close(b.Context())
+			s, _, err := br.Initialize(b.Context(), "", "x", "", nil, bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err != nil {
+				b.Fatal(err)
+			}
+			m := bridgetest.Parse(b, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s%d__x","arguments":{}}}`, n-1))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Call(m, nil, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// instant is a server that answers within Send.
+type instant struct{}
+
+func (*instant) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := &instantWire{}
+	w.Conn = conn.New("instant", w, rest, conn.Timeouts{})
+	s, err := conn.Handshake(ctx, w.Conn, from, "")
+	w.server = s
+	return w, err
+}
+
+type instantWire struct {
+	*conn.Conn
+	server *bridge.Greeting
+}
+
+func (w *instantWire) Send(_ context.Context, m conn.Outgoing) error {
+	result := `{}`
+	if m.Method == "initialize" {
+		result = everything
+	}
+	if m.Line.Free(); m.Call > 0 {
+		a, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, m.Call, result))
+		if err != nil {
+			return err
+		}
+		w.Deliver(a)
+	}
+	return nil
+}
+
+func (w *instantWire) Server() *bridge.Greeting    { return w.server }
+func (w *instantWire) Close(context.Context) error { w.Fail(bridge.ErrShutdown); return nil }

@@ -1,0 +1,229 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// announced is what a modern server with all capabilities says of itself.
+const announced = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},` +
+	`"resources":{"subscribe":true,"listChanged":true},"prompts":{},"logging":{},"completions":{},"extensions":{"com.example/x":{},"io.modelcontextprotocol/tasks":{}}},` +
+	`"instructions":"be kind","ttlMs":60000,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"stateless","version":"2"}}}`
+
+// silentServer announces nothing that needs a subscription.
+const silentServer = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}},` +
+	`"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"silent","version":"2"}}}`
+
+// What lifts promise of time and of sizes.
+const (
+	shrinkAfter  = 5 * time.Second  // one resource less is asked for after so long
+	ackWithin    = 10 * time.Second // for so long an acknowledgement is waited for
+	maxRefusals  = 3                // of a server that may not know subscriptions at all
+	maxTalk      = time.Hour        // for so long a call may go on with questions
+	longestState = 256 << 10        // of a requestState, in bytes
+)
+
+// statelessFake is a modern server in memory.
+type statelessFake struct {
+	line     bool   // its wire has no streams for calls, as that of stdio
+	discover string // empty means announced
+	mirrors  bool
+	serve    func(w *statelessWire, m *jsonrpc.Message) bool // answers a message or reports false
+
+	mu    sync.Mutex // guards wires
+	wires []*statelessWire
+}
+
+type statelessWire struct {
+	*conn.Conn
+	f      *statelessFake
+	rest   bridge.Client
+	server *bridge.Greeting
+	queue  chan func()
+	done   chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	mu  sync.Mutex // guards got
+	got []string   // what the server received, one line each
+}
+
+func (f *statelessFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := &statelessWire{f: f, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{})}
+	w.Conn = conn.New("fake", w, rest, conn.Timeouts{})
+	w.wg.Go(func() {
+		for {
+			select {
+			case <-w.done:
+				return
+			case do := <-w.queue:
+				do()
+			}
+		}
+	})
+	s, v, err := conn.Discover(ctx, w.Conn, from)
+	if err != nil || v != conn.SaysModern {
+		_ = w.Close(ctx)
+		return nil, errors.Join(err, fmt.Errorf("verdict %d", v))
+	}
+	s.Mirrors = f.mirrors
+	w.server = s
+	f.mu.Lock()
+	f.wires = append(f.wires, w)
+	f.mu.Unlock()
+	return w, nil
+}
+
+// Send implements Sender.
+func (w *statelessWire) Send(_ context.Context, m conn.Outgoing) error {
+	text := string(m.Line.B)
+	m.Line.Free()
+	w.queue <- func() {
+		w.mu.Lock()
+		w.got = append(w.got, text)
+		w.mu.Unlock()
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			panic(err) // the bridge sends messages only
+		}
+		switch {
+		case m.Method == "server/discover":
+			w.reply(m, cmp.Or(w.f.discover, announced))
+		case w.f.serve != nil:
+			w.f.serve(w, m)
+		}
+	}
+	return nil
+}
+
+// reply answers a request with a result.
+func (w *statelessWire) reply(m *jsonrpc.Message, result string) {
+	if !m.IsRequest() {
+		return
+	}
+	w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+}
+
+// say makes the server send a message.
+func (w *statelessWire) say(text string) {
+	w.queue <- func() {
+		buf := jsonrpc.NewBuffer(len(text))
+		buf.B = append(buf.B, text...)
+		m, err := jsonrpc.Parse(buf.B)
+		if err != nil {
+			panic(err)
+		}
+		w.Deliver(m.Own(buf))
+	}
+}
+
+// acknowledge begins the subscription that m asks for, less some resources.
+func (w *statelessWire) acknowledge(m *jsonrpc.Message, less ...string) {
+	params := string(rawjson.Delete(m.Params, "_meta"))
+	for _, uri := range less {
+		params = strings.NewReplacer(","+rawjson.Quote(uri), "", rawjson.Quote(uri)+",", "", rawjson.Quote(uri), "").Replace(params)
+	}
+	w.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},` + params[1:] + `}`)
+}
+
+// tell sends a notification of the subscription of that id.
+func (w *statelessWire) tell(id []byte, method, uri string) {
+	if uri != "" {
+		uri = `,"uri":` + rawjson.Quote(uri)
+	}
+	w.say(`{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(id) + `}` + uri + `}}`)
+}
+
+// die ends the connection by itself.
+func (w *statelessWire) die() {
+	w.queue <- func() {
+		err := &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"}
+		if w.Fail(err) {
+			w.rest.Gone(err)
+		}
+	}
+}
+
+func (w *statelessWire) Server() *bridge.Greeting { return w.server }
+
+// Attributes implements Attributing.
+func (w *statelessWire) Attributes() bool { return !w.f.line }
+
+func (w *statelessWire) Close(context.Context) error {
+	w.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})
+	w.once.Do(func() { close(w.done) })
+	w.wg.Wait()
+	return nil
+}
+
+// wire returns the nth connection that was opened, from 1, when all is quiet.
+func (f *statelessFake) wire(n int) *statelessWire {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wires[n-1]
+}
+
+func (f *statelessFake) opened() int {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.wires)
+}
+
+// received returns what the server got of that method, when all is quiet.
+func (w *statelessWire) received(method string) []*jsonrpc.Message {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*jsonrpc.Message
+	for _, line := range w.got {
+		if m, err := jsonrpc.Parse([]byte(line)); err == nil && m.Method == method {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// take returns what has come since the last take, when all is quiet.
+func (w *statelessWire) take() []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	got := slices.Clone(w.got)
+	w.got = nil
+	return got
+}
+
+// able is what a client says in initialize that can do everything.
+func able(revision string) string {
+	return `{"protocolVersion":"` + revision + `","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{}},"clientInfo":{"name":"c","version":"1"}}`
+}
+
+// beginAs starts a session that is ready, with a stream open.
+func beginAs(t testing.TB, b *Gateway, params string) (*Session, *stream, string) {
+	t.Helper()
+	s, a, err := initialize(t, b, "", params)
+	if err != nil {
+		t.Fatalf("Initialize = %s, %v", a, err)
+	}
+	st := &stream{}
+	s.Attach(st)
+	s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+	synctest.Wait()
+	return s, st, a
+}

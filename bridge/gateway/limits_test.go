@@ -1,0 +1,489 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// inquisitive is a server whose tool ask puts a question to the client, of the method
+// that is its argument q, and answers when that has an answer; slow never
+// answers.
+func inquisitive() *fake {
+	var mu sync.Mutex
+	waiting := map[string]*jsonrpc.Message{} // calls, by the id of their question
+	return &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case m.Name() == "ask":
+			id := fmt.Sprintf(`"q%d"`, len(waiting))
+			waiting[id] = m.Clone()
+			params := map[bool]string{true: `{}`, false: `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`}
+			method := "elicitation/create"
+			if strings.Contains(string(m.Params), "roots/list") {
+				method = "roots/list"
+			}
+			w.say(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params[method == "roots/list"] + `}`)
+		case m.IsResponse():
+			if call := waiting[string(m.ID)]; call != nil { // otherwise the question was about none
+				w.answer(call, `{"content":[]}`)
+			}
+		default:
+			return m.Name() == "slow"
+		}
+		return true
+	}}
+}
+
+const askTool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"q":"%s"}}}`
+
+// A call that waits for a person has no place meanwhile, whether the wire tells
+// which call a question is about or not.
+func TestQuestionGivesPlaceBack(t *testing.T) {
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
+		t.Run(string(share), func(t *testing.T) {
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
+			limited(t, o, func(t *testing.T, b *Gateway) {
+				s, st := begin(t, b, "")
+				other, _ := begin(t, b, "")
+				call := start(t, s, fmt.Sprintf(askTool, "elicitation/create"))
+				if call.over() {
+					t.Fatalf("the call ended: %s", call.answer)
+				}
+				if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
+					t.Errorf("%d places, %d that ask, want none and 1", g.Places, g.Asking)
+				}
+				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
+				asked := append(call.back.take(), st.take()...)
+				id := bridgetest.Parse(t, asked[len(asked)-1]).ID
+				if err := s.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"cancel"}}`, id))); err != nil {
+					t.Error(err)
+				}
+				if !call.over() || !strings.Contains(call.answer, `"content":[]`) {
+					t.Errorf("the call ended with %q", call.answer)
+				}
+
+				// Roots need nobody's attention.
+				roots := start(t, s, fmt.Sprintf(askTool, "roots/list"))
+				if roots.over() {
+					t.Fatalf("the call ended: %s", roots.answer)
+				}
+				if g := b.Status()[0]; g.Places != 1 || g.Asking != 0 {
+					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Places, g.Asking)
+				}
+				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
+			})
+		})
+	}
+	// A question that is refused at once lets nobody wait.
+	f := inquisitive()
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "")
+		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
+		synctest.Wait()
+		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
+		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "there is nobody to ask")
+		if g := b.Status()[0]; g.Places != 1 || slow.over() {
+			t.Errorf("%d places, want 1", g.Places)
+		}
+	})
+}
+
+// The same for a client without a session, whose call is parked.
+func TestParkedCallGivesPlaceBack(t *testing.T) {
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
+		if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
+			t.Errorf("%d places, %d that ask, want none and 1", g.Places, g.Asking)
+		}
+		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+	})
+}
+
+// Subscriptions have no place once they have begun, also after the connection
+// was lost, when there is none for them at once.
+func TestListenHasNoPlace(t *testing.T) {
+	p := newPeer()
+	answer := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(w, m) }
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		var all []*visiting
+		for range 3 {
+			all = append(all, visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`))
+			synctest.Wait()
+		}
+		for i, v := range all {
+			if got := v.take(); len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+				t.Errorf("subscription %d: %q", i, got)
+			}
+		}
+		if g := b.Status()[0]; g.Places != 0 || g.Asking != 3 {
+			t.Errorf("%d places, %d others, want none and 3", g.Places, g.Asking)
+		}
+		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"got"`)
+
+		p.wire(1).die()
+		slow := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		time.Sleep(10 * time.Second)
+		slow.cancel(bridge.ErrCancelled)
+		<-slow.done
+		time.Sleep(time.Minute)
+		for i, v := range all {
+			if got := v.take(); len(got) == 0 || !strings.Contains(got[0], "tools/list_changed") {
+				t.Errorf("subscription %d after a loss: %q", i, got)
+			}
+			v.cancel(bridge.ErrCancelled)
+			<-v.done
+		}
+	})
+}
+
+// A server that hangs, with its queue full, is nobody else's problem: what
+// is too much for it is refused at once, and calls to another one go on.
+func TestLimitsIsolate(t *testing.T) {
+	hanging := &fake{serve: silent("tools/call")}
+	o := Options{Servers: []ServerOptions{
+		{Name: "hanging", Adapter: hanging, Limits: limits.Options{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
+	}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		began := time.Now()
+		var all []*visiting
+		for range 80 {
+			all = append(all, visitor{server: "hanging", caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`))
+		}
+		synctest.Wait()
+		bridgetest.Contains(t, visitor{server: "hanging"}.call(t, b, "tools/call", `"name":"x"`), "server hanging: it has 40 calls under way and 40 more that wait (limits: calls, queue)")
+		s, _ := begin(t, b, "")
+		for i := range 1000 {
+			if got := do(t, s, fmt.Sprint(i), "tools/call", tool("x")); !strings.Contains(got, `"result"`) {
+				t.Fatal(got)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("that took %v", took)
+		}
+		for _, st := range b.Status() {
+			if st.Name == "hanging" && (st.Places != 40 || st.Queued != 40 || st.Refused["queue"] != 1) {
+				t.Errorf("%+v", st)
+			}
+		}
+		for _, v := range all {
+			v.cancel(bridge.ErrCancelled)
+			<-v.done
+		}
+	})
+}
+
+// Where each call has a process of its own, one that waits for a place has none
+// yet.
+func TestQueueStartsNothing(t *testing.T) {
+	f := &fake{serve: silent("slow")}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2}}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "") // which starts one to know what it is
+		var all []*pendingCall
+		for i := range 5 {
+			all = append(all, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"slow"}`, i)))
+			synctest.Wait()
+		}
+		if n := f.opened(); n != 3 {
+			t.Errorf("%d processes were started, want 3", n)
+		}
+		for i := range 2 {
+			s.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
+			<-all[i].done
+			synctest.Wait()
+		}
+		if n := f.opened(); n != 5 {
+			t.Errorf("%d processes after two calls have ended, want 5", n)
+		}
+	})
+}
+
+// Nor has one of a client without a session, of those that come before anything
+// is known of the server; and when the one that has asked what it is goes away,
+// or cannot be told, the others do not wait for nothing.
+func TestQueueStartsNothingCold(t *testing.T) {
+	f := &fake{serve: silent("tools/call")}
+	var broken atomic.Bool
+	f.before = func(ctx context.Context, _ int) error {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if broken.Load() {
+			return failure(bridge.ErrUnavailable)
+		}
+		return nil
+	}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2, Queue: 100}}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`) }
+		broken.Store(true)
+		began := time.Now()
+		var all []*visiting
+		for range 50 {
+			all = append(all, ask())
+		}
+		for _, v := range all {
+			<-v.done
+			bridgetest.Contains(t, v.answer, "upstream_unavailable")
+		}
+		if n, took := f.opened(), time.Since(began); n > 2 || took > 3*time.Second {
+			t.Errorf("%d processes were started for nothing, in %v", n, took)
+		}
+		broken.Store(false)
+		before := f.opened()
+		first := ask()
+		synctest.Wait()
+		all = nil
+		for range 50 {
+			all = append(all, ask())
+		}
+		synctest.Wait()
+		first.cancel(bridge.ErrCancelled)
+		time.Sleep(10 * time.Second)
+		if st, n := state(b), f.opened()-before; st.Places != 2 || st.Queued != 48 || n > 4 {
+			t.Errorf("%d calls under way, %d in line, %d processes were started", st.Places, st.Queued, n)
+		}
+		for _, v := range all {
+			v.cancel(bridge.ErrCancelled)
+			<-v.done
+		}
+	})
+}
+
+// Whatever becomes of calls, by whatever way they came, each has one answer and
+// its place comes back.
+func TestLimitsLeakNothing(t *testing.T) {
+	for seed := range uint64(5) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		f := inquisitive()
+		answers := f.serve
+		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Name() == "die" {
+				w.die()
+				return true
+			}
+			if m.Name() == "late" {
+				late := m.Clone()
+				time.AfterFunc(20*time.Millisecond, func() { w.answer(late, "{}") })
+				return true
+			}
+			return answers(w, m)
+		}
+		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
+		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: limits.PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
+			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: breaker.Options{Off: true},
+			Limits: limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
+		}}}
+		limited(t, o, func(t *testing.T, b *Gateway) {
+			var open []*Session
+			for i := range 6 {
+				s, _ := begin(t, b, fmt.Sprint("p", i%3))
+				open = append(open, s)
+			}
+			var wg sync.WaitGroup
+			for i := range 300 {
+				tool := []string{"x", "late", "late", "slow", "ask", "die"}[rnd.IntN(6)]
+				after, leaves, ends := time.Duration(rnd.IntN(400))*time.Millisecond, time.Duration(1+rnd.IntN(200))*time.Millisecond, rnd.IntN(60) == 0
+				who, session := rnd.IntN(3), rnd.IntN(2) == 0
+				s := open[rnd.IntN(len(open))]
+				wg.Go(func() {
+					time.Sleep(after)
+					if !session {
+						ctx, cancel := context.WithTimeoutCause(t.Context(), leaves, bridge.ErrCancelled)
+						defer cancel()
+						v := visitor{principal: fmt.Sprint("p", who), caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"`+tool+`"`)
+						select {
+						case <-v.done:
+						case <-ctx.Done():
+							v.cancel(bridge.ErrCancelled)
+							<-v.done
+						}
+						return
+					}
+					time.AfterFunc(leaves, func() {
+						s.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
+						if ends {
+							s.End(bridge.ErrEnded)
+						}
+					})
+					a, err := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool)), nil, nil)
+					if (a == nil) != errors.Is(err, bridge.ErrCancelled) {
+						t.Errorf("%s ended with %s, %v", tool, bridgetest.Text(a), err)
+					}
+				})
+			}
+			wg.Wait()
+			synctest.Wait()
+			if n, _ := b.Activity(); n != 0 {
+				t.Errorf("%d calls are under way", n)
+			}
+			st := b.Status()[0]
+			if st.Refused["queue"]+st.Refused["wait"] == 0 || st.Refused["per_principal"] == 0 || st.Refused["rate"] == 0 {
+				t.Errorf("nothing was refused, so nothing was tried: %v", st.Refused)
+			}
+		})
+	}
+}
+
+// A subscription that the server does not acknowledge in time has failed, and
+// gives its place back. That is no reason to leave the server alone.
+func TestListenNotAcknowledged(t *testing.T) {
+	p := newPeer()
+	mute := true
+	answer := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == era.Listen || answer(w, m) }
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: limits.Options{Calls: 1, Wait: time.Hour}}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		hear := func() *visiting {
+			return visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		}
+		for range 10 {
+			v := hear()
+			synctest.Wait()
+			call := visitor{}.ask(t, b, "2", "tools/call", `"name":"x"`)
+			time.Sleep(time.Minute - time.Millisecond)
+			if v.over() || call.over() {
+				t.Fatalf("it is over: %s %s", v.answer, call.answer)
+			}
+			time.Sleep(time.Millisecond)
+			if !v.over() || !call.over() {
+				t.Fatal("it goes on, or holds its place")
+			}
+			bridgetest.Contains(t, v.answer, "server fake: it did not acknowledge the subscription within 1m0s")
+			bridgetest.Contains(t, call.answer, `"got"`)
+		}
+		if st := b.Status()[0]; st.Breaker != "closed" || st.State != "ready" {
+			t.Errorf("the server is %s, its breaker %s", st.State, st.Breaker)
+		}
+
+		// One that has begun lasts, and ends if the server takes it no more.
+		mute = false
+		v := hear()
+		time.Sleep(time.Hour)
+		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+			t.Fatalf("it heard %q and ended with %s", got, v.answer)
+		}
+		mute = true
+		p.wire(1).die()
+		time.Sleep(2 * time.Minute)
+		if v.over() {
+			t.Errorf("it has ended soon: %s", v.answer)
+		}
+		time.Sleep(8 * time.Minute)
+		if !v.over() {
+			t.Error("it goes on, though the server does not acknowledge it")
+		}
+		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
+	})
+}
+
+// One that is for several servers does not ask the one that never acknowledges it
+// all the time.
+func TestListenNotAcknowledgedByOne(t *testing.T) {
+	p := newPeer()
+	answer, asked := p.serve, 0
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == era.Listen {
+			asked++
+			return true
+		}
+		return answer(w, m)
+	}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: 2 * time.Minute}, {Name: "other", Adapter: newPeer()}}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked < 15 || asked > 24 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+			t.Errorf("it heard %q and ended with %s", got, v.answer)
+		}
+		v.cancel(bridge.ErrCancelled)
+		<-v.done
+	})
+}
+
+// Answers count among the bytes under way from when they come until they are
+// released, by whatever kind of client; what has no room is refused, and not as
+// if it could be called again (R-178).
+func TestAnswersUnderWay(t *testing.T) {
+	large := strings.Repeat("x", 300<<10)
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Name() == "large" {
+			w.answer(m, `{"content":[{"type":"text","text":"`+large+`"}]}`)
+		}
+		return m.Name() == "large"
+	}}
+	limited(t, Options{MaxBytes: 9 << 17, // an eighth is for requests only
+		Servers: []ServerOptions{{Name: "fake", Adapter: f}}}, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "")
+		modern := visitor{caps: "{}"}
+		call := func(session bool) (*jsonrpc.Message, error) {
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large",`+statelessReserved+`}}}`)
+			if session {
+				return s.Call(m, nil, nil)
+			}
+			g, no := NewStateless("", modern.principal, m)
+			if no != nil {
+				t.Fatal(bridgetest.Text(no))
+			}
+			g.Back = &stream{}
+			return b.Call(t.Context(), m, *g)
+		}
+		var held []*jsonrpc.Message
+		for i := range 3 {
+			a, err := call(i%2 == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, a)
+		}
+		if n := b.bytes.Used(); n < 900<<10 || n > 1<<20 {
+			t.Errorf("%d bytes are under way", n)
+		}
+		for _, session := range []bool{true, false} {
+			a, err := call(session)
+			if !errors.Is(err, bridge.ErrTooLarge) || bridge.RetryAfter(err) != 0 {
+				t.Errorf("the fourth: %v", err)
+			}
+			bridgetest.Contains(t, bridgetest.Text(a), "has no room beside what is under way (max_bytes_in_flight); what was called has been done", `"bridge":"upstream_too_large"`)
+		}
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("small")), `"result"`)
+		held[0].Release()
+		held[0].Release()
+		a, err := call(true)
+		if err != nil || len(a.Result) < len(large) {
+			t.Errorf("when one was released: %v", err)
+		}
+		for _, a := range append(held, a) {
+			a.Release()
+		}
+		if n := b.bytes.Used(); n != 0 {
+			t.Errorf("%d bytes are under way when all were released", n)
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/drain"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
+	"github.com/mcp-bridge/bridge/bridge/internal/tools"
+	"github.com/mcp-bridge/bridge/internal/list"
+
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/lift"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
+)
+
+// server is what the bridge knows of one server: its settings, the connections
+// that sessions share, and its state.
+//
+// It has many fields: one for each wrapper, and what they share.
+type server struct {
+	b              *Gateway
+	o              ServerOptions
+	log            *slog.Logger
+	share          Share
+	offer          Offer
+	lane           lane.Options   // of its connections
+	sharing        lane.Options   // of those that sessions share
+	laneShares     *limits.Shares // of the connections, by principal
+	shared         *share.Hubs    // lanes that sessions share
+	reports        *report.Server
+	health         *health.Server
+	filter         *filter.Filter
+	statelessCalls bridge.Upstream  // what calls of clients without sessions go to
+	pool           *stateless.Pool  // their connections
+	tools          *tools.Tools     // what its list of them asks of calls
+	gate           *limits.Queue    // that calls pass
+	rates          *limits.Rates    // of calls; nil when they are not limited
+	drained        *drain.Server    // by an operator, perhaps
+	breaker        *breaker.Breaker // nil when the server is never left alone
+	conns          *health.Connections
+	retries        *retry.Retries // nil when calls are not made again
+	rewrites       list.Rewrites  // of its lists
+	lifts          lift.Options   // of sessions
+	maxTask        atomic.Int64   // how long a task may take, in nanoseconds
+	cache          *cache.Cache   // of what it lists; nil when nothing is kept
+	tasks          *filter.Tasks  // whose they are; nil when nobody need know
+	member         *aggregate.Server
+	listening      context.Context // ends when the server leaves: subscriptions do too
+	stopListening  context.CancelFunc
+	left           context.Context // ends, and says why, when none of that name is served any more
+	leave          context.CancelCauseFunc
+}
+
+func newServer(b *Gateway, o ServerOptions) *server {
+	handshake := cmp.Or(o.Handshake, time.Minute)
+	s := &server{
+		b: b, o: o, log: b.log.With("server", o.Name),
+		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, b.offer),
+		gate: limits.NewQueue(o.Name, o.Limits), conns: health.NewConnections(o.Name), drained: b.drains.Of(o.Name),
+	}
+	s.listening, s.stopListening = context.WithCancel(b.listening)
+	s.left, s.leave = context.WithCancelCause(context.Background())
+	s.health = health.New(health.Options{
+		Log: s.log, Shared: s.share == ShareAll, Life: b.life, Go: b.goes, Try: s.retry,
+		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause }, Left: func() time.Duration { return s.breaker.Left() },
+	})
+	s.reports = b.reports.Server(o.Name, s.health.Speaks)
+	s.rates = limits.NewRates(o.Name, o.Limits)
+	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
+	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, b.life)
+	s.breaker = breaker.New(o.Breaker, breaker.Server{
+		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: b.life, Go: b.goes, Noted: s.health.Noted, Works: s.health.Works,
+		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
+	})
+	s.filter = filter.New(o.Name, o.Filter, b.grants)
+	shared := s.share == SharePrincipal || s.share == ShareAll
+	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
+		s.tasks = filter.NewTasks(o.Name, b.cluster.Owners, s.log)
+	}
+	s.cache = cache.New(o.Cache, cache.Server{
+		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
+	})
+	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
+	s.laneShares = limits.NewShares(0, s.users())
+	s.pool = newPool(s)
+	s.statelessCalls = s.stateless()
+	s.lane = lane.Options{
+		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll,
+		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (b.cluster.Places == nil || !o.Homed || !shared),
+		Idle:  max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
+		Budget: lane.NewBudget(o.Name, 0, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
+		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped, Tap: b.calls.Tap(o.Name),
+	}
+	if o.Idle == 0 && shared {
+		s.lane.Idle = 10 * time.Minute
+	}
+	if s.sharing = s.lane; b.cluster.Places != nil && o.Homed && shared {
+		s.sharing.Adapter = b.cluster.Places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
+	}
+	s.shared = share.New(share.Options{
+		Server: o.Name, All: s.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: b.force,
+		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+			return s.guarded(&s.sharing, from, to, false, givenUp)
+		},
+	})
+	s.set(o)
+	s.member = s.asMember()
+	return s
+}
+
+// set has those of the options count from now on that need no other connection. A guard that
+// was switched off from the beginning is not there, and stays so. It returns the kinds whose
+// lists clients see otherwise.
+func (s *server) set(o ServerOptions) (changed []list.Kind) {
+	s.gate.Set(o.Limits)
+	s.rates.Set(o.Limits)
+	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
+	s.retries.Set(o.Retry)
+	s.breaker.Set(o.Breaker)
+	s.cache.Set(o.Cache)
+	s.maxTask.Store(int64(o.MaxTask))
+	s.laneShares.Resize(int64(cmp.Or(o.MaxLanes, 256)))
+	s.lane.Budget.Set(cmp.Or(o.MaxLanes, 256))
+	s.lane.Set(lane.Settings{EndWithServer: o.EndWithServer, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: cmp.Or(o.MaxPause, maxBackOff)})
+	return s.filter.Set(o.Filter)
+}
+
+// ends reports whether a session ends with its connection.
+func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
+
+// maxBackOff is how long the pauses between attempts grow.
+const maxBackOff = 60 * time.Second
+
+// caller returns the caller as the server may see it.
+func (s *server) caller(from *bridge.Caller) *bridge.Caller {
+	if from.Header == nil {
+		return from
+	}
+	mine := *from
+	mine.Header = bridge.Forwarded(from.Header, s.o.Forward)
+	return &mine
+}
+
+func (s *server) close(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.shared.Close(ctx) })
+	wg.Go(func() { _ = s.pool.Close(ctx) })
+	wg.Go(s.cache.Close)
+	wg.Wait()
+}
+
+// retry opens a connection to see whether the server works, and closes it, unless
+// somebody is trying already. When the server is left alone that is up to the
+// breaker, which says it when the server works.
+func (s *server) retry(from *bridge.Caller) {
+	if s.lane.Budget.Opening() {
+		return
+	}
+	if s.breaker.Shut() {
+		_ = s.breaker.Pass(s.b.life, from)
+		return
+	}
+	done, _ := s.try(s.b.life, from, s.door(false))
+	done()
+}
+
+// door is what a lane asks before it opens a connection, and tells of it then. own says that
+// the lane is one session's.
+func (s *server) door(own bool) lane.Gate {
+	return laneGate{Breaker: s.breaker, Open: s.conns, For: string(s.share), Own: own}
+}
+
+// try opens a connection if g lets it; nil lets it in any case. done closes it.
+func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
+	l := lane.New(&s.sharing, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
+	_, _, err = l.Known(ctx)
+	return func() { _ = l.Close(s.b.force) }, err
+}
+
+// line returns a connection for clients without sessions. It is opened when it is
+// needed.
+func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
+	if from = s.caller(from); s.share == ShareAll {
+		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.b.ownParams}
+	}
+	var l *lane.Lane
+	var up, guarded bridge.Upstream
+	v, err := (*share.View)(nil), error(bridge.ErrUnavailable)
+	if s.share == ShareAll {
+		v, err = s.shared.Join(*from, rest, true)
+	}
+	if err == nil { // there is one for everybody, so there is room for it
+		l, up, guarded = v.Lane(), v, v.Guarded()
+	} else {
+		l, up = s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
+		guarded = up
+	}
+	return newGuardedLine(up, guarded, l, s.tools)
+}
+
+// newPool returns what serves the stateless clients of a server.
+func newPool(s *server) *stateless.Pool {
+	sharing := map[Share]stateless.Sharing{ShareSession: stateless.Apart, SharePrincipal: stateless.Principal, ShareAll: stateless.Everybody, ShareCall: stateless.EachCall}
+	return stateless.New(stateless.Options{
+		Legacy: lower.Options{
+			Name: s.o.Name, Log: s.log, MaxTask: func() time.Duration { return time.Duration(s.maxTask.Load()) },
+			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
+		},
+		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: func() int { return int(s.lane.Budget.Most()) }, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
+		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
+		Refuse:  s.tools.Misheaded,
+		Heard:   s.cache.Heard,
+		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
+		Places:  s.b.cluster.Places, Homed: s.o.Homed, Process: s.o.Process,
+	})
+}

@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// What has happened to a server's connections is counted, and what went wrong
+// last is known also when it works again.
+func TestStatusTally(t *testing.T) {
+	f := moody()
+	f.before = func(_ context.Context, n int) error {
+		if n == 3 {
+			return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "no such program"}
+		}
+		return nil
+	}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		if st := b.Status()[0]; st.Revision != "" || st.Opened != 0 || st.Last != "" {
+			t.Errorf("before anything has happened: %+v", st)
+		}
+		s, _ := begin(t, b, "")
+		if st := b.Status()[0]; st.Revision != "2025-11-25" || st.Opened != 1 || st.Restarts != 0 {
+			t.Errorf("in use: %+v", st)
+		}
+		do(t, s, "1", "tools/call", `{"name":"die"}`)
+		synctest.Wait()
+		if st := b.Status()[0]; st.Losses != 1 || !strings.Contains(st.Last, "it died") || !st.LastAt.Equal(time.Now()) || !st.Usable {
+			t.Errorf("after a loss: %+v", st)
+		}
+		do(t, s, "1", "tools/list", `{}`)
+		if st := b.Status()[0]; st.Opened != 2 || st.Restarts != 1 || !strings.Contains(st.Last, "it died") {
+			t.Errorf("opened again: %+v", st)
+		}
+		if _, _, err := initialize(t, b, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		if st := b.Status()[0]; st.Failures != 1 || !strings.Contains(st.Last, "no such program") {
+			t.Errorf("after a failure: %+v", st)
+		}
+	})
+}
+
+// A server is failing since it began to fail, however often it has been tried
+// since, and also when it is its calls that fail and not its connection.
+func TestStatusLeftAlone(t *testing.T) {
+	f := newFaulty(always(failure(bridge.ErrTimeout)))
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "")
+		f.mute.Store(true)
+		f.closed.Store(true)
+		for range 2 {
+			do(t, s, "1", "tools/call", `{"name":"x"}`)
+		}
+		began := time.Now()
+		for range 3 {
+			if st := state(b); st.State != "failing" || st.Reason == "" || !st.Since.Equal(began) {
+				t.Errorf("%v later: %+v", time.Since(began), st)
+			}
+			time.Sleep(10 * time.Second)
+			do(t, s, "1", "tools/call", `{"name":"x"}`)
+		}
+	})
+}
+
+func TestStatusFailing(t *testing.T) {
+	f := newFaulty(nil)
+	f.closed.Store(true)
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+		initialize(t, b, "", bridgetest.InitializeParams)
+		began := time.Now()
+		for range 5 {
+			if st := state(b); st.State != "failing" || st.Usable || !st.Since.Equal(began) || !st.LastAt.Equal(time.Now()) {
+				t.Errorf("%v later: %+v", time.Since(began), st)
+			}
+			time.Sleep(time.Minute + time.Second)
+			if st := state(b); st.State != "failing" || !st.Usable {
+				t.Errorf("%v later, when somebody has to try it: %+v", time.Since(began), st)
+			}
+			initialize(t, b, "", bridgetest.InitializeParams)
+		}
+		f.closed.Store(false)
+		initialize(t, b, "", bridgetest.InitializeParams)
+		if st := state(b); st.State != "ready" || !st.Usable || !st.Since.IsZero() {
+			t.Errorf("when it works: %+v", st)
+		}
+	})
+}
+
+// The totals say what is there, of each kind of client.
+func TestTotals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/call" {
+				w.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+			}
+			return m.Method == "tools/call"
+		}}
+		b := New(Options{Servers: []ServerOptions{{Name: "one", Prefix: "1", Adapter: ask}, {Name: "two", Prefix: "2", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
+		var s *Session
+		for i, server := range []string{"", "two"} {
+			var err error
+			if s, _, err = b.Initialize(context.Background(), server, fmt.Sprint("id", i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hang"}}`)
+		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		modern := visitor{}.ask(t, b, "2", "tools/call", `"name":"2hang"`)
+		visitor{}.call(t, b, "tools/call", `"name":"1ask"`) // is parked
+		synctest.Wait()
+		got := b.Totals()
+		if got.Sessions != 2 || got.Together != 1 || got.Calls != 2 || got.Stateless != 1 || got.Listens != 1 || got.Admitted != 5 || got.MaxBytes != 512<<20 {
+			t.Errorf("totals = %+v", got)
+		}
+		if st := b.Status(); st[0].Parked != 1 || st[1].Parked != 0 || st[1].Sessions != 1 {
+			t.Errorf("status = %+v", st)
+		}
+		v.cancel(bridge.ErrCancelled)
+		modern.cancel(bridge.ErrCancelled)
+		b.Close(context.Background())
+		<-v.done
+		<-modern.done
+		if got := b.Totals(); got.Sessions+got.Calls+got.Stateless+got.Listens != 0 {
+			t.Errorf("totals at the end = %+v", got)
+		}
+	})
+}
+
+// What is dropped because a client does not listen, or because a server cannot
+// be had, is counted.
+func TestDropped(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		s, a, err := initialize(t, b, "", bridgetest.InitializeParams)
+		if err != nil {
+			t.Fatal(a, err)
+		}
+		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+		for range pendingLimits.Events + 7 {
+			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		}
+		synctest.Wait()
+		if n := b.Totals().Dropped; n != 7 {
+			t.Errorf("%d dropped, want 7", n)
+		}
+	})
+}

@@ -1,0 +1,414 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// shift has a gateway serve other servers in a test, and knows which have gone.
+type shift struct {
+	*Gateway
+	mu   sync.Mutex // guards gone
+	gone []string
+}
+
+func (s *shift) apply(names string, changed ...ServerOptions) {
+	_ = s.Apply(Change{Names: strings.Fields(names), Servers: changed, Drain: 10 * time.Second, Gone: func(name string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.gone = append(s.gone, name)
+	}})
+}
+
+func (s *shift) left() string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.gone, " ")
+}
+
+// shifting runs f in a bubble with a gateway whose servers come and go.
+func shifting(t *testing.T, f func(t *testing.T, b *shift), servers ...ServerOptions) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &shift{Gateway: New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New()})}
+		f(t, b)
+		b.Close(context.Background())
+		if n := b.lanes.Open(); n != 0 {
+			t.Errorf("%d lanes are left", n)
+		}
+	})
+}
+
+// sells makes the options of a server with one tool.
+func sells(name, tool string) (*fake, ServerOptions) {
+	f := shop(name, map[string]string{"tools/list": toolList(tool)})
+	return f, ServerOptions{Name: name, Prefix: name + "__", Adapter: f}
+}
+
+func changes(st *stream) int {
+	return strings.Count(strings.Join(st.take(), "\n"), "notifications/tools/list_changed")
+}
+
+// Servers come and go under an open session at all as one, and under a subscription
+// of a client without a session. The others notice nothing.
+func TestTableComesAndGoes(t *testing.T) {
+	one, first := sells("one", "a")
+	two, second := sells("two", "b")
+	three, third := sells("three", "c")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, st, _ := enter(t, b.Gateway)
+		same(t, "at first", names(t, do(t, s, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
+		ctx, stop := context.WithCancel(t.Context())
+		subscription := &stream{}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			callsStateless(t, b.Gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
+		})
+		time.Sleep(time.Second)
+		changes(st)
+		subscription.take()
+
+		b.apply("one two three", third)
+		time.Sleep(time.Second)
+		if changes(st) == 0 || changes(subscription) == 0 {
+			t.Error("nobody is told that a server has come")
+		}
+		if n := three.opened(); n > 1 { // the subscription listens to it
+			t.Errorf("the server that has come was opened %d times", n)
+		}
+		same(t, "with three", names(t, do(t, s, "2", "tools/list", "{}")), []string{"one__a", "two__b", "three__c"})
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
+		bridgetest.Contains(t, callStateless(t, b.Gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
+		opened := [2]int{one.opened(), three.opened()}
+
+		b.apply("one three")
+		if changes(st) == 0 || changes(subscription) == 0 {
+			t.Error("nobody is told that a server has gone")
+		}
+		same(t, "without two", names(t, do(t, s, "4", "tools/list", "{}")), []string{"one__a", "three__c"})
+		bridgetest.Contains(t, do(t, s, "5", "tools/call", `{"name":"two__b"}`), "-32602")
+		time.Sleep(time.Second)
+		if b.left() != "two" || b.Servers()[1] != "three" {
+			t.Errorf("gone: %q; there are %q", b.left(), b.Servers())
+		}
+		if n := two.wire(two.open()); n.Fail(errors.New("late")) {
+			t.Error("the connection to the server that has gone is open")
+		}
+		bridgetest.Contains(t, do(t, s, "6", "tools/call", `{"name":"one__a"}`), `"by":"one"`)
+		if now := [2]int{one.opened(), three.opened()}; now != opened {
+			t.Errorf("connections to servers that stayed: %v, then %v", opened, now)
+		}
+		subscription.take()
+		one.wire(one.open()).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		if time.Sleep(time.Second); changes(st)+changes(subscription) == 0 {
+			t.Error("what a server that stayed has to say is lost")
+		}
+		stop()
+		wg.Wait()
+	}, first, second)
+}
+
+// A server that leaves gets no new calls and no new sessions. Calls under way may
+// end, for as long as Drain; then its sessions end, and others do not.
+func TestTableLeaves(t *testing.T) {
+	one, first := sells("fake", "a")
+	_, second := sells("two", "b")
+	serve := one.serve
+	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		return m.Name() == "hang" || serve(w, m)
+	}
+	for _, ends := range []bool{true, false} {
+		shifting(t, func(t *testing.T, b *shift) {
+			s, _ := begin(t, b.Gateway, "")
+			both, _, _ := enter(t, b.Gateway)
+			own := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
+			as := start(t, both, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fake__hang"}}`)
+			synctest.Wait()
+			b.apply("two")
+			if _, _, err := initialize(t, b.Gateway, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnknownServer) {
+				t.Errorf("a new session: %v", err)
+			}
+			time.Sleep(9 * time.Second)
+			if own.over() || as.over() || b.left() != "" {
+				t.Fatalf("before the time to drain is over: %s %s, gone %q", own.answer, as.answer, b.left())
+			}
+			if ends {
+				for i := range one.open() {
+					for _, line := range one.wire(i + 1).log() {
+						if m := bridgetest.Parse(t, line); m.Name() == "hang" {
+							one.wire(i+1).answer(m, `{"late":true}`)
+						}
+					}
+				}
+			}
+			time.Sleep(2 * time.Second)
+			if !own.over() || !as.over() || b.left() != "fake" {
+				t.Fatalf("after the time to drain: gone %q", b.left())
+			}
+			for _, p := range []*pendingCall{own, as} {
+				if ends != strings.Contains(p.answer, `"late":true`) {
+					t.Errorf("a call under way that ends (%t): %s", ends, p.answer)
+				}
+			}
+			select {
+			case <-s.Done():
+			default:
+				t.Error("its session is open")
+			}
+			bridgetest.Contains(t, do(t, both, "2", "tools/call", `{"name":"two__b"}`), `"by":"two"`)
+		}, first, second)
+		one.mu.Lock()
+		one.wires, one.opens = nil, nil
+		one.mu.Unlock()
+	}
+}
+
+// A server whose settings have changed: its sessions go on as they began, and new
+// ones have the new settings.
+func TestTableChanges(t *testing.T) {
+	before, old := sells("fake", "a")
+	after, changed := sells("fake", "b")
+	changed.Filter.Tools.Rename = map[string]string{"b": "better"}
+	_, other := sells("two", "c")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.Gateway, "")
+		both, told, _ := enter(t, b.Gateway)
+		same(t, "before", names(t, do(t, both, "1", "tools/list", "{}")), []string{"fake__a", "two__c"})
+		changes(told)
+		b.apply("fake two", changed)
+		if time.Sleep(time.Second); changes(told) == 0 {
+			t.Error("nobody is told")
+		}
+		same(t, "all as one", names(t, do(t, both, "2", "tools/list", "{}")), []string{"fake__better", "two__c"})
+		same(t, "the open session", names(t, do(t, s, "2", "tools/list", "{}")), []string{"a"})
+		fresh, _ := begin(t, b.Gateway, "")
+		same(t, "a new session", names(t, do(t, fresh, "2", "tools/list", "{}")), []string{"better"})
+		bridgetest.Contains(t, callStateless(t, b.Gateway, "fake", "tools/list", ""), `"better"`)
+
+		before.wire(1).die()
+		time.Sleep(time.Minute)
+		n, m := before.open(), after.open()
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"a"}`), `"by":"fake"`)
+		if before.open() != n+1 || after.open() != m {
+			t.Errorf("the session's next connection is not to the server as it was: %d, then %d; to the new one %d, then %d", n, before.open(), m, after.open())
+		}
+		if b.left() != "" {
+			t.Error("what the session uses has gone")
+		}
+		s.End(bridge.ErrEnded)
+		if time.Sleep(time.Second); b.left() != "fake" {
+			t.Errorf("gone: %q", b.left())
+		}
+		bridgetest.Contains(t, do(t, fresh, "3", "tools/call", `{"name":"better"}`), `"by":"fake"`)
+	}, old, other)
+}
+
+// A session at all servers as one keeps its subscriptions when a server of theirs gets
+// other settings: the new one is told of them, by itself. Those of a server that leaves end.
+func TestTableSubscriptions(t *testing.T) {
+	has := func(name string) (*fake, ServerOptions) {
+		f := shop(name, map[string]string{"resources/list": `{"resources":[{"uri":"` + name + `:1","name":"x"}]}`, "resources/subscribe": "{}", "resources/unsubscribe": "{}"})
+		return f, ServerOptions{Name: name, Prefix: name + "__", Adapter: f}
+	}
+	_, old := has("fake")
+	now, next := has("fake")
+	two, other := has("two")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, st, _ := enter(t, b.Gateway)
+		do(t, s, "1", "resources/list", "{}")
+		for n, uri := range []string{"fake:1", "two:1"} {
+			bridgetest.Contains(t, do(t, s, fmt.Sprint(n+2), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result"`)
+		}
+		b.apply("fake two", next)
+		synctest.Wait()
+		if got := strings.Join(now.wire(1).received(), "\n"); strings.Count(got, `"resources/subscribe"`) != 1 || !strings.Contains(got, "fake:1") {
+			t.Errorf("the server with other settings got\n%s", got)
+		}
+		st.take()
+		now.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
+		synctest.Wait()
+		bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")
+		if n := two.open(); n != 1 {
+			t.Errorf("the other server was opened %d times", n)
+		}
+		do(t, s, "4", "resources/unsubscribe", `{"uri":"fake:1"}`)
+		bridgetest.Contains(t, strings.Join(now.wire(1).received(), "\n"), "resources/unsubscribe")
+	}, old, other)
+}
+
+// One server becomes several, and several one: sessions keep the shape that they
+// began with.
+func TestTableShape(t *testing.T) {
+	_, first := sells("one", "a")
+	_, second := sells("two", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		alone, _, _ := enter(t, b.Gateway)
+		b.apply("one two", second)
+		two, _, _ := enter(t, b.Gateway)
+		same(t, "begun with one", names(t, do(t, alone, "1", "tools/list", "{}")), []string{"a"})
+		same(t, "begun with two", names(t, do(t, two, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
+		b.apply("two")
+		again, _, _ := enter(t, b.Gateway)
+		same(t, "begun with one again", names(t, do(t, again, "1", "tools/list", "{}")), []string{"b"})
+		same(t, "begun with two, one is left", names(t, do(t, two, "2", "tools/list", "{}")), []string{"two__b"})
+		if time.Sleep(2 * time.Second); b.Totals().Together != 1 || b.Totals().Sessions != 2 {
+			t.Errorf("%+v", b.Totals())
+		}
+	}, first)
+}
+
+// Many calls are under way while servers come, change and go: none at a server that
+// stays fails, and its connections are the same.
+func TestTableUnderLoad(t *testing.T) {
+	synctest.Test(t, tableUnderLoad)
+}
+
+func tableUnderLoad(t *testing.T) {
+	stays, first := sells("fake", "a")
+	first.Share = ShareAll
+	_, second := sells("two", "b")
+	b := &shift{Gateway: New(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})}
+	const clients = 200
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for i := range clients {
+		var call func() string
+		switch i % 4 {
+		case 0:
+			s, _ := begin(t, b.Gateway, "")
+			call = func() string { return do(t, s, "1", "tools/call", `{"name":"a"}`) }
+		case 1:
+			s, _, _ := enter(t, b.Gateway)
+			call = func() string { return do(t, s, "1", "tools/call", `{"name":"fake__a"}`) }
+		case 2:
+			call = func() string { return callStateless(t, b.Gateway, "fake", "tools/call", `"name":"a"`) }
+		case 3:
+			call = func() string { return callStateless(t, b.Gateway, "", "tools/call", `"name":"fake__a"`) }
+		}
+		wg.Go(func() {
+			for ; ctx.Err() == nil; time.Sleep(40 * time.Millisecond) { // of the bubble, as below
+				if a := call(); !strings.Contains(a, `"by":"fake"`) {
+					t.Errorf("a call has failed: %s", a)
+					return
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		_, two := sells("two", fmt.Sprint("b", i))
+		three, third := sells("three", "c")
+		b.apply("fake two three", two, third)
+		s, _, _ := enter(t, b.Gateway)
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
+		b.apply("fake two")
+		s.End(bridge.ErrEnded)
+		if three.open() == 0 {
+			t.Error("the server that came was not used")
+		}
+		time.Sleep(40 * time.Millisecond) // servers leave meanwhile
+	}
+	opened := stays.opened()
+	stop()
+	wg.Wait()
+	b.Close(context.Background())
+	if opened > 2 { // one for each era
+		t.Errorf("the server that stayed was opened %d times", opened)
+	}
+	if n := b.lanes.Open(); n != 0 {
+		t.Errorf("%d lanes are left", n)
+	}
+	if n := len(b.gone); n < 60 {
+		t.Errorf("%d servers have gone, want 60 at least", n)
+	}
+}
+
+// A server that leaves ends the sessions from before each of its changes, and these
+// are counted as its own. It comes back, and its new sessions are no part of that.
+func TestTableLeavesChanged(t *testing.T) {
+	_, other := sells("two", "c")
+	var began []*Session
+	_, first := sells("fake", "a0")
+	shifting(t, func(t *testing.T, b *shift) {
+		for i := range 3 {
+			s, _ := begin(t, b.Gateway, "")
+			began = append(began, s)
+			_, next := sells("fake", fmt.Sprint("a", i+1))
+			b.apply("fake two", next)
+			time.Sleep(time.Second)
+		}
+		for i, s := range began {
+			same(t, "a session", names(t, do(t, s, "1", "tools/list", "{}")), []string{fmt.Sprint("a", i)})
+		}
+		if st := b.Status()[0]; st.Sessions != 3 || b.left() != "" {
+			t.Errorf("%d sessions are counted; gone: %q", st.Sessions, b.left())
+		}
+		b.apply("two")
+		_, again := sells("fake", "b")
+		b.apply("two fake", again)
+		s, _ := begin(t, b.Gateway, "")
+		if time.Sleep(time.Second); b.left() != "fake fake fake fake" {
+			t.Errorf("gone: %q", b.left())
+		}
+		for _, old := range began {
+			select {
+			case <-old.Done():
+			default:
+				t.Error("a session at a server that has left is open")
+			}
+		}
+		same(t, "come back", names(t, do(t, s, "1", "tools/list", "{}")), []string{"b"})
+		if st := b.Status()[1]; st.Sessions != 1 {
+			t.Errorf("%d sessions are counted", st.Sessions)
+		}
+	}, first, other)
+}
+
+// A session at a server that leaves gets no new calls there, while one is under way.
+func TestTableRefuses(t *testing.T) {
+	one, first := sells("fake", "a")
+	serve := one.serve
+	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" || serve(w, m) }
+	_, other := sells("two", "c")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.Gateway, "")
+		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
+		synctest.Wait()
+		b.apply("two")
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "not served any more")
+	}, first, other)
+}
+
+// The connections for clients without sessions end when the settings have changed,
+// however long a session goes on with the former ones.
+func TestTableChangedPool(t *testing.T) {
+	before, first := sells("fake", "a")
+	_, next := sells("fake", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		begin(t, b.Gateway, "")
+		n := before.open()
+		bridgetest.Contains(t, callStateless(t, b.Gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
+		if before.open() != n+1 {
+			t.Fatalf("%d connections, then %d", n, before.open())
+		}
+		b.apply("fake", next)
+		time.Sleep(2 * time.Second)
+		if before.wire(n + 1).Fail(errors.New("late")) {
+			t.Error("the connection is open")
+		}
+	}, first)
+}

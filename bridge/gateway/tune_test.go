@@ -1,0 +1,426 @@
+package gateway
+
+import (
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// tuning runs f in a bubble with a session at a server whose options tune has count. The
+// connection stays what it was.
+func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, b *Gateway, s *Session, tune func(func(o *ServerOptions)))) {
+	t.Helper()
+	o.Adapter = a
+	run(t, o, func(t *testing.T, b *Gateway) {
+		o.Name = "fake"
+		s, _ := begin(t, b, "")
+		f(t, b, s, func(change func(o *ServerOptions)) {
+			change(&o)
+			if err := b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
+				t.Error(err)
+			}
+		})
+		if n := a.opened(); n != 1 {
+			t.Errorf("%d connections, want the first", n)
+		}
+	})
+}
+
+// Limits count for an open session: a higher one lets those pass that wait.
+func TestTuneLimits(t *testing.T) {
+	release := make(chan struct{}, 9)
+	a := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method != "tools/call" {
+			return false
+		}
+		id := string(m.ID)
+		go func() {
+			<-release
+			w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
+		}()
+		return true
+	}}
+	tuning(t, a, ServerOptions{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+		release = make(chan struct{}) // in the bubble
+		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
+		one, two := start(t, s, call), start(t, s, strings.Replace(call, "1,", "2,", 1))
+		if one.over(); state(b).Places != 1 || state(b).Queued != 1 {
+			t.Fatalf("%+v", state(b).Status)
+		}
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"x"}`), "it may be called")
+		tune(func(o *ServerOptions) { o.Limits = limits.Options{Calls: 3} })
+		if two.over(); state(b).Places != 2 || state(b).Queued != 0 {
+			t.Errorf("with a higher limit: %+v", state(b).Status)
+		}
+		three := start(t, s, strings.Replace(call, "1,", "3,", 1))
+		if three.over() || state(b).Places != 3 {
+			t.Errorf("without a rate: %s, %+v", three.answer, state(b).Status)
+		}
+		close(release)
+		<-one.done
+		<-two.done
+		<-three.done
+	})
+}
+
+// Retries count for an open session, and so does their end.
+func TestTuneRetry(t *testing.T) {
+	var reads atomic.Int64
+	a := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method != "resources/read" {
+			return false
+		}
+		reads.Add(1)
+		w.Abort(number(m.ID), failure(bridge.ErrTimeout))
+		return true
+	}}
+	tuning(t, a, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+		for _, tc := range []struct {
+			o    retry.Options
+			want int64
+		}{{retry.Options{}, 2}, {retry.Options{Attempts: 3}, 3}, {retry.Options{Off: true}, 1}, {retry.Options{Attempts: 1}, 1}, {retry.Options{}, 2}} {
+			tune(func(o *ServerOptions) { o.Retry = tc.o })
+			reads.Store(0)
+			do(t, s, "1", "resources/read", `{"uri":"a:"}`)
+			if got := reads.Load(); got != tc.want {
+				t.Errorf("%+v: %d attempts, want %d", tc.o, got, tc.want)
+			}
+			time.Sleep(time.Minute) // a few each second
+		}
+	})
+}
+
+// A circuit breaker has other thresholds at once, and what is left alone is not when the
+// breaker is switched off.
+func TestTuneBreaker(t *testing.T) {
+	f := newFaulty(func(int) error { return failure(bridge.ErrUnavailable) })
+	tuning(t, &f.fake, ServerOptions{Breaker: breaker.Options{Failures: 50}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+		fail := func(n int64) (reached int64) {
+			before := f.calls.Load()
+			for range n {
+				do(t, s, "1", "tools/call", `{"name":"x"}`)
+				time.Sleep(2 * time.Second)
+			}
+			return f.calls.Load() - before
+		}
+		if n := fail(10); n != 10 || state(b).Breaker != "closed" {
+			t.Fatalf("%d calls, %s", n, state(b).Breaker)
+		}
+		f.mute.Store(true)
+		tune(func(o *ServerOptions) { o.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
+		if n := fail(10); n != 3 || state(b).Breaker != "open" {
+			t.Errorf("with a lower threshold: %d calls, %s", n, state(b).Breaker)
+		}
+		tune(func(o *ServerOptions) { o.Breaker = breaker.Options{Off: true} })
+		if n := fail(10); n != 10 || state(b).Breaker != "off" {
+			t.Errorf("switched off: %d calls, %s", n, state(b).Breaker)
+		}
+		if b, _, _, _ := b.Operated("fake"); b.Force(&breaker.Force{Open: true, Until: time.Now().Add(time.Hour)}) {
+			t.Error("one that is off can be opened by an operator")
+		}
+		tune(func(o *ServerOptions) { o.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
+		if n := fail(10); n != 3 {
+			t.Errorf("switched on again: %d calls", n)
+		}
+	})
+}
+
+// What is kept goes with other options, and nothing is kept when the cache is off.
+func TestTuneCache(t *testing.T) {
+	f := shop("fake", map[string]string{"tools/list": toolList("a")})
+	tuning(t, f, ServerOptions{Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+		lists := func() int {
+			before := len(f.all())
+			for range 3 {
+				bridgetest.Contains(t, do(t, s, "1", "tools/list", "{}"), `"a"`)
+			}
+			return len(f.all()) - before
+		}
+		if n := lists(); n != 1 {
+			t.Fatalf("kept: %d", n)
+		}
+		if n := lists(); n != 0 {
+			t.Fatalf("kept: %d", n)
+		}
+		tune(func(o *ServerOptions) { o.Cache.Lists = time.Minute })
+		if n := lists(); n != 1 {
+			t.Errorf("with another time: %d", n)
+		}
+		time.Sleep(61 * time.Second)
+		if n := lists(); n != 1 {
+			t.Errorf("after that time: %d", n)
+		}
+		tune(func(o *ServerOptions) { o.Cache.Off = true })
+		if n := state(b).Cache.Entries; n != 0 {
+			t.Errorf("%d are kept when it is off", n)
+		}
+		if n := lists(); n != 3 {
+			t.Errorf("off: %d", n)
+		}
+		tune(func(o *ServerOptions) { o.Cache.Off = false })
+		if n := lists(); n != 1 {
+			t.Errorf("on again: %d", n)
+		}
+	})
+}
+
+// Arguments are checked from now on, also by lists from before.
+func TestTuneValidate(t *testing.T) {
+	f := shop("fake", map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object","required":["n"]}}]}`})
+	tuning(t, f, ServerOptions{}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+		do(t, s, "1", "tools/list", "{}")
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), `"by":"fake"`)
+		tune(func(o *ServerOptions) { o.Validate = true })
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"a"}`), `"isError":true`)
+		bridgetest.Contains(t, do(t, s, "4", "tools/call", `{"name":"a","arguments":{"n":1}}`), `"by":"fake"`)
+		tune(func(o *ServerOptions) { o.Validate = false })
+		bridgetest.Contains(t, do(t, s, "5", "tools/call", `{"name":"a"}`), `"by":"fake"`)
+	})
+}
+
+// An open connection is asked for signs of life from its next call on, and is not any more
+// when that is switched off.
+func TestTunePing(t *testing.T) {
+	f := &fake{}
+	tuning(t, f, ServerOptions{}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+		during := func(d time.Duration) int {
+			before := pings(f.wire(1))
+			time.Sleep(d)
+			return pings(f.wire(1)) - before
+		}
+		if n := during(time.Hour); n != 0 {
+			t.Fatalf("%d pings", n)
+		}
+		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		do(t, s, "1", "tools/call", `{"name":"x"}`)
+		if n := during(10 * time.Minute); n < 9 || n > 10 {
+			t.Errorf("%d pings in 10 minutes of silence", n)
+		}
+		tune(func(o *ServerOptions) { o.Ping = 5 * time.Minute })
+		if n := during(time.Hour); n < 11 || n > 14 {
+			t.Errorf("%d pings in an hour, one in 5 minutes", n)
+		}
+		tune(func(o *ServerOptions) { o.Ping = 10 * time.Hour })
+		during(time.Hour)
+		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		do(t, s, "1", "tools/call", `{"name":"x"}`)
+		if n := during(4 * time.Minute); n < 3 {
+			t.Errorf("%d pings in 4 minutes, one a minute after one in ten hours", n)
+		}
+		tune(func(o *ServerOptions) { o.Ping = 0 })
+		during(5 * time.Minute)
+		if n := during(time.Hour); n != 0 {
+			t.Errorf("%d pings when it is off", n)
+		}
+		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		do(t, s, "2", "tools/call", `{"name":"x"}`)
+		if n := during(10 * time.Minute); n < 9 || n > 10 {
+			t.Errorf("on again: %d pings in 10 minutes of silence", n)
+		}
+	})
+}
+
+// A connection that was opened while there were no pings, after one that had them, is
+// pinged when that is wanted again.
+func TestTunePingAgain(t *testing.T) {
+	f := &fake{}
+	o := ServerOptions{Adapter: f, Ping: time.Minute}
+	run(t, o, func(t *testing.T, b *Gateway) {
+		o.Name = "fake"
+		s, _ := begin(t, b, "")
+		tune := func(every time.Duration, id string) {
+			o.Ping = every
+			if err := b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
+				t.Error(err)
+			}
+			do(t, s, id, "tools/call", `{"name":"x"}`)
+		}
+		f.wire(1).die()
+		synctest.Wait()
+		tune(0, "1")
+		tune(time.Minute, "2")
+		if time.Sleep(10 * time.Minute); pings(f.wire(2)) < 9 {
+			t.Errorf("%d pings in 10 minutes of silence", pings(f.wire(2)))
+		}
+	})
+}
+
+// There may be more connections, and a session ends with its own when that is wanted now.
+// Both count for a server whose place another has taken, too.
+func TestTuneFormer(t *testing.T) {
+	f := &fake{}
+	o := ServerOptions{Name: "fake", Adapter: f, MaxLanes: 1}
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+		s, _ := begin(t, b, "")
+		if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); err == nil {
+			t.Fatalf("a second connection: %s", a)
+		}
+		_ = b.Apply(Change{Names: []string{"fake"}, Servers: []ServerOptions{o}, Gone: func(string) {}})
+		former, now := s.ways.Now().At, b.table.Load().servers[0]
+		if former == now {
+			t.Fatal("no other has taken its place")
+		}
+		o.MaxLanes, o.EndWithServer = 2, true
+		_ = b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}})
+		for range 2 {
+			if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); err != nil {
+				t.Errorf("with max_children: 2: %s", a)
+			}
+		}
+		if n := former.lane.Budget.Most(); n != 2 {
+			t.Errorf("the former may have %d", n)
+		}
+		f.wire(1).die()
+		time.Sleep(time.Minute)
+		if b.Totals().Sessions != 2 {
+			t.Errorf("%d sessions are left, want those of the other connections", b.Totals().Sessions)
+		}
+		b.Close(t.Context())
+	})
+}
+
+// What an operator hides or renames is so for whoever is there: at the server's own address
+// and at that of all, with a session and without. Those who listen are told, others are not,
+// and nothing is opened for it.
+func TestTuneFilter(t *testing.T) {
+	one := shop("one", map[string]string{"tools/list": toolList("read", "write"), "prompts/list": `{"prompts":[{"name":"greet"}]}`, "resources/list": `{"resources":[{"uri":"x:a","name":"a"}]}`})
+	two := shop("two", map[string]string{"tools/list": toolList("other")})
+	all(t, []stock{{"one", "one__", one, ServerOptions{}}, {"two", "two__", two, ServerOptions{}}}, func(t *testing.T, b *Gateway) {
+		type client struct {
+			name, prefix string
+			ask          func(method, params string) string
+			told         func() []string
+		}
+		legacy := func(name, server, prefix string) client {
+			s, a, err := b.Initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err != nil {
+				t.Fatalf("%s: %s", name, bridgetest.Text(a))
+			}
+			st := &stream{}
+			s.Attach(st)
+			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+			return client{name, prefix, func(method, params string) string { return do(t, s, "1", method, "{"+params+"}") }, st.take}
+		}
+		modern := func(name, server, prefix string) client {
+			v := visitor{server: server}
+			listening := v.ask(t, b, `"l"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":true}`)
+			t.Cleanup(func() { listening.cancel(nil) })
+			listening.take() // that it listens
+			return client{name, prefix, func(method, params string) string { return v.call(t, b, method, params) }, listening.take}
+		}
+		clients := []client{legacy("a session", "one", ""), legacy("a session at all", "", "one__"), modern("without a session", "one", ""), modern("without a session at all", "", "one__")}
+		others := []client{legacy("a session elsewhere", "two", ""), modern("without a session elsewhere", "two", "")}
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), `"by":"one"`)
+			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), `"by":"one"`)
+			same(t, c.name, names(t, c.ask("tools/list", ""))[:2], []string{c.prefix + "read", c.prefix + "write"})
+			c.told()
+		}
+		opened := one.opened()
+		o := ServerOptions{Name: "one", Prefix: "one__", Adapter: one}
+		tune := func(f filter.Options) {
+			o.Filter = f
+			if err := b.Apply(Change{Names: []string{"one", "two"}, Tuned: []ServerOptions{o}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // a change is told at once, and the next a tenth of a second later
+		}
+		told := func(want ...string) {
+			t.Helper()
+			for _, c := range clients {
+				got := c.told()
+				var methods []string
+				for _, line := range got {
+					methods = append(methods, gjson.Get(line, "method").Str)
+				}
+				same(t, c.name+" is told", methods, want)
+			}
+			for _, c := range others {
+				if got := c.told(); len(got) > 0 {
+					t.Errorf("%s is told: %s", c.name, got)
+				}
+			}
+		}
+		const tools, prompts = "notifications/tools/list_changed", "notifications/prompts/list_changed"
+
+		tune(filter.Options{Tools: filter.Rules{Deny: []string{"write"}}})
+		told(tools)
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), "Unknown tool: "+c.prefix+"write")
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`read"`), `"by":"one"`)
+			if got := c.ask("tools/list", ""); strings.Contains(got, c.prefix+`write"`) {
+				t.Errorf("%s still sees it: %s", c.name, got)
+			}
+		}
+		tune(filter.Options{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}})
+		told(tools, prompts)
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`put"`), `"name":"write"`) // also who has not listed it
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), "Unknown tool")
+			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), "Unknown prompt")
+			bridgetest.Contains(t, c.ask("tools/list", ""), c.prefix+`put"`)
+		}
+		tune(filter.Options{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}}) // the same again
+		told()
+		tune(filter.Options{})
+		told(tools, prompts)
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), `"name":"write"`)
+			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), `"by":"one"`)
+		}
+		if n := one.opened(); n != opened {
+			t.Errorf("%d connections were opened, then %d", opened, n)
+		}
+	})
+}
+
+// A session that has an older server of the name heeds the filter of today. What is said of
+// a resource that is hidden by now does not reach it, and what is on its way does.
+func TestTuneFilterOlder(t *testing.T) {
+	f := shop("one", map[string]string{"tools/list": toolList("read", "write")})
+	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, b *Gateway) {
+		s, st, _ := enter(t, b)
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
+		o := ServerOptions{Name: "one", Adapter: f, Handshake: time.Second}
+		if err := b.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {
+			t.Fatal(err)
+		}
+		st.take()
+		update := func(uri string) string {
+			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri + `"}}`)
+			return strings.Join(st.take(), " ")
+		}
+		bridgetest.Contains(t, update("x:a"), "x:a")
+		o.Filter = filter.Options{Tools: filter.Rules{Allow: []string{"read"}}, Resources: filter.Rules{Deny: []string{"x:*"}}}
+		if err := b.Apply(Change{Names: []string{"one"}, Tuned: []ServerOptions{o}}); err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Join(st.take(), " ")
+		bridgetest.Contains(t, told, "tools/list_changed", "resources/list_changed")
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"write"}`), "Unknown tool")
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"read"}`), `"by":"one"`)
+		bridgetest.Contains(t, do(t, s, "4", "resources/read", `{"uri":"x:a"}`), "error")
+		if got := update("x:b") + update("y:a"); strings.Contains(got, "x:b") || !strings.Contains(got, "y:a") {
+			t.Errorf("what is said of resources: %s", got)
+		}
+		if n := f.opened(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package limits
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+)
+
+// Bytes bounds what messages hold together, in bytes: the bodies of requests as
+// far as they have come, large answers, and what waits on event streams or is kept
+// for clients that come back to them. What is kept goes first when there is no room.
+type Bytes struct {
+	most    int64
+	used    atomic.Int64
+	shares  *Shares // what each principal may have of it
+	history replay.History
+	refused atomic.Uint64
+}
+
+// forRequests is the part of the bytes that only requests get, as its divisor:
+// clients that do not read their answers must not keep everybody from asking.
+const forRequests = 8
+
+// NewBytes returns the bound of so many bytes, which so many principals share.
+func NewBytes(most int64, principals int) *Bytes {
+	return &Bytes{most: most, shares: NewShares(most, principals)}
+}
+
+// Set has so many principals share them from now on.
+func (b *Bytes) Set(principals int) { b.shares.Set(principals) }
+
+// Used returns how many bytes are held now, Most how many may be, and Refused how
+// many requests and answers have found no room.
+func (b *Bytes) Used() int64     { return b.used.Load() }
+func (b *Bytes) Most() int64     { return b.most }
+func (b *Bytes) Refused() uint64 { return b.refused.Load() }
+
+// History returns the bound of what is kept for clients that come back.
+func (b *Bytes) History() *replay.History { return &b.history }
+
+// Room returns the room of a principal; the empty name is nobody's in particular.
+func (b *Bytes) Room(principal string) Room { return Room{b, principal} }
+
+// Room is the part of the bytes that one principal may use. Its methods may be
+// called concurrently.
+type Room struct {
+	b         *Bytes
+	principal string
+}
+
+// Reserve takes n bytes for a request. It reports false when too much is under way
+// already, of this principal or of all: the message must be refused. Every
+// successful Reserve needs a Return.
+func (r Room) Reserve(n int) bool {
+	if r.take(n, r.b.most) {
+		return true
+	}
+	r.b.refused.Add(1)
+	return false
+}
+
+// Return gives back what was taken.
+func (r Room) Return(n int) {
+	r.b.used.Add(int64(-n))
+	r.disown(n)
+}
+
+// Outgoing is the room for what goes to the principal's clients.
+func (r Room) Outgoing() replay.Room { return outgoing{r} }
+
+// Incoming is the room for what servers say to the principal.
+func (r Room) Incoming() bridge.Room { return incoming{r} }
+
+// adopt has n bytes be the principal's, if it has no more than its part then. What
+// is kept for its own clients makes room.
+func (r Room) adopt(n int) bool {
+	for !r.b.shares.Enter(r.principal, int64(n)) {
+		if !r.b.history.DropOf(outgoing{r}) {
+			return false
+		}
+	}
+	return true
+}
+
+// disown has n bytes be the principal's no more, which stay in use.
+func (r Room) disown(n int) { r.b.shares.Leave(r.principal, int64(n)) }
+
+// take takes n bytes if no more than most are in use then, and the principal has no
+// more than its part. What is kept makes room.
+func (r Room) take(n int, most int64) bool {
+	for int64(n) <= most {
+		if !r.adopt(n) {
+			return false
+		}
+		if r.b.used.Add(int64(n)) <= most {
+			return true
+		}
+		r.Return(n)
+		if !r.b.history.Drop() {
+			return false
+		}
+	}
+	return false
+}
+
+type outgoing struct{ Room }
+
+// Reserve implements replay.Room.
+func (o outgoing) Reserve(n int) bool { return o.take(n, o.b.most-o.b.most/forRequests) }
+
+// Force implements replay.Room.
+func (o outgoing) Force(n int) {
+	o.b.used.Add(int64(n))
+	o.b.shares.Force(o.principal, int64(n))
+}
+
+type incoming struct{ Room }
+
+// Reserve implements bridge.Room.
+func (i incoming) Reserve(n int) bool {
+	if (outgoing(i)).Reserve(n) {
+		return true
+	}
+	i.b.refused.Add(1)
+	return false
+}
+
+// lightAnswer is the size up to which answers are not counted: of these, the
+// calls under way are the bound.
+const lightAnswer = 64 << 10
+
+// Weigh counts an answer among the bytes under way until it is released. What its
+// reader has taken for it becomes the caller's. An answer that has no room is
+// released and refused: what was called for has been done, so the client is not
+// asked to do it again.
+func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
+	n := a.Len()
+	was, held := a.Held()
+	if n <= lightAnswer && held == 0 {
+		return nil
+	}
+	room := incoming{b.Room("")}
+	if from != nil {
+		room.principal = from.Principal
+	}
+	switch before, _ := was.(incoming); {
+	case held > 0 && before == room:
+		return nil
+	case held > 0 && room.adopt(held):
+		before.disown(held)
+		a.Hold(room, held)
+		return nil
+	case held == 0 && room.Reserve(n):
+		a.Hold(room, n)
+		return nil
+	}
+	a.Release()
+	return conn.NoRoom(server, fmt.Sprintf("the answer of %d bytes", n))
+}

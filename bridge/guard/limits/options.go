@@ -1,0 +1,118 @@
+package limits
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/guard"
+)
+
+// Options bound the calls to one server. Zero values are the defaults.
+type Options struct {
+	// Calls is how many may be under way. 0 means 512.
+	Calls int `yaml:"calls"`
+	// Queue is how many more may wait for a place. 0 means as many as Calls.
+	Queue int `yaml:"queue"`
+	// Wait is how long one may wait for a place. 0 means 30 s.
+	Wait time.Duration `yaml:"wait"`
+	// PerPrincipal is how many of one principal may be under way or wait. 0 means
+	// no limit. It has no meaning without access rules.
+	PerPrincipal int `yaml:"per_principal"`
+	// Rate is how often a principal may call, everybody together without access
+	// rules. The zero Rate means no limit.
+	Rate Rate `yaml:"rate"`
+	// Tools are such limits for tools, by patterns of the server's own names (see
+	// glob.Match). All that match count.
+	Tools map[string]Rate `yaml:"tools"`
+}
+
+// Paced reports whether there is any Rate.
+func (o *Options) Paced() bool {
+	for _, r := range o.Tools {
+		if r.PerSecond > 0 {
+			return true
+		}
+	}
+	return o.Rate.PerSecond > 0
+}
+
+// PerPrincipal bounds what one principal may have in the whole bridge. It has no
+// meaning without access rules, where everybody is one principal.
+type PerPrincipal struct {
+	// Sessions is how many may be open. 0 means 1,000.
+	Sessions int `yaml:"sessions"`
+	// Calls is how many may be under way. 0 means 512.
+	Calls int `yaml:"calls"`
+	// Rate is how often it may call. The zero Rate means no limit.
+	Rate Rate `yaml:"rate"`
+}
+
+// Rate is how often something may be done.
+type Rate struct {
+	PerSecond float64 // 0 means no limit
+	Burst     int     // at once, after a pause; at least 1
+}
+
+// ParseRate reads a rate such as 10/s, 600/m or 1000/h, which may be followed by
+// how much may come at once: "10/s burst 50". Without that it is what may come
+// within a second, and at least 1.
+func ParseRate(s string) (Rate, error) {
+	bad := errors.New(`must be a number and a time, such as 10/s, 600/m or 1000/h, or "10/s burst 50"`)
+	text, burst, bursts := strings.Cut(s, " burst ")
+	n, unit, ok := strings.Cut(text, "/")
+	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(unit)]
+	v, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
+	if !ok || err != nil || per == 0 || !(v > 0 && v < 1e9) {
+		return Rate{}, bad
+	}
+	r := Rate{PerSecond: v / per, Burst: max(1, int(v/per))}
+	if bursts {
+		if r.Burst, err = strconv.Atoi(strings.TrimSpace(burst)); err != nil || r.Burst < 1 {
+			return Rate{}, bad
+		}
+	}
+	return r, nil
+}
+
+// String returns the rate as ParseRate reads it.
+func (r Rate) String() string {
+	if r.PerSecond == 0 {
+		return "none"
+	}
+	n, unit := r.PerSecond, "s"
+	for _, longer := range []string{"m", "h"} {
+		if n >= 1 {
+			break
+		}
+		n, unit = n*60, longer
+	}
+	if whole := math.Round(n); math.Abs(n-whole) < 1e-9*whole { // 5/3600*3600 is not quite 5
+		n = whole
+	}
+	s := strconv.FormatFloat(n, 'f', -1, 64) + "/" + unit
+	if r.Burst != max(1, int(r.PerSecond)) {
+		s += " burst " + strconv.Itoa(r.Burst)
+	}
+	return s
+}
+
+// Validate reports what is out of bounds.
+func (o *Options) Validate() error {
+	var f guard.Faults
+	f.AtLeast("calls", int64(o.Calls), 1)
+	f.AtLeast("queue", int64(o.Queue), 1)
+	f.NotNegative("wait", o.Wait)
+	f.AtLeast("per_principal", int64(o.PerPrincipal), 1)
+	return errors.Join(f...)
+}
+
+// Validate reports what is out of bounds.
+func (p *PerPrincipal) Validate() error {
+	var f guard.Faults
+	f.AtLeast("sessions", int64(p.Sessions), 1)
+	f.AtLeast("calls", int64(p.Calls), 1)
+	return errors.Join(f...)
+}

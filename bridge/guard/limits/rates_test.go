@@ -1,0 +1,139 @@
+package limits
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+)
+
+// A call that goes on after a question is not refused, but counts, and not for
+// ever: a client can say what it likes.
+func TestRateOfRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRates("x", Options{Rate: Rate{1, 1}})
+		from := &bridge.Caller{Revision: era.LatestModern}
+		ask := func(params string) error {
+			return r.refuse(&bridge.Request{From: from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`)})
+		}
+		if err := ask(`{"name":"x"}`); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 12 {
+			if err := ask(`{"name":"x","requestState":"s"}`); (err == nil) != (i < maxOwed) {
+				t.Errorf("round %d: %v", i+1, err)
+			}
+		}
+		if err := ask(`{"name":"x"}`); bridge.RetryAfter(err) != 11*time.Second {
+			t.Errorf("after that: %v, want 11 s for what was owed", err)
+		}
+		from = &bridge.Caller{Revision: era.LatestLegacy} // to which the member means nothing
+		if err := ask(`{"name":"x","requestState":"s"}`); err == nil {
+			t.Error("a client of another era is let through")
+		}
+	})
+}
+
+// Neither names that clients make up nor principals make memory grow, and what is
+// not used is forgotten (R-178).
+func TestRatesBounded(t *testing.T) {
+	o := Options{Rate: Rate{1000, 1000}, Tools: map[string]Rate{"*": {1000, 10}, "t*": {1000, 10}}}
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRates("fake", o)
+		for i := range 5000 {
+			for _, principal := range []string{"p", fmt.Sprint("p", i)} {
+				m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t%d"}}`, i))
+				_ = r.refuse(&bridge.Request{From: &bridge.Caller{Principal: principal}, Message: m})
+			}
+		}
+		long := make([]byte, 100_000)
+		for i := range long {
+			long[i] = 't'
+		}
+		if n := len(r.rules.Load().matching(string(long))); n != 3 {
+			t.Errorf("%d rates count for a long name, want 3", n)
+		}
+		rules := r.rules.Load()
+		if _, kept := rules.known[string(long)]; kept || len(rules.known) > maxKnownTools {
+			t.Errorf("%d names are kept; the long one %t", len(rules.known), kept)
+		}
+		left := func() int {
+			rules.mu.Lock()
+			defer rules.mu.Unlock()
+			return rules.buckets.Len()
+		}
+		if n := left(); n > maxBuckets {
+			t.Errorf("%d buckets, want at most %d", n, maxBuckets)
+		}
+		time.Sleep(30 * time.Second)
+		r.Sweep(time.Now())
+		if n := left(); n != 0 {
+			t.Errorf("%d buckets after a pause, want none", n)
+		}
+	})
+}
+
+// Other rates count at once, and the same go on counting.
+func TestRatesSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Rate: Rate{1, 1}}
+		r := NewRates("x", o)
+		ask := func(tool string) error {
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
+			return r.refuse(&bridge.Request{From: &bridge.Caller{}, Message: m})
+		}
+		if err := ask("a"); err != nil {
+			t.Fatal(err)
+		}
+		if ask("a") == nil {
+			t.Fatal("the rate does not count")
+		}
+		o.Calls = 7
+		if r.Set(o); ask("a") == nil {
+			t.Error("the same rate has begun anew")
+		}
+		r.Set(Options{Tools: map[string]Rate{"b": {1, 2}}})
+		for range 5 {
+			if err := ask("a"); err != nil {
+				t.Error(err)
+			}
+		}
+		for n := range 3 {
+			if err := ask("b"); (err == nil) != (n < 2) {
+				t.Errorf("call %d of a tool with a rate: %v", n+1, err)
+			}
+		}
+		if r.Set(Options{}); ask("b") != nil || r.Refused() != 3 {
+			t.Errorf("without rates; %d were refused", r.Refused())
+		}
+	})
+	var none *Rates
+	none.Set(Options{Rate: Rate{1, 1}})
+}
+
+// Buckets that are full again go one by one with the calls that come, too.
+func TestBucketsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newLimiter()
+		of := []limit{{Rate{1, 1}, 0}}
+		never := func() bool { return false }
+		for i := range 3 * keptCallers {
+			p.take(fmt.Sprint(i), of, never)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if wait, _ := p.take("0", of, never); wait != 500*time.Millisecond {
+			t.Errorf("the first may call again in %v", wait)
+		}
+		time.Sleep(time.Minute)
+		for range 2 * keptCallers {
+			p.take("x", of, never)
+		}
+		if n := p.buckets.Len(); n != keptCallers {
+			t.Errorf("%d buckets are left, want %d", n, keptCallers)
+		}
+	})
+}

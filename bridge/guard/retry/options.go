@@ -1,0 +1,33 @@
+package retry
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-bridge/bridge/bridge/guard"
+)
+
+// Options say which calls are made again that the server may have got. Zero values
+// are the defaults.
+type Options struct {
+	// Off switches retries off.
+	Off bool `yaml:"-"`
+	// Attempts is how often a call is made at most. 0 means 2.
+	Attempts int `yaml:"attempts"`
+	// Tools retries calls of tools that the server says are read-only or idempotent,
+	// beside lists, reads and pings. Default false.
+	Tools bool `yaml:"tools"`
+}
+
+// On reports whether any call is made again.
+func (o *Options) On() bool { return !o.Off && o.Attempts != 1 }
+
+// Validate reports what is out of bounds.
+func (o *Options) Validate() error {
+	var f guard.Faults
+	f.AtLeast("attempts", int64(o.Attempts), 1)
+	if o.Attempts > 5 {
+		f = append(f, fmt.Errorf("attempts is %d: must be at most 5", o.Attempts))
+	}
+	return errors.Join(f...)
+}

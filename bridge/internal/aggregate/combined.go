@@ -1,0 +1,522 @@
+package aggregate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+)
+
+// combined is an Upstream that offers all servers as one, to one session, or to
+// the clients of one principal that have no sessions. Tools and prompts have their
+// server's prefix before their names; resources are found by their URI: of two
+// servers that list the same one, the first in the order of the configuration has
+// it. A connection is opened when something is
+// wanted of its server, and a server that cannot be had is left out until it
+// can.
+type combined struct {
+	a         *Aggregate
+	caller    *bridge.Caller
+	to        bridge.Client
+	now       atomic.Pointer[roster]        // the servers that the caller may use
+	listeners *listeners                    // of clients without sessions; nil for a session
+	last      atomic.Pointer[bridge.Caller] // the last of those
+	ctx       context.Context               // ends when Close is called
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	level     atomic.Pointer[[]byte] // params of the last logging/setLevel
+
+	mu     sync.Mutex // guards the rest
+	closed bool
+	subs   map[string]*member // who was told of a subscription, by URI
+}
+
+// roster is what is offered at a moment. It is not changed: another takes its
+// place.
+type roster struct {
+	*view
+	members []*member // the servers that the caller may use, in the order of the configuration
+	of      map[*server]*member
+	next    chan struct{} // closed when another has taken its place
+}
+
+func newCombined(a *Aggregate, from *bridge.Caller, to bridge.Client) *combined {
+	g := &combined{a: a, caller: from, to: to, subs: map[string]*member{}}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, _ := g.roster(a.now, nil)
+	g.now.Store(r)
+	a.open[g] = struct{}{}
+	return g
+}
+
+// roster returns what v has for the caller, and who of it is not in before.
+func (g *combined) roster(v *view, before map[*server]*member) (r *roster, added []*member) {
+	r = &roster{view: v, of: map[*server]*member{}, next: make(chan struct{})}
+	for _, s := range v.servers {
+		if !s.Serves(g.caller.Principal) {
+			continue
+		}
+		m := before[s]
+		if m == nil {
+			m = &member{g: g, s: s, catalog: s.catalog(g.caller.Principal)}
+			added = append(added, m)
+		}
+		r.members = append(r.members, m)
+		r.of[s] = m
+	}
+	return r, added
+}
+
+// take offers what v has from now on, and tells the client. It returns the members
+// that have gone, which are still to be closed.
+func (g *combined) take(v *view) (left []*member) {
+	was := g.now.Load()
+	r, changed := g.roster(v, was.of)
+	for s, m := range was.of {
+		if r.of[s] == nil {
+			left = append(left, m)
+		}
+	}
+	g.now.Store(r)
+	g.mu.Lock()
+	told := map[*member]struct{}{} // whose servers have other settings: they know of no subscriptions
+	for uri, m := range g.subs {
+		if r.of[m.s] != nil {
+			continue
+		}
+		if next := r.of[r.view.named[m.s.Name]]; next != nil {
+			g.subs[uri], told[next] = next, struct{}{}
+		} else {
+			delete(g.subs, uri)
+		}
+	}
+	g.mu.Unlock()
+	for m := range told {
+		m.mu.Lock()
+		m.owes = true
+		m.mu.Unlock()
+		g.spawn(func() { _, _ = m.ready(g.ctx) }) // if it cannot be had now, it is told when it is needed
+	}
+	close(was.next)
+	for _, m := range append(changed, left...) {
+		m.changed()
+	}
+	return left
+}
+
+func (g *combined) members() []*member { return g.now.Load().members }
+
+// named returns the server of that name; nil when the caller has none.
+func (g *combined) named(name string) *member {
+	r := g.now.Load()
+	return r.of[r.view.named[name]]
+}
+
+// request makes a request of the bridge's own to one of the servers. Of clients
+// without sessions it is on behalf of the last one: what it finds open, that
+// one's calls use.
+func (g *combined) request(method string, params []byte) *bridge.Request {
+	if from := g.last.Load(); from != nil {
+		return &bridge.Request{Message: from.Request(method, params), From: from}
+	}
+	return &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: g.caller}
+}
+
+// spawn runs f in a goroutine that Close awaits.
+func (g *combined) spawn(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.wg.Go(f)
+	}
+	return !g.closed
+}
+
+// Server returns nothing: what clients are told is made for each of them.
+func (g *combined) Server() *bridge.Greeting { return nil }
+
+// Close ends the session's connections to all servers.
+func (g *combined) Close(ctx context.Context) error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel()
+	g.a.mu.Lock()
+	delete(g.a.open, g)
+	g.a.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, m := range g.members() {
+		if m.begun() {
+			wg.Go(func() { m.close(ctx) })
+		}
+	}
+	wg.Wait()
+	g.wg.Wait()
+	return nil
+}
+
+// Call makes a call to the server that it is for, or to all.
+func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if k, ok := list.Of(r.Method); ok {
+		return g.list(ctx, k, r)
+	}
+	switch r.Method {
+	case "initialize":
+		return g.initialize(ctx)
+	case "tools/call":
+		return g.use(ctx, list.Tools, r)
+	case "prompts/get":
+		return g.use(ctx, list.Prompts, r)
+	case era.Complete:
+		return g.complete(ctx, r)
+	case "resources/read":
+		return g.read(ctx, r)
+	case "resources/subscribe":
+		return g.subscribe(ctx, r)
+	case "resources/unsubscribe":
+		return g.unsubscribe(ctx, r)
+	case "logging/setLevel":
+		return g.setLevel(ctx, r)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound,
+		"several servers are offered as one here, and it cannot be told which of them "+r.Method+" is for: use that server's own address", nil), nil
+}
+
+// Notify passes a notification on to the servers that know of the client.
+func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
+	if r.Method == "notifications/progress" {
+		m, own := g.asker(r.Token())
+		if m == nil {
+			return nil // about nothing that was asked
+		}
+		theirs, err := jsonrpc.Parse(r.Append(nil, nil, own))
+		if err != nil {
+			return err
+		}
+		inner := *r
+		inner.Message = theirs
+		return m.notify(ctx, &inner)
+	}
+	var first error
+	for _, m := range g.members() {
+		if !m.begun() {
+			continue // it learns the state of things when it is needed
+		}
+		inner := *r
+		if err := m.notify(ctx, &inner); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// use makes a call about a tool or a prompt.
+func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, own := g.find(ctx, k, r.Name())
+	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
+		return k.Unknown(r.Name()), nil
+	}
+	inner := *r
+	inner.Message = r.Renamed(own)
+	a, err := m.call(ctx, &inner)
+	if err == nil && k == list.Tools && g.listeners != nil {
+		a = m.created(a)
+	}
+	return a, err
+}
+
+// find returns the server that has what clients know by that name, and what it
+// calls it. As a rule the prefix tells; otherwise what was listed does.
+func (g *combined) find(ctx context.Context, k list.Kind, external string) (*member, string) {
+	by := g.byPrefix(external)
+	formers := g.formers(external)
+	if by != nil && !by.rivals() && !hashed(external) && len(formers) == 0 {
+		return by, external[len(by.s.Prefix):]
+	}
+	look := func() (*member, string) {
+		for _, m := range g.members() {
+			if own, ok := m.catalog.internal(k, external); ok {
+				return m, own
+			}
+		}
+		return nil, ""
+	}
+	if m, own := look(); m != nil {
+		return m, own
+	}
+	short, cancel := ctx, func() {}
+	if by == nil || by.rivals() { // what is wanted may well be another's than that of a slow one
+		short, cancel = context.WithTimeout(ctx, listPatience)
+	}
+	defer cancel()
+	g.fetch(short, k, func(m *member) bool { return m.rivals() || m == by })
+	if m, own := look(); m != nil {
+		return m, own
+	}
+	for _, f := range formers {
+		m := g.named(f.server)
+		if m == nil {
+			continue // it has gone meanwhile
+		}
+		g.fetch(short, k, func(o *member) bool { return o == m })
+		if own, ok := m.catalog.behind(k, f.prefix, external); ok {
+			return m, own
+		}
+	}
+	if by != nil {
+		return by, external[len(by.s.Prefix):] // it may have what it does not list
+	}
+	return nil, ""
+}
+
+// formers returns the prefixes that servers had before, the newest first, under which
+// a name may be found: of the one whose prefix it has now only, whoever may use that.
+func (g *combined) formers(external string) (all []former) {
+	r := g.now.Load()
+	holder := r.holder(external, func(*server) bool { return true })
+	for _, f := range slices.Backward(r.former) {
+		if s := r.named[f.server]; r.of[s] != nil && (holder == nil || holder == s) && time.Now().Before(f.until) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// byPrefix returns the server with the longest prefix that the name has.
+func (g *combined) byPrefix(external string) *member {
+	r := g.now.Load()
+	return r.of[r.holder(external, func(s *server) bool { return r.of[s] != nil })]
+}
+
+// holder returns the server with the longest prefix that a name has, of those that may be.
+func (v *view) holder(external string, may func(*server) bool) *server {
+	for _, n := range v.lengths {
+		if n < len(external) {
+			if s := v.prefixes[external[:n]]; s != nil && may(s) {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// hashed reports whether a name looks as if externalName had to change it.
+func hashed(external string) bool {
+	i := len(external) - 9
+	return i > 0 && external[i] == '_' && strings.Trim(external[i+1:], "0123456789abcdef") == ""
+}
+
+// fetch reads the lists that are not known yet of those servers that want says,
+// all at once.
+func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
+	var wg sync.WaitGroup
+	for _, m := range g.members() {
+		if want(m) && !m.catalog.listed(k) && m.offers(k) && m.leftOut() == nil {
+			wg.Go(func() { m.fetch(ctx, k) })
+		}
+	}
+	wg.Wait()
+}
+
+// complete makes a call about the completion of an argument.
+func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	ref, no := list.ReferenceOf(r.Message)
+	if no != nil {
+		return no, nil
+	}
+	inner := *r
+	if ref.URI != "" {
+		m := g.owner(ctx, list.Templates, ref.URI)
+		if m == nil {
+			return list.NoResource(r.From.Modern(), ref.URI), nil
+		}
+		inner.Message = ref.Located()
+		return m.call(ctx, &inner)
+	}
+	m, own := g.find(ctx, list.Prompts, ref.Name)
+	if m == nil {
+		return list.Prompts.Unknown(ref.Name), nil
+	}
+	inner.Message = ref.Named(own)
+	return m.call(ctx, &inner)
+}
+
+// owner returns the server that has the resource: the first that lists it, else
+// the first of whose templates it can be one. nil means that none says so.
+func (g *combined) owner(ctx context.Context, k list.Kind, uri string) *member {
+	look := func() *member {
+		for _, kind := range []list.Kind{k, list.Resources} {
+			for _, m := range g.members() {
+				if _, ok := m.catalog.internal(kind, uri); ok {
+					return m
+				}
+			}
+		}
+		for _, m := range g.members() {
+			if m.catalog.matches(uri) {
+				return m
+			}
+		}
+		return nil
+	}
+	if m := look(); m != nil {
+		return m
+	}
+	everybody := func(*member) bool { return true }
+	short, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { g.fetch(short, list.Resources, everybody) })
+	wg.Go(func() { g.fetch(short, list.Templates, everybody) })
+	wg.Wait()
+	return look()
+}
+
+// likely returns the server that has the resource, or else the first that lists
+// something of the same scheme; nil when there is none.
+func (g *combined) likely(ctx context.Context, uri string) *member {
+	if m := g.owner(ctx, list.Resources, uri); m != nil {
+		return m
+	}
+	for _, m := range g.members() {
+		if m.catalog.like(uri) {
+			return m
+		}
+	}
+	return nil
+}
+
+// read makes a call about a resource. Servers have resources that they do not
+// list, which a tool's answer names: what is nobody's may be asked of those
+// that list something of the same scheme, one after the other. A server that
+// cannot be reached does not keep others from being asked: to read does no harm.
+func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	uri := r.URI()
+	owner := g.owner(ctx, list.Resources, uri)
+	asked := make([]*member, 0, 1)
+	if owner != nil {
+		asked = append(asked, owner)
+	}
+	for _, m := range g.members() {
+		if m != owner && m.catalog.like(uri) {
+			asked = append(asked, m)
+		}
+	}
+	var no *jsonrpc.Message
+	var lost error // of a server that cannot be asked: another one may have it
+	for _, m := range asked {
+		inner := *r
+		a, err := m.call(ctx, &inner)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			no.Release()
+			return nil, err
+		case err != nil:
+			lost = err
+			continue
+		case a.Error == nil, m == owner: // whose word counts
+			no.Release()
+			return a, nil
+		}
+		no.Release()
+		no = a
+	}
+	switch {
+	case lost != nil: // whether the resource exists is unknown
+		no.Release()
+		return nil, lost
+	case no == nil:
+		no = list.NoResource(r.From.Modern(), uri)
+	}
+	return no, nil
+}
+
+func (g *combined) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	uri := r.URI()
+	m := g.likely(ctx, uri)
+	if m == nil {
+		return list.NoResource(r.From.Modern(), uri), nil
+	}
+	g.mu.Lock()
+	if _, known := g.subs[uri]; !known && len(g.subs) >= subscribe.MaxSubscriptions {
+		g.mu.Unlock()
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil), nil
+	}
+	g.mu.Unlock()
+	inner := *r
+	a, err := m.call(ctx, &inner)
+	if err == nil && a.Error == nil {
+		g.mu.Lock()
+		g.subs[uri] = m
+		g.mu.Unlock()
+	}
+	return a, err
+}
+
+func (g *combined) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	uri := r.URI()
+	g.mu.Lock()
+	m := g.subs[uri]
+	delete(g.subs, uri)
+	g.mu.Unlock()
+	if m == nil {
+		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	}
+	inner := *r
+	return m.call(ctx, &inner)
+}
+
+// subscriptions returns what m was told to keep the client informed about.
+func (g *combined) subscriptions(m *member) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var uris []string
+	for uri, of := range g.subs {
+		if of == m {
+			uris = append(uris, uri)
+		}
+	}
+	return uris
+}
+
+// setLevel notes the level. Servers that are in use are told at once, others
+// when they are needed.
+func (g *combined) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if _, fault := era.Level(r.Params); fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
+	}
+	level := slices.Clone(r.Params)
+	g.level.Store(&level)
+	ctx, cancel := context.WithTimeout(ctx, greetPatience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, m := range g.members() {
+		if m.begun() {
+			wg.Go(func() {
+				if _, err := m.ready(ctx); err != nil {
+					m.s.Log.Debug("could not set the level", "err", err) // it is told when it is needed
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+
+// How long a client waits for servers that are slow. What comes later is
+// announced by list_changed.
+const (
+	greetPatience = 5 * time.Second
+	retryPatience = time.Second // for those that failed a moment ago
+	listPatience  = 10 * time.Second
+)

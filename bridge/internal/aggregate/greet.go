@@ -1,0 +1,147 @@
+package aggregate
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// initialize answers initialize, or server/discover, with what is known of the servers. Those of which nothing
+// is known yet are asked; a child that was seen before is not started because a
+// client has come. A server that failed a moment ago is tried, but hardly waited
+// for.
+func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
+	var fresh, failing []*member
+	known := 0
+	for _, m := range g.members() {
+		switch {
+		case m.s.Failing() != nil:
+			failing = append(failing, m)
+		case m.greeting() == nil:
+			fresh = append(fresh, m)
+		}
+		if m.greeting() != nil {
+			known++
+		}
+	}
+	meet := gathering{
+		do: func(ctx context.Context, m *member) error {
+			a, err := m.call(ctx, g.greet())
+			a.Release()
+			return err
+		},
+		overdue: func(m *member) { m.skip(m.s.Failing()) },
+		after: func(m *member, err error) {
+			if err != nil {
+				m.leaveOut(err)
+				return
+			}
+			m.s.Log.Debug("it has joined what all servers offer as one")
+			m.back()
+		},
+	}
+	var again error // of those that failed a moment ago
+	var wg sync.WaitGroup
+	wg.Go(func() { _, again = g.gather(ctx, failing, retryPatience, meet) })
+	late, err := g.gather(ctx, fresh, greetPatience, meet)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	// When no server can be had, an answer would be no success.
+	switch {
+	case known > 0 || len(late) > 0 || err == nil && len(fresh) > 0:
+	case err != nil && (again != nil || len(failing) == 0):
+		return nil, err
+	case again != nil && len(fresh) == 0:
+		return nil, again
+	}
+	if g.caller.Modern() {
+		return jsonrpc.NewResult(nil, g.discovered()), nil
+	}
+	return jsonrpc.NewResult(nil, g.greeting()), nil
+}
+
+// discovered is the result of server/discover: the greeting as clients without
+// sessions read it. Tasks are those of the modern servers.
+func (g *combined) discovered() []byte {
+	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
+	for _, m := range g.members() {
+		if s := m.greeting(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
+			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
+			caps = union(caps, []byte(`{"extensions":{"`+era.TasksExtension+`":{}}}`))
+			return rawjson.SetFirst(result, "capabilities", caps)
+		}
+	}
+	return result
+}
+
+// greet makes the request that asks a server what it is.
+func (g *combined) greet() *bridge.Request {
+	if g.caller.Modern() {
+		return g.request("server/discover", nil)
+	}
+	return g.request("initialize", g.caller.Params)
+}
+
+// skip leaves the server out until back is called, because it has failed: lists wait for
+// one that is still starting, and fails is nil.
+func (m *member) skip(fails error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.absent = fails
+}
+
+// greeting is the result of initialize: all that the servers can do together.
+// While nothing is known of one, it may do anything.
+func (g *combined) greeting() []byte {
+	caps := []byte("{}")
+	var instructions []string
+	for _, m := range g.members() {
+		s := m.greeting()
+		if s == nil {
+			caps = union(caps, []byte(`{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`))
+			continue
+		}
+		caps = union(caps, s.Capabilities)
+		if text := gjson.GetBytes(s.Result, "instructions").String(); text != "" {
+			instructions = append(instructions, m.s.Name+":\n"+text)
+		}
+	}
+	caps = era.WithoutTasks(caps) // a task's id does not say whose it is
+	for _, k := range list.Announced {
+		if has := gjson.GetBytes(caps, k.Capability()); has.Exists() { // a server that comes or goes changes the list
+			caps = rawjson.Set(caps, k.Capability(), rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
+		}
+	}
+	result := `{"protocolVersion":` + rawjson.Quote(g.caller.Revision) + `,"capabilities":` + string(caps) +
+		`,"serverInfo":` + string(g.a.o.Info)
+	if len(instructions) > 0 {
+		result += `,"instructions":` + rawjson.Quote(strings.Join(instructions, "\n\n"))
+	}
+	return []byte(result + "}")
+}
+
+// union returns a capability object with all that either has. Of what both
+// have, and is no object, true counts, and else the first.
+func union(a, b []byte) []byte {
+	gjson.ParseBytes(b).ForEach(func(name, theirs gjson.Result) bool {
+		ours := gjson.GetBytes(a, gjson.Escape(name.Str))
+		switch {
+		case !ours.Exists() || ours.Type == gjson.False && theirs.Type == gjson.True:
+			a = rawjson.Set(a, name.Str, []byte(theirs.Raw))
+		case ours.IsObject() && theirs.IsObject():
+			a = rawjson.Set(a, name.Str, union([]byte(ours.Raw), []byte(theirs.Raw)))
+		}
+		return true
+	})
+	return a
+}

@@ -1,0 +1,234 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// listeners are the subscriptions of one principal to all servers as one. They
+// are told what belongs to none of the servers: that one has come or gone.
+type listeners struct {
+	bridge.Nobody
+	mu  sync.Mutex // guards all
+	all map[*subscribe.Listener]struct{}
+}
+
+var _ bridge.Client = (*listeners)(nil)
+
+// Notify tells those who want to hear it.
+func (e *listeners) Notify(n *jsonrpc.Message) {
+	e.mu.Lock()
+	var to []*subscribe.Listener
+	for l := range e.all {
+		if l.Wants.Changes[n.Method] {
+			to = append(to, l)
+		}
+	}
+	e.mu.Unlock()
+	for _, l := range to {
+		l.Hear(n)
+	}
+}
+
+// ackPatience is how long a subscription waits for slow servers before it is
+// acknowledged without them.
+const ackPatience = 10 * time.Second
+
+// maxPause is how long a server is left alone at most that cannot be listened to.
+const maxPause = time.Minute
+
+// listen serves a subscription: each server is listened to for what it has of
+// what is wanted. It lasts until ctx ends.
+func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	wants, fault := subscribe.ReadWanted(r.Params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
+	}
+	l := subscribe.NewListener(r.Back, wants)
+	g.listeners.mu.Lock()
+	g.listeners.all[l] = struct{}{}
+	g.listeners.mu.Unlock()
+	defer func() {
+		g.listeners.mu.Lock()
+		delete(g.listeners.all, l)
+		g.listeners.mu.Unlock()
+	}()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer context.AfterFunc(g.ctx, func() { stop(bridge.ErrShutdown) })()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop(nil)
+
+	now := g.now.Load()
+	followed := map[*member]context.CancelFunc{}
+	follow := func() (heard chan subscribe.Wanted) { // what each server has acknowledged
+		share := g.shares(ctx, &wants)
+		heard = make(chan subscribe.Wanted, len(share))
+		for m, part := range share {
+			if followed[m] != nil {
+				continue
+			}
+			f := &partial{l: l, m: m, part: part, from: r.From, heard: heard}
+			ctx, stop := context.WithCancel(ctx)
+			followed[m] = stop
+			wg.Go(func() { f.run(ctx) })
+		}
+		return heard
+	}
+	heard := follow()
+	timer := time.NewTimer(ackPatience)
+	defer timer.Stop()
+	what := subscribe.Wanted{Changes: wants.Changes}
+	for left := cap(heard); left > 0; {
+		select {
+		case had := <-heard:
+			what.URIs, what.Tasks = append(what.URIs, had.URIs...), append(what.Tasks, had.Tasks...)
+			left--
+		case <-timer.C:
+			left = 0
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	l.Acknowledge(&what)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-now.next: // servers have come or gone
+		}
+		now = g.now.Load()
+		for m, stop := range followed {
+			if now.of[m.s] != m {
+				stop()
+				delete(followed, m)
+			}
+		}
+		follow()
+	}
+}
+
+// shares says which server is listened to for what.
+func (g *combined) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
+	all := map[*member]*subscribe.Wanted{}
+	of := func(m *member) *subscribe.Wanted {
+		if all[m] == nil {
+			all[m] = &subscribe.Wanted{Changes: map[string]bool{}}
+		}
+		return all[m]
+	}
+	for _, k := range list.Announced {
+		if !wants.Changes[k.Changed()] {
+			continue
+		}
+		for _, m := range g.members() {
+			if s := m.greeting(); s == nil || k.Announces(s.Capabilities) {
+				of(m).Changes[k.Changed()] = true
+			}
+		}
+	}
+	for _, uri := range wants.URIs {
+		if m := g.likely(ctx, uri); m != nil {
+			of(m).URIs = append(of(m).URIs, uri)
+		}
+	}
+	for _, id := range wants.Tasks {
+		if m, own := g.ofTask(id); m != nil {
+			of(m).Tasks = append(of(m).Tasks, own)
+		}
+	}
+	return all
+}
+
+// partial is the part of a subscription that one server has.
+type partial struct {
+	bridge.Nobody
+	l     *subscribe.Listener
+	m     *member
+	part  *subscribe.Wanted
+	from  *bridge.Caller
+	heard chan<- subscribe.Wanted
+	once  sync.Once
+	begun atomic.Bool // the server has acknowledged it this time
+}
+
+var _ bridge.Client = (*partial)(nil)
+
+// run listens to the server until ctx ends. When the server is lost it is
+// listened to again as soon as it is there.
+func (f *partial) run(ctx context.Context) {
+	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
+	for wait := time.Second; ; wait = min(2*wait, maxPause) {
+		f.begun.Store(false)
+		began := time.Now()
+		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
+		refused := err == nil && a.Error != nil
+		a.Release()
+		f.acknowledged(subscribe.Wanted{}) // if it was not: there is nothing to wait for
+		if ctx.Err() != nil {
+			return
+		}
+		if refused || errors.Is(err, bridge.ErrUnknownServer) {
+			f.m.s.Log.Debug("it cannot be listened to")
+			return
+		}
+		if f.begun.Load() && time.Since(began) > maxPause {
+			wait = time.Second
+		}
+		if backoff.For(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// acknowledged passes on what the server has acknowledged. It reports whether
+// that was the first time.
+func (f *partial) acknowledged(what subscribe.Wanted) (first bool) {
+	f.once.Do(func() {
+		first = true
+		f.heard <- what
+	})
+	return first
+}
+
+// Notify takes what the server says.
+func (f *partial) Notify(n *jsonrpc.Message) {
+	switch n.Method {
+	case "notifications/subscriptions/acknowledged":
+		f.begun.Store(true)
+	case "notifications/tasks":
+		own := gjson.GetBytes(n.Params, "taskId").String()
+		f.l.Hear(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
+		return
+	default:
+		f.m.outdate(n.Method)
+		f.l.Hear(n)
+		return
+	}
+	what, _ := subscribe.ReadWanted(n.Params) // a list that is none honours nothing
+	for i, own := range what.Tasks {
+		what.Tasks[i] = f.m.taskID(own)
+	}
+	late := f.l.Begun() // by us: it was not waited for any longer
+	if f.acknowledged(what) && !late {
+		return
+	}
+	what.Changes = f.part.Changes
+	what.Missed(func(n *jsonrpc.Message) {
+		f.m.s.Missed(n)
+		f.l.Hear(n)
+	})
+}

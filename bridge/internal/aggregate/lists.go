@@ -1,0 +1,437 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// cursor says where several servers' lists go on. For clients it is opaque.
+type cursor struct {
+	Kind list.Kind             `json:"k"`
+	At   map[string]*list.Mark `json:"at"` // by the server's name
+}
+
+func (c *cursor) String() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings and numbers always have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// cursorOf reads the cursor of a request for a list; nil means the first page.
+func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
+	given := gjson.GetBytes(params, "cursor")
+	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
+		return nil, true
+	}
+	text, err := base64.RawURLEncoding.DecodeString(given.Str)
+	if err != nil {
+		return nil, false
+	}
+	var c cursor
+	if err := json.Unmarshal(text, &c); err != nil || c.Kind != k || len(c.At) == 0 {
+		return nil, false
+	}
+	for _, at := range c.At {
+		if at == nil {
+			return nil, false
+		}
+	}
+	return &c, true
+}
+
+// listCall is a request for a list. Its servers may answer when it has ended.
+type listCall struct {
+	g       *combined
+	k       list.Kind
+	from    *cursor           // where it goes on; nil for the first page
+	members []*member         // all servers
+	parts   map[*member]*part // of these
+	inner   bridge.Request    // without what each server is asked for
+	params  []byte            // without cursor
+}
+
+// part is what one server has of a list.
+type part struct {
+	page   *jsonrpc.Message // of its list; nil for none yet
+	known  []byte           // what it listed last, if it is slow and that will do
+	late   *late            // as what its page is awaited
+	coming *late            // as what an earlier request awaits its page, which will do
+	opened atomic.Int64     // when the server had started, in Unix nanoseconds; 0 until then
+}
+
+// took returns how long the server has had for its page since it had started; 0 if it
+// has not.
+func (p *part) took() time.Duration {
+	if opened := p.opened.Load(); opened != 0 {
+		return time.Since(time.Unix(0, opened))
+	}
+	return 0
+}
+
+// list answers a request for a list with what all servers have: one page of
+// each.
+func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+	from, ok := cursorOf(k, r.Params)
+	if !ok {
+		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil
+	}
+	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
+		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
+		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Call: r.Call}} // r may not outlive this call
+	asked, good := c.choose()
+	late, err := g.gather(ctx, asked, listPatience, gathering{
+		needOne: true, good: good, slow: c.slow, do: c.ask, overdue: c.overdue, after: c.after,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range asked {
+		if !late[m] { // what it has said counts, or that it said nothing
+			c.parts[m].known = nil
+		}
+	}
+	return c.join(late), nil
+}
+
+// choose returns the servers that are to be asked, and how many need not be:
+// their pages are there.
+func (c *listCall) choose() (asked []*member, good int) {
+	var absent []*member
+	for _, m := range c.members {
+		p := &part{}
+		c.parts[m] = p
+		if c.from != nil {
+			if c.from.At[m.s.Name] != nil {
+				asked = append(asked, m)
+			}
+			continue
+		}
+		p.known, p.coming = m.takeLate(c.k)
+		offers, out := m.offers(c.k), m.leftOut()
+		switch {
+		case p.known != nil:
+			good++
+			continue
+		case !offers:
+			continue
+		case out == nil:
+			if p.known = m.lastKnown(c.k); p.known != nil {
+				good++
+			}
+		}
+		switch {
+		case p.coming != nil && p.known != nil:
+		case out != nil:
+			absent = append(absent, m)
+		default:
+			asked = append(asked, m)
+		}
+	}
+	if good+len(asked) == 0 { // an empty list would be the wrong answer
+		return absent, 0
+	}
+	for _, m := range absent {
+		c.missing(m, m.leftOut())
+	}
+	return asked, good
+}
+
+// slow reports whether a server is hardly waited for: what it listed last will do, or it
+// does not answer.
+func (c *listCall) slow(m *member) bool {
+	return c.from == nil && (c.parts[m].known != nil || m.catalog.slow.mute(c.k))
+}
+
+// missing says in the log that a server is left out of the list, and why: once as a
+// warning, until it is there again.
+func (c *listCall) missing(m *member, why error) {
+	level := slog.LevelDebug
+	if m.catalog.slow.missing(c.k, true) {
+		level = slog.LevelWarn
+	}
+	m.s.Log.Log(context.Background(), level, "left out of the list of all servers", "method", c.k.Method(), "err", why)
+}
+
+// Why a server that works is left out of a list.
+var (
+	errStarting = errors.New("it is still starting")
+	errSlow     = errors.New("it has not answered in time")
+)
+
+// ask asks one server.
+func (c *listCall) ask(ctx context.Context, m *member) error {
+	p := c.parts[m]
+	if p.coming != nil {
+		select {
+		case <-p.coming.done:
+			return p.coming.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	params := c.params
+	if c.from != nil {
+		params = rawjson.Set(params, "cursor", []byte(rawjson.Quote(c.from.At[m.s.Name].Cursor)))
+	}
+	r := c.inner
+	r.Message = jsonrpc.NewRequest(c.k.Method(), params)
+	r.Opened = func() { p.opened.Store(time.Now().UnixNano()) }
+	var err error
+	p.page, err = m.call(ctx, &r)
+	if err == nil && c.from == nil {
+		m.catalog.slow.took(c.k, p.took())
+	}
+	return err
+}
+
+// overdue notes that a server has not answered in time.
+func (c *listCall) overdue(m *member) {
+	if p := c.parts[m]; c.from == nil && p.coming == nil { // otherwise it is asked again for the same page, or was before
+		p.late = m.awaitPage(c.k)
+		m.catalog.slow.overdue(c.k, p.took())
+	}
+}
+
+// after takes what came too late.
+func (c *listCall) after(m *member, err error) {
+	p := c.parts[m]
+	if p.coming != nil {
+		return // it is the earlier request's
+	}
+	var result []byte
+	if err == nil && p.page.Error == nil && c.from == nil {
+		result = resultOf(p.page)
+		if m.awaits(c.k, p.late) { // otherwise the list has changed since
+			m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
+		}
+	}
+	p.page.Release()
+	news := !bytes.Equal(result, p.known) // or the client has it
+	if m.keepPage(c.k, p.late, result, news, err) || err != nil && p.known != nil {
+		c.g.to.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
+	}
+	if err != nil {
+		m.leaveOut(err)
+	}
+}
+
+// takeLate returns the page that came too late for the last request, or as what it is
+// still awaited.
+func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.late[k]
+	if l == nil || l.page == nil {
+		return nil, l
+	}
+	m.late[k] = nil
+	return l.page, nil
+}
+
+// awaitPage notes that the first page is on its way.
+func (m *member) awaitPage(k list.Kind) *late {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late[k] = &late{done: make(chan struct{})}
+	return m.late[k]
+}
+
+// keepPage gives those who await l its page, or why there is none, and with news keeps
+// the page until it is asked for. It reports whether there is something to ask for: the
+// list may have changed since.
+func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why error) bool {
+	if l == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer close(l.done)
+	l.err = why
+	if m.late[k] != l {
+		return false
+	}
+	if l.page = page; page == nil || !news {
+		m.late[k] = nil
+	}
+	return m.late[k] != nil
+}
+
+// latePage returns the page that l stood for, now that it has come, and notes that it
+// was asked for; nil means that there is none.
+func (m *member) latePage(k list.Kind, l *late) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.late[k] == l {
+		m.late[k] = nil
+	}
+	return l.page
+}
+
+// awaits reports whether l still stands for the page that is on its way.
+func (m *member) awaits(k list.Kind, l *late) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return l != nil && m.late[k] == l
+}
+
+// outdate drops the pages that the notification makes wrong.
+func (m *member) outdate(changed string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range list.Kinds {
+		if k.Changed() == changed {
+			m.late[k] = nil
+			m.catalog.slow.forget(k)
+		}
+	}
+}
+
+// joined is a list that is being made of several.
+type joined struct {
+	items []byte // each but the first after a comma
+	meta  []byte // of the result; nil for none
+	next  cursor
+}
+
+// join makes one answer of the servers' pages, of which those of late are not
+// there yet: what is known of them stands in their place.
+func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
+	all := &joined{next: cursor{Kind: c.k, At: map[string]*list.Mark{}}}
+	var no *jsonrpc.Message // the first refusal
+	good := 0
+	for _, m := range c.members {
+		p := c.parts[m]
+		result := p.known
+		if late[m] { // its page may be written now
+			switch {
+			case c.from != nil:
+				all.next.At[m.s.Name] = c.from.At[m.s.Name]
+			case result != nil:
+			case p.coming == nil && p.opened.Load() == 0:
+				c.missing(m, errStarting)
+			default:
+				c.missing(m, errSlow)
+			}
+		} else if p.coming != nil && result == nil {
+			result = m.latePage(c.k, p.coming)
+		} else if page := p.page; page != nil {
+			if page.Error != nil {
+				c.missing(m, errors.New(string(page.Error)))
+				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // else it has nothing to list
+					no = page
+				}
+				continue
+			}
+			result = resultOf(page)
+			page.Release()
+			if c.from == nil {
+				m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
+			}
+		}
+		if result == nil {
+			continue
+		}
+		good++
+		m.catalog.slow.missing(c.k, false)
+		more, repeats := c.goesOn(m, result, all)
+		if repeats {
+			result = []byte("{}")
+		}
+		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, !more)
+		all.add(m, c.k, result)
+	}
+	if good == 0 && no != nil {
+		return no
+	}
+	return c.answer(all)
+}
+
+// goesOn notes where a server's list goes on, if it does. repeats says that this page
+// was there before.
+func (c *listCall) goesOn(m *member, page []byte, all *joined) (more, repeats bool) {
+	at := &list.Mark{}
+	if c.from != nil {
+		at = c.from.At[m.s.Name]
+	}
+	more, cut := at.Follow(c.k, page)
+	if more {
+		all.next.At[m.s.Name] = at
+	}
+	m.s.cutOff(c.k, cut)
+	return more, errors.Is(cut, list.ErrRepeats)
+}
+
+// cutOff says in the log that a list of the server was cut off, unless why is nil: once
+// as a warning.
+func (s *server) cutOff(k list.Kind, why error) {
+	if why == nil {
+		return
+	}
+	level := slog.LevelDebug
+	if !s.cut[k].Swap(true) {
+		level = slog.LevelWarn
+	}
+	s.Log.Log(context.Background(), level, "list cut off", "method", k.Method(), "err", why)
+}
+
+// add adds what one server has listed.
+func (all *joined) add(m *member, k list.Kind, page []byte) {
+	k.Each(page, func(item []byte, key string) {
+		if item = m.show(k, item, key); item == nil {
+			return
+		}
+		if len(all.items) > 0 {
+			all.items = append(all.items, ',')
+		}
+		all.items = append(all.items, item...)
+	})
+	own := gjson.GetBytes(page, "_meta")
+	if !own.IsObject() {
+		return
+	}
+	if all.meta == nil {
+		all.meta = []byte("{}")
+	}
+	own.ForEach(func(name, value gjson.Result) bool {
+		if !gjson.GetBytes(all.meta, gjson.Escape(name.Str)).Exists() { // of two that say the same, the first counts
+			all.meta = rawjson.SetFirst(all.meta, name.Str, []byte(value.Raw))
+		}
+		return true
+	})
+}
+
+// answer returns what is joined as the client gets it.
+func (c *listCall) answer(all *joined) *jsonrpc.Message {
+	out := append(append([]byte(`{"`+c.k.Member()+`":[`), all.items...), ']')
+	if len(all.next.At) > 0 {
+		out = append(out, `,"nextCursor":`+rawjson.Quote(all.next.String())...)
+	}
+	meta := all.meta
+	if c.g.caller.Modern() {
+		if meta == nil {
+			meta = []byte("{}")
+		}
+		meta = rawjson.SetFirst(meta, era.KeyServerInfo, c.g.a.o.Info)
+		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
+	}
+	if meta != nil {
+		out = append(append(out, `,"_meta":`...), meta...)
+	}
+	return jsonrpc.NewResult(nil, append(out, '}'))
+}

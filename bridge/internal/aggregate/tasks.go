@@ -1,0 +1,59 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// task makes a call about a task. Where several servers are offered as one, a
+// task's id begins with the name of its server.
+func (g *combined) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, own := g.ofTask(gjson.GetBytes(r.Params, "taskId").String())
+	if m == nil {
+		return jsonrpc.InvalidParams("there is no such task"), nil
+	}
+	inner := *r
+	inner.Message = jsonrpc.NewRequest(r.Method, rawjson.SetFirst(r.Whole(), "taskId", []byte(rawjson.Quote(own))))
+	a, err := m.call(ctx, &inner)
+	if err == nil {
+		a = m.claim(a)
+	}
+	return a, err
+}
+
+// ofTask returns the server of a task, and its own id of it.
+func (g *combined) ofTask(id string) (*member, string) {
+	name, own, ok := strings.Cut(id, ":")
+	if !ok {
+		return nil, ""
+	}
+	return g.named(name), own
+}
+
+// claim marks the task in an answer as one of this server's. The id may have been
+// changed on its way here, which only the whole result shows.
+func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
+	whole := a.Whole()
+	id := gjson.GetBytes(whole, "taskId")
+	if id.Type != gjson.String || id.Index == 0 {
+		return a
+	}
+	return a.Replaced(rawjson.SetFirst(whole, "taskId", []byte(rawjson.Quote(m.taskID(id.Str)))))
+}
+
+func (m *member) taskID(own string) string { return m.s.Name + ":" + own }
+
+// created marks the task that a call has become, if it has.
+func (m *member) created(a *jsonrpc.Message) *jsonrpc.Message {
+	if a.Error == nil && bytes.Equal(a.Found().Type.Of(a.Result), []byte(`"task"`)) {
+		return m.claim(a)
+	}
+	return a
+}

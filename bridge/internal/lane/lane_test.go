@@ -1,0 +1,362 @@
+package lane_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/deadline"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server opens connections that answer everything at once. It is also what a lane
+// tells things, and keeps them in their order.
+type server struct {
+	bridge.Nobody
+	fails atomic.Bool // to open
+	// opening, if not nil, is called before a connection is opened.
+	opening func(context.Context) error
+	held    chan struct{} // until it is closed, calls of that method wait
+
+	mu     sync.Mutex // guards the rest
+	said   []string
+	rest   bridge.Client // of the newest connection
+	offers string        // its capabilities; empty means none
+}
+
+func (s *server) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, what)
+}
+
+// take returns what was said since the last take, when all is quiet.
+func (s *server) take() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said := s.said
+	s.said = nil
+	return said
+}
+
+func (s *server) Open(ctx context.Context, _ *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	if s.opening != nil {
+		if err := s.opening(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.fails.Load() {
+		return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: "it could not be started"}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said, s.rest = append(s.said, "open"), rest
+	return conn{s, cmp.Or(s.offers, "{}")}, nil
+}
+
+// conn is a connection to the server.
+type conn struct {
+	s      *server
+	offers string
+}
+
+func (c conn) Server() *bridge.Greeting {
+	return &bridge.Greeting{Revision: "2025-11-25", Capabilities: []byte(c.offers)}
+}
+func (c conn) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	c.s.note(r.Method)
+	if r.Method == "held" {
+		<-c.s.held
+	}
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+func (conn) Notify(context.Context, *bridge.Request) error { return nil }
+func (c conn) Close(context.Context) error                 { c.s.note("close"); return nil }
+
+// The doors of a lane.
+func (s *server) Opened() { s.note("Opened") }
+func (s *server) Closed() { s.note("Closed") }
+func (s *server) Reopened(lost bool) {
+	s.note(map[bool]string{true: "Reopened lost", false: "Reopened"}[lost])
+}
+func (s *server) Replaced()               { s.note("Replaced") }
+func (s *server) Deaf()                   { s.note("Deaf") }
+func (s *server) Heard(*jsonrpc.Message)  { s.note("Heard") }
+func (s *server) Ended()                  { s.note("Ended") }
+func (s *server) Notify(*jsonrpc.Message) { s.note("Notify") }
+
+type health struct{}
+
+func (health) Fared(error, bool)                {}
+func (health) Failed(error)                     {}
+func (health) Lacked(error)                     {}
+func (health) Lost(error)                       {}
+func (health) Learned(string, *bridge.Greeting) {}
+func (health) Opened()                          {}
+func (health) Restarted()                       {}
+
+// gate lets everything pass, and notes what does.
+type gate struct{ s *server }
+
+func (g gate) Pass(context.Context, *bridge.Caller) error { g.s.note("Pass"); return nil }
+func (g gate) Left() time.Duration                        { return 0 }
+func (g gate) Opening(context.Context, *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+	return func(_ lane.Conn, up bridge.Upstream, err error) bridge.Upstream {
+		g.s.note("Opening")
+		return gated{up, g.s}
+	}, nil
+}
+
+type gated struct {
+	bridge.Upstream
+	s *server
+}
+
+func (g gated) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	g.s.note("through the gate")
+	return g.Upstream.Call(ctx, r)
+}
+
+func options(s *server) *lane.Options {
+	total := lane.NewTotal(3, limits.NewShares(3, 0))
+	o := &lane.Options{
+		Name: "s", Adapter: s, Log: slog.New(slog.DiscardHandler), Idle: time.Hour, Handshake: time.Minute, Settings: new(atomic.Pointer[lane.Settings]), Health: health{},
+		Budget: lane.NewBudget("s", 2, limits.NewShares(2, 0), total, func(string, bool) bool { return false }),
+	}
+	o.Set(lane.Settings{Restarts: 30, MaxPause: time.Minute})
+	return o
+}
+
+func call(t *testing.T, l *lane.Lane, method, params string) error {
+	t.Helper()
+	_, err := l.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), From: l.Caller()})
+	return err
+}
+
+// told is the client of a lane that is told that its server is another one.
+type told struct {
+	bridge.Nobody
+	gone func()
+}
+
+func (c told) Gone(error) { c.gone() }
+
+// Who comes while others are told that the server came back as another one gets a connection
+// to that: clients begin again as soon as they are told, when not all of them are.
+func TestReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{offers: `{"logging":{}}`}
+		var l *lane.Lane
+		again := make(chan error, 1)
+		o := options(s)
+		o.Budget = lane.NewBudget("s", 9, limits.NewShares(9, 0), lane.NewTotal(9, limits.NewShares(9, 0)), func(string, bool) bool { return false })
+		l = lane.New(o, &bridge.Caller{}, lane.Ends{Observer: s, Client: told{gone: func() {
+			go func() { again <- call(t, l, "initialize", "{}") }()
+			time.Sleep(time.Second) // of the bubble: whatever they can do is done
+		}}})
+		if err := call(t, l, "initialize", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		s.rest.Gone(errors.New("it has died"))
+		s.offers = "{}"
+		if err := call(t, l, "x", "{}"); !errors.Is(err, bridge.ErrReplaced) {
+			t.Errorf("a call of one that knew the server as it was: %v", err)
+		}
+		if err := <-again; err != nil {
+			t.Errorf("who began again: %v", err)
+		}
+		if err := call(t, l, "x", "{}"); err != nil {
+			t.Errorf("the call after that: %v", err)
+		}
+		_ = l.Close(t.Context())
+	})
+}
+
+// What happens to a lane's connections its observer is told in that order, and before
+// its client. Calls pass the gate; pings, and what a fresh connection is told again,
+// do not.
+func TestDoors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s, Gate: gate{s}})
+		for _, step := range []struct {
+			name  string
+			do    func()
+			state lane.State
+			want  []string
+		}{
+			{"nothing yet", func() {}, lane.Asleep, nil},
+			{"a call", func() { _ = call(t, l, "resources/subscribe", `{"uri":"a:"}`) }, lane.Open,
+				[]string{"Pass", "open", "Opening", "Opened", "through the gate", "resources/subscribe"}},
+			{"a ping", func() { _ = l.Ping(t.Context(), time.Second) }, lane.Open, []string{"ping"}},
+			{"a notification", func() { s.rest.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"x"}`)) }, lane.Open, []string{"Heard", "Notify"}},
+			{"a loss", func() { s.fails.Store(true); s.rest.Gone(errors.New("it died")) }, lane.Lost, []string{"Closed", "close"}},
+			{"another connection", func() { s.fails.Store(false); time.Sleep(time.Minute) }, lane.Open,
+				[]string{"open", "Opening", "Opened", "resources/subscribe", "Reopened lost"}},
+			{"the end", func() { _ = l.Close(t.Context()) }, lane.Ended, []string{"Ended", "Closed", "close"}},
+		} {
+			step.do()
+			got := s.take()
+			if i := slices.Index(got, "open"); step.name == "another connection" {
+				got = got[max(i, 0):] // without the attempts that fail
+			} else if step.name == "a loss" {
+				got = slices.DeleteFunc(got, func(what string) bool { return what == "Pass" || what == "Opening" }) // the first of them
+			}
+			if !slices.Equal(got, step.want) || l.State() != step.state {
+				t.Errorf("%s: %q, state %d, want %q, %d", step.name, got, l.State(), step.want, step.state)
+			}
+		}
+		if err := call(t, l, "x", "{}"); !errors.Is(err, bridge.ErrShutdown) {
+			t.Errorf("a call after the end: %v", err)
+		}
+	})
+}
+
+// I-212: the time for a handshake stands still while somebody signs in, and not otherwise.
+func TestOpeningStandsStill(t *testing.T) {
+	for signs, want := range map[bool]bool{true: true, false: false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{opening: func(ctx context.Context) error {
+				if signs {
+					defer deadline.Stand(ctx)()
+				}
+				return backoff.For(ctx, time.Hour)
+			}}
+			l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
+			began := time.Now()
+			err := call(t, l, "x", "{}")
+			if took := time.Since(began); (err == nil) != want || want && took != time.Hour || !want && took != time.Minute {
+				t.Errorf("sign-in %v: %v after %v", signs, err, took)
+			}
+			_ = l.Close(t.Context())
+		})
+	}
+}
+
+// A connection that is kept stays open although nobody calls; the others are closed
+// when nobody has used them for long.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
+		defer l.Close(t.Context())
+		release, err := l.Keep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		if l.State() != lane.Open {
+			t.Errorf("state %d while it is kept", l.State())
+		}
+		release()
+		time.Sleep(time.Hour + time.Second)
+		if l.State() != lane.Asleep {
+			t.Errorf("state %d when nobody needs it", l.State())
+		}
+		if err := call(t, l, "x", "{}"); err != nil || !slices.Contains(s.take(), "Reopened") {
+			t.Errorf("a call after that: %v", err)
+		}
+	})
+}
+
+// heldGate notes the connections that it sees.
+type heldGate struct {
+	gate
+	all *[]lane.Conn
+}
+
+func (g heldGate) Opening(context.Context, *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+	return func(c lane.Conn, up bridge.Upstream, _ error) bridge.Upstream {
+		*g.all = append(*g.all, c)
+		return up
+	}, nil
+}
+
+// A connection without calls can be told that it is of no use any more; one with calls stays.
+func TestGoneIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		var all []lane.Conn
+		l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s, Gate: heldGate{gate{s}, &all}})
+		defer l.Close(t.Context())
+		why := &bridge.Error{Kind: bridge.ErrUnsent, Public: "somebody wants another one"}
+		if err := call(t, l, "x", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		s.held = make(chan struct{})
+		done := make(chan error)
+		go func() { done <- call(t, l, "held", "{}") }()
+		synctest.Wait()
+		if all[0].GoneIdle(why) || l.State() != lane.Open {
+			t.Errorf("a connection with a call is closed: state %d", l.State())
+		}
+		close(s.held)
+		if err := <-done; err != nil {
+			t.Errorf("the call: %v", err)
+		}
+		s.take()
+		if !all[0].GoneIdle(why) || all[0].GoneIdle(why) {
+			t.Error("a connection without calls can be closed once")
+		}
+		if got := s.take(); !slices.Equal(got, []string{"Closed", "close"}) {
+			t.Errorf("it was %q", got)
+		}
+		began := time.Now()
+		if err := call(t, l, "x", "{}"); err != nil || time.Since(began) > 2*time.Second || len(all) != 2 || all[0].GoneIdle(why) {
+			t.Errorf("the next call: %v after %v, over connection %d", err, time.Since(began), len(all))
+		}
+	})
+}
+
+// A budget counts what is open at its server and at all, and who finds no room is
+// told which of the two is full.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		total := lane.NewTotal(3, limits.NewShares(3, 0))
+		var all []*lane.Lane
+		budgets := map[string]*lane.Budget{}
+		for _, open := range []struct{ server, full string }{
+			{"a", ""}, {"a", ""}, {"a", "it has too many connections: see max_children of the server (the limit is 2)"},
+			{"b", ""}, {"b", "the bridge has too many connections: see max_children (the limit is 3)"},
+		} {
+			o := options(s)
+			if budgets[open.server] == nil {
+				budgets[open.server] = lane.NewBudget(open.server, 2, limits.NewShares(2, 0), total, func(string, bool) bool { return false })
+			}
+			o.Budget = budgets[open.server]
+			l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
+			all = append(all, l)
+			err := call(t, l, "x", "{}")
+			if e, ok := errors.AsType[*bridge.Error](err); ok && e.Public != open.full || !ok && open.full != "" || ok && !errors.Is(err, bridge.ErrOverloaded) {
+				t.Errorf("%s: %v, want %q", open.server, err, open.full)
+			}
+		}
+		if a, b := budgets["a"].Open(), budgets["b"].Open(); a != 2 || b != 1 || total.Open() != 3 || total.Most() != 3 || budgets["a"].Opening() {
+			t.Errorf("%d and %d are open, %d in all", a, b, total.Open())
+		}
+		for _, l := range all {
+			_ = l.Close(t.Context())
+		}
+		if a, b := budgets["a"].Open(), budgets["b"].Open(); a+b+total.Open() != 0 {
+			t.Errorf("%d and %d are left, %d in all", a, b, total.Open())
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package share
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ended is an Observer of lanes that open nothing.
+type ended struct{ lane.Observer }
+
+func (ended) Ended() {}
+
+// server is what calls over a shared lane go through. It knows who is subscribed.
+type server struct {
+	bridge.Upstream
+	takes   time.Duration // to answer
+	refuses string        // a method
+
+	mu   sync.Mutex // guards subs
+	subs map[string]bool
+}
+
+func (s *server) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	time.Sleep(s.takes)
+	if r.Method == s.refuses {
+		return jsonrpc.NewError(nil, -1, "no", nil), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subs[r.URI()] = r.Method == "resources/subscribe"
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+
+// shared runs f in a bubble with the shared lanes of a server, of which there may be
+// four.
+func shared(t *testing.T, up *server, f func(t *testing.T, s *Hubs)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		up.subs = map[string]bool{}
+		s := New(Options{
+			Server: "s", Budget: lane.NewBudget("s", 4, nil, nil, nil), Force: t.Context(),
+			Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+				return lane.New(&lane.Options{}, from, lane.Ends{Client: to, Observer: ended{}, GivenUp: givenUp}), up
+			},
+		})
+		defer s.Close(t.Context())
+		f(t, s)
+	})
+}
+
+func joined(t *testing.T, s *Hubs, principal string) *View {
+	t.Helper()
+	v, err := s.Join(bridge.Caller{Principal: principal, Capabilities: []byte("{}"), Params: []byte("{}")}, bridge.Nobody{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// A lane is closed on request when no session uses it.
+func TestHubsLeave(t *testing.T) {
+	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+		a, b := joined(t, s, "a"), joined(t, s, "b")
+		if len(s.hubs) != 2 {
+			t.Fatalf("%d lanes", len(s.hubs))
+		}
+		var key string
+		for k, h := range s.hubs {
+			if h == a.h {
+				key = k
+			}
+		}
+		if s.Leave(key); s.hubs[key] != a.h {
+			t.Error("a lane that is used was closed")
+		}
+		_, _ = a.Close(t.Context()), b.Close(t.Context())
+		s.Leave(key)
+		synctest.Wait()
+		if s.hubs[key] != nil || a.h.lane.State() != lane.Ended || b.h.lane.State() == lane.Ended {
+			t.Errorf("%d lanes are left", len(s.hubs))
+		}
+	})
+}
+
+func (v *View) says(t *testing.T, method, uri string) {
+	t.Helper()
+	m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"uri":%q}}`, method, uri))
+	if _, err := v.Call(context.Background(), &bridge.Request{Message: m, From: &bridge.Caller{}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections of principals that are gone for good are not kept in mind without
+// limit.
+func TestHubsForgetPrincipals(t *testing.T) {
+	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+		stays := joined(t, s, "stays")
+		for i := range 20 {
+			_ = joined(t, s, fmt.Sprint(i)).Close(t.Context())
+		}
+		if n := len(s.hubs); n > 4 || joined(t, s, "stays").h != stays.h {
+			t.Errorf("%d shared connections are kept in mind", n)
+		}
+	})
+}
+
+// Subscribing, unsubscribing and leaving race; in the end the hub knows of the
+// subscribers that are left, as the server does.
+func TestHubSubscriptionRaces(t *testing.T) {
+	up := &server{takes: time.Millisecond}
+	shared(t, up, func(t *testing.T, s *Hubs) {
+		stays := joined(t, s, "p")
+		var wg sync.WaitGroup
+		for i := range 20 {
+			v := joined(t, s, "p")
+			wg.Go(func() {
+				for range 20 {
+					v.says(t, "resources/subscribe", "a:")
+					v.says(t, "resources/subscribe", "b:")
+					v.says(t, "resources/unsubscribe", "a:")
+				}
+				_ = v.Close(t.Context())
+			})
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				_ = v.Close(t.Context())
+			})
+		}
+		wg.Wait()
+		stays.says(t, "resources/subscribe", "a:")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if h := stays.h; !up.subs["a:"] || up.subs["b:"] || h.subs.Len() != 1 {
+			t.Errorf("server %v, hub has %d; want a: only", up.subs, h.subs.Len())
+		}
+	})
+}
+
+// A session that ends while it subscribes leaves no subscription behind, and so does
+// one whose server refuses to end it.
+func TestHubForgetsSubscriptions(t *testing.T) {
+	up := &server{takes: time.Second}
+	shared(t, up, func(t *testing.T, s *Hubs) {
+		v := joined(t, s, "p")
+		var wg sync.WaitGroup
+		wg.Go(func() { v.says(t, "resources/subscribe", "a:") })
+		synctest.Wait()
+		_ = v.Close(t.Context())
+		wg.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if up.subs["a:"] || v.h.subs.Len() != 0 {
+			t.Errorf("server %v, hub has %d; want none", up.subs, v.h.subs.Len())
+		}
+	})
+	shared(t, &server{refuses: "resources/unsubscribe"}, func(t *testing.T, s *Hubs) {
+		v := joined(t, s, "p")
+		v.says(t, "resources/subscribe", "a:")
+		v.says(t, "resources/unsubscribe", "a:")
+		if v.h.subs.Len() != 0 {
+			t.Errorf("hub has %d; want none", v.h.subs.Len())
+		}
+	})
+}
+
+// heard is a client that notes the resources that it is told have changed.
+type heard struct {
+	bridge.Nobody
+	uris []string
+}
+
+func (c *heard) Notify(n *jsonrpc.Message) { c.uris = append(c.uris, n.URI()) }
+
+// A session is told of the resources that it has subscribed to, and of parts of them.
+func TestHubTellsOfParts(t *testing.T) {
+	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+		client := &heard{}
+		v, err := s.Join(bridge.Caller{Principal: "p", Capabilities: []byte("{}"), Params: []byte("{}")}, client, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.says(t, "resources/subscribe", "file:///docs")
+		for _, uri := range []string{"file:///docs", "file:///docs/a.md", "file:///docs2", "file:///"} {
+			v.h.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`, uri)))
+		}
+		if got := fmt.Sprint(client.uris); got != "[file:///docs file:///docs/a.md]" {
+			t.Errorf("told of %s", got)
+		}
+	})
+}

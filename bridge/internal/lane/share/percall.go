@@ -1,0 +1,121 @@
+package share
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// PerCall is an Upstream that opens a connection for each request and closes
+// it afterwards: nothing that a server keeps in memory lives on.
+type PerCall struct {
+	Name   string        // of the server
+	Client bridge.Client // as of a lane
+	Budget *lane.Budget
+	Force  context.Context // ends when connections have no more time to be closed
+	// Open makes a lane whose server is told that level first, as params of
+	// logging/setLevel, and returns it also with what stands around that of one call.
+	Open func(level []byte) (*lane.Lane, bridge.Upstream)
+
+	wg sync.WaitGroup // connections that are being closed
+
+	mu     sync.Mutex // guards the rest
+	server *bridge.Greeting
+	level  []byte // params of the last logging/setLevel
+	closed bool
+}
+
+// Server returns what the first handshake said, or nil.
+func (p *PerCall) Server() *bridge.Greeting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
+}
+
+// Call opens a connection, makes the call and closes the connection.
+func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	switch r.Method {
+	case "resources/subscribe", "resources/unsubscribe":
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
+	}
+	p.mu.Lock()
+	level := p.level
+	if p.closed {
+		p.mu.Unlock()
+		return nil, bridge.ErrEnded
+	}
+	p.wg.Add(1)
+	p.mu.Unlock()
+	l, up := p.Open(level)
+	defer func() { // the caller does not wait for the process to end
+		left := p.Budget.Leaving()
+		go func() {
+			defer p.wg.Done()
+			defer left()
+			_ = l.Close(p.Force)
+		}()
+	}()
+	if err := p.same(ctx, l); err != nil {
+		return nil, err
+	}
+	m, err := up.Call(ctx, r)
+	if err != nil || m.Error != nil {
+		return m, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch r.Method {
+	case "initialize":
+		p.server = l.Server()
+		m = jsonrpc.NewResult(nil, momentary(m.Result))
+	case "logging/setLevel":
+		p.level = append([]byte(nil), r.Params...)
+	}
+	return m, nil
+}
+
+// same opens the connection and makes sure that the server still speaks the
+// revision that the session was told of: another one cannot be its.
+func (p *PerCall) same(ctx context.Context, l *lane.Lane) error {
+	before := p.Server()
+	if before == nil {
+		return nil
+	}
+	now, _, err := l.Known(ctx)
+	if err != nil || now.Revision == before.Revision {
+		return err
+	}
+	err = &bridge.Error{Server: p.Name, Kind: bridge.ErrUnavailable, Public: "it came back with another revision: initialize again"}
+	p.Client.Gone(err)
+	return err
+}
+
+// momentary removes from a result of initialize what needs a connection that
+// lives on.
+func momentary(result []byte) []byte {
+	caps := capabilities(result)
+	for _, kind := range []string{"tools", "prompts", "resources"} {
+		if c := gjson.GetBytes(caps, kind); c.IsObject() {
+			caps = rawjson.Set(caps, kind, rawjson.Delete(rawjson.Delete([]byte(c.Raw), "listChanged"), "subscribe"))
+		}
+	}
+	return rawjson.Set(result, "capabilities", caps)
+}
+
+// Notify drops the notification: there is nobody to hear it.
+func (p *PerCall) Notify(context.Context, *bridge.Request) error { return nil }
+
+// Close waits until the connections of ended calls are closed.
+func (p *PerCall) Close(context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.wg.Wait()
+	return nil
+}

@@ -1,0 +1,652 @@
+// Package calls knows which calls of clients are under way, and what became of the last
+// ones, for as long as somebody looks. While nobody does, a call costs one look at a flag,
+// and only failures are noted.
+package calls
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/logs"
+)
+
+// What is kept at most.
+const (
+	maxRecent   = 256  // calls that have ended
+	maxFailures = 64   // of one server
+	maxServers  = 1024 // with failures
+	maxUnder    = 4096 // calls under way; those beyond are not shown before they end
+	maxMarks    = 32   // of one call
+	maxText     = 200  // bytes of a name or a message
+)
+
+// linger is for how long it goes on after nobody looks any more.
+const linger = time.Minute
+
+// Row says what a call is, and what has become of it. It is not changed once it is given
+// out.
+//
+// It has many fields: each is a member of the JSON that is shown.
+type Row struct {
+	ID        string    `json:"id"`
+	Server    string    `json:"server,omitempty"` // empty if no server got it
+	Method    string    `json:"method"`
+	Name      string    `json:"name,omitempty"` // of the tool, prompt or resource
+	Principal string    `json:"principal,omitempty"`
+	Session   string    `json:"session,omitempty"` // as in logs; empty for a client without sessions
+	Revision  string    `json:"revision,omitempty"`
+	Speaks    string    `json:"speaks,omitempty"` // the revision of the server
+	Began     time.Time `json:"began"`
+	// Took is missing while the call is under way, and then so is what follows.
+	Took    *float64 `json:"took_ms,omitempty"`
+	Outcome string   `json:"outcome,omitempty"`
+	Code    int64    `json:"code,omitempty"`
+	Error   string   `json:"error,omitempty"`
+	In      int      `json:"bytes_in"`
+	Out     int      `json:"bytes_out,omitempty"`
+	Marks   []Mark   `json:"marks,omitempty"`
+
+	// Carried is what it asked, and was answered; nil unless that is kept.
+	Carried *Carried `json:"-"`
+}
+
+// Carried is what a call asked and was answered: JSON without what may be a secret, cut
+// where it is long.
+type Carried struct {
+	Arguments string `json:"arguments,omitempty"`
+	Result    string `json:"result,omitempty"`
+	// Cut names those of them that are not whole: arguments, result.
+	Cut []string `json:"cut,omitempty"`
+}
+
+// maxCarried bounds each of them, in bytes; what is larger than maxLooked is not kept.
+const (
+	maxCarried = 4 << 10
+	maxLooked  = 64 << 10
+)
+
+// Mark is something that has happened during a call.
+type Mark struct {
+	At   float64 `json:"at_ms"` // since it began
+	What string  `json:"what"`  // progress, asked, answered
+	Text string  `json:"text,omitempty"`
+}
+
+// Watcher is told what happens. It must not block, and not keep the lock of anything that
+// calls wait for.
+type Watcher interface {
+	Begun(r *Row)
+	Marked(r *Row, m Mark)
+	Ended(r *Row)
+}
+
+// Calls are those of all servers. Its methods may be called concurrently.
+type Calls struct {
+	// Traffic is told of the messages of clients. Who looks at that looks at calls too.
+	Traffic *Traffic
+	// Keeps reports whether what calls carry is kept while somebody looks; nil means no. It
+	// is set before the first call.
+	Keeps func() bool
+
+	on       atomic.Bool
+	watchers atomic.Pointer[[]Watcher]
+
+	mu       sync.Mutex // guards the rest
+	holds    int        // who looks
+	timer    *time.Timer
+	since    time.Time
+	before   int64 // calls that were under way then
+	carriers carriers
+	last     uint64
+	under    map[key]*call
+	recent   logs.Ring[*Row]
+	failures map[string]*logs.Ring[*Row]
+	times    map[string]*times // of servers
+}
+
+// carriers are those who look and may see what calls carry.
+type carriers struct {
+	on    atomic.Bool // what calls carry is kept, where Keeps says so; read without the lock
+	looks int
+	kept  bool        // some calls have what they carried
+	timer *time.Timer // while there are none any more
+}
+
+// key tells a call from others: one for the lists of several servers goes to each.
+type key struct {
+	of     bridge.Call
+	server string
+}
+
+// New returns the calls of a bridge at which nobody looks.
+func New() *Calls {
+	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[string]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
+}
+
+// Look has calls watched until done is called, and a minute longer. w is told of them; nil
+// for who only asks. now returns how many are under way. carried says that the one who looks
+// may see what they carry: for others, that is not kept.
+func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds++
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	if !c.on.Load() {
+		under, _ := now()
+		c.since, c.before = time.Now(), int64(under)
+		c.on.Store(true)
+	}
+	if carried {
+		c.carriers.looks++
+		c.carriers.on.Store(true)
+		if c.carriers.timer != nil {
+			c.carriers.timer.Stop()
+			c.carriers.timer = nil
+		}
+	}
+	c.watch(func(all []Watcher) []Watcher {
+		if w == nil {
+			return all
+		}
+		return append(all, w)
+	})
+	return sync.OnceFunc(func() { c.leave(w, carried) })
+}
+
+// watch exchanges the watchers. The caller holds c.mu.
+func (c *Calls) watch(change func([]Watcher) []Watcher) {
+	var all []Watcher
+	if now := c.watchers.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	all = change(all)
+	c.watchers.Store(&all)
+}
+
+func (c *Calls) leave(w Watcher, carried bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch(func(all []Watcher) []Watcher { return slices.DeleteFunc(all, func(o Watcher) bool { return o == w }) })
+	if carried {
+		if c.carriers.looks--; c.carriers.looks == 0 {
+			c.carriers.timer = time.AfterFunc(linger, c.fade)
+		}
+	}
+	if c.holds--; c.holds == 0 {
+		c.timer = time.AfterFunc(linger, c.off)
+	}
+}
+
+// fade ends that what calls carry is kept, unless somebody looks again who may see it.
+func (c *Calls) fade() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.carriers.looks == 0 {
+		c.carriers.on.Store(false)
+		c.empty()
+	}
+}
+
+// empty forgets what calls have carried. The caller holds c.mu.
+func (c *Calls) empty() {
+	if !c.carriers.kept {
+		return
+	}
+	c.carriers.kept = false
+	c.recent = emptied(c.recent, maxRecent)
+	for name, of := range c.failures {
+		r := emptied(*of, maxFailures)
+		c.failures[name] = &r
+	}
+}
+
+// emptied returns the rows without what their calls have carried. Others may hold the rows.
+func emptied(rows logs.Ring[*Row], most int) logs.Ring[*Row] {
+	var all []*Row
+	rows.Newest(func(r *Row) bool { all = append(all, r.Bare()); return true })
+	out := logs.NewRing[*Row](most)
+	for _, r := range slices.Backward(all) {
+		out.Add(r)
+	}
+	return out
+}
+
+// Bare returns the row without what its call has carried.
+func (r *Row) Bare() *Row {
+	if r.Carried == nil {
+		return r
+	}
+	bare := *r
+	bare.Carried = nil
+	return &bare
+}
+
+// off ends it, unless somebody looks again.
+func (c *Calls) off() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holds > 0 {
+		return
+	}
+	c.on.Store(false)
+	c.carriers.on.Store(false)
+	c.empty()
+	c.under, c.recent, c.timer, c.since, c.times = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}, nil
+}
+
+// Close ends it for good.
+func (c *Calls) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, timer := range []*time.Timer{c.timer, c.carriers.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	c.on.Store(false)
+}
+
+// Wrap returns an Upstream whose calls are watched while somebody looks. A nil Calls
+// watches nothing.
+func (c *Calls) Wrap(server string, up bridge.Upstream) bridge.Upstream {
+	if c == nil {
+		return up
+	}
+	return &watched{up, c, server}
+}
+
+type watched struct {
+	bridge.Upstream
+	c      *Calls
+	server string
+}
+
+// Call makes a call.
+func (w *watched) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+	if !w.c.on.Load() || q.Call == nil {
+		return w.Upstream.Call(ctx, q)
+	}
+	one, ctx := w.c.begin(ctx, w.server, q)
+	if one == nil {
+		return w.Upstream.Call(ctx, q)
+	}
+	defer one.left()
+	one.exchange = w.c.Traffic.Asked(w.server, one.row.Session, one.row.Principal, q.Message)
+	a, err := w.Upstream.Call(ctx, &one.request)
+	if err != nil {
+		one.exchange.Failed(told(err))
+	} else {
+		one.exchange.Answered(a)
+	}
+	return a, err
+}
+
+// Notify passes on what a client tells.
+func (w *watched) Notify(ctx context.Context, q *bridge.Request) error {
+	if w.c.on.Load() && q.From != nil {
+		w.c.Passed(w.server, "", q.From, true, nil, q.Message)
+	}
+	return w.Upstream.Notify(ctx, q)
+}
+
+// Tap returns what makes the taps of the connections to that server; nil if nobody ever
+// looks.
+func (c *Calls) Tap(server string) func(principal string) bridge.Tap {
+	if c == nil {
+		return nil
+	}
+	return func(principal string) bridge.Tap { return c.Traffic.Wire(server, principal) }
+}
+
+// Passed tells who looks at messages of one between a client and the bridge that belongs to
+// no request of the client's. id stands in the place of its own.
+func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
+	if c != nil && c.on.Load() {
+		c.Traffic.Pass(Where{Side: Client, Server: server, Principal: from.Principal, Session: session}, toServer, id, m, nil)
+	}
+}
+
+// call is one that is under way, and the Client of it.
+type call struct {
+	bridge.Client
+	c       *Calls
+	key     key
+	row     Row    // without marks
+	marks   []Mark // guarded by c.mu
+	request bridge.Request
+	cancel  context.CancelCauseFunc
+
+	exchange *Exchange // nil while nobody looks at messages
+}
+
+// begin notes that a call begins. It returns nil when there are too many.
+func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*call, context.Context) {
+	one := &call{Client: q.Back, c: c, key: key{q.Call, server}, request: *q}
+	one.row = Row{Server: server, Method: clip(q.Method), Name: clip(q.GivenName()), Began: time.Now(), In: q.Len()}
+	if a, ok := q.Call.(*report.Arrival); ok {
+		one.row.Session = a.Session()
+	}
+	if q.From != nil {
+		one.row.Principal, one.row.Revision = q.From.Principal, q.From.Revision
+	}
+	if q.Back != nil {
+		one.request.Back = one
+	}
+	c.mu.Lock()
+	if len(c.under) >= maxUnder || !c.on.Load() {
+		c.mu.Unlock()
+		return nil, ctx
+	}
+	c.last++
+	one.row.ID = strconv.FormatUint(c.last, 10)
+	ctx, one.cancel = context.WithCancelCause(ctx) // before others may call it
+	c.under[one.key] = one
+	c.mu.Unlock()
+	c.tell(func(w Watcher) { w.Begun(&one.row) })
+	return one, ctx
+}
+
+// tell tells all who watch.
+func (c *Calls) tell(f func(Watcher)) {
+	if all := c.watchers.Load(); all != nil {
+		for _, w := range *all {
+			f(w)
+		}
+	}
+}
+
+// left ends a call of which no report came, because its client had gone before.
+func (o *call) left() {
+	o.cancel(nil)
+	o.c.mu.Lock()
+	_, there := o.c.under[o.key]
+	delete(o.c.under, o.key)
+	marks := o.marks
+	o.c.mu.Unlock()
+	if !there {
+		return
+	}
+	row := o.row
+	row.Outcome, row.Marks = bridge.Cancelled.String(), marks
+	row.took(time.Since(row.Began))
+	o.c.tell(func(w Watcher) { w.Ended(&row) })
+}
+
+func (r *Row) took(d time.Duration) {
+	ms := Millis(d)
+	r.Took = &ms
+}
+
+// Millis returns a time as JSON has it here.
+func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// mark notes that something has happened.
+func (o *call) mark(what, text string) {
+	m := Mark{Millis(time.Since(o.row.Began)), what, clip(text)}
+	o.c.mu.Lock()
+	_, there := o.c.under[o.key]
+	if there && len(o.marks) < maxMarks {
+		o.marks = append(o.marks, m) // others read those before only
+	}
+	o.c.mu.Unlock()
+	if there {
+		o.c.tell(func(w Watcher) { w.Marked(&o.row, m) })
+	}
+}
+
+// Notify passes on what the server says about the call.
+func (o *call) Notify(n *jsonrpc.Message) {
+	if n.Method == "notifications/progress" {
+		p := gjson.GetManyBytes(n.Params, "progress", "total")
+		text := p[0].Raw
+		if p[1].Exists() {
+			text += "/" + p[1].Raw
+		}
+		o.mark("progress", text)
+	}
+	o.exchange.Said(n)
+	o.Client.Notify(n)
+}
+
+// Ask passes on what the server asks about the call.
+func (o *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	o.mark("asked", q.Method)
+	return o.Client.Ask(q, func(a *jsonrpc.Message) {
+		o.mark("answered", "")
+		reply(a)
+	})
+}
+
+// Take takes what became of a request.
+func (c *Calls) Take(p *report.Report) {
+	failed := p.Outcome != bridge.Answered && p.Outcome != bridge.Cancelled
+	on := c.on.Load()
+	if !on && !failed {
+		return
+	}
+	row := &Row{
+		Server: p.Server, Method: clip(p.Request.Method), Name: clip(p.Request.GivenName()), Principal: p.Principal, Session: p.Session,
+		Revision: p.Revision, Speaks: p.Speaks, Began: p.Began, Outcome: p.Outcome.String(), Code: p.Code, In: p.Request.Len(),
+	}
+	row.took(p.Took)
+	if p.Answer != nil {
+		row.Out = p.Answer.Len()
+	}
+	switch {
+	case p.Err != nil:
+		row.Error = clip(told(p.Err))
+	case p.Answer != nil && p.Answer.Error != nil:
+		row.Error = clip(gjson.GetBytes(p.Answer.Error, "message").String())
+	}
+	keeps := c.Keeps != nil && c.Keeps()
+	if on && keeps && c.carriers.on.Load() {
+		row.Carried = c.carried(p)
+	}
+	c.mu.Lock()
+	switch {
+	case !keeps:
+		c.empty() // the file does not say so any more
+	case row.Carried == nil:
+	case c.carriers.on.Load():
+		c.carriers.kept = true
+	default: // it has ended since
+		row.Carried = nil
+	}
+	k := key{p.Call, p.Server}
+	if one := c.under[k]; one != nil {
+		row.ID, row.Marks = one.row.ID, one.marks
+		delete(c.under, k)
+	} else {
+		c.last++
+		row.ID = strconv.FormatUint(c.last, 10)
+	}
+	if on {
+		c.recent.Add(row)
+		c.took(row, p.Outcome)
+	}
+	if failed {
+		c.fail(row)
+	}
+	c.mu.Unlock()
+	if on {
+		bare := row.Bare()
+		c.tell(func(w Watcher) { w.Ended(bare) }) // who reads slowly keeps no more than is counted
+	}
+}
+
+// carried returns what a call carried.
+func (c *Calls) carried(p *report.Report) *Carried {
+	out := &Carried{}
+	shown := func(what string, raw []byte) string {
+		if len(raw) == 0 {
+			return ""
+		}
+		var text []byte
+		whole := false
+		if len(raw) <= maxLooked {
+			text, whole = c.Traffic.Mask(raw, maxCarried)
+		}
+		if !whole {
+			out.Cut = append(out.Cut, what)
+		}
+		return string(text)
+	}
+	out.Arguments = shown("arguments", []byte(gjson.GetBytes(p.Request.Params, "arguments").Raw))
+	if p.Answer != nil && p.Answer.Error == nil {
+		out.Result = shown("result", p.Answer.Whole())
+	}
+	return out
+}
+
+// fail notes a failure. The caller holds c.mu.
+func (c *Calls) fail(row *Row) {
+	of := c.failures[row.Server]
+	if of == nil {
+		for name := range c.failures {
+			if len(c.failures) < maxServers {
+				break
+			}
+			delete(c.failures, name) // of servers that come and go
+		}
+		r := logs.NewRing[*Row](maxFailures)
+		of = &r
+		c.failures[row.Server] = of
+	}
+	of.Add(row)
+}
+
+// told is what is shown of an error: what its client was told.
+func told(err error) string {
+	if e, ok := errors.AsType[*bridge.Error](err); ok {
+		return e.Told()
+	}
+	return bridge.Brief(err)
+}
+
+// clip returns the beginning of a text.
+func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } // a copy: the message is somebody else's
+
+// Shown are the calls that somebody may see.
+type Shown struct {
+	// Since is when somebody began to look; calls that were under way then are not
+	// shown: Before says how many they were.
+	Since    *time.Time `json:"since,omitempty"`
+	Before   int64      `json:"before,omitempty"`
+	Under    []*Row     `json:"under_way"`
+	Recent   []*Row     `json:"recent"`   // the newest first
+	Failures []*Row     `json:"failures"` // likewise; also from when nobody looked
+}
+
+// held is all that is known at a moment. Calls wait while it is taken, and for nothing that
+// is done with it.
+type held struct {
+	under            []now
+	recent, failures []*Row // the newest first; of failures, those of each server
+	since            *time.Time
+	before           int64
+}
+
+// now is a call that is under way, and its marks so far.
+type now struct {
+	*call
+	marks []Mark
+}
+
+// shown returns it as others may keep it.
+func (n now) shown() *Row {
+	row := n.row
+	row.Marks = n.marks
+	return &row
+}
+
+func (c *Calls) hold() (all held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.on.Load() {
+		since := c.since
+		all.since, all.before = &since, c.before
+	}
+	all.under, all.failures = make([]now, 0, len(c.under)), make([]*Row, 0, maxFailures*len(c.failures))
+	for _, one := range c.under {
+		all.under = append(all.under, now{one, one.marks})
+	}
+	c.recent.Newest(func(r *Row) bool { all.recent = append(all.recent, r); return true })
+	for _, of := range c.failures {
+		of.Newest(func(r *Row) bool { all.failures = append(all.failures, r); return true })
+	}
+	return all
+}
+
+// Show returns at most so many calls of each kind, of those that fit. A row under way comes
+// to fits without its marks.
+func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
+	all := c.hold()
+	out := &Shown{Since: all.since, Before: all.before, Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
+	for _, one := range all.under {
+		if fits(&one.row) {
+			out.Under = append(out.Under, one.shown())
+		}
+	}
+	for _, r := range all.recent {
+		if len(out.Recent) < most && fits(r) {
+			out.Recent = append(out.Recent, r)
+		}
+	}
+	for _, r := range all.failures {
+		if fits(r) {
+			out.Failures = append(out.Failures, r)
+		}
+	}
+	newest := func(a, b *Row) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(len(b.ID), len(a.ID)), cmp.Compare(b.ID, a.ID))
+	}
+	slices.SortFunc(out.Under, newest)
+	slices.SortFunc(out.Failures, newest)
+	out.Under, out.Failures = out.Under[:min(len(out.Under), most)], out.Failures[:min(len(out.Failures), most)]
+	return out
+}
+
+// Find returns the call of that id, if it is known still.
+func (c *Calls) Find(id string) *Row {
+	all := c.hold()
+	for _, one := range all.under {
+		if one.row.ID == id {
+			return one.shown()
+		}
+	}
+	for _, rows := range [][]*Row{all.recent, all.failures} {
+		if i := slices.IndexFunc(rows, func(r *Row) bool { return r.ID == id }); i >= 0 {
+			return rows[i]
+		}
+	}
+	return nil
+}
+
+// Cancel ends the call of that id, if it is under way. Its client is told that an operator
+// has done so.
+func (c *Calls) Cancel(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.under {
+		if one.row.ID == id {
+			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator has cancelled the call"})
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package calls
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/logs"
+)
+
+// Of how many calls of a server it is known how long they took, and for how long.
+const (
+	maxTimed = 256
+	timedFor = 15 * time.Minute
+)
+
+// timedMethods are what is timed.
+var timedMethods = []string{"tools/call", "prompts/get", "resources/read"}
+
+// times is how long the last calls of a server took.
+type times struct {
+	last logs.Ring[timed]
+	// How it was when it was counted last.
+	of      Times
+	counted time.Time
+	fresh   bool // nothing has come since
+}
+
+// Times are within which times, in milliseconds, 50, 95 and 99 of 100 calls were answered.
+type Times struct{ P50, P95, P99 float64 }
+
+// timed is one call.
+type timed struct {
+	ended time.Time
+	took  float64 // in milliseconds
+}
+
+// took notes how long a call took that its server has answered. Others than these methods say
+// little about a server: the bridge answers lists by itself, initialize may start a program,
+// and subscriptions last as long as somebody listens. The caller holds c.mu.
+func (c *Calls) took(r *Row, outcome bridge.Outcome) {
+	if r.Server == "" || outcome != bridge.Answered && outcome != bridge.ToolFailed || !slices.Contains(timedMethods, r.Method) {
+		return
+	}
+	of := c.times[r.Server]
+	if of == nil {
+		if c.times == nil || len(c.times) >= maxServers {
+			c.times = map[string]*times{}
+		}
+		of = &times{last: logs.NewRing[timed](maxTimed)}
+		c.times[r.Server] = of
+	}
+	of.last.Add(timed{time.Now(), *r.Took})
+	of.fresh = false
+}
+
+// recount is how often it is counted at most when nothing has come.
+const recount = 10 * time.Second
+
+// Times returns within which times the last calls of a server were answered. ok is false if
+// nothing is known of any: nobody looks, or nobody calls.
+func (c *Calls) Times(server string) (t Times, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.times[server]
+	if s == nil {
+		return Times{}, false
+	}
+	now := time.Now()
+	if !s.fresh || now.Sub(s.counted) >= recount {
+		var all []float64
+		s.last.Newest(func(t timed) bool {
+			if now.Sub(t.ended) > timedFor {
+				return false
+			}
+			all = append(all, t.took)
+			return true
+		})
+		s.counted, s.fresh, s.of = now, true, Times{-1, -1, -1}
+		if len(all) > 0 {
+			slices.Sort(all)
+			s.of = Times{quantile(all, 0.5), quantile(all, 0.95), quantile(all, 0.99)}
+		}
+	}
+	return s.of, s.of.P50 >= 0
+}
+
+// quantile returns the smallest of the values, which are sorted, that so large a part of them
+// does not exceed.
+func quantile(sorted []float64, part float64) float64 {
+	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
+}

@@ -1,0 +1,60 @@
+package health
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"time"
+)
+
+// tick is the unit of processor time in /proc: USER_HZ is 100 on all that Go runs on.
+const tick = 10 * time.Millisecond
+
+// Usage returns what the groups of processes of this machine use: a child that the bridge
+// starts leads a group of its own, in which what it starts is too. It reads all of /proc, so
+// that it is for when somebody looks.
+func Usage() Used {
+	used := Used{}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what could be read will do
+	page := int64(os.Getpagesize())
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		if group, pages, ticks, ok := stat(text); ok {
+			of := used[group]
+			of.RSS += pages * page
+			of.CPU += time.Duration(ticks) * tick
+			used[group] = of
+		}
+	}
+	return used
+}
+
+// stat reads the group of a process, its resident pages and its processor time from
+// /proc/PID/stat, with the time of children that it has waited for. The name of the program,
+// in parentheses, may have anything in it.
+func stat(text []byte) (group int, pages, ticks int64, ok bool) {
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 22 {
+		return 0, 0, 0, false
+	}
+	group, err := strconv.Atoi(string(fields[2]))
+	pages, wrong := strconv.ParseInt(string(fields[21]), 10, 64)
+	ok = err == nil && wrong == nil && group > 0 && pages >= 0
+	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
+		n, err := strconv.ParseInt(string(field), 10, 64)
+		ok = ok && err == nil && n >= 0
+		ticks += n
+	}
+	return group, pages, ticks, ok
+}

@@ -1,0 +1,162 @@
+package tracing
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// The two names, in _meta and, but for their case, in HTTP.
+const (
+	keyTraceparent = "traceparent"
+	keyTracestate  = "tracestate"
+)
+
+// maxTraceState bounds tracestate, in bytes: what is longer is dropped, as W3C
+// Trace Context allows.
+const maxTraceState = 512
+
+// shortState returns a tracestate that is not too long, or nothing.
+func shortState(state string) string {
+	if len(state) > maxTraceState {
+		return ""
+	}
+	return state
+}
+
+// carrier is a Trace as the library reads it.
+type carrier bridge.Trace
+
+var _ propagation.TextMapCarrier = carrier{}
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(key string) string {
+	switch key {
+	case keyTraceparent:
+		return c.Parent
+	case keyTracestate:
+		return c.State
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier. Nothing is written by it.
+func (carrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
+
+// remote returns ctx as a part of the trace that a message names in its _meta
+// or, failing that and a trace of ctx's own, in the headers that came with it.
+// What is not valid is not there.
+func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
+	if rawjson.Mentions(meta, keyTraceparent) {
+		found := gjson.GetManyBytes(meta, keyTraceparent, keyTracestate)
+		var t bridge.Trace
+		if found[0].Type == gjson.String {
+			t.Parent = found[0].Str
+		}
+		if found[1].Type == gjson.String {
+			t.State = shortState(found[1].Str)
+		}
+		if named, ok := extract(ctx, t); ok {
+			return named
+		}
+	}
+	parents := h["Traceparent"]
+	if len(parents) != 1 || trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	t := bridge.Trace{Parent: parents[0], State: shortState(strings.Join(h["Tracestate"], ","))}
+	named, _ := extract(ctx, t)
+	return named
+}
+
+// extract returns ctx as a part of the trace, if t is that of one.
+func extract(ctx context.Context, t bridge.Trace) (context.Context, bool) {
+	named := propagation.TraceContext{}.Extract(context.Background(), carrier(t))
+	s := trace.SpanContextFromContext(named)
+	if !s.IsValid() {
+		return ctx, false
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, s), true
+}
+
+// traceOf returns what a peer is told of a span.
+func traceOf(s trace.SpanContext) (t bridge.Trace) {
+	if !s.IsValid() {
+		return t
+	}
+	id, span := s.TraceID(), s.SpanID()
+	b := append(make([]byte, 0, len("00-")+32+1+16+len("-00")), "00-"...)
+	b = append(hex.AppendEncode(b, id[:]), '-')
+	b = append(hex.AppendEncode(b, span[:]), '-')
+	t.Parent = string(hex.AppendEncode(b, []byte{byte(s.TraceFlags() & trace.FlagsSampled)}))
+	t.State = shortState(s.TraceState().String())
+	return t
+}
+
+func traceMembers(t bridge.Trace) []byte {
+	if t.Parent == "" {
+		return nil
+	}
+	out := make([]byte, 0, 80+len(t.State))
+	out = append(append(append(out, `"traceparent":"`...), t.Parent...), '"')
+	if t.State != "" {
+		out = append(append(out, `,"tracestate":`...), rawjson.Quote(t.State)...)
+	}
+	return out
+}
+
+// Carrying returns the request with these members, those of a trace context, in
+// its _meta in place of those that it had; without any, with none. All its other
+// bytes stay what they are. What opens a connection and asks for a sign of life
+// stays as it is: old servers may be strict about it.
+func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
+	meta := m.Meta()
+	switch {
+	case m.Method == "initialize" || m.Method == "ping":
+		return m
+	case meta == nil && members == nil, meta != nil && (meta[0] != '{' || members == nil && !rawjson.Mentions(meta, keyTraceparent, keyTracestate)):
+		return m
+	case m.Params == nil:
+		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}"))}
+	}
+	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // it was made here, and nobody has looked into it
+		return Carrying(m.Clone(), members)
+	}
+	place, end := bytes.IndexByte(m.Params, '{'), 0
+	if meta == nil {
+		end = place + 1 + rawjson.Space(m.Params[place+1:], 0)
+	} else {
+		place = cap(m.Params) - cap(meta) // both are parts of the message's text
+		end = place + len(meta)
+	}
+	if !m.Untouched(place, end) { // what was changed there has to be seen
+		return Carrying(m.WithParams(m.Whole()), members)
+	}
+	at := place + 1
+	if meta == nil {
+		text := slices.Concat([]byte(`"_meta":{`), members, []byte("}"))
+		if !rawjson.IsEmpty(m.Params) {
+			text = append(text, ',')
+		}
+		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
+	}
+	gone, emptied := jsonrpc.Omit(meta, place, func(name string) bool { return name == keyTraceparent || name == keyTracestate })
+	if members != nil && !emptied && !rawjson.IsEmpty(meta) {
+		members = slices.Concat(members, []byte(","))
+	}
+	return m.Edited(append([]jsonrpc.Edit{{From: at, To: at, Text: members}}, gone...)...)
+}

@@ -1,0 +1,31 @@
+package subscribe_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// A subscription that its server ends tells before that what was held back.
+func TestChangesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, there := range []bool{true, false} {
+			var got []string
+			c := subscribe.NewChanges(func(n *jsonrpc.Message) { got = append(got, string(n.Params)) })
+			for i := range 3 {
+				n, _ := jsonrpc.Parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)))
+				c.Tell(subscribe.Changed(n), n)
+			}
+			c.End(there)
+			time.Sleep(time.Second)
+			if s := strings.Join(got, ""); there && s != `{"n":0}{"n":2}` || !there && s != `{"n":0}` {
+				t.Errorf("there %t: heard %s", there, s)
+			}
+		}
+	})
+}

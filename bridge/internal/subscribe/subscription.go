@@ -1,0 +1,241 @@
+// Package subscribe reads subscriptions to changes of lists and resources, keeps their
+// subscribers, and passes changes on no more often than clients can use them.
+package subscribe
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Updated returns the notification that a resource has changed.
+func Updated(uri string) *jsonrpc.Message {
+	n := jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	return n.Clone() // parsed: its URI is found
+}
+
+// MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md
+// F).
+const MaxWanted = 256
+
+// MaxSubscriptions bounds the resources to which one session, or one connection,
+// is subscribed.
+const MaxSubscriptions = 4096
+
+// MaxEarly bounds what is held back for a subscription until it is acknowledged.
+const MaxEarly = MaxWanted + len(list.Announced)
+
+// Wanted is what a client wants to hear about (2026-07-28, subscriptions).
+type Wanted struct {
+	Changes map[string]bool // the notifications of changed lists, by method
+	URIs    []string
+	Tasks   []string // ids
+}
+
+// ReadWanted reads what a request to listen asks for, or its acknowledgement grants.
+// The text says what is wrong with it; a list that is none is empty then.
+func ReadWanted(params []byte) (w Wanted, fault string) {
+	all := gjson.GetBytes(params, "notifications")
+	if !all.IsObject() {
+		return w, "params.notifications must be an object that says what to listen to"
+	}
+	w.Changes = map[string]bool{}
+	for _, k := range list.Announced {
+		if all.Get(k.Interest()).Bool() {
+			w.Changes[k.Changed()] = true
+		}
+	}
+	var other string
+	w.URIs, fault = texts(all, "resourceSubscriptions")
+	w.Tasks, other = texts(all, "taskIds")
+	return w, cmp.Or(fault, other)
+}
+
+// ReadListen reads what a client's request to listen asks for. It refuses members
+// that differ from known ones in case only: servers that read names without their
+// case would take them for these, and what is checked here would get by.
+func ReadListen(params []byte) (w Wanted, fault string) {
+	whole := gjson.ParseBytes(params)
+	fault = cmp.Or(lookalike(whole, "params", "notifications"), lookalike(whole.Get("notifications"), "params.notifications", "resourceSubscriptions", "taskIds"))
+	if fault != "" {
+		return w, fault
+	}
+	return ReadWanted(params)
+}
+
+// lookalike says which member of an object is like one of these names but for its
+// case, or returns nothing.
+func lookalike(object gjson.Result, of string, names ...string) (fault string) {
+	object.ForEach(func(name, _ gjson.Result) bool {
+		for _, known := range names {
+			if name.Str != known && strings.EqualFold(name.Str, known) {
+				fault = of + " has a member that is " + known + " in other letters: write " + known
+			}
+		}
+		return fault == ""
+	})
+	return fault
+}
+
+// texts reads a member that is a list of texts.
+func texts(object gjson.Result, member string) (all []string, fault string) {
+	list := object.Get(member)
+	if list.Exists() && !list.IsArray() {
+		return nil, "params.notifications." + member + " must be an array of strings"
+	}
+	seen := map[string]bool{}
+	for _, item := range list.Array() {
+		if item.Type != gjson.String {
+			return nil, "params.notifications." + member + " must be an array of strings"
+		}
+		if !seen[item.Str] {
+			seen[item.Str] = true
+			all = append(all, item.Str)
+		}
+	}
+	if len(all) > MaxWanted {
+		return nil, bridge.OverLimit("params.notifications."+member+" is too long", MaxWanted)
+	}
+	return all, ""
+}
+
+// Raw returns what is wanted as a request asks for it, and as its acknowledgement
+// repeats it.
+func (w *Wanted) Raw() []byte {
+	out := []byte{'{'}
+	add := func(name string, value []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(append(out, '"'), name...), `":`...), value...)
+	}
+	for _, k := range list.Announced {
+		if w.Changes[k.Changed()] {
+			add(k.Interest(), []byte("true"))
+		}
+	}
+	if len(w.URIs) > 0 {
+		add("resourceSubscriptions", quoted(w.URIs))
+	}
+	if len(w.Tasks) > 0 {
+		add("taskIds", quoted(w.Tasks))
+	}
+	return append(out, '}')
+}
+
+// Missed calls tell with a notification for each list and each resource that is
+// wanted: while nobody listened, any of them may have changed (R-149).
+func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
+	for _, k := range list.Announced {
+		if w.Changes[k.Changed()] {
+			tell(jsonrpc.NewNotification(k.Changed(), nil))
+		}
+	}
+	for _, uri := range w.URIs {
+		tell(Updated(uri))
+	}
+}
+
+// Of returns those of the kinds whose changes are wanted.
+func (w *Wanted) Of(kinds []list.Kind) []list.Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k list.Kind) bool { return !w.Changes[k.Changed()] })
+}
+
+// Tell tells a client that lists of those kinds have changed.
+func Tell(c *Changes, kinds []list.Kind) {
+	for _, k := range kinds {
+		c.Tell(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
+	}
+}
+
+// Narrowed returns a request to listen of these params with another list of what to
+// listen to.
+func Narrowed(params []byte, member string, items []string) *jsonrpc.Message {
+	what := rawjson.Set([]byte(gjson.GetBytes(params, "notifications").Raw), member, quoted(items))
+	return jsonrpc.NewRequest(era.Listen, rawjson.Set(params, "notifications", what))
+}
+
+func quoted(items []string) []byte {
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = rawjson.Quote(item)
+	}
+	return []byte("[" + strings.Join(all, ",") + "]")
+}
+
+// Listener is one client's subscription. What there is to tell before the client
+// has had the acknowledgement waits for that (R-142).
+type Listener struct {
+	Wants Wanted // may be changed until it is acknowledged
+
+	back  bridge.Client
+	mu    sync.Mutex // guards the rest, and the order of what back gets
+	begun bool       // it was acknowledged
+	early []*jsonrpc.Message
+}
+
+// NewListener makes a subscription whose client is told at back.
+func NewListener(back bridge.Client, wants Wanted) *Listener {
+	return &Listener{back: back, Wants: wants}
+}
+
+// Hear passes on a notification, once the subscription was acknowledged.
+func (l *Listener) Hear(n *jsonrpc.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.begun:
+		l.back.Notify(n)
+	case len(l.early) < MaxEarly:
+		l.early = append(l.early, n.Clone())
+	}
+}
+
+// Begun reports whether it was acknowledged.
+func (l *Listener) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun
+}
+
+// Acknowledge says what the client will hear of, and then what has happened
+// meanwhile.
+func (l *Listener) Acknowledge(what *Wanted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.back.Notify(jsonrpc.NewNotification(era.Acknowledged, []byte(`{"notifications":`+string(what.Raw())+`}`)))
+	for _, n := range l.early {
+		l.back.Notify(n)
+	}
+	l.begun, l.early = true, nil
+}
+
+// Within reports whether a resource is the one of that URI, or a part of it.
+func Within(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(whole, "/"))
+}
+
+// Tagged returns the notification with the id of the subscription that it
+// belongs to.
+func Tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
+	params, meta := n.Params, []byte("{}")
+	if params == nil {
+		params = []byte("{}")
+	}
+	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
+		meta = []byte(had.Raw)
+	}
+	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
+	t := jsonrpc.NewNotification(n.Method, params)
+	return t.Clone() // parsed: what is looked at is found
+}

@@ -1,0 +1,327 @@
+package lift
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// What ends a call that goes on and on (R-141), and how long is waited before it
+// is made again without anybody having been asked (R-131).
+const (
+	maxRounds    = 10
+	maxTalk      = time.Hour
+	longestState = 256 << 10
+	soonest      = 250 * time.Millisecond // when only a state was given
+	latestWait   = 5 * time.Second
+	firstLook    = 2 * time.Second // whether somebody is done at a URL
+	lastLook     = 30 * time.Second
+)
+
+// conversation is what has been said in the course of one call.
+type conversation struct {
+	*call
+	rounds int                // in which somebody was asked, or only a state was given
+	states int                // in a row in which only a state was given
+	agreed map[string]*agreed // URLs that the client has agreed to visit, by URL
+}
+
+// agreed is a URL that the client's user has agreed to visit.
+type agreed struct {
+	answer []byte // the client's
+	id     []byte // elicitationId as the client knows it, raw
+	looks  int    // how often the server has asked for it since
+}
+
+// questions is what a server wants to know before it goes on.
+type questions struct {
+	state []byte // raw; nil when there is none
+	all   []*question
+}
+
+type question struct {
+	key []byte // the server's, raw
+	q   *jsonrpc.Message
+	url string // that is to be visited; empty for other questions
+}
+
+// converse goes on with a call that was answered with questions: they are put to
+// the client as requests, on the channel of its own one, and the call is made
+// again with the answers (protocol.md D2.4). What it returns is the answer that
+// is none.
+func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Message, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.o.Server, Kind: bridge.ErrTimeout,
+		Public: c.r.Method + " was not done within " + maxTalk.String() + " of questions and answers"})
+	defer cancel()
+	t := &conversation{call: c, agreed: map[string]*agreed{}}
+	for {
+		w, no := c.questions(a)
+		a.Release()
+		var more []byte
+		if no == nil {
+			var err error
+			if more, no, err = t.round(ctx, w); err != nil {
+				return nil, err
+			}
+		}
+		if no != nil {
+			t.over(nil)
+			return no, nil
+		}
+		c.back.anew()
+		var err error
+		if a, err = c.send(ctx, more); err != nil {
+			return nil, err
+		}
+		if a.Error != nil || era.ResultType(a) != era.ResultInput {
+			t.over(nil)
+			return a, nil
+		}
+	}
+}
+
+// questions reads what the server wants to know, as the client can be asked it. no is the
+// answer to the whole call when that cannot be.
+func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message) {
+	result := gjson.ParseBytes(a.Result)
+	w = &questions{}
+	if state := result.Get("requestState"); state.Exists() && state.Type != gjson.Null {
+		switch {
+		case state.Type != gjson.String:
+			return nil, c.broken("its requestState is not a string")
+		case len(state.Raw) > longestState:
+			return nil, c.broken(bridge.OverLimit("its requestState is too long", longestState))
+		}
+		w.state = []byte(state.Raw)
+	}
+	asked := result.Get("inputRequests")
+	switch {
+	case asked.Type == gjson.Null: // as some write what they leave out
+		asked = gjson.Parse("{}")
+	case !asked.IsObject():
+		return nil, c.broken("its inputRequests is not an object")
+	}
+	seen := map[string]bool{}
+	asked.ForEach(func(key, one gjson.Result) bool {
+		switch {
+		case seen[key.Str]:
+			no = c.broken("two of its inputRequests have the same key")
+		case len(w.all) >= bridge.MaxQuestions:
+			no = c.broken(bridge.OverLimit("it asks too much at a time", bridge.MaxQuestions))
+		default:
+			seen[key.Str] = true
+			var q *question
+			if q, no = c.question(one); no == nil {
+				q.key = []byte(key.Raw)
+				w.all = append(w.all, q)
+			}
+		}
+		return no == nil
+	})
+	if no == nil && len(w.all) == 0 && w.state == nil {
+		no = c.broken("it wants to know something and does not say what")
+	}
+	return w, no
+}
+
+// question makes the request that puts one of them to the client. What the
+// client has not declared it cannot be asked, and the server knows that (D8.6);
+// what its revision cannot express it cannot be asked either, which the server
+// need not know (D8.7).
+func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
+	method, params := one.Get("method").Str, one.Get("params")
+	switch method {
+	case "elicitation/create", "sampling/createMessage", "roots/list":
+	default:
+		return nil, c.broken("it asks for " + rawjson.Quote(method[:min(len(method), 40)]) + ", which cannot be asked for")
+	}
+	if params.Exists() && !params.IsObject() {
+		return nil, c.broken("it asks " + method + " with params that are not an object")
+	}
+	var raw []byte
+	if params.Exists() {
+		raw = []byte(params.Raw)
+	}
+	from := c.l.from
+	declared := era.ModernCapabilities(from.Capabilities, from.Revision)
+	if _, no := era.Question(method, raw, era.LatestModern, era.LatestModern, declared, uuid.NewString); no != nil {
+		return nil, c.broken("it asks " + method + ": " + no.Message)
+	}
+	raw, cannot := era.Question(method, raw, era.LatestModern, from.Revision, from.Capabilities, uuid.NewString)
+	if cannot != nil {
+		return nil, c.undone(method, cannot.Message, gjson.Result{})
+	}
+	q = &question{q: jsonrpc.NewRequest(method, raw)}
+	if method == "elicitation/create" && gjson.GetBytes(raw, "mode").Str == "url" {
+		q.url = gjson.GetBytes(raw, "url").Str
+	}
+	return q, nil
+}
+
+// round finds out what the server wants to know, and returns the members of
+// params that say it. no is the answer to the whole call when it cannot go on.
+func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no *jsonrpc.Message, err error) {
+	t.over(w)
+	var fresh []*question
+	answers := map[*question][]byte{}
+	wait := time.Duration(0)
+	for _, q := range w.all {
+		had := t.agreed[q.url]
+		if q.url == "" || had == nil {
+			fresh = append(fresh, q)
+			continue
+		}
+		// The user has been there, or is on the way: that takes as long as it takes.
+		answers[q] = had.answer
+		wait = max(wait, min(firstLook<<min(had.looks, 8), lastLook))
+		had.looks++
+	}
+	if len(w.all) == 0 {
+		wait = min(soonest<<min(t.states, 8), latestWait)
+		t.states++
+	} else {
+		t.states = 0
+	}
+	if len(fresh) > 0 || len(w.all) == 0 {
+		if t.rounds++; t.rounds > maxRounds {
+			return nil, t.broken(bridge.OverLimit("it goes on wanting to know something", maxRounds)), nil
+		}
+	}
+	over := time.After(wait)
+	if no, err = t.ask(ctx, fresh, answers); no != nil || err != nil {
+		return nil, no, err
+	}
+	if wait > 0 {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+	return members(w, answers), nil, nil
+}
+
+// members are those of the params of the next attempt (R-129).
+func members(w *questions, answers map[*question][]byte) []byte {
+	var out []byte
+	for _, q := range w.all {
+		if out == nil {
+			out = []byte(`"inputResponses":{`)
+		} else {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, q.key...), ':'), answers[q]...)
+	}
+	if out != nil {
+		out = append(out, "},"...)
+	}
+	if w.state != nil {
+		out = append(append(append(out, `"requestState":`...), w.state...), ',')
+	}
+	return out
+}
+
+// ask puts the questions to the client, all at once, and waits for the answers.
+func (t *conversation) ask(ctx context.Context, questions []*question, answers map[*question][]byte) (no *jsonrpc.Message, err error) {
+	if len(questions) == 0 {
+		return nil, nil
+	}
+	to := t.r.Back
+	if to == nil {
+		to = t.l.to
+	}
+	type reply struct {
+		q *question
+		a *jsonrpc.Message
+	}
+	replies := make(chan reply, len(questions))
+	for _, q := range questions {
+		withdraw := to.Ask(q.q, func(a *jsonrpc.Message) {
+			b := *a
+			b.ID = []byte("0") // an error of our own has none
+			replies <- reply{q, b.Clone()}
+		})
+		if withdraw != nil {
+			defer withdraw("") // nothing is left to take back of one that was answered
+		}
+	}
+	for range questions {
+		var r reply
+		select {
+		case r = <-replies:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if ctx.Err() != nil { // a session that ends answers everything by itself
+			return nil, context.Cause(ctx)
+		}
+		answer, why := t.answer(r.q.q.Method, r.a)
+		if why != nil {
+			return why, nil
+		}
+		answers[r.q] = answer
+		if r.q.url != "" && gjson.GetBytes(answer, "action").Str == "accept" {
+			t.agreed[r.q.url] = &agreed{answer: answer, id: []byte(gjson.GetBytes(r.q.q.Params, "elicitationId").Raw)}
+		}
+	}
+	return nil, nil
+}
+
+// answer returns what the server is told of the client's answer, or what the
+// client is told of its call: there is no way to tell a server of an error
+// (R-136).
+func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
+	code, what := gjson.Result{}, ""
+	result := a.Result
+	if a.Error != nil {
+		code, what = gjson.GetBytes(a.Error, "code"), gjson.GetBytes(a.Error, "message").String()
+	} else if what = era.WellFormedAnswer(method, result); what == "" {
+		var no *era.Refusal
+		if result, no = era.Answer(method, result, t.l.from.Revision, era.LatestModern); no == nil {
+			return result, nil
+		}
+		what = no.Message
+	}
+	if method == "elicitation/create" {
+		return []byte(`{"action":"cancel"}`), nil
+	}
+	return nil, t.undone(method, what, code)
+}
+
+// undone is the answer to a call that cannot go on because the client does not
+// do what the server wants of it (D8.5). code is that of the client's error, if
+// there was one.
+func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
+	text := "the server wanted " + method + " from the client, which did not do it: " + what
+	if c.r.Method == "tools/call" {
+		return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(text)+`}],"isError":true}`))
+	}
+	data := []byte(`{"bridge":"client_refused"}`)
+	if code.Type == gjson.Number {
+		data = []byte(`{"bridge":"client_refused","originalCode":` + code.Raw + `}`)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, data)
+}
+
+// over tells the client of URLs that the server does not ask to have visited any more;
+// nil means that it asks for none.
+func (t *conversation) over(w *questions) {
+	for url, had := range t.agreed {
+		if w != nil && slices.ContainsFunc(w.all, func(q *question) bool { return q.url == url }) {
+			continue
+		}
+		delete(t.agreed, url)
+		if t.r.Back != nil && len(had.id) > 0 {
+			n := jsonrpc.NewNotification("notifications/elicitation/complete", append(append([]byte(`{"elicitationId":`), had.id...), '}'))
+			t.r.Back.Notify(n.Clone())
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package lift
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// grade makes a call to a legacy server of another revision than the client's
+// (protocol.md D3, D5). What both understand is not touched.
+func (l *Lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request) (*jsonrpc.Message, error) {
+	mine, theirs := l.from.Revision, s.Revision
+	inner := *r
+	uri := ""
+	if r.Method == "resources/read" {
+		uri = r.URI()
+	}
+	inner.Message = edited(r.Message, func(params []byte) []byte { return era.Params(r.Method, params, mine, theirs) })
+	if r.Back != nil {
+		inner.Back = &graded{r.Back, l.from, theirs}
+	}
+	a, err := l.Upstream.Call(ctx, &inner)
+	if err != nil {
+		return nil, err
+	}
+	return l.downgraded(a, r.Method, uri, theirs, mine), nil
+}
+
+// downgraded returns the answer of a server of revision from to a request, as a
+// client of revision to understands it. The answer given is released if another
+// one is returned.
+func (l *Lift) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
+	var b *jsonrpc.Message
+	switch {
+	case a.Error != nil:
+		if e := era.Error(method, uri, a.Error, from, to); !rawjson.Same(e, a.Error) {
+			b = &jsonrpc.Message{Error: e}
+		}
+	default:
+		if result := l.o.Rewrites.Result(a, method, from, to); !rawjson.Same(result, a.Result) {
+			b = &jsonrpc.Message{Result: result}
+		}
+	}
+	if b == nil {
+		return a
+	}
+	b.ID = []byte("0") // its reader puts another one there
+	b = b.Clone()      // parsed: what it says of itself is found
+	a.Release()
+	return b
+}
+
+// edited returns the message with its params as f returns them, or itself when f
+// returns what it was given.
+func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
+	if rawjson.Same(f(m.Params), m.Params) {
+		return m
+	}
+	m = m.Clone() // with what else has been changed in it
+	return m.WithParams(f(m.Params))
+}
+
+// graded is the Client of a connection to a server of revision server that is
+// not the one of the client from.
+type graded struct {
+	bridge.Client
+	from   *bridge.Caller
+	server string
+}
+
+// Notify passes on what the server says.
+func (g *graded) Notify(n *jsonrpc.Message) {
+	g.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, g.server, g.from.Revision)))
+}
+
+// Ask passes on a question and its answer, or refuses what the client cannot be
+// asked.
+func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
+	if no != nil {
+		reply(no.Answer())
+		return nil
+	}
+	method := q.Method
+	return g.Client.Ask(q.WithParams(params), func(a *jsonrpc.Message) {
+		if a.Error == nil {
+			result, no := era.Answer(method, a.Result, g.from.Revision, g.server)
+			switch {
+			case no != nil:
+				a = no.Answer()
+			case !rawjson.Same(result, a.Result):
+				a = a.WithResult(result)
+			}
+		}
+		reply(a)
+	})
+}

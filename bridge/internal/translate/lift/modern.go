@@ -1,0 +1,264 @@
+package lift
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// capabilities is what the server's answer to server/discover means for the
+// session.
+type capabilities struct {
+	changes   map[string]bool // notifications of changed lists that are announced, by method
+	subscribe bool            // and to resources
+	logging   bool
+	extended  bool // both sides share something beyond the protocol: methods of it pass
+}
+
+// meet answers initialize with what a modern server says of itself (protocol.md
+// D2.2), and begins to listen for the changes that are announced to the client.
+// Most clients have not said notifications/initialized by then: some never do,
+// those of a merge do not say it to each server, and the session keeps what
+// comes before the client is ready for it.
+func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
+	result := era.InitializeResult(a.Result, l.from.Revision, l.o.Server)
+	caps := gjson.GetBytes(result, "capabilities")
+	k := &capabilities{
+		changes:   map[string]bool{},
+		subscribe: caps.Get("resources.subscribe").Type == gjson.True,
+		logging:   caps.Get("logging").Exists(),
+		extended:  shared(caps, gjson.ParseBytes(era.ModernCapabilities(l.from.Capabilities, l.from.Revision))),
+	}
+	for _, kind := range list.Announced {
+		if kind.Announces([]byte(caps.Raw)) {
+			k.changes[kind.Changed()] = true
+		}
+	}
+	l.caps.Store(k)
+	if len(k.changes) > 0 {
+		l.listen(k)
+	}
+	return jsonrpc.NewResult(a.ID, result)
+}
+
+// shared reports whether two sides have declared the same extension.
+func shared(a, b gjson.Result) bool {
+	for _, where := range []string{"extensions", "experimental"} {
+		theirs := b.Get(where).Map()
+		for id := range a.Get(where).Map() {
+			if theirs[id].Exists() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// carries reports whether a request goes to the server: one that only the
+// session's era has or only the server's, or that belongs to tasks, does not
+// (D0.5, D8.10). What begins with bridge/ is for the adapter: one instance of the bridge
+// asks another.
+func (k *capabilities) carries(method string) bool {
+	switch {
+	case era.InBoth(method), strings.HasPrefix(method, "bridge/"):
+		return true
+	case method == era.Listen, method == "server/discover", era.IsRemoved(method), strings.HasPrefix(method, "tasks/"):
+		return false
+	}
+	return k.extended
+}
+
+// modern makes a call to a modern server.
+func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	k := l.caps.Load()
+	switch {
+	case r.Method == "logging/setLevel" && k.logging:
+		return l.setLevel(r), nil
+	case r.Method == "resources/subscribe" && k.subscribe:
+		return l.subscribe(ctx, r.URI())
+	case r.Method == "resources/unsubscribe" && k.subscribe:
+		return l.tell(ctx, &change{uri: r.URI(), end: true, answer: make(chan outcome, 1)})
+	case !k.carries(r.Method):
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.o.Server+" has no method "+r.Method, nil), nil
+	}
+	if k, is := list.Of(r.Method); is {
+		if s := l.listening(); s != nil {
+			s.listing(ctx, k)
+		}
+	}
+	c := &call{l: l, r: r, meta: l.metadata()}
+	if r.Method == "resources/read" {
+		c.uri = r.URI()
+	}
+	m := edited(r.Message, func(params []byte) []byte {
+		params = era.Params(r.Method, params, l.from.Revision, era.LatestModern)
+		if era.MayAsk(r.Method) {
+			params = era.StripMRTR(params) // from a client that does not know them they mean nothing
+		}
+		return params
+	})
+	c.m = c.meta.into(m)
+	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // otherwise nothing comes before the answer
+		c.back = &callClient{Client: r.Back, l: l}
+	}
+	a, err := c.send(ctx, nil)
+	if err == nil && a.Error == nil && era.ResultType(a) == era.ResultInput && era.MayAsk(r.Method) {
+		a, err = c.converse(ctx, a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.lowered(a), nil
+}
+
+// setLevel notes what log messages the session wants with its next calls
+// (R-153).
+func (l *Lift) setLevel(r *bridge.Request) *jsonrpc.Message {
+	level, fault := era.Level(r.Params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault)
+	}
+	l.meta.Store(newMetadata(l.from, level))
+	return jsonrpc.NewResult(nil, []byte("{}"))
+}
+
+// call is a call to a modern server on behalf of a session.
+type call struct {
+	l    *Lift
+	r    *bridge.Request  // as the client made it
+	m    *jsonrpc.Message // as the server gets it
+	uri  string           // of a resource that is read
+	meta *metadata
+	back *callClient // nil when nothing is to come before the answer
+}
+
+// send makes the call. more are members that the params have beyond those of
+// the client, each followed by a comma (2026-07-28, multi round-trip requests).
+func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) {
+	inner := *c.r
+	inner.Message, inner.Back, inner.Logs = c.m, nil, c.meta.level != ""
+	if more != nil {
+		at := bytes.IndexByte(c.m.Params, '{') + 1
+		inner.Message = c.m.Edited(jsonrpc.Edit{From: at, To: at, Text: more})
+	}
+	if c.back != nil {
+		inner.Back = c.back
+	}
+	return c.l.Upstream.Call(ctx, &inner)
+}
+
+// metadata is what goes with each request of a session: who asks, and how much is to
+// be logged. It is text that is ready to be put in its place.
+type metadata struct {
+	level   string
+	members []byte // of _meta
+	before  []byte // the same, for a _meta that has others
+	meta    []byte // the whole _meta, for params that have other members
+}
+
+func newMetadata(from *bridge.Caller, level string) *metadata {
+	meta := from.Meta()
+	meta.LogLevel = level
+	m := meta.Members()
+	return &metadata{
+		level: level, members: m, before: slices.Concat(m, []byte(",")),
+		meta: slices.Concat([]byte(`"_meta":{`), m, []byte("},")),
+	}
+}
+
+// metadata returns what goes with a request of now.
+func (l *Lift) metadata() *metadata {
+	if s := l.meta.Load(); s != nil {
+		return s
+	}
+	l.meta.CompareAndSwap(nil, newMetadata(l.from, ""))
+	return l.meta.Load()
+}
+
+// into returns the request with what it has to say of who asks (protocol.md
+// D2.3). What the client itself has said there is gone (R-098); all else is not
+// even copied, unless there was something to remove.
+func (s *metadata) into(m *jsonrpc.Message) *jsonrpc.Message {
+	if m.Params == nil || rawjson.IsEmpty(m.Params) {
+		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), s.members, []byte("}}"))}
+	}
+	meta := m.Meta()
+	if meta == nil {
+		at := bytes.IndexByte(m.Params, '{') + 1
+		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: s.meta})
+	}
+	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(era.Reserved)) {
+		return m.WithParams(era.Inject(m.Whole(), s.members))
+	}
+	text := s.before
+	if rawjson.IsEmpty(meta) {
+		text = s.members
+	}
+	at := cap(m.Params) - cap(meta) + 1 // both are parts of the message's text
+	return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
+}
+
+// callClient is the Client of a call to a modern server.
+type callClient struct {
+	bridge.Client
+	l *Lift
+
+	mu      sync.Mutex // guards the rest
+	again   bool       // it is not the first attempt
+	highest float64    // progress that was passed on
+	some    bool
+}
+
+// Notify passes on what the server says about the call: progress, and log
+// messages that the session wants.
+func (b *callClient) Notify(n *jsonrpc.Message) {
+	switch n.Method {
+	case "notifications/progress":
+		if !b.rises(gjson.GetBytes(n.Params, "progress").Num) {
+			return
+		}
+	case "notifications/message":
+		if level := b.l.metadata().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
+			return
+		}
+	default:
+		b.l.o.Log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		return
+	}
+	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
+}
+
+// rises reports whether progress goes on from what the client has seen: each
+// attempt counts anew, and to the client they are one call (R-137).
+func (b *callClient) rises(progress float64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.some && b.again && progress <= b.highest {
+		return false
+	}
+	if !b.some || progress > b.highest {
+		b.highest = progress
+	}
+	b.some = true
+	return true
+}
+
+// anew notes that the call is made once more.
+func (b *callClient) anew() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.again = true
+}

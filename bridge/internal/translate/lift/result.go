@@ -1,0 +1,78 @@
+package lift
+
+import (
+	"bytes"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// lowered returns the answer of a modern server as the client understands it.
+func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
+	if a.Error == nil {
+		if kind := era.ResultType(a); kind != era.ResultComplete {
+			a.Release()
+			return c.broken("its answer is of a kind that was not asked for: " + rawjson.Quote(kind[:min(len(kind), 40)]))
+		}
+	}
+	a = c.l.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
+	if a.Error != nil {
+		return a
+	}
+	return bare(a)
+}
+
+// broken answers a call whose server does not keep to the protocol.
+func (c *call) broken(what string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.o.Server+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
+}
+
+// bare takes away what only modern results have around their payload (protocol.md
+// D2.1). The payload is not copied.
+func bare(a *jsonrpc.Message) *jsonrpc.Message {
+	f := a.Found()
+	if f.Twice {
+		b := a.WithResult(bareMeta(rawjson.Delete(bytes.Clone(a.Result), "resultType", "ttlMs", "cacheScope")))
+		b.ID = bytes.Clone(a.ID)
+		a.Release()
+		return b
+	}
+	gone := make([]jsonrpc.Span, 0, 4)
+	for _, s := range []jsonrpc.Span{f.Type, f.TTL, f.Scope} {
+		if s.End > 0 {
+			gone = append(gone, s)
+		}
+	}
+	var edits []jsonrpc.Edit
+	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(era.Reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
+		if left := unsaid(meta); rawjson.IsEmpty(left) {
+			gone = append(gone, f.Meta)
+		} else {
+			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: left})
+		}
+	}
+	if edits = era.Cut(edits, a.Result, gone); len(edits) > 0 {
+		a.Edit(edits...)
+	}
+	return a
+}
+
+// unsaid returns the _meta of a result without what modern servers put there.
+func unsaid(meta []byte) []byte { return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription) }
+
+// bareMeta is the slow way, for results of which a member stands twice.
+func bareMeta(result []byte) []byte {
+	meta := gjson.GetBytes(result, "_meta")
+	if !meta.IsObject() {
+		return result
+	}
+	left := unsaid([]byte(meta.Raw))
+	result = rawjson.Delete(result, "_meta")
+	if rawjson.IsEmpty(left) {
+		return result
+	}
+	return rawjson.SetFirst(result, "_meta", left)
+}

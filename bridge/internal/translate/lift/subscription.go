@@ -1,0 +1,429 @@
+package lift
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// When a session's subscription is made anew (protocol.md D2.5).
+const (
+	gatherFor   = 50 * time.Millisecond // subscriptions to resources come in crowds
+	shrinkAfter = 5 * time.Second       // ending one is never urgent
+	ackWithin   = 10 * time.Second
+	firstWithin = 100 * time.Millisecond // for so long the client's lists wait for the first one
+	longEnough  = 10 * time.Second       // one that lived for so long did not fail to begin
+	maxRefusals = 3                      // of a server that may not know subscriptions at all
+	maxPause    = time.Minute            // between attempts
+)
+
+// subscription is what one session hears of the changes on a modern server: one
+// subscription to all that it wants to know, which is opened again when it ends
+// (protocol.md D2.5). A subscription cannot be changed. When something else is
+// wanted another one is opened, and the old one ended after the new one has
+// begun: what both hear is told twice, and nothing is missed (R-148).
+//
+// It has many fields: what was asked for, what stands and what was heard
+// meanwhile decide about each other under one lock.
+type subscription struct {
+	l       *Lift
+	changes map[string]bool // announced notifications of changed lists, by method
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	asks    chan *change
+	opened  chan struct{} // the lane has opened a connection again
+	tried   chan struct{} // closed, with mu held, when the first subscription has begun or failed
+
+	mu       sync.Mutex      // guards what follows
+	want     map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
+	owes     bool            // the client is to be told that something may have changed
+	seen     map[string]bool // as changes, of lists that the client has asked for before it could hear of them
+	declined bool            // the server takes no subscriptions
+
+	// What follows belongs to run.
+	now, next *attempt  // the subscription, and the one that is to follow it
+	joining   []*change // what waits for the one after that
+	gap       bool      // something may have been missed
+	failures  int       // in a row
+	refusals  int
+	timer     *time.Timer // when the next one is to be opened
+	due       time.Time   // zero when it is not
+}
+
+// change is a request to hear of a resource, or not to hear of it any more.
+type change struct {
+	uri    string
+	end    bool
+	answer chan outcome // takes one
+}
+
+// outcome is what a request of the client has come to.
+type outcome struct {
+	m   *jsonrpc.Message
+	err error
+}
+
+// listen returns what the session hears of the server, which begins with that; nil
+// when the session has ended.
+func (l *Lift) listen(k *capabilities) *subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.subscription == nil && !l.closed {
+		s := &subscription{l: l, changes: k.changes, asks: make(chan *change), opened: make(chan struct{}, 1), tried: make(chan struct{}), want: map[string]bool{}}
+		s.ctx, s.stop = context.WithCancel(context.Background())
+		s.timer, s.due = time.NewTimer(0), time.Now() // to begin with, the lists
+		l.subscription = s
+		s.wg.Go(s.run)
+	}
+	return l.subscription
+}
+
+// listening returns what the session hears of the server, or nil.
+func (l *Lift) listening() *subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.subscription
+}
+
+// subscribe answers resources/subscribe when the server has acknowledged it
+// (R-147).
+func (l *Lift) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
+	if uri == "" {
+		return jsonrpc.InvalidParams("params.uri must be a string that names a resource"), nil
+	}
+	return l.tell(ctx, &change{uri: uri, answer: make(chan outcome, 1)})
+}
+
+func (l *Lift) tell(ctx context.Context, q *change) (*jsonrpc.Message, error) {
+	s := l.listen(l.caps.Load())
+	if s == nil {
+		return nil, bridge.ErrEnded
+	}
+	select {
+	case s.asks <- q:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-s.ctx.Done():
+		return nil, bridge.ErrEnded
+	}
+	select {
+	case a := <-q.answer:
+		return a.m, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-s.ctx.Done():
+		return nil, bridge.ErrEnded
+	}
+}
+
+// listing is called before the client's request for a list is sent. It waits for
+// the first subscription, but not for long: of what changes before, nobody tells.
+// When that takes longer, the client is told that the list may have changed.
+func (s *subscription) listing(ctx context.Context, k list.Kind) {
+	if is(s.tried) || !s.changes[k.Changed()] {
+		return
+	}
+	select {
+	case <-s.tried:
+		return
+	case <-time.After(firstWithin):
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is(s.tried) {
+		return
+	}
+	if s.seen == nil {
+		s.seen = map[string]bool{}
+	}
+	s.seen[k.Changed()] = true
+}
+
+// lost notes that the connection was lost and is open again. It reports whether
+// the client will be told what may have changed: when the subscription has begun
+// again, and nothing more can be missed.
+func (s *subscription) lost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.declined || s.ctx.Err() != nil {
+		return false
+	}
+	s.owes = true
+	select {
+	case s.opened <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (s *subscription) run() {
+	defer s.timer.Stop()
+	for {
+		var begun, failed, ended chan struct{} // nil is never ready
+		if s.next != nil {
+			begun, failed = s.next.begun, s.next.ended
+		}
+		if s.now != nil {
+			ended = s.now.ended
+		}
+		select {
+		case <-s.ctx.Done():
+			return // and with it the subscriptions
+		case q := <-s.asks:
+			s.take(q)
+		case <-s.timer.C:
+			s.due = time.Time{}
+			s.open()
+		case <-s.opened:
+			if s.now == nil && s.next == nil {
+				s.plan(0)
+			}
+		case <-begun:
+			s.follow()
+		case <-failed:
+			if is(s.next.begun) {
+				s.follow() // it has begun and ended
+			} else {
+				s.failed()
+			}
+		case <-ended:
+			s.broken()
+		}
+	}
+}
+
+// is reports whether a channel is closed.
+func is(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// plan has a subscription opened after that time, or sooner if that was planned.
+func (s *subscription) plan(after time.Duration) {
+	at := time.Now().Add(after)
+	if s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+		s.timer.Reset(after)
+	}
+}
+
+// again plans the next attempt after one that came to nothing: not all sessions
+// at once, nor too often.
+func (s *subscription) again() {
+	pause := min(time.Second<<min(s.failures, 6), maxPause)
+	s.failures++
+	s.plan(pause/2 + rand.N(pause/2))
+}
+
+// take takes a request of the client.
+func (s *subscription) take(q *change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := outcome{m: jsonrpc.NewResult(nil, []byte("{}"))}
+	accepted, had := s.want[q.uri]
+	switch {
+	case q.end:
+		if delete(s.want, q.uri); had && s.now != nil {
+			s.plan(shrinkAfter)
+		}
+	case s.now != nil && !is(s.now.ended) && s.now.honours(q.uri) && (s.next == nil || s.next.asked(q.uri)):
+		s.want[q.uri] = true
+	case !had && len(s.want) >= subscribe.MaxSubscriptions:
+		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil)
+	default:
+		s.want[q.uri] = accepted
+		s.joining = append(s.joining, q)
+		if s.next == nil {
+			s.plan(gatherFor)
+		}
+		return
+	}
+	q.answer <- done
+}
+
+// open opens the subscription that is wanted now, unless there is one already or
+// another one is about to begin.
+func (s *subscription) open() {
+	if s.next != nil {
+		return // when that is settled, this is looked at again
+	}
+	s.mu.Lock()
+	uris := slices.Sorted(maps.Keys(s.want))
+	s.mu.Unlock()
+	joining := s.joining
+	s.joining = nil
+	switch {
+	case len(uris)+len(s.changes) == 0:
+		if s.now != nil {
+			s.now.stop(nil)
+			s.now = nil
+		}
+	case s.now != nil && slices.Equal(s.now.uris, uris) && !slices.ContainsFunc(joining, func(q *change) bool { return s.wants(q.uri) }):
+	default:
+		s.next = s.listen(uris, joining)
+		return
+	}
+	for _, q := range joining { // ended again meanwhile
+		q.answer <- outcome{m: jsonrpc.NewResult(nil, []byte("{}"))}
+	}
+}
+
+// follow puts the subscription that has begun in the place of the one before.
+func (s *subscription) follow() {
+	e := s.next
+	if s.now != nil {
+		s.gap = s.gap || is(s.now.ended)
+		s.now.stop(nil)
+	}
+	s.now, s.next, s.refusals = e, nil, 0
+	e.since = time.Now()
+	s.mu.Lock()
+	missed, seen := s.gap || s.owes, s.seen
+	s.gap, s.owes, s.declined, s.seen = false, false, false, nil
+	s.settle()
+	answers := make([]*jsonrpc.Message, len(e.asks))
+	for i, q := range e.asks {
+		answers[i] = jsonrpc.NewResult(nil, []byte("{}"))
+		switch _, wanted := s.want[q.uri]; {
+		case wanted && e.honours(q.uri):
+			s.want[q.uri] = true
+		case wanted:
+			s.unwant(q.uri)
+			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not tell of changes of this resource", []byte(`{"uri":`+rawjson.Quote(q.uri)+`}`))
+		}
+	}
+	s.mu.Unlock()
+	if missed {
+		s.changed(s.changes, e.uris)
+	} else { // of what changed between the client's list and the acknowledgement, nobody was told
+		s.changed(seen, nil)
+	}
+	for i, q := range e.asks {
+		q.answer <- outcome{m: answers[i]}
+	}
+	s.review()
+}
+
+// settle notes that the first subscription has begun or failed. The caller holds
+// s.mu.
+func (s *subscription) settle() {
+	if !is(s.tried) {
+		close(s.tried)
+	}
+}
+
+// review plans another subscription if what is wanted has changed since this one
+// was opened.
+func (s *subscription) review() {
+	s.mu.Lock()
+	same := s.now != nil && len(s.want) == len(s.now.uris)
+	for uri := range s.want {
+		same = same && s.now.asked(uri)
+	}
+	s.mu.Unlock()
+	switch {
+	case len(s.joining) > 0:
+		s.plan(gatherFor)
+	case s.now != nil && !same:
+		s.plan(shrinkAfter)
+	}
+}
+
+// unwant notes that a resource cannot be heard of, unless somebody waits for the
+// next subscription with it. The caller holds s.mu.
+func (s *subscription) unwant(uri string) {
+	if !slices.ContainsFunc(s.joining, func(q *change) bool { return q.uri == uri }) {
+		delete(s.want, uri)
+	}
+}
+
+// failed sees to a subscription that has not begun. What it was to add is not
+// wanted any more; what there was before goes on.
+func (s *subscription) failed() {
+	e := s.next
+	s.next = nil
+	s.mu.Lock()
+	for _, q := range e.asks {
+		if !s.want[q.uri] {
+			s.unwant(q.uri)
+		}
+	}
+	done := s.declined || len(s.want)+len(s.changes) == 0
+	s.settle()
+	s.mu.Unlock()
+	s.gap = s.gap || s.now == nil && !done // also if it was the first
+	for _, q := range e.asks {
+		q.answer <- e.verdict(s.l.from.Revision)
+	}
+	s.l.o.Log.Debug("subscription not opened", "err", e.reason())
+	switch {
+	case s.now != nil || done:
+	case e.err == nil && len(e.asks) == 0:
+		if s.refusals++; s.refusals >= maxRefusals {
+			s.giveUp(e)
+			break
+		}
+		s.again()
+	default:
+		s.again()
+	}
+	s.review()
+}
+
+// giveUp leaves it at that: the client goes on without news of changes.
+func (s *subscription) giveUp(e *attempt) {
+	s.l.o.Log.Warn("the server accepts no subscription: clients are not told of changes", "err", e.reason())
+	s.mu.Lock()
+	owes := s.owes
+	s.declined, s.owes = true, false
+	s.mu.Unlock()
+	if owes {
+		s.changed(s.changes, nil)
+	}
+}
+
+// broken sees to a subscription that has ended by itself.
+func (s *subscription) broken() {
+	e := s.now
+	s.now, s.gap = nil, true
+	if time.Since(e.since) >= longEnough {
+		s.failures = 0
+	}
+	s.l.o.Log.Debug("subscription ended", "err", e.reason())
+	if s.next == nil {
+		s.again()
+	}
+}
+
+// changed tells the client that it may have missed something (R-149).
+func (s *subscription) changed(lists map[string]bool, uris []string) {
+	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.wants(uri) })
+	missed := subscribe.Wanted{Changes: lists, URIs: uris}
+	missed.Missed(func(n *jsonrpc.Message) {
+		s.l.o.Missed(n)
+		s.l.to.Notify(n)
+	})
+}
+
+func (s *subscription) wants(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.want[uri]
+	return ok
+}

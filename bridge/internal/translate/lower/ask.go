@@ -1,0 +1,282 @@
+package lower
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// askable are the questions that a client without a session can be asked.
+var askable = map[string]bool{"sampling/createMessage": true, "elicitation/create": true, "roots/list": true}
+
+// keyTask is the member of _meta that says which task a message is about
+// (2025-11-25, tasks).
+const keyTask = "io.modelcontextprotocol/related-task"
+
+// Ask takes a question of which the wire does not say what call it is about. It
+// is put only where no client can see another one's question: that of the only
+// call there is, or, on a connection that its clients have chosen and are as one,
+// a guess. A wrong guess shows the question at the wrong call and no more: its
+// answer goes back to where it came from, and when the server is done with that
+// call before, another one carries it.
+func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !l.s.stray.Load() && askable[q.Method] {
+		l.s.stray.Store(true)
+	}
+	l.mu.Lock()
+	c, unclear := l.carrier(q)
+	doubted := l.doubt.unsure
+	l.mu.Unlock()
+	switch {
+	case unclear:
+		l.s.warn("a server request was refused: it does not say which call it belongs to, and it may be one of several, or one that was cancelled", "method", q.Method)
+		if !doubted {
+			l.slot.Part()
+		}
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		return nil
+	case c == nil:
+		return l.stray(q, reply)
+	}
+	return c.carry(q, reply, l.of.Keyed)
+}
+
+// carrier returns the call that a question is about, if there is one. unclear says
+// that it may be about several. The caller holds l.mu.
+func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
+	id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str
+	n := 0
+	for other := range l.asking {
+		if id != "" && other.task == id {
+			return other, false
+		}
+		if !other.gone && !other.over {
+			n++
+		}
+	}
+	c = l.likeliest()
+	switch {
+	case c == nil:
+		return nil, false
+	case !l.of.Keyed && (n > 1 || l.doubt.unsure):
+		return nil, true
+	case c.request == nil && l.busy():
+		// The call waits for its client. What is under way is rather what the
+		// question is about, and cannot carry it.
+		return nil, false
+	}
+	return c, false
+}
+
+// busy reports whether a request is under way that cannot carry a question. The
+// caller holds l.mu.
+func (l *Translator) busy() bool {
+	for v := range l.requests {
+		if v.l != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// doubt is what is known of calls that have ended without their answers. It is
+// guarded by Translator.mu.
+type doubt struct {
+	cancelled time.Time // when the last one ended
+	unsure    bool      // the server may not have heard of that
+	settling  bool      // it is being pinged
+	again     bool      // another one has ended since
+}
+
+// abandoned notes that a call has ended without its answer: the server may ask
+// about it until it has heard of the cancellation, and a heedless one later as well.
+func (l *Translator) abandoned() {
+	if l.of.Keyed || l.of.Once || !l.asks || !l.s.o.Alone {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubt.cancelled = time.Now()
+	switch {
+	case l.closed:
+	case l.s.heedless.Load():
+		l.doubted(true)
+		l.slot.Hold() // it stays open for a moment more
+		l.slot.Part()
+		time.AfterFunc(lingering, l.slot.Leave)
+	case l.doubt.settling:
+		l.doubt.again = true
+	default:
+		l.doubt.settling = true
+		l.doubted(true)
+		l.wg.Go(l.settle)
+	}
+}
+
+// lingering is how long a server has to end what it is told that nobody wants.
+const lingering = 5 * time.Second
+
+// doubted notes whether the server may ask about a call that has ended. The caller
+// holds l.mu.
+func (l *Translator) doubted(yes bool) {
+	l.doubt.unsure = yes
+	l.slot.Doubted(yes)
+}
+
+// settle waits until the server has answered a ping that was sent behind the
+// cancellation of a call, and so knows of it: then it is done with the call
+// (2025-11-25, Cancellation). Where a server that asks gives no answer, the
+// connection is not used any more.
+func (l *Translator) settle() {
+	for wait := lingering; ; wait *= 2 {
+		if errors.Is(l.line.Ping(l.ctx, wait), bridge.ErrTimeout) {
+			if l.s.stray.Load() {
+				l.slot.Part()
+				return
+			}
+			continue
+		}
+		l.mu.Lock()
+		again := l.doubt.again
+		l.doubt.again, l.doubt.settling = false, again
+		if !again {
+			l.doubted(false)
+		}
+		l.mu.Unlock()
+		if !again {
+			return
+		}
+	}
+}
+
+// likeliest returns the call that a question is most likely about: the last one
+// sent of those whose clients wait, else the one that was resumed last. The
+// caller holds l.mu.
+func (l *Translator) likeliest() (best *parked) {
+	for c := range l.asking {
+		switch {
+		case c.gone || c.over:
+		case best == nil,
+			c.request != nil && best.request == nil,
+			(c.request != nil) == (best.request != nil) && c.order > best.order:
+			best = c
+		}
+	}
+	return best
+}
+
+// heldQuestion is a question about no call that waits for one to come.
+type heldQuestion struct {
+	l        *Translator
+	q        *jsonrpc.Message
+	reply    func(*jsonrpc.Message)
+	timer    *time.Timer
+	withdraw func(why string) // of the call that has taken it; guarded by l.mu
+	back     bool             // the server took it back; guarded by l.mu
+}
+
+// rootsPatience is how long a question for roots waits for a call that can carry
+// it.
+const rootsPatience = 10 * time.Second
+
+// stray takes a question that no call can carry: the client cannot be asked but
+// in answer to its requests. Servers like to ask for roots as soon as
+// they are initialized, so that is worth waiting for a moment.
+func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !askable[q.Method] {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
+		return nil
+	}
+	l.mu.Lock()
+	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unsure && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
+		l.s.heedless.Store(true)
+	}
+	l.mu.Unlock()
+	h := &heldQuestion{l: l, reply: reply}
+	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.line.Caller().Capabilities, "roots").Exists() {
+		reply(strayed(q.Method))
+		return nil
+	}
+	h.q = q.Clone()
+	l.mu.Lock()
+	full := l.closed || len(l.held) >= bridge.MaxQuestions
+	if !full {
+		l.held = append(l.held, h)
+		h.timer = time.AfterFunc(rootsPatience, h.expire)
+	}
+	l.mu.Unlock()
+	if full {
+		reply(strayed(q.Method))
+		return nil
+	}
+	return h.takeBack
+}
+
+// strayed is the answer to a question that there is no call for.
+func strayed(method string) *jsonrpc.Message {
+	if method == "roots/list" {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "there is no request of a client that could carry the question", nil)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no client request to attach to", nil)
+}
+
+// releaseHeld returns the questions that wait for a call. The caller holds l.mu.
+func (l *Translator) releaseHeld() []*heldQuestion {
+	held := l.held
+	l.held = nil
+	for _, h := range held {
+		h.timer.Stop()
+	}
+	return held
+}
+
+// put makes a call carry the question.
+func (h *heldQuestion) put(c *parked) {
+	withdraw := c.carry(h.q, h.reply, h.l.of.Keyed)
+	h.l.mu.Lock()
+	h.withdraw = withdraw
+	back := h.back
+	h.l.mu.Unlock()
+	if back && withdraw != nil {
+		withdraw("")
+	}
+}
+
+// remove takes the question from those that wait. It reports whether it was
+// there.
+func (h *heldQuestion) remove() bool {
+	i := slices.Index(h.l.held, h)
+	if i < 0 {
+		return false
+	}
+	h.l.held = slices.Delete(h.l.held, i, i+1)
+	h.timer.Stop()
+	return true
+}
+
+func (h *heldQuestion) expire() {
+	h.l.mu.Lock()
+	mine := h.remove()
+	h.l.mu.Unlock()
+	if mine {
+		h.refuse()
+	}
+}
+
+func (h *heldQuestion) refuse() { h.reply(strayed(h.q.Method)) }
+
+func (h *heldQuestion) takeBack(why string) {
+	h.l.mu.Lock()
+	h.back = true
+	h.remove()
+	withdraw := h.withdraw
+	h.l.mu.Unlock()
+	if withdraw != nil {
+		withdraw(why)
+	}
+}

@@ -1,0 +1,174 @@
+package lower
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// maxSubscribing bounds how many resources of one subscription the server is
+// told of at once.
+const maxSubscribing = 8
+
+// subscribePatience is how long a server has to subscribe to resources. Then the
+// subscription is acknowledged without them.
+const subscribePatience = 10 * time.Second
+
+var errSubscribing = errors.New("the server did not subscribe in time")
+
+// listen serves a subscription: what changes there are, the connection tells
+// (protocol.md D1.6). It lasts until ctx ends or the server is gone for good.
+func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
+	wants, fault := subscribe.ReadWanted(r.Whole())
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
+	}
+	end := jsonrpc.NewResult(nil, []byte("{}"))
+	ln := subscribe.NewListener(r.Back, subscribe.Wanted{Changes: map[string]bool{}})
+	if l.of.Once { // nothing lasts that could tell of changes
+		ln.Acknowledge(&ln.Wants)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	release, err := l.line.Keep(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if now := l.line.Server(); now != nil {
+		s = l.legacy(now)
+	}
+	for _, k := range list.Announced {
+		if wants.Changes[k.Changed()] && k.Announces(s.Capabilities) {
+			ln.Wants.Changes[k.Changed()] = true
+		}
+	}
+	l.s.listen(l.of.Group, ln)
+	defer l.unlisten(ln)
+	if gjson.GetBytes(s.Capabilities, "resources.subscribe").Bool() {
+		ln.Wants.URIs = l.watchAll(ctx, ln, wants.URIs)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	what := ln.Wants
+	ln.Acknowledge(&what)
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-l.lost.Done():
+	case <-l.ctx.Done():
+	}
+	return end, nil
+}
+
+// listen enters a subscription of a group's.
+func (s *Server) listen(group string, ln *subscribe.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listens[group] == nil {
+		s.listens[group] = map[*subscribe.Listener]struct{}{}
+	}
+	s.listens[group][ln] = struct{}{}
+}
+
+func (s *Server) unlisten(group string, ln *subscribe.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.listens[group], ln); len(s.listens[group]) == 0 {
+		delete(s.listens, group)
+	}
+}
+
+// watchAll subscribes to resources, and returns those of which the server has
+// taken note in time.
+func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris []string) (good []string) {
+	short, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
+	defer stop()
+	done := make([]bool, len(uris))
+	turns := make(chan struct{}, maxSubscribing)
+	var wg sync.WaitGroup
+	for i, uri := range uris {
+		wg.Go(func() {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+			case <-short.Done():
+				return
+			}
+			done[i] = l.watch(short, ln, uri)
+		})
+	}
+	wg.Wait()
+	for i, uri := range uris {
+		if done[i] {
+			good = append(good, uri)
+		}
+	}
+	return good
+}
+
+// watch subscribes to a resource, of which the server is told if nobody has yet.
+func (l *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
+	return l.watched.Add(ctx, uri, ln, func() bool {
+		ok := l.subscribe(ctx, "resources/subscribe", uri)
+		if !ok && ctx.Err() != nil { // the server may take note of it yet
+			l.line.Go(func(ctx context.Context) { l.unwatch(ctx, ln, uri) })
+		}
+		return ok
+	})
+}
+
+func (l *Translator) subscribe(ctx context.Context, method, uri string) bool {
+	a, err := l.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"uri":`+rawjson.Quote(uri)+`}`)), From: l.line.Caller()})
+	defer a.Release()
+	return err == nil && a.Error == nil
+}
+
+// unlisten ends a subscription. The server is told in the background.
+func (l *Translator) unlisten(ln *subscribe.Listener) {
+	l.s.unlisten(l.of.Group, ln)
+	for _, uri := range ln.Wants.URIs {
+		l.line.Go(func(ctx context.Context) { l.unwatch(ctx, ln, uri) })
+	}
+}
+
+// unwatch tells the server when nobody wants to hear of the resource any more.
+func (l *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri string) {
+	ctx, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
+	defer stop()
+	l.watched.Remove(ctx, uri, ln, func() { l.subscribe(ctx, "resources/unsubscribe", uri) })
+}
+
+// changed tells those who listen of a change (R-146). Clients use several
+// connections at once: a list that changes on one of them may be what any of them
+// is given.
+func (l *Translator) changed(n *jsonrpc.Message) {
+	if n.Method == "notifications/tools/list_changed" {
+		l.of.Tools.Outdated()
+	}
+	to := map[*subscribe.Listener]struct{}{}
+	if n.Method != "notifications/resources/updated" {
+		l.s.mu.Lock()
+		for ln := range l.s.listens[l.of.Group] {
+			if ln.Wants.Changes[n.Method] {
+				to[ln] = struct{}{}
+			}
+		}
+		l.s.mu.Unlock()
+	} else {
+		l.watched.Of(n.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
+	}
+	for ln := range to {
+		ln.Hear(n)
+	}
+}

@@ -1,0 +1,133 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// legacy is a legacy server, and what clients of 2026-07-28 are told of it.
+type legacy struct {
+	*bridge.Greeting
+	info     []byte // what it said of itself, raw; nil when that is nothing
+	discover []byte // the answer to server/discover
+	logging  bool
+	rewrites *list.Rewrites
+	tasks    bool // its tools can be called as tasks
+}
+
+// maxServerInfo is how much is told of the server with each result.
+const maxServerInfo = 1 << 10
+
+// newLegacy reads what a server said in its handshake. Without lasting nothing
+// is promised of changes.
+func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
+	g := &legacy{Greeting: s, rewrites: &list.Rewrites{}}
+	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
+	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
+		raw := info.Raw
+		if len(raw) > maxServerInfo {
+			raw = `{"name":` + rawjson.Quote(info.Get("name").String()) + `,"version":` + rawjson.Quote(info.Get("version").String()) + `}`
+		}
+		g.info = []byte(raw)
+	}
+	caps := gjson.ParseBytes(s.Capabilities)
+	g.logging = caps.Get("logging").Exists()
+	g.tasks = s.Revision == era.Rev20251125 && caps.Get("tasks.requests.tools.call").Exists()
+	return g
+}
+
+// legacy returns what is known of the server that said s.
+func (l *Translator) legacy(s *bridge.Greeting) *legacy {
+	if g := l.about.Load(); g != nil && g.Greeting == s {
+		return g
+	}
+	g := newLegacy(s, l.s.o.Lasting)
+	g.rewrites = l.s.o.Rewrites
+	l.about.Store(g)
+	return g
+}
+
+// cached are the methods whose results say for how long they hold (R-085).
+var cached = map[string]bool{"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true, "resources/read": true}
+
+const (
+	complete = `"resultType":"complete"`
+	uncached = `"ttlMs":0,"cacheScope":"private"` // true of anything (protocol.md D1.3)
+)
+
+// upgrade makes the answer of a legacy server one that clients of 2026-07-28
+// understand (protocol.md D5). The payload is not copied for it.
+func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
+	if a.Error != nil {
+		if e := era.Error(r.Method, r.URI(), a.Error, s.Revision, era.LatestModern); !rawjson.Same(e, a.Error) {
+			a.Error = slices.Clone(e)
+		}
+		return a
+	}
+	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
+	}
+	if changed := s.rewrites.Result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
+		a = a.Replaced(changed)
+	}
+	a = a.Once()
+	f := a.Found()
+	members := ""
+	add := func(member string) {
+		if members != "" {
+			members += ","
+		}
+		members += member
+	}
+	var edits []jsonrpc.Edit
+	set := func(span jsonrpc.Span, name, value string) {
+		if span.End > 0 {
+			edits = append(edits, jsonrpc.Edit{From: span.Value, To: span.End, Text: []byte(value)})
+			return
+		}
+		add(`"` + name + `":` + value)
+	}
+	if f.Type.End == 0 && f.TTL.End+f.Scope.End == 0 && cached[r.Method] {
+		members = complete + "," + uncached
+	} else {
+		set(f.Type, "resultType", `"complete"`)
+		if cached[r.Method] {
+			set(f.TTL, "ttlMs", "0")
+			set(f.Scope, "cacheScope", `"private"`)
+		}
+	}
+	if meta := f.Meta.Of(a.Result); s.info != nil {
+		if meta == nil {
+			add(s.meta())
+		} else if meta[0] != '{' {
+			meta = []byte("{}")
+		}
+		if meta != nil {
+			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: rawjson.SetFirst(meta, era.KeyServerInfo, s.info)})
+		}
+	}
+	if members != "" {
+		edits = append(edits, jsonrpc.First(a.Result, members))
+	}
+	a.Edit(edits...)
+	return a
+}
+
+// meta is the member _meta of a result that has no other.
+func (s *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(s.info) + `}` }
+
+// enveloped is a result of the bridge's own, with what every result says.
+func (s *legacy) enveloped(members string) *jsonrpc.Message {
+	result := `{` + members
+	if s.info != nil {
+		result += "," + s.meta()
+	}
+	return jsonrpc.NewResult(nil, rawjson.OneLine([]byte(result+`}`)))
+}

@@ -1,0 +1,163 @@
+package lower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// perform makes a call. A tool that the server makes available as a task only is
+// called as one, and the task driven to its end (protocol.md D6). c is the call
+// that can be parked, or nil.
+func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
+	once := func() (*jsonrpc.Message, error) {
+		inner := *r // the lane changes it
+		return l.line.Checked().Call(ctx, &inner)
+	}
+	if !s.tasks || r.Method != "tools/call" {
+		return once()
+	}
+	name := r.Name()
+	required, known := l.of.Tools.Requires(name)
+	if !known && l.of.Tools.MayAsk() {
+		// Some servers refuse a call that is not made as a task with a result that
+		// a client takes for the tool's own.
+		l.survey(ctx, r.From)
+		l.of.Tools.Asks()
+		required, known = l.of.Tools.Requires(name)
+	}
+	if !required {
+		a, err := once()
+		if known || err != nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
+			return a, err
+		}
+		// So a server refuses a call that is not made as a task: it was not
+		// executed. Its list of tools says whether that is why.
+		if l.survey(ctx, r.From); ctx.Err() == nil {
+			required, _ = l.of.Tools.Requires(name)
+		}
+		if !required {
+			return a, nil
+		}
+		a.Release()
+	}
+	return l.drive(ctx, r, c)
+}
+
+// survey lists the tools.
+func (l *Translator) survey(ctx context.Context, from *bridge.Caller) {
+	since := time.Now().Add(-list.SurveyEvery)
+	cut := l.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
+		return l.line.Checked().Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since})
+	})
+	if cut != nil {
+		l.s.o.Log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
+	}
+}
+
+// The bounds of the interval at which a server wants to be asked for a task.
+const (
+	minPoll     = 500 * time.Millisecond
+	usualPoll   = time.Second
+	maxPoll     = 30 * time.Second
+	taskGoodbye = 5 * time.Second // for tasks/cancel
+)
+
+// drive makes a call as a task, and returns what the call would have returned.
+func (l *Translator) drive(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
+	inner := *r
+	whole := r.Clone() // what was removed from the params may stand where this goes
+	inner.Message = whole.Edited(jsonrpc.First(whole.Params, `"task":{}`))
+	a, err := l.line.Checked().Call(ctx, &inner)
+	if err != nil || a.Error != nil {
+		return a, err
+	}
+	made := gjson.GetBytes(a.Result, "task")
+	id := made.Get("taskId").Str
+	if id == "" { // it has made the call at once
+		return a, nil
+	}
+	t := &task{l: l, id: id, from: r.From, back: r.Back}
+	status, poll := t.read(made)
+	a.Release()
+	if c != nil {
+		l.mu.Lock()
+		c.task = id
+		l.mu.Unlock()
+	}
+	a, err = t.finish(ctx, status, poll)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // nobody waits for it any more
+		l.line.Go(t.cancel)
+	}
+	return a, err
+}
+
+// task is a task of a server that a client knows nothing of.
+type task struct {
+	l    *Translator
+	id   string
+	from *bridge.Caller
+	back bridge.Client
+}
+
+// read returns the status of the task, and when to ask again.
+func (t *task) read(now gjson.Result) (status string, poll time.Duration) {
+	poll = usualPoll
+	if ms := now.Get("pollInterval"); ms.Type == gjson.Number {
+		poll = time.Duration(min(max(ms.Num, 0), 1e6)) * time.Millisecond
+	}
+	return now.Get("status").Str, min(max(poll, minPoll), maxPoll)
+}
+
+// finish asks for the task until it has ended or needs something of the client,
+// and returns its result: asking for that lets the server put its questions.
+func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*jsonrpc.Message, error) {
+	began, most := time.Now(), t.l.s.o.MaxTask()
+	for {
+		switch status {
+		case "completed", "failed", "input_required":
+			return t.call(ctx, "tasks/result")
+		case "cancelled":
+			return jsonrpc.NewError([]byte("0"), jsonrpc.CodeInternal, "the server has cancelled the task", nil), nil
+		}
+		if most > 0 && time.Since(began) >= most {
+			return nil, &bridge.Error{Server: t.l.s.o.Name, Kind: bridge.ErrTimeout,
+				Public: fmt.Sprintf("tools/call had no answer within %v; whether the server acted on it is unknown", most)}
+		}
+		if err := backoff.For(ctx, poll); err != nil {
+			return nil, err
+		}
+		a, err := t.call(ctx, "tasks/get")
+		if err != nil || a.Error != nil {
+			return a, err
+		}
+		status, poll = t.read(gjson.ParseBytes(a.Result))
+		a.Release()
+	}
+}
+
+// call makes a call about the task. A connection that was opened in the meantime
+// is as good.
+func (t *task) call(ctx context.Context, method string) (*jsonrpc.Message, error) {
+	m := jsonrpc.NewRequest(method, []byte(`{"taskId":`+rawjson.Quote(t.id)+`}`))
+	return t.l.line.Call(ctx, &bridge.Request{Message: m, From: t.from, Back: t.back})
+}
+
+var errTask = errors.New("the task was not cancelled in time")
+
+// cancel tells the server that nobody wants the task any more.
+func (t *task) cancel(ctx context.Context) {
+	ctx, stop := context.WithTimeoutCause(ctx, taskGoodbye, errTask)
+	defer stop()
+	a, _ := t.call(ctx, "tasks/cancel")
+	a.Release()
+}

@@ -1,0 +1,159 @@
+package lower
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+const (
+	codeURLNeeded = -32042 // 2025-11-25, URL elicitation required
+	maxID         = 256    // bytes of an elicitation's
+	maxURLRounds  = 5      // of one request
+	maxURLs       = 16     // of one round
+	maxURLsOpen   = 256    // whose completion a connection is waited for
+	urlPatience   = 5 * time.Second
+)
+
+// urlsNeeded returns what a client gets instead of the error that a server
+// wants URLs to be visited before it makes the call: they are asked for, and the
+// request that follows makes the call again (protocol.md D1.5, R-139). Nothing
+// is kept for that. It returns nil when it is no such error.
+func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
+	r := v.r
+	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
+		return nil
+	}
+	asked := gjson.GetBytes(a.Error, "data.elicitations").Array()
+	if len(asked) == 0 || len(asked) > maxURLs {
+		return nil
+	}
+	if !gjson.GetBytes(r.From.Capabilities, "elicitation.url").Exists() {
+		return jsonrpc.NewError(nil, jsonrpc.CodeMissingCapability, "the server wants a URL to be visited, and the client has not declared that it can do that",
+			[]byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`))
+	}
+	if v.rounds >= maxURLRounds {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the server wants URLs to be visited again and again", maxURLRounds), nil)
+	}
+	var b strings.Builder
+	b.WriteString(`"resultType":"input_required","inputRequests":{`)
+	state := state{Kind: stateURL, Method: r.Method, Digest: digest(r.Message), Expires: time.Now().Add(parkTTL).Unix(), Round: v.rounds + 1}
+	for i, e := range asked {
+		if !e.IsObject() || e.Get("url").Type != gjson.String {
+			return nil
+		}
+		raw := rawjson.SetFirst(rawjson.OneLine([]byte(e.Raw)), "mode", []byte(`"url"`))
+		params, no := era.Question("elicitation/create", raw, s.Revision, era.LatestModern, r.From.Capabilities, func() string { return "" })
+		if no != nil {
+			return nil
+		}
+		id := e.Get("elicitationId").Str
+		if len(id) > maxID { // it would take the state over its limit
+			id = ""
+		}
+		state.IDs = append(state.IDs, id)
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(`"` + keyPrefix + strconv.Itoa(i+1) + `":{"method":"elicitation/create","params":` + string(params) + `}`)
+	}
+	token := l.s.sealed(r, state)
+	if len(token) > maxState {
+		state.IDs = make([]string, len(state.IDs)) // they are only waited for
+		token = l.s.sealed(r, state)
+	}
+	l.awaitURLs(state.IDs)
+	b.WriteString(`},"requestState":"` + token + `"`)
+	return s.enveloped(b.String())
+}
+
+// awaitURLs notes whose completion the server will tell.
+func (l *Translator) awaitURLs(ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.urls == nil {
+		l.urls = map[string]chan struct{}{}
+	}
+	for _, id := range ids {
+		if id == "" || l.urls[id] != nil {
+			continue
+		}
+		for other := range l.urls {
+			if len(l.urls) < maxURLsOpen {
+				break
+			}
+			delete(l.urls, other)
+		}
+		l.urls[id] = make(chan struct{})
+	}
+}
+
+// urlDone notes that what had to be done at a URL is done.
+func (l *Translator) urlDone(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := l.urls[id]
+	if done == nil {
+		return
+	}
+	select {
+	case <-done:
+	default:
+		close(done)
+	}
+}
+
+var errPatience = errors.New("waited for long enough")
+
+// visited reads what the client says about the URLs that it was asked to have
+// visited. When it has consented to all, it waits a moment for the server to say
+// that it is done. The message answers a client that has not.
+func (l *Translator) visited(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
+	state := again.ours
+	for i := range state.IDs {
+		key := keyPrefix + strconv.Itoa(i+1)
+		given := again.answer(key)
+		if !given.Exists() {
+			continue // the server knows whether it still needs that
+		}
+		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
+			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
+		}
+		if given.Get("action").Str == "accept" {
+			continue
+		}
+		const text = "The URL that the server needs was not visited: the request was declined."
+		if r.Method != "tools/call" {
+			return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, nil)
+		}
+		return s.enveloped(complete + `,"content":[{"type":"text","text":` + rawjson.Quote(text) + `}],"isError":true`)
+	}
+	short, stop := context.WithTimeoutCause(ctx, urlPatience, errPatience)
+	defer stop()
+	for _, id := range state.IDs {
+		l.mu.Lock()
+		done := l.urls[id]
+		l.mu.Unlock()
+		if done == nil {
+			continue
+		}
+		select {
+		case <-done:
+			l.mu.Lock()
+			delete(l.urls, id)
+			l.mu.Unlock()
+		case <-short.Done():
+			return nil // the server knows better than we do
+		}
+	}
+	return nil
+}

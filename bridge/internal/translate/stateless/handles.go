@@ -1,0 +1,188 @@
+package stateless
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/seal"
+)
+
+// handles are what a modern server gives one client to come back with:
+// requestState, and the ids of tasks. All clients reach the server as one, so
+// that it cannot tell whose they are. Where there are principals, what a client
+// gets is sealed, and opens for its own principal only (protocol.md D0, R-180).
+type handles struct {
+	p    *Pool
+	from *bridge.Caller
+	ids  map[string]string // of the tasks that the request is about: as the client has them, by the server's own
+}
+
+// The kinds of handle, as Keys know them.
+const (
+	sealedRelayed = "relayed requestState"
+	sealedTask    = "relayed taskId"
+)
+
+// handle is what is sealed.
+type handle struct {
+	Principal string `json:"p"`
+	Server    string `json:"s"`
+	Value     string `json:"h"`
+}
+
+func (h *handles) seal(kind, value string) string {
+	raw, err := json.Marshal(handle{seal.Fingerprint(h.from.Principal), h.p.o.Legacy.Name, value})
+	if err != nil {
+		panic(err) // texts always have a JSON form
+	}
+	return h.p.o.Legacy.Seals.Seal(kind, raw)
+}
+
+// open returns the server's own value of a handle; false when it is not this
+// client's.
+func (h *handles) open(kind, token string) (string, bool) {
+	raw, err := h.p.o.Legacy.Seals.Open(kind, token)
+	if err != nil {
+		return "", false
+	}
+	var v handle
+	if json.Unmarshal(raw, &v) != nil || v.Principal != seal.Fingerprint(h.from.Principal) || v.Server != h.p.o.Legacy.Name {
+		return "", false
+	}
+	return v.Value, true
+}
+
+// unwrap puts the server's own handles in place of the client's. The message
+// answers a request with handles that are not the client's.
+func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message {
+	if h.from.Principal == "" {
+		return nil
+	}
+	switch {
+	case again.Repeated() && !r.Doubtful():
+		state := again.State()
+		own, ok := h.open(sealedRelayed, state.Str)
+		if !ok {
+			return jsonrpc.InvalidParams("this requestState is not one that this client was given")
+		}
+		r.Message = r.Edited(jsonrpc.Edit{From: state.Index, To: state.Index + len(state.Raw), Text: []byte(rawjson.Quote(own))})
+	case era.IsTask(r.Method):
+		params := r.Whole()
+		id := gjson.GetBytes(params, "taskId")
+		own, ok := h.open(sealedTask, id.Str)
+		if !ok {
+			return jsonrpc.InvalidParams("there is no such task")
+		}
+		h.ids = map[string]string{own: id.Str}
+		// Made anew, since the task's id is also in a header. A member that stands
+		// twice must not get by, nor one that some readers take for it.
+		params = rawjson.Edit(params, func(name, value []byte) []byte {
+			if string(name) != "taskId" && bytes.EqualFold(name, []byte("taskId")) {
+				return nil
+			}
+			return value
+		})
+		r.Message = jsonrpc.NewRequest(r.Method, rawjson.Set(params, "taskId", []byte(rawjson.Quote(own))))
+	case r.Method == era.Listen:
+		return h.unwrapTasks(r)
+	case r.Doubtful() && era.MayAsk(r.Method):
+		return jsonrpc.InvalidParams(bridge.NameDoubtful)
+	}
+	return nil
+}
+
+// unwrapTasks does so with the tasks that a subscription is about.
+func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
+	params := r.Whole()
+	wants, fault := subscribe.ReadListen(params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault)
+	}
+	if !rawjson.Mentions(params, "taskIds") {
+		return nil
+	}
+	h.ids = map[string]string{}
+	for i, id := range wants.Tasks {
+		own, ok := h.open(sealedTask, id)
+		if !ok {
+			return jsonrpc.InvalidParams("there is no such task")
+		}
+		h.ids[own], wants.Tasks[i] = id, own
+	}
+	r.Message = subscribe.Narrowed(params, "taskIds", wants.Tasks)
+	return nil
+}
+
+// wrap puts the client's handles in place of the server's own.
+func (h *handles) wrap(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
+	if h.from.Principal == "" {
+		return a
+	}
+	a = a.Once()
+	kind := a.Found().Type.Of(a.Result)
+	switch {
+	case bytes.Equal(kind, []byte(`"input_required"`)):
+		return h.replace(a, "requestState", sealedRelayed)
+	case bytes.Equal(kind, []byte(`"task"`)), era.IsTask(r.Method):
+		return h.replace(a, "taskId", sealedTask)
+	}
+	return a
+}
+
+// replace seals one member of a result.
+func (h *handles) replace(a *jsonrpc.Message, member, kind string) *jsonrpc.Message {
+	var found gjson.Result
+	n := 0
+	gjson.ParseBytes(a.Result).ForEach(func(name, value gjson.Result) bool {
+		if name.Str == member {
+			found, n = value, n+1
+		}
+		return true
+	})
+	if n == 0 {
+		return a
+	}
+	token, known := h.ids[found.Str]
+	if !known {
+		token = h.seal(kind, found.Str)
+	}
+	if n > 1 || found.Type != gjson.String || len(token) > seal.MaxToken {
+		a.Release()
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's "+member+" is not usable", []byte(`{"bridge":"upstream_invalid"}`))
+	}
+	a.Edit(jsonrpc.Edit{From: found.Index, To: found.Index + len(found.Raw), Text: []byte(rawjson.Quote(token))})
+	return a
+}
+
+// named returns what a server says about its tasks as the client knows them.
+func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
+	switch n.Method {
+	case "notifications/tasks":
+		if id, ok := h.ids[gjson.GetBytes(n.Params, "taskId").Str]; ok {
+			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(id)))))
+		}
+	case era.Acknowledged:
+		if had := gjson.GetBytes(n.Params, "notifications"); len(h.ids) > 0 && had.Get("taskIds").IsArray() {
+			mine := []byte("[")
+			for _, own := range had.Get("taskIds").Array() {
+				if id, ok := h.ids[own.Str]; ok {
+					if len(mine) > 1 {
+						mine = append(mine, ',')
+					}
+					mine = append(mine, rawjson.Quote(id)...)
+				}
+			}
+			what := rawjson.SetFirst([]byte(had.Raw), "taskIds", append(mine, ']'))
+			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "notifications", what)))
+		}
+	}
+	return n
+}

@@ -1,0 +1,249 @@
+package stateless
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
+)
+
+// maxOwn is how many connections a principal may have to a server: as many as
+// its calls that may wait for their clients.
+const maxOwn = lower.MaxParked
+
+// room makes room for one more connection of a principal's. The one that was
+// not used for longest goes; when all are in use there is none. The caller holds
+// p.mu.
+func (p *Pool) room(principal, group, key string) error {
+	full := func(most int, which func(*slot) bool) bool {
+		n := 0
+		for _, all := range p.slots {
+			for _, l := range all {
+				if which(l) {
+					n++
+				}
+			}
+		}
+		for ; n >= most; n-- { // by more than one where most was lowered
+			oldest := p.oldest(which)
+			if oldest == nil {
+				return true
+			}
+			p.drop(oldest)
+		}
+		return false
+	}
+	limited := func(what string, most int) error {
+		return &bridge.Error{Server: p.o.Legacy.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
+	}
+	// Without access rules everybody is one principal: only each lane's own
+	// connections count then, and all together.
+	mine := func(l *slot) bool {
+		return l.group == group || principal != "" && l.line.Caller().Principal == principal
+	}
+	if len(p.slots[key]) == 0 && !p.roomForKey(mine) {
+		return limited("it has too many connections for clients of different capabilities", maxProfiles)
+	}
+	if principal != "" && full(maxOwn, mine) {
+		return limited("one caller has too many connections to it", maxOwn)
+	}
+	if most := int(p.o.Shares.Most()); most > 0 && principal != "" && full(most, mine) {
+		return p.o.Shares.Refusal(p.o.Legacy.Name)
+	}
+	if most := p.o.Lanes(); full(most, func(*slot) bool { return true }) {
+		return limited("it has too many connections", most)
+	}
+	return nil
+}
+
+// roomForKey makes room for connections for one more set of capabilities, if
+// there are too many of some: those of the set that was not used for longest go.
+// It reports false when all are in use. The caller holds p.mu.
+func (p *Pool) roomForKey(which func(*slot) bool) bool {
+	n, oldest, use := 0, "", uint64(0)
+	for key, all := range p.slots {
+		if !which(all[0]) {
+			continue
+		}
+		n++
+		used, latest := false, uint64(0)
+		for _, l := range all {
+			used, latest = used || l.users > 0, max(latest, l.use)
+		}
+		if !used && (oldest == "" || latest < use) {
+			oldest, use = key, latest
+		}
+	}
+	if n < maxProfiles {
+		return true
+	}
+	for _, l := range slices.Clone(p.slots[oldest]) {
+		p.drop(l)
+	}
+	return oldest != "" && n == maxProfiles
+}
+
+// Yield gives up the connection that was not used for longest, for one that is
+// needed; with own only one of the principal's. It reports false when all are in
+// use.
+func (p *Pool) Yield(principal string, own bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := p.oldest(func(l *slot) bool { return !own || l.line.Caller().Principal == principal })
+	if oldest == nil || p.closed {
+		return false
+	}
+	p.drop(oldest)
+	return true
+}
+
+// oldest returns the connection of some that was not used for longest, or nil
+// when all are in use. The caller holds p.mu.
+func (p *Pool) oldest(which func(*slot) bool) (l *slot) {
+	for _, all := range p.slots {
+		for _, other := range all {
+			if which(other) && other.users == 0 && (l == nil || other.use < l.use) {
+				l = other
+			}
+		}
+	}
+	return l
+}
+
+// leave ends what enter began, of a call or of another request. Calls that wait
+// are served.
+func (p *Pool) leave(l *slot, call bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.users--
+	if call {
+		l.calls--
+	}
+	if p.queue.Len() > 0 {
+		defer p.serve()
+	}
+	if l.users > 0 || p.closed {
+		return
+	}
+	if l.once || !p.found(l) {
+		p.shut(l)
+		return
+	}
+	l.used = time.Now()
+	if p.o.Idle > 0 && l.timer == nil {
+		l.timer = time.AfterFunc(p.o.Idle, func() { p.doze(l) })
+	}
+}
+
+// doze closes a connection that nobody uses. It looks again later when somebody
+// did in the meantime: cheaper than a timer that each call resets.
+func (p *Pool) doze(l *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.timer = nil
+	if p.closed || l.users > 0 || !p.found(l) {
+		return
+	}
+	if left := p.o.Idle - time.Since(l.used); left > 0 {
+		l.timer = time.AfterFunc(left, func() { p.doze(l) })
+		return
+	}
+	p.drop(l)
+}
+
+// found reports whether requests find the connection. The caller holds p.mu.
+func (p *Pool) found(l *slot) bool { return slices.Contains(p.slots[l.key], l) }
+
+// drop lets no more requests find the connection, which is closed when nobody
+// uses it any more. The caller holds p.mu.
+func (p *Pool) drop(l *slot) {
+	left := slices.DeleteFunc(p.slots[l.key], func(o *slot) bool { return o == l })
+	if p.slots[l.key] = left; len(left) == 0 {
+		delete(p.slots, l.key)
+	}
+	if l.users == 0 && !p.closed {
+		p.shut(l)
+	}
+}
+
+// shut closes a connection that no request finds. The caller holds p.mu.
+func (p *Pool) shut(l *slot) {
+	if _, open := p.all[l]; !open {
+		return
+	}
+	delete(p.all, l)
+	ctx, left := p.o.Leaving()
+	p.wg.Go(func() {
+		defer left()
+		l.lower.Close(ctx)
+	})
+}
+
+// Close ends all connections.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	all := p.all
+	p.all, p.slots = map[*slot]struct{}{}, map[string][]*slot{}
+	for l := range all {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+	}
+	p.serve()
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for l := range all {
+		wg.Go(func() { l.lower.Close(ctx) })
+	}
+	wg.Wait()
+	p.wg.Wait()
+	p.legacy.Close()
+	return nil
+}
+
+// Hold counts one more call of a connection that is in use.
+func (l *slot) Hold() {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.users++
+	l.calls++
+}
+
+// Leave ends what Hold began.
+func (l *slot) Leave() { l.p.leave(l, true) }
+
+// Doubted notes whether the server may ask about a call that has ended. When that
+// is over, those who wait in line are served.
+func (l *slot) Doubted(yes bool) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	if l.doubted = yes; !yes {
+		l.p.serve()
+	}
+}
+
+// Part drops a connection of which it cannot be told any more what questions of
+// the server's are about. One that share has chosen stays. Who waits for it finds
+// another.
+func (l *slot) Part() {
+	if l.p.o.Sharing != Apart {
+		return
+	}
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.drop(l)
+	l.p.serve()
+}
+
+// Gone drops a connection whose server came back another, or not at all.
+func (l *slot) Gone() {
+	l.identity.learn(nil)
+	l.lose()
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.drop(l)
+}

@@ -1,0 +1,117 @@
+package stateless
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Where there are several instances, the connections of an identity live at one of them,
+// its home: a server with a memory would show another face with each request otherwise.
+// What has no memory between calls is served where the request arrives: a modern server
+// that is reached over HTTP, and connections that are opened for each call.
+
+// errLegacy: the server has sessions, so its connections have a home.
+var errLegacy = errors.New("the server is a legacy one")
+
+// placed makes a call where its connection lives.
+func (p *Pool) placed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	again, no := p.legacy.Round(r)
+	if no != nil {
+		return no, nil
+	}
+	if again.Parked() {
+		at := p.legacy.Elsewhere(again)
+		if at == "" {
+			return p.legacy.Resume(ctx, r, again)
+		}
+		return p.resume(ctx, r, at)
+	}
+	if p.o.Sharing == EachCall {
+		return p.make(ctx, r, again, true)
+	}
+	if !p.o.Process && !p.isLegacy(r) {
+		a, err := p.make(ctx, r, again, false)
+		if !errors.Is(err, errLegacy) {
+			return a, err
+		}
+	}
+	if r.Method != era.Listen {
+		return p.home(ctx, r)
+	}
+	return relisten(ctx, context.Background(), homes{p}, r, &handles{p: p, from: r.From})
+}
+
+// resume goes on with a call that waits for its client at another instance.
+func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonrpc.Message, error) {
+	there, err := p.o.Places.Instance(ctx, p.o.Legacy.Name, at)
+	if err != nil {
+		return nil, err
+	}
+	var a *jsonrpc.Message
+	if there != nil {
+		a, err = there.Call(ctx, r)
+	}
+	if a == nil && err == nil {
+		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: the instance of the bridge where it waited has ended"), nil
+	}
+	return a, err
+}
+
+// home makes a call at the home of its connection.
+func (p *Pool) home(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	alike := "" // it is one with the connection that sessions share
+	if p.o.Sharing != Everybody {
+		alike = apart + p.identify(r)
+	}
+	return p.o.Places.Home(p.o.Legacy.Name, alike, here{p}).Call(ctx, r)
+}
+
+// here makes calls over connections of this instance's.
+type here struct{ p *Pool }
+
+func (h here) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return h.p.Here(ctx, r)
+}
+
+// homes has calls made at the home of their connection.
+type homes struct{ p *Pool }
+
+func (h homes) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return h.p.home(ctx, r)
+}
+
+// apart begins the key of the home of connections for clients without sessions only.
+const apart = "stateless\x00"
+
+// LeaveHome closes the connections that have that home, as soon as nobody uses them:
+// another instance has them now.
+func (p *Pool) LeaveHome(alike string) {
+	key, ours := strings.CutPrefix(alike, apart)
+	if !ours && alike != "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, all := range p.slots {
+		for _, l := range all {
+			if l.identity.key == key {
+				defer p.drop(l)
+			}
+		}
+	}
+}
+
+// part lets a connection go that was opened to find out what the server is. Its caller
+// leaves it.
+func (p *Pool) part(l *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.users == 1 && p.found(l) {
+		p.drop(l)
+	}
+}

@@ -1,0 +1,166 @@
+package stateless_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/seal"
+)
+
+// line is a connection to a server of some revision, which answers each call with
+// the number of the connection.
+type line struct {
+	bridge.Upstream
+	n      int
+	from   *bridge.Caller
+	server bridge.Greeting
+	closed *atomic.Int64
+}
+
+func (l *line) Server() *bridge.Greeting                              { return &l.server }
+func (l *line) Caller() *bridge.Caller                                { return l.from }
+func (l *line) Checked() bridge.Upstream                              { return l }
+func (l *line) Go(func(context.Context)) bool                         { return false }
+func (l *line) Keep(context.Context) (func(), error)                  { return func() {}, nil }
+func (l *line) Ping(context.Context, time.Duration) error             { return nil }
+func (l *line) Known(context.Context) (*bridge.Greeting, bool, error) { return &l.server, false, nil }
+func (l *line) Holds(*bridge.Request, *bridge.Greeting, error) bool   { return false }
+
+func (l *line) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","line":%d}}`, l.n))
+	return m, err
+}
+
+func (l *line) Close(context.Context) error {
+	l.closed.Add(1)
+	return nil
+}
+
+// pool returns a Pool of connections to a server of that revision, and how many
+// were made and closed.
+func pool(t *testing.T, revision string, o stateless.Options) (p *stateless.Pool, made *int, closed *atomic.Int64) {
+	key, err := seal.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, closed = new(int), new(atomic.Int64)
+	o.Legacy = lower.Options{
+		Name: "fake", Log: slog.New(slog.DiscardHandler), Seals: key, Rewrites: &list.Rewrites{},
+		Following: func(ctx, _ context.Context) context.Context { return ctx },
+	}
+	o.Queue, o.Shares = limits.NewQueue("fake", limits.Options{}), limits.NewShares(100, 0)
+	o.Open = func(from *bridge.Caller, _ bridge.Client) stateless.Line {
+		*made++
+		return &line{n: *made, from: from, server: bridge.Greeting{Revision: revision, Capabilities: []byte("{}"), Result: []byte("{}")}, closed: closed}
+	}
+	o.Refuse = func(*bridge.Request) *jsonrpc.Message { return nil }
+	o.Heard = func(*jsonrpc.Message) {}
+	o.Leaving = func() (context.Context, func()) { return context.Background(), func() {} }
+	return stateless.New(o), made, closed
+}
+
+// over returns the number of the connection that a call went over.
+func over(t *testing.T, p *stateless.Pool, principal, caps, meta string) string {
+	t.Helper()
+	r := &bridge.Request{
+		Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{`+meta+`}}}`),
+		From:    &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte(caps)},
+	}
+	a, err := p.Call(t.Context(), r)
+	if err != nil || a.Error != nil {
+		t.Fatalf("got %s, %v", bridgetest.Text(a), err)
+	}
+	return string(a.Result)
+}
+
+// Which requests share a connection, by how connections are shared, and by the era
+// of the server.
+func TestSharing(t *testing.T) {
+	const legacy, modern = era.Rev20251125, era.Rev20260728
+	for _, tc := range []struct {
+		name, revision string
+		sharing        stateless.Sharing
+		want           int // connections for five requests
+	}{
+		{"capabilities, lanes and principals differ at a legacy server", legacy, stateless.Apart, 4},
+		{"only principals differ at a modern one", modern, stateless.Apart, 2},
+		{"everybody", legacy, stateless.Everybody, 1},
+		{"each call", legacy, stateless.EachCall, 5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, made, closed := pool(t, tc.revision, stateless.Options{Sharing: tc.sharing, Lanes: func() int { return 10 }})
+				over(t, p, "", `{}`, "")
+				over(t, p, "", `{ }`, "") // as the first
+				over(t, p, "", `{"experimental":{"e":{}}}`, "")
+				over(t, p, "", `{}`, `"`+era.KeyLane+`":"l"`)
+				over(t, p, "q", `{}`, "")
+				if *made != tc.want {
+					t.Errorf("%d connections, want %d", *made, tc.want)
+				}
+				if err := p.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if st := p.Status(); closed.Load() != int64(*made) || st != (stateless.Status{}) {
+					t.Errorf("%d of %d connections closed, left: %+v", closed.Load(), *made, st)
+				}
+			})
+		})
+	}
+}
+
+// When fewer connections are allowed than there are, those that nobody uses make room.
+func TestLowered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := 10
+		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return most }})
+		for _, principal := range []string{"a", "b", "c", "d", "e"} {
+			over(t, p, principal, `{}`, "")
+		}
+		most = 2
+		over(t, p, "f", `{}`, "")
+		if synctest.Wait(); *made != 6 || closed.Load() != 4 {
+			t.Errorf("%d connections made, and %d closed; want 6 and 4", *made, closed.Load())
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A connection that nobody uses is closed, and makes room when it is asked to.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return 10 }, Idle: time.Minute})
+		over(t, p, "", `{}`, "")
+		<-time.After(time.Minute + time.Second)
+		synctest.Wait()
+		if closed.Load() != 1 {
+			t.Errorf("%d connections closed, want 1", closed.Load())
+		}
+		over(t, p, "", `{}`, "")
+		if p.Yield("q", true) {
+			t.Error("another principal's connection gives way")
+		}
+		if !p.Yield("q", false) || p.Yield("q", false) {
+			t.Error("the one connection gives way once")
+		}
+		_ = p.Close(t.Context())
+		if *made != 2 || closed.Load() != 2 {
+			t.Errorf("%d made, %d closed; want 2", *made, closed.Load())
+		}
+	})
+}

@@ -1,0 +1,604 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/reload"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+const (
+	sinKey = "0123456789abcdef-sin" // of somebody who is a viewer
+	oneKey = "0123456789abcdef-one" // of somebody who may use one server only
+)
+
+// operators are callers of all kinds.
+func operators(c *config.Config) {
+	kinds(c)
+	c.Access = []config.Access{
+		{Name: "ops", Token: opsKey}, {Name: "sin", Token: sinKey}, {Name: "dev", Token: devKey}, {Name: "one", Token: oneKey, Servers: []string{"one"}},
+	}
+	c.Admin, c.Viewers, c.Console = []string{"ops"}, []string{"sin"}, config.ConsoleOn
+}
+
+// file has the rig serve a file with that text.
+func (r *rig) file(text string) {
+	name := filepath.Join(r.t.(*testing.T).TempDir(), "bridge.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	again := reload.New(reload.Options{File: name, Load: func() (*config.Config, error) { return r.s.other(func(*config.Config) {}), nil }, Log: slog.New(slog.DiscardHandler)})
+	if _, err := again.Load(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.s.Reloads(again)
+}
+
+const closeBy, bridgeAt = "127.0.0.1:5000", "127.0.0.1:8808"
+
+// ask makes a request of the API, or of another path.
+func (r *rig) ask(method, path, body string, header ...string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	q := from(closeBy, bridgeAt, method, path, header...)
+	q.Header["Content-Type"] = []string{"application/json"}
+	q.Body, q.ContentLength = readCloser{strings.NewReader(body)}, int64(len(body))
+	w := httptest.NewRecorder()
+	r.s.http.Handler.ServeHTTP(w, q)
+	return w
+}
+
+// Who may see and do what: nobody without a key sees anything, nobody who may not look
+// sees what is of others, and nobody who may not act does anything.
+func TestAdminRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		r.file("servers: { one: { stdio: sh } }")
+		callers := []struct {
+			name   string
+			header []string
+			right  int // 0: none, 1: own, 2: look, 3: act
+		}{
+			{"nobody", nil, 0},
+			{"a wrong key", []string{"X-API-Key", newKey}, 0},
+			{"a forged cookie", []string{"Cookie", admin.CookieName(bridgeAt) + "=AAAA"}, 0},
+			{"a caller", []string{"X-API-Key", devKey}, 1},
+			{"a caller of one server", []string{"X-API-Key", oneKey}, 1},
+			{"a viewer", []string{"X-API-Key", sinKey}, 2},
+			{"an operator", []string{"X-API-Key", opsKey}, 3},
+		}
+		need := map[admin.Right]int{admin.Own: 1, admin.Look: 2, admin.Act: 3}
+		seen := 0
+		for _, route := range r.s.actions.Routes() {
+			if route.Stream != nil {
+				continue // see TestAdminEvents
+			}
+			path := "/ui/api/v1/" + strings.NewReplacer("{name}", "one", "{id}", "none").Replace(route.Path)
+			for _, c := range callers {
+				seen++
+				time.Sleep(5 * time.Second) // wrong keys may be shown so often
+				w := r.ask(route.Method, path, "{}", c.header...)
+				switch {
+				case c.right == 0 && w.Code != 401,
+					c.right > 0 && c.right < need[route.Right] && w.Code != 403,
+					c.right >= need[route.Right] && (w.Code == 401 || w.Code == 403 || w.Code >= 500):
+					t.Errorf("%s: %s %s = %d %s", c.name, route.Method, route.Path, w.Code, w.Body)
+				}
+			}
+			other := map[string]string{"GET": "POST", "POST": "GET"}[route.Method]
+			if w := r.ask(other, path, "{}", "X-API-Key", opsKey); w.Code != 405 {
+				t.Errorf("%s %s = %d", other, path, w.Code)
+			}
+			for _, foreign := range [][]string{{"Origin", "http://localhost:3000"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
+				if w := r.ask(route.Method, path, "{}", append(foreign, "X-API-Key", opsKey)...); w.Code != 403 {
+					t.Errorf("%s %s by another page (%s) = %d", route.Method, path, foreign, w.Code)
+				}
+			}
+		}
+		if seen < 30 {
+			t.Errorf("tried %d", seen)
+		}
+	})
+}
+
+// Where there are no access rules, it is for programs of the same machine.
+func TestAdminAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := newRig(t, kinds, "one")
+		off := newRig(t, func(c *config.Config) { kinds(c); c.Console = config.ConsoleOff }, "one")
+		lan := newRig(t, func(c *config.Config) { kinds(c); c.Listen = "0.0.0.0:8808" }, "one")
+		keys := newRig(t, func(c *config.Config) { rules(c); c.Admin = []string{"ops"} }, "one")
+		for _, tc := range []struct {
+			name       string
+			r          *rig
+			path, peer string
+			header     []string
+			want       int
+		}{
+			{"status", open, "/ui/api/v1/status", closeBy, nil, 200},
+			{"from elsewhere", open, "/ui/api/v1/status", "192.0.2.1:5000", nil, 403},
+			{"through a proxy", open, "/ui/api/v1/status", closeBy, []string{"Via", "1.1 x"}, 403},
+			{"under another name", open, "/ui/api/v1/status", closeBy, []string{"Host", "evil.example.com"}, 403},
+			{"by another site", open, "/ui/api/v1/status", closeBy, []string{"Sec-Fetch-Site", "cross-site"}, 403},
+			{"where everybody may listen", lan, "/ui/api/v1/status", closeBy, nil, 403},
+			{"the page where everybody may listen", lan, "/ui", closeBy, nil, 404},
+			{"the page", open, "/ui", closeBy, nil, 308},
+			{"the page when it is off", off, "/ui", closeBy, nil, 404},
+			{"status when the page is off", off, "/ui/api/v1/status", closeBy, nil, 200},
+			{"no such route", open, "/ui/api/v1/none", closeBy, nil, 404},
+			{"no such server", open, "/ui/api/v1/servers/none", closeBy, nil, 404},
+			{"with keys, for an operator", keys, "/ui/api/v1/status", closeBy, []string{"X-API-Key", opsKey}, 200},
+			{"with keys, for others while the console is off", keys, "/ui/api/v1/status", closeBy, []string{"X-API-Key", devKey}, 403},
+			{"the page, with keys, while the console is off", keys, "/ui", closeBy, nil, 401},
+		} {
+			q := from(tc.peer, bridgeAt, "GET", tc.path, tc.header...)
+			if w := tc.r.answer(q); w.Code != tc.want {
+				t.Errorf("%s: %d %s, want %d", tc.name, w.Code, w.Body, tc.want)
+			}
+		}
+	})
+}
+
+// A program that knows its callers says who looks: they see what is their own.
+func TestAdminPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, kinds, "one")
+		for _, who := range []string{"alice", "bob"} {
+			q := from(closeBy, bridgeAt, "POST", "/one/mcp")
+			q.Body, q.ContentLength = readCloser{strings.NewReader(initialize)}, int64(len(initialize))
+			if w := r.answer(q.WithContext(WithPrincipal(q.Context(), who))); w.Code != 200 {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		q := from(closeBy, bridgeAt, "GET", "/ui/api/v1/sessions")
+		w := r.answer(q.WithContext(WithPrincipal(q.Context(), "alice")))
+		var got admin.SessionRows
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Total != 1 || got.Sessions[0].Principal != "alice" || got.Without != nil {
+			t.Errorf("%v %s", err, w.Body)
+		}
+		q = from(closeBy, bridgeAt, "GET", "/ui/api/v1/sessions")
+		if w := r.answer(q); !strings.Contains(w.Body.String(), "bob") {
+			t.Errorf("who is on the machine does not see all: %s", w.Body)
+		}
+	})
+}
+
+// Each sees what is its own, and who may look sees all. Nothing has a key, and a session
+// cannot be used by what is shown of it.
+func TestAdminSees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		r.file("access:\n  - { name: ops, token: " + opsKey + " }\nservers:\n  one: { stdio: { command: sh, args: [\"" + newKey + "\"] } }\n")
+		ids := map[string]string{}
+		for _, key := range []string{devKey, oneKey} {
+			code, id := r.as(key, "/one/mcp", "", initialize)
+			if code != 200 {
+				t.Fatal(code, id)
+			}
+			ids[key] = id
+		}
+		var everything strings.Builder
+		get := func(key, path string, into any) {
+			t.Helper()
+			w := r.ask("GET", "/ui/api/v1/"+path, "", "X-API-Key", key)
+			everything.WriteString(w.Body.String())
+			if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Code != 200 {
+				t.Fatalf("%s = %d %s", path, w.Code, w.Body)
+			}
+		}
+		var own, all admin.SessionRows
+		get(devKey, "sessions", &own)
+		get(sinKey, "sessions", &all)
+		if own.Total != 1 || own.Sessions[0].Principal != "dev" || own.Sessions[0].Client != "c 1" || own.Sessions[0].Server != "one" || own.Without != nil {
+			t.Errorf("its own: %+v", own)
+		}
+		if all.Total != 2 || all.Without == nil {
+			t.Errorf("all: %+v", all)
+		}
+		var mine, whole struct {
+			readiness
+			Process *process
+		}
+		get(oneKey, "status", &mine)
+		get(sinKey, "status", &whole)
+		if len(mine.Servers) != 1 || mine.Process != nil || mine.Whole != nil {
+			t.Errorf("of one server: %+v", mine)
+		}
+		if len(whole.Servers) != 2 || whole.Process.Goroutines == 0 || whole.Process.Calls != 2 || whole.Whole.Sessions != 2 {
+			t.Errorf("of all: %+v", whole)
+		}
+		var of, ofAll detail
+		get(oneKey, "servers/one", &of)
+		get(sinKey, "servers/one", &ofAll)
+		if of.Server.Name != "one" || of.Connections != nil || of.Settings != "" {
+			t.Errorf("a server: %+v", of)
+		}
+		if len(ofAll.Connections) != 2 || ofAll.Connections[0].For != "session" || ofAll.Connections[0].Principal != "dev" || ofAll.Connections[0].Revision != "2025-11-25" ||
+			!strings.Contains(ofAll.Settings, "command: sh") {
+			t.Errorf("a server with what is of others: %+v", ofAll)
+		}
+		if w := r.ask("GET", "/ui/api/v1/servers/two", "", "X-API-Key", oneKey); w.Code != 404 {
+			t.Errorf("a server that it may not use: %d", w.Code)
+		}
+		var me admin.Self
+		get(opsKey, "me", &me)
+		if me.Principal != "ops" || !me.Look || !me.Act || !me.Keys || !slices.Contains(me.Actions, "reload") {
+			t.Errorf("me: %+v", me)
+		}
+		var conf admin.FileShown
+		get(opsKey, "config", &conf)
+		if !strings.Contains(conf.Text, "token: ***") || conf.Hash == "" {
+			t.Errorf("the file: %+v", conf)
+		}
+		for _, secret := range []string{opsKey, devKey, oneKey, sinKey, newKey, ids[devKey], ids[oneKey]} {
+			if strings.Contains(everything.String(), secret) {
+				t.Errorf("%s is shown", secret)
+			}
+		}
+		if code, _ := r.as(devKey, "/one/mcp", own.Sessions[0].ID, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); code != 404 {
+			t.Errorf("a session can be used by what is shown of it: %d", code)
+		}
+		if w := r.ask("GET", "/ui/api/v1/sessions?limit=0", "", "X-API-Key", opsKey); w.Code != 400 {
+			t.Errorf("a bad limit: %d", w.Code)
+		}
+	})
+}
+
+// signIn signs in with a key, and returns the cookie.
+func (r *rig) signIn(key string) (int, *http.Cookie) {
+	r.t.Helper()
+	w := r.ask("POST", "/ui/login", `{"key":"`+key+`"}`, "Origin", "http://127.0.0.1:8808")
+	if all := w.Result().Cookies(); len(all) == 1 {
+		return w.Code, all[0]
+	}
+	return w.Code, nil
+}
+
+// Signing in with wrong keys is limited as everywhere, and a good key counts all the same.
+func TestSignInGuessing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one")
+		wrong := func() *httptest.ResponseRecorder { return r.ask("POST", "/ui/login", `{"key":"`+newKey+`"}`) }
+		for n := range access.AtOnce {
+			if w := wrong(); w.Code != 401 {
+				t.Fatalf("wrong key %d: %d %s", n, w.Code, w.Body)
+			}
+		}
+		if w := wrong(); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("one too many: %d %v", w.Code, w.Header())
+		}
+		if code, c := r.signIn(opsKey); code != 200 || c == nil {
+			t.Errorf("a good key meanwhile: %d", code)
+		}
+		time.Sleep(access.Every)
+		if first, second := wrong().Code, wrong().Code; first != 401 || second != 429 {
+			t.Errorf("after the pause: %d, then %d", first, second)
+		}
+	})
+}
+
+// Whoever has signed in on the page has a cookie that stands for the key, below /ui and
+// for as long as the key counts (O-011).
+func TestSignIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		r.file("servers: { one: { stdio: sh } }")
+		if code, c := r.signIn(newKey); code != 401 || c != nil {
+			t.Errorf("a wrong key: %d %v", code, c)
+		}
+		code, c := r.signIn(opsKey)
+		if code != 200 || c == nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/ui" || c.Secure || strings.Contains(c.Value, opsKey) {
+			t.Fatalf("%d %v", code, c)
+		}
+		cookie := c.Name + "=" + c.Value
+		for _, tc := range []struct {
+			name, method, path string
+			header             []string
+			want               int
+		}{
+			{"it looks", "GET", "/ui/api/v1/sessions", nil, 200},
+			{"it acts", "POST", "/ui/api/v1/reload", []string{admin.PageHeader, "1"}, 200},
+			{"a form acts", "POST", "/ui/api/v1/reload", nil, 403},
+			{"another page acts", "POST", "/ui/api/v1/reload", []string{admin.PageHeader, "1", "Origin", "http://localhost:1"}, 403},
+			{"it calls", "POST", "/ui/mcp/one", []string{admin.PageHeader, "1"}, 200},
+			{"it calls all as one", "POST", "/ui/mcp", []string{admin.PageHeader, "1"}, 200},
+			{"a form calls", "POST", "/ui/mcp/one", nil, 403},
+			{"a stream without the header", "GET", "/ui/mcp/one", nil, 403},
+			{"another page calls", "POST", "/ui/mcp/one", []string{admin.PageHeader, "1", "Sec-Fetch-Site", "same-site"}, 403},
+			{"no such server", "POST", "/ui/mcp/none", []string{admin.PageHeader, "1"}, 401},
+			{"beyond /ui", "POST", "/one/mcp", []string{admin.PageHeader, "1"}, 401},
+			{"beside a wrong key", "GET", "/ui/api/v1/sessions", []string{"X-API-Key", newKey}, 401},
+		} {
+			body := "{}"
+			if strings.Contains(tc.path, "mcp") {
+				body = initialize
+			}
+			if w := r.ask(tc.method, tc.path, body, append([]string{"Cookie", cookie, "Accept", "application/json, text/event-stream"}, tc.header...)...); w.Code != tc.want {
+				t.Errorf("%s: %d %s, want %d", tc.name, w.Code, w.Body, tc.want)
+			}
+		}
+		if _, one := r.signIn(oneKey); one == nil {
+			t.Error("a caller of one server cannot sign in")
+		} else if w := r.ask("POST", "/ui/mcp/two", initialize, "Cookie", one.Name+"="+one.Value, admin.PageHeader, "1"); w.Code != 404 {
+			t.Errorf("it calls a server that it may not use: %d", w.Code)
+		}
+
+		look := func() int { return r.ask("GET", "/ui/api/v1/sessions", "", "Cookie", cookie).Code }
+		time.Sleep(50 * time.Minute)
+		w := r.ask("GET", "/ui/api/v1/sessions", "", "Cookie", cookie)
+		if w.Code != 200 || len(w.Result().Cookies()) != 1 {
+			t.Fatalf("after 50 minutes: %d %v", w.Code, w.Result().Cookies())
+		}
+		renewed := w.Result().Cookies()[0].Value
+		time.Sleep(20 * time.Minute)
+		if look() != 401 {
+			t.Error("it counts after an hour without use")
+		}
+		if cookie = c.Name + "=" + renewed; look() != 200 {
+			t.Error("use has not moved the end on")
+		}
+		r.apply(func(c *config.Config) { c.Access = slices.Clone(c.Access); c.Access[0].Token = newKey })
+		if look() != 401 {
+			t.Error("it counts although the key was taken away")
+		}
+		_, other := r.signIn(newKey)
+		if other == nil {
+			t.Fatal("nobody can sign in again")
+		}
+		cookie = other.Name + "=" + other.Value
+		if look() != 200 {
+			t.Error("who has signed in again may not look")
+		}
+		page := r.Do("GET", "/ui/api/v1/events?topics=sessions", "", "Cookie", cookie)
+		synctest.Wait()
+		w = r.ask("POST", "/ui/logout", "{}", "Cookie", cookie)
+		if look() != 401 {
+			t.Error("a copy of the cookie counts after signing out")
+		}
+		time.Sleep(3 * time.Second)
+		if got := eventsOf(page.Wait()); !has(got, "bye ", "signed_out") {
+			t.Errorf("a stream goes on after signing out: %q", got)
+		}
+		if c := w.Result().Cookies(); w.Code != 200 || len(c) != 1 || c[0].MaxAge >= 0 {
+			t.Errorf("signing out: %d %v", w.Code, c)
+		}
+		wrong := 0
+		for range 30 {
+			if code, _ := r.signIn(devKey + "x"); code == 429 {
+				wrong++
+			}
+		}
+		if wrong == 0 {
+			t.Error("one may guess without end")
+		}
+		if code, _ := r.signIn(newKey); code != 200 {
+			t.Errorf("a good key while wrong ones are refused: %d", code)
+		}
+	})
+}
+
+// What a page has open at its endpoints ends when somebody signs out on it, or when its key
+// is taken away, in both eras; that of another page of the same caller goes on.
+func TestPageStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		open := func() (cookie string, all []*wiretest.Reply) {
+			_, c := r.signIn(devKey)
+			cookie = c.Name + "=" + c.Value
+			page := []string{"Cookie", cookie, admin.PageHeader, "1"}
+			a := r.Do("POST", "/ui/mcp/one", initialize, page...).Wait()
+			id := a.Header("Mcp-Session-Id")
+			if a.Status() != 200 || id == "" {
+				t.Fatalf("%d %s", a.Status(), a.Body())
+			}
+			body, header := modernCall("subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+			all = append(all,
+				r.Do("GET", "/ui/mcp/one", "", append(page, "Mcp-Session-Id", id)...),
+				r.Do("POST", "/ui/mcp/one", call("1", "wait"), append(page, "Mcp-Session-Id", id)...),
+				r.Do("POST", "/ui/mcp/one", body, append(header, page...)...))
+			synctest.Wait()
+			return cookie, all
+		}
+		over := func(all []*wiretest.Reply) (n int) {
+			synctest.Wait()
+			for _, a := range all {
+				if a.Over() {
+					n++
+				}
+			}
+			return n
+		}
+		cookie, mine := open()
+		_, other := open()
+		time.Sleep(time.Minute)
+		if n, m := over(mine), over(other); n+m != 0 {
+			t.Fatalf("%d and %d have ended by themselves", n, m)
+		}
+		if w := r.ask("POST", "/ui/logout", "{}", "Cookie", cookie); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		time.Sleep(3 * time.Second)
+		if n, m := over(mine), over(other); n != len(mine) || m != 0 {
+			t.Errorf("after signing out, %d of %d have ended, and %d of another page", n, len(mine), m)
+		}
+		r.apply(func(c *config.Config) {
+			c.Access = slices.DeleteFunc(slices.Clone(c.Access), func(a config.Access) bool { return a.Name == "dev" })
+		})
+		time.Sleep(3 * time.Second)
+		if m := over(other); m != len(other) {
+			t.Errorf("after the key was taken away, %d of %d have ended", m, len(other))
+		}
+		for _, a := range append(mine, other...) {
+			a.Leave()
+		}
+	})
+}
+
+// By way of the page, nobody may use what its rule denies.
+func TestPageRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *config.Config) {
+			private(c)
+			c.Console = config.ConsoleOn
+		}, "one", "two")
+		for _, tc := range []struct {
+			key, path, tool string
+			want            bool
+		}{
+			{aliceKey, "/ui/mcp/one", "echo", true}, {bobKey, "/ui/mcp/one", "echo", false}, {bobKey, "/ui/mcp/one", "steps", true},
+			{bobKey, "/ui/mcp", "one__echo", false}, {bobKey, "/ui/mcp", "two__steps", false}, {bobKey, "/ui/mcp/two", "steps", false},
+		} {
+			_, c := r.signIn(tc.key)
+			page := []string{"Cookie", c.Name + "=" + c.Value, admin.PageHeader, "1"}
+			r.f.Got()
+			var answers []string
+			body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":{},`)
+			a := r.Do("POST", tc.path, body, append(append(header, "Mcp-Name", tc.tool), page...)...).Wait()
+			answers = append(answers, a.Body())
+			if b := r.Do("POST", tc.path, initialize, page...).Wait(); b.Status() == 200 {
+				answers = append(answers, r.Do("POST", tc.path, call("1", tc.tool), append(page, "Mcp-Session-Id", b.Header("Mcp-Session-Id"))...).Wait().Body())
+			}
+			for _, got := range answers {
+				if ok := strings.Contains(got, `"result"`); ok != tc.want {
+					t.Errorf("%s calls %s at %s: %s", tc.key, tc.tool, tc.path, got)
+				}
+			}
+			for _, m := range r.f.Got() {
+				if !tc.want && strings.Contains(m, "tools/call") {
+					t.Errorf("%s at %s: the server got %v", tc.tool, tc.path, m)
+				}
+			}
+		}
+	})
+}
+
+// A token at the endpoints of the page needs the scopes that it needs elsewhere.
+func TestPageScopes(t *testing.T) {
+	identified(t, func(c *config.Config) { scoped(c); c.Console = config.ConsoleOn }, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		for _, tc := range []struct {
+			path, tool, scopes string
+			want               int
+		}{
+			{"/ui/mcp/one", "echo", "one:echo", 200}, {"/ui/mcp/one", "echo", "", 403}, {"/ui/mcp/one", "echo", "two:use", 403},
+			{"/ui/mcp/two", "echo", "", 403}, {"/ui/mcp/two", "echo", "two:use", 200}, {"/ui/mcp", "one__echo", "", 403}, {"/ui/mcp", "one__echo", "one:echo", 200},
+		} {
+			body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":{},`)
+			r.f.Got()
+			a := r.Do("POST", tc.path, body, append(append(header, "Mcp-Name", tc.tool), with(i, "ann", tc.scopes)...)...).Wait()
+			if a.Status() != tc.want {
+				t.Errorf("%s at %s with %q: %d %s", tc.tool, tc.path, tc.scopes, a.Status(), a.Body())
+			}
+			if got := strings.Join(r.f.Got(), "\n"); tc.want == 403 && strings.Contains(got, "tools/call") {
+				t.Errorf("%s at %s with %q: %s was sent", tc.tool, tc.path, tc.scopes, got)
+			}
+		}
+	})
+}
+
+// docs/admin.md has the routes that there are, with their rights.
+func TestAdminDocs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one")
+		r.file("servers: { one: { stdio: sh } }")
+		text, err := os.ReadFile("../docs/admin.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said, are []string
+		for _, m := range regexp.MustCompile("(?m)^\\| `(GET|POST) ([^`]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(text), -1) {
+			said = append(said, m[1]+" "+m[2]+" "+m[3])
+		}
+		for _, route := range r.s.actions.Routes() {
+			are = append(are, route.Method+" "+route.Path+" "+string(route.Right))
+		}
+		slices.Sort(said)
+		slices.Sort(are)
+		if !slices.Equal(said, are) {
+			t.Errorf("docs/admin.md has\n%s\nand there are\n%s", strings.Join(said, "\n"), strings.Join(are, "\n"))
+		}
+	})
+}
+
+// The page is there where the console is on, for anybody: it holds nothing. What it shows
+// takes a key.
+func TestAdminPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := newRig(t, func(c *config.Config) { kinds(c); c.BasePath = "/tools" }, "one")
+		keys, off := newRig(t, operators, "one", "two"), newRig(t, func(c *config.Config) { operators(c); c.Console = "" }, "one", "two")
+		w := open.ask("GET", "/tools/ui", "")
+		if w.Code != 308 || w.Header().Get("Location") != "ui/" {
+			t.Errorf("without a slash: %d %s", w.Code, w.Header().Get("Location"))
+		}
+		for _, tc := range []struct {
+			r    *rig
+			path string
+			want int
+		}{{open, "/tools/ui/", 200}, {open, "/tools/ui/none", 404}, {open, "/tools/ui/api/v1/none", 404}, {keys, "/ui/", 200}, {off, "/ui/", 401}} {
+			w := tc.r.ask("GET", tc.path, "")
+			if w.Code != tc.want {
+				t.Errorf("%s: %d %s", tc.path, w.Code, w.Body)
+			}
+			if csp := w.Header().Get("Content-Security-Policy"); w.Code == 200 && !strings.Contains(csp, "default-src 'none'") {
+				t.Errorf("%s: %q", tc.path, csp)
+			}
+		}
+		if w := off.ask("POST", "/ui/login", `{"key":"`+opsKey+`"}`, "X-API-Key", opsKey); w.Code != 404 {
+			t.Errorf("signing in where the console is off: %d", w.Code)
+		}
+		if w := off.ask("POST", "/ui/mcp/one", initialize, "X-API-Key", opsKey); w.Code != 404 {
+			t.Errorf("calling where the console is off: %d", w.Code)
+		}
+	})
+}
+
+// Every action is a line of the access log, with who asked for it and what became of it; also
+// of a caller that may not (O-013).
+func TestAdminNoted(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "access.log")
+	r := newRig(t, func(c *config.Config) {
+		operators(c)
+		c.AccessLog.To = to
+	}, "one")
+	r.file("x")
+	var want []string
+	for _, route := range r.s.actions.Routes() {
+		if route.Method != "POST" {
+			continue
+		}
+		path := strings.NewReplacer("{name}", "one", "{id}", "1").Replace(route.Path)
+		r.ask("POST", "/ui/api/v1/"+path, "no JSON", "X-API-Key", opsKey)
+		want = append(want, fmt.Sprintf(`"msg":"console","principal":"ops","action":%q,"outcome":"error"`, path))
+		if route.Right == admin.Act {
+			r.ask("POST", "/ui/api/v1/"+path, "{}", "X-API-Key", devKey)
+			want = append(want, fmt.Sprintf(`"msg":"console","principal":"dev","action":%q,"outcome":"denied"`, path))
+		}
+	}
+	r.s.Close(t.Context())
+	text, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range want {
+		if strings.Count(string(text), line) != 1 {
+			t.Errorf("not once in the log: %s", line)
+		}
+	}
+	if len(want) < 20 {
+		t.Errorf("%d actions were tried", len(want))
+	}
+}

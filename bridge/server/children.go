@@ -1,0 +1,77 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
+)
+
+// lookEvery is how often it is looked how much memory child processes use: they are many
+// before anybody looks at a page.
+const lookEvery = time.Minute
+
+// machine returns how much memory there is, for the container or the machine; 0 if that is not
+// known.
+func machine() int64 {
+	all, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
+	if err != nil {
+		return 0
+	}
+	return int64(min(all, 1<<62))
+}
+
+// watchMemory warns once when the child processes of servers use half of the memory, until ctx
+// ends.
+func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health.Used) {
+	if all == 0 || usage() == nil {
+		return
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if s.b.Totals().Lanes == 0 {
+			continue
+		}
+		if used, by := s.children(usage()); used >= all/2 {
+			s.log.Warn("the child processes of servers use half of the memory: share: principal has fewer of them, session_left and idle_stop end them sooner, and max_children bounds them",
+				"used_mib", used>>20, "of_mib", all>>20, "servers", by)
+			return
+		}
+	}
+}
+
+// children returns how much memory child processes use, and which servers have them, those with
+// most first.
+func (s *Server) children(used health.Used) (sum int64, by string) {
+	type server struct {
+		name string
+		n    int64
+	}
+	var all []server
+	for _, name := range s.b.Servers() {
+		if _, _, open, _ := s.b.Operated(name); open != nil {
+			if n := open.Use(used).RSS; n > 0 {
+				sum += n
+				all = append(all, server{name, n})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b server) int { return cmp.Compare(b.n, a.n) })
+	var words []string
+	for _, one := range all {
+		words = append(words, fmt.Sprintf("%s %d MiB", one.name, one.n>>20))
+	}
+	return sum, strings.Join(words, ", ")
+}

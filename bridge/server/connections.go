@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/address"
+
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/logs"
+)
+
+// connections bounds the connections of clients that are open at once: anybody can
+// open one, with or without a key. One address has at most a quarter of them, since
+// it is cheap to open many from one.
+type connections struct {
+	log        *slog.Logger
+	most, each int
+	exempt     func(netip.Addr) bool // whose connections may be all
+	complaints logs.Limiter
+	refused    atomic.Uint64
+	waiting    atomic.Int64 // connections that are open for a client's next request
+
+	mu   sync.Mutex // guards the rest
+	open int
+	from map[netip.Prefix]int
+}
+
+// operatorConnections bounds the connections of operators at an address of their own.
+const operatorConnections = 256
+
+// newConnections bounds them to most, and to half of the files that the process
+// may open: the others are for servers.
+func newConnections(most int, g func() *guard, log *slog.Logger) *connections {
+	if files := maxOpenFiles(); files > 0 && files/2 < most {
+		most = max(1, files/2)
+	}
+	return &connections{log: log, most: most, each: max(1, most/4), from: map[netip.Prefix]int{},
+		exempt: func(a netip.Addr) bool { return a.IsLoopback() || g().proxy(a) }}
+}
+
+// addressOf returns what counts as the address of a peer. Without one it is the
+// empty one.
+func addressOf(peer string) netip.Prefix {
+	at, _ := netip.ParseAddrPort(peer)
+	return address.Network(at.Addr())
+}
+
+// enter counts a connection. It returns why there is no place for it, or nothing.
+func (c *connections) enter(from netip.Prefix) (why string) {
+	free := !from.IsValid() || c.exempt(from.Addr())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.open >= c.most:
+		return "as many connections as max_connections allows are open"
+	case !free && c.from[from] >= c.each:
+		return "one address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
+	}
+	c.open++
+	c.from[from]++
+	return ""
+}
+
+func (c *connections) leave(from netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	if c.from[from]--; c.from[from] == 0 {
+		delete(c.from, from)
+	}
+}
+
+// bounded is a listener whose connections are counted.
+type bounded struct {
+	net.Listener
+	c *connections
+}
+
+// Accept waits for a connection that there is a place for.
+func (l bounded) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := addressOf(conn.RemoteAddr().String())
+		why := l.c.enter(from)
+		if why == "" {
+			return &clientConn{Conn: conn, all: l.c, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
+		}
+		l.c.refused.Add(1)
+		if more, ok := l.c.complaints.Due(complainEvery); ok {
+			l.c.log.Warn("a connection was refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
+		}
+		_ = conn.Close()
+	}
+}
+
+// clientConn is a connection that is counted.
+type clientConn struct {
+	net.Conn
+	all   *connections
+	leave func()
+	known atomic.Bool // a good key was shown on it
+	waits bool        // for the next request; only follow uses it
+	idle  atomic.Pointer[time.Timer]
+}
+
+// Close closes the connection, which is not counted any more.
+func (c *clientConn) Close() error {
+	err := c.Conn.Close()
+	c.leave()
+	return err
+}
+
+// strangerIdle is how long a connection may be without a request on which no good
+// key was shown yet, where there are access rules.
+const strangerIdle = time.Minute
+
+// heed closes connections of strangers that have nothing to say.
+func (c *clientConn) heed(state http.ConnState) {
+	if old := c.idle.Swap(nil); old != nil {
+		old.Stop()
+	}
+	if state == http.StateIdle && !c.known.Load() {
+		c.idle.Store(time.AfterFunc(strangerIdle, func() { _ = c.Close() }))
+	}
+}
+
+// follow counts the connections that wait for a request.
+func (c *clientConn) follow(state http.ConnState) {
+	if waits := state == http.StateIdle; waits != c.waits {
+		c.waits = waits
+		if waits {
+			c.all.waiting.Add(1)
+		} else {
+			c.all.waiting.Add(-1)
+		}
+	}
+}
+
+// quiet waits until no connection is open for another request, none has got one for as
+// long as still, or ctx ends. A request that comes just when its connection is closed gets
+// no answer, and a proxy does not repeat a POST: so an instance that goes ends each
+// connection with an answer.
+func (c *connections) quiet(ctx context.Context, still time.Duration) {
+	open, since := c.waiting.Load(), time.Now()
+	for open > 0 && time.Since(since) < still && backoff.For(ctx, 10*time.Millisecond) == nil {
+		if n := c.waiting.Load(); n != open {
+			open, since = n, time.Now()
+		}
+	}
+}
+
+// clientOf returns the counted connection that c is, or is encrypted on; nil for
+// another one.
+func clientOf(c net.Conn) *clientConn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	client, _ := c.(*clientConn)
+	return client
+}
+
+type clientKey struct{}
+
+// withClient returns the context of the requests on a connection.
+func withClient(ctx context.Context, c net.Conn) context.Context {
+	if client := clientOf(c); client != nil {
+		return context.WithValue(ctx, clientKey{}, client)
+	}
+	return ctx
+}
+
+// shown notes that a good key was shown on the connection of a request.
+func shown(ctx context.Context) {
+	if client, ok := ctx.Value(clientKey{}).(*clientConn); ok {
+		client.known.Store(true)
+	}
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// As many connections are open at once as the configuration says, also without a
+// key: others are closed, and there is a place again when one has ended.
+func TestMaxConnections(t *testing.T) {
+	l := onSocket(t, func(c *config.Config) { c.MaxConnections = 8 })
+	var all []net.Conn
+	for range 8 {
+		all = append(all, l.dial())
+	}
+	works := func(c net.Conn) bool {
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		return err == nil && res.StatusCode == 200
+	}
+	for i, c := range all {
+		if !works(c) {
+			t.Errorf("connection %d does not work", i)
+		}
+	}
+	if works(l.dial()) {
+		t.Error("one connection too many works")
+	}
+	if log := l.log.String(); !strings.Contains(log, "a connection was refused") || !strings.Contains(log, "max_connections") {
+		t.Errorf("the log has %s", log)
+	}
+	if n := l.s.clients.refused.Load(); n != 1 {
+		t.Errorf("%d connections were refused", n)
+	}
+	_ = all[0].Close()
+	for !works(l.dial()) { // until a place has become free
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Clients have half of the files that the process may open, whatever max_connections
+// says, and one address a quarter of that.
+func TestHalfOfTheFiles(t *testing.T) {
+	files := maxOpenFiles()
+	if files == 0 {
+		t.Skip("no number bounds the files of a process here")
+	}
+	c := newConnections(1<<30, func() *guard { return &guard{} }, slog.New(slog.DiscardHandler))
+	if c.most != files/2 || c.each != files/2/4 {
+		t.Errorf("with %d files: %d connections, %d of one address; want %d and %d", files, c.most, c.each, files/2, files/2/4)
+	}
+	if c := newConnections(8, nil, nil); c.most != 8 || c.each != 2 {
+		t.Errorf("with %d files, max_connections 8: %d connections, %d of one address", files, c.most, c.each)
+	}
+}
+
+// An instance that goes waits for connections that are open for another request: until
+// they end, or until its time is over.
+func TestQuiet(t *testing.T) {
+	c := newConnections(8, func() *guard { return &guard{} }, slog.New(slog.DiscardHandler))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.waiting.Load() != 0 {
+			t.Error("a connection with a request waits for one")
+		}
+		if r.URL.Path == "/last" {
+			w.Header().Set("Connection", "close")
+		}
+	}))
+	s.Listener = bounded{s.Listener, c}
+	s.Config.ConnState = func(conn net.Conn, state http.ConnState) { clientOf(conn).follow(state) }
+	s.Start()
+	defer s.Close()
+	get := func(path string) {
+		t.Helper()
+		res, err := s.Client().Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+	}
+	get("/")
+	for c.waiting.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	over, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if c.quiet(over, time.Hour); over.Err() == nil {
+		t.Error("one connection waits, and is not waited for")
+	}
+	c.quiet(t.Context(), 30*time.Millisecond) // it is not used
+	get("/last")
+	if c.quiet(t.Context(), time.Hour); c.waiting.Load() != 0 {
+		t.Error("a connection still waits")
+	}
+}
+
+// One address has a quarter of the connections, unless it stands for many.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	var log bytes.Buffer
+	c := newConnections(8, func() *guard { return &guard{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}} }, slog.New(slog.NewTextHandler(&log, nil)))
+	for _, test := range []struct {
+		peer string
+		free bool
+	}{
+		{"192.0.2.1:1000", true}, {"[::ffff:192.0.2.1]:1001", true}, {"192.0.2.1:1002", false},
+		{"[2001:db8::1]:1", true}, {"[2001:db8::2]:1", true}, {"[2001:db8::3]:1", false}, {"[2001:db8:0:1::1]:1", true},
+		{"10.1.2.3:1", true}, {"10.1.2.3:2", true}, {"10.1.2.3:3", true},
+		{"127.0.0.1:1", false}, // all places are taken
+	} {
+		if why := c.enter(addressOf(test.peer)); (why == "") != test.free {
+			t.Errorf("%s: %q, want a place: %t", test.peer, why, test.free)
+		}
+	}
+	for _, peer := range []string{"192.0.2.1:1", "192.0.2.1:1", "[2001:db8::1]:1", "[2001:db8::1]:1", "[2001:db8:0:1::1]:1", "10.1.2.3:1", "10.1.2.3:1", "10.1.2.3:1"} {
+		c.leave(addressOf(peer))
+	}
+	for i := range 8 {
+		if why := c.enter(addressOf("127.0.0.1:1")); why != "" {
+			t.Errorf("connection %d of loopback: %s", i, why)
+		}
+	}
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808} }
+
+func (p *pipes) Close() error {
+	close(p.done)
+	return nil
+}
+
+// With access rules, a connection on which no good key was shown is kept for a
+// minute, and another one for five.
+func TestIdleStrangers(t *testing.T) {
+	for _, test := range []struct {
+		name, header string
+		kept         time.Duration
+	}{
+		{"no key", "", time.Minute},
+		{"a wrong key", "Authorization: Bearer guess-0123456789abcdef\r\n", time.Minute},
+		{"a key", "Authorization: Bearer " + aliceKey + "\r\n", 5 * time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, private, "one")
+				p := &pipes{make(chan net.Conn), make(chan struct{})}
+				ended := make(chan error, 1)
+				go func() { ended <- r.s.serve(p) }()
+				client, server := net.Pipe()
+				p.conns <- server
+				in := bufio.NewReader(client)
+				for i := range 2 {
+					time.Sleep(time.Duration(i) * 30 * time.Second) // of the bubble: each request begins the time anew
+					fmt.Fprintf(client, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n%s\r\n", test.header)
+					res, err := http.ReadResponse(in, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.Copy(io.Discard, res.Body)
+				}
+				began := time.Now()
+				if _, err := in.ReadByte(); err == nil {
+					t.Error("something came")
+				}
+				if kept := time.Since(began); kept != test.kept {
+					t.Errorf("the connection was kept for %v, want %v", kept, test.kept)
+				}
+				_ = client.Close()
+				_ = r.s.http.Close()
+				<-ended
+			})
+		})
+	}
+}
+
+// The header of a request has 16 KiB, and what HTTP servers add to that.
+func TestHeaderSize(t *testing.T) {
+	l := onSocket(t, nil)
+	for size, status := range map[int]int{12 << 10: 200, 32 << 10: 431} {
+		c := l.dial()
+		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: %s\r\n\r\n", strings.Repeat("x", size))
+		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != status {
+			t.Errorf("a header of %d bytes: %v %v, want %d", size, res, err, status)
+		}
+	}
+}

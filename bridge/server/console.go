@@ -1,0 +1,193 @@
+package server
+
+import (
+	"maps"
+	"reflect"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// AdminPath is where the API for operators is, below the base path.
+const AdminPath = admin.Base
+
+// HasConsole reports whether a configuration has the page for operators.
+func HasConsole(c *config.Config) bool { return admin.HasConsole(c) }
+
+// overview is what /readyz has, and what the process has to do.
+type overview struct {
+	*readiness
+	Process *process `json:"process,omitempty"` // as readiness.Whole
+}
+
+// process is how much of the machine the bridge uses.
+type process struct {
+	Started    time.Time `json:"started_at"`
+	Memory     uint64    `json:"memory_bytes"`
+	Goroutines int       `json:"goroutines"`
+	// Calls are those of clients since then.
+	Calls          uint64 `json:"calls_total"`
+	MaxBytes       int64  `json:"max_bytes_in_flight"`
+	MaxConnections int64  `json:"max_connections"`
+}
+
+// showStatus says the state of the bridge; where it is asked for, with what its children use.
+func (s *Server) showStatus(c *admin.Call) (any, error) {
+	out := s.overview(&c.Caller)
+	if c.Look && c.Query.Get("memory") == "true" {
+		used := health.Usage()
+		for i := range out.Servers {
+			if _, _, of, _ := s.b.Operated(out.Servers[i].Name); of != nil {
+				use := of.Use(used)
+				out.Servers[i].RSS, out.Servers[i].CPU = use.RSS, use.CPU.Milliseconds()
+			}
+		}
+	}
+	return out, nil
+}
+
+// overview returns what the caller may see of the state of the bridge.
+func (s *Server) overview(c *admin.Caller) *overview {
+	out := &overview{readiness: s.readiness()}
+	if c.Act {
+		out.tell()
+	}
+	if sees := s.sees(c); !sees.all {
+		out.limit(sees.of)
+		return out
+	}
+	s.queues(out.readiness)
+	t := s.b.Totals()
+	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
+	return out
+}
+
+// changes is what has changed of the state of the bridge.
+type changes struct {
+	*overview
+	Removed []string `json:"removed,omitempty"` // servers
+}
+
+// Since implements admin.Overview: of the servers it has those that have changed.
+func (o *overview) Since(before admin.Overview, whole bool) any {
+	old := before.(*overview)
+	was := map[string]*state{}
+	for i := range old.Servers {
+		was[old.Servers[i].Name] = &old.Servers[i]
+	}
+	part := *o.readiness
+	part.Servers = []state{}
+	for i := range o.Servers {
+		one := &o.Servers[i]
+		if before := was[one.Name]; before == nil || !reflect.DeepEqual(before, one) {
+			part.Servers = append(part.Servers, *one)
+		}
+		delete(was, one.Name)
+	}
+	removed := slices.Sorted(maps.Keys(was))
+	same := *old.readiness
+	same.Servers = part.Servers
+	if len(removed) == 0 && len(part.Servers) == 0 && reflect.DeepEqual(&same, &part) && !whole {
+		return nil
+	}
+	return changes{&overview{&part, o.Process}, removed}
+}
+
+// showMetrics has the metrics for who does not read the text of Prometheus.
+func (s *Server) showMetrics(c *admin.Call) (any, error) {
+	sees := s.sees(&c.Caller)
+	of := sees.of
+	if sees.all {
+		of = nil
+	}
+	if one := c.Query.Get("server"); one != "" {
+		if !sees.of(one) || s.now.Load().reached[one] == nil {
+			return nil, admin.NotFound("server of that name")
+		}
+		of = func(server string) bool { return server == one }
+	}
+	all, err := s.metrics.Values(c.Query.Get("name"), of)
+	return map[string]any{"metrics": all}, err
+}
+
+// sees returns how much the caller may see of the state of servers.
+func (s *Server) sees(c *admin.Caller) sight {
+	if c.Look {
+		return sight{true, func(string) bool { return true }}
+	}
+	if s.keys == nil { // a program around us knows its callers
+		return sight{false, func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
+	}
+	return s.sight(c.Principal)
+}
+
+// detail is what is known of one server.
+type detail struct {
+	Server *state `json:"server"`
+	// Settings are those of the file, without what may be a secret: see admin.Masked.
+	Settings string `json:"settings,omitempty"`
+	// Connections are those that are open; not there for who may not look.
+	Connections []health.ConnectionStatus `json:"connections,omitempty"`
+}
+
+func (s *Server) showServer(c *admin.Call) (any, error) {
+	name := c.Var("name")
+	st, err := s.stateOf(name)
+	if err != nil || !s.sees(&c.Caller).of(name) {
+		return nil, admin.NotFound("server of that name")
+	}
+	if c.Act {
+		st.tell()
+	}
+	out := detail{Server: st}
+	if !c.Look {
+		return out, nil
+	}
+	if _, _, of, _ := s.b.Operated(name); of != nil {
+		out.Connections = of.List(health.Usage(), c.Act)
+	}
+	if s.reloader != nil {
+		if text, err := admin.FileText(s.reloader); err == nil {
+			out.Settings, _ = admin.Masked(text, name) // a file that is broken has none
+		}
+	}
+	return out, nil
+}
+
+// stateOf returns the state of the server of that name.
+func (s *Server) stateOf(name string) (*state, error) {
+	all := s.b.Status()
+	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })
+	if i < 0 {
+		return nil, admin.NotFound("server of that name")
+	}
+	row := s.state(&all[i])
+	return &row, nil
+}
+
+// drained is an operator's decision that the bridge, or one server, is to get nothing new.
+type drained struct {
+	By    string     `json:"by,omitempty"`
+	Since time.Time  `json:"since"`
+	Until *time.Time `json:"until,omitempty"` // of a server: nil until it is taken back
+}
+
+// drain returns what has /readyz say that the bridge is not ready, so that whoever
+// distributes clients sends no new ones, or not any more. Those that are there go on.
+func (s *Server) drain(on bool) func(c *admin.Call) (any, error) {
+	return func(c *admin.Call) (any, error) {
+		if err := admin.Empty(c); err != nil {
+			return nil, err
+		}
+		if !on {
+			s.drained.Store(nil)
+		} else {
+			s.drained.CompareAndSwap(nil, &drained{c.Principal, time.Now(), nil})
+		}
+		return s.overview(&c.Caller), nil
+	}
+}

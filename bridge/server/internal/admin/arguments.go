@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/similar"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// ArgumentsChecked is what is wrong with the arguments of a call that nobody has made.
+type ArgumentsChecked struct {
+	OK     bool            `json:"ok"`
+	Faults []ArgumentFault `json:"faults"`
+}
+
+// ArgumentFault is one thing that is wrong.
+type ArgumentFault struct {
+	Path    string `json:"path,omitempty"` // such as body.tags[2]; empty for all of them
+	Message string `json:"message"`
+}
+
+const (
+	// mostFaults is how many are told.
+	mostFaults = 100
+	// ownParams is what a server is told of who asks for its tools.
+	ownParams = `{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","title":"the admin API of mcp-bridge","version":"1"}}`
+)
+
+// unread takes what a server has to say while it is asked for its tools. Nobody waits for that.
+type unread struct{}
+
+func (unread) Send(e replay.Event) bool {
+	if e.Free != nil {
+		e.Free()
+	}
+	return true
+}
+
+// checkArguments says what is wrong with arguments, by the schema that the tool has for the
+// caller. It makes no call of the tool.
+func (o *Operator) checkArguments(c *Call) (any, error) {
+	var asked struct {
+		Server    string          `json:"server"`
+		Tool      string          `json:"tool"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := Read(c.Body, &asked); err != nil {
+		return nil, err
+	}
+	if asked.Server == "" || asked.Tool == "" {
+		return nil, &Refusal{http.StatusBadRequest, "body", `server and tool are needed: {"server": "files", "tool": "read_file", "arguments": {}}`}
+	}
+	schema, err := o.schema(c, asked.Server, asked.Tool)
+	if err != nil {
+		return nil, err
+	}
+	err = validate.NewCache(1).VerifyNamed(schema, asked.Arguments)
+	faults, wrong := errors.AsType[validate.Faults](err)
+	if err != nil && !wrong {
+		return nil, &Refusal{http.StatusUnprocessableEntity, "schema", err.Error()}
+	}
+	out := ArgumentsChecked{OK: !wrong, Faults: []ArgumentFault{}}
+	for _, f := range faults.Of(asked.Tool)[:min(len(faults), mostFaults)] {
+		out.Faults = append(out.Faults, ArgumentFault{f.Path, f.Text})
+	}
+	return out, nil
+}
+
+// schema asks a server for its tools as a client of the caller would that sends no headers but
+// its key, and returns what one of them wants.
+func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
+	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
+	var names []string
+	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
+		var a *jsonrpc.Message
+		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: unread{}})
+		switch {
+		case err == nil && a == nil: // the caller has gone
+			err = cmp.Or(context.Cause(c.Context), bridge.ErrCancelled)
+		case err == nil && a.Error != nil:
+			err = errors.New(gjson.GetBytes(a.Error, "message").String())
+		}
+		return a, err
+	}, func(page []byte, _, _ bool) {
+		gjson.GetBytes(page, "tools").ForEach(func(_, one gjson.Result) bool {
+			name := one.Get("name").String()
+			if names = append(names, name); name == tool && schema == nil {
+				schema = []byte("{}")
+				if s := one.Get("inputSchema"); s.IsObject() {
+					schema = []byte(s.Raw)
+				}
+			}
+			return true
+		})
+	})
+	switch {
+	case schema != nil:
+		return schema, nil
+	case errors.Is(err, bridge.ErrUnknownServer):
+		return nil, NotFound("server of that name")
+	case errors.Is(err, bridge.ErrDenied):
+		return nil, &Refusal{http.StatusForbidden, "denied", "this caller may not use the server: see servers of its rule under access in the configuration file"}
+	case err != nil:
+		return nil, &Refusal{http.StatusServiceUnavailable, "unavailable", "the server does not say which tools it has: " + bridge.Brief(err)}
+	}
+	return nil, NotFound("tool of that name: " + similar.Hint(tool, names, "the server has none"))
+}

@@ -1,0 +1,430 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+	"github.com/mcp-bridge/bridge/internal/logs"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// How often a stream of events has what.
+const (
+	stateEvery    = 500 * time.Millisecond // the state of servers, if that has changed
+	processEvery  = 5 * time.Second        // the state of the process, in any case
+	sessionsEvery = 2 * time.Second        // likewise: sessions, and whether the caller may look still
+)
+
+// How long a stream that has lost its reader goes on, and which of its events it can send
+// again.
+const (
+	lostFor  = time.Minute
+	maxAgain = 128
+	maxSent  = 64 << 10 // bytes
+)
+
+// topics are what events can be about.
+var topics = []string{"servers", "calls", "sessions", "traffic", "log"}
+
+// Events are the streams of what happens.
+type Events struct {
+	*Operator
+	// Overview returns the state of the bridge, as far as a caller may see that.
+	Overview func(c *Caller) Overview
+	// Heartbeat returns after how long a stream that is silent gets a sign of life.
+	Heartbeat func() time.Duration
+	// Payloads reports whether what messages carry may be shown.
+	Payloads func() bool
+	// Most returns how many streams may be open, and how many more that have lost their reader.
+	Most func() int
+	// Alone says that there is no more than one caller.
+	Alone bool
+
+	streams Streams
+
+	mu     sync.Mutex         // guards the rest
+	lost   map[string]*stream // those that may go on, by key
+	closed bool
+}
+
+// Overview is the state of the bridge at a moment.
+type Overview interface {
+	// Since returns what has changed since then; nil for nothing. whole has it say the
+	// state of the process in any case.
+	Since(was Overview, whole bool) any
+}
+
+// Routes returns where the streams are.
+func (e *Events) Routes() []Route {
+	return []Route{{Method: "GET", Path: "events", Right: Own, Stream: e.serve}}
+}
+
+// snapshot is the first event.
+type snapshot struct {
+	Status   Overview     `json:"status,omitempty"`
+	Calls    *calls.Shown `json:"calls,omitempty"`
+	Sessions *SessionRows `json:"sessions,omitempty"`
+	Lines    []*logs.Line `json:"lines,omitempty"`
+}
+
+// serve streams what happens, until the caller leaves or may not look any more.
+func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
+	wants, err := e.asked(c)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	leave, ok := e.streams.Enter(&c.Caller, e.Most(), e.Alone)
+	if !ok {
+		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open: see console_streams in the configuration file")
+		return
+	}
+	defer leave()
+	s, last := e.find(r.Header.Get("Last-Event-ID"), wants, &c.Caller)
+	if s == nil {
+		s = e.begin(wants, c)
+	}
+	out, err := httpio.OpenWriter(w, r)
+	if err != nil {
+		s.stop()
+		return // the client has gone, or its connection cannot be streamed to
+	}
+	defer out.Close()
+	s.c, s.out = &c.Caller, out
+	if last > 0 {
+		err = s.again(last)
+	} else {
+		err = s.snapshot()
+	}
+	if err == nil && s.run(r.Context()) {
+		s.stop()
+	} else {
+		e.keep(s)
+	}
+}
+
+// wanted is what a stream is about.
+type wanted struct {
+	topics          string // sorted
+	server, session string
+	payloads        bool
+}
+
+func (t wanted) has(topic string) bool { return slices.Contains(strings.Split(t.topics, ","), topic) }
+
+// asked reads what a stream is to be about.
+func (e *Events) asked(c *Call) (t wanted, err error) {
+	all := strings.Split(c.Query.Get("topics"), ",")
+	for _, topic := range all {
+		if !slices.Contains(topics, topic) {
+			return t, &Refusal{http.StatusBadRequest, "query", "topics must be some of " + strings.Join(topics, ",")}
+		}
+	}
+	slices.Sort(all)
+	t = wanted{strings.Join(slices.Compact(all), ","), c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("payloads") == "true"}
+	switch denied := func(what, key string) error {
+		return &Refusal{http.StatusForbidden, "denied", "this caller may not see " + what + ": list its name in " + key + " of the configuration file"}
+	}; {
+	case t.has("log") && !c.Act:
+		return t, denied("the log", "admin")
+	case t.has("traffic") && !c.Look:
+		return t, denied("messages", "viewers")
+	case t.payloads && !c.Act:
+		return t, denied("what messages carry", "admin")
+	case t.payloads && !e.Payloads():
+		return t, &Refusal{http.StatusConflict, "conflict", "what messages carry is not shown here: set console: payloads in the configuration file"}
+	}
+	return t, nil
+}
+
+// stream is one of events. It is for one goroutine, but for what is put into its feed.
+//
+// It has many fields: what it is about, what was written, and when.
+type stream struct {
+	e      *Events
+	key    string // by which it is found again
+	wants  wanted
+	c      *Caller
+	looker *Looker
+	out    *httpio.Writer
+	ends   []func()
+	timer  *time.Timer // while it has no reader; guarded by e.mu
+	since  time.Time   // likewise
+
+	was                      Overview
+	sessions                 *SessionRows
+	process, session, beaten time.Time // when they were looked at, and something was written
+
+	number int // of the last event
+	sent   []httpio.Event
+	bytes  int // of those
+}
+
+// begin begins a stream.
+func (e *Events) begin(wants wanted, c *Call) *stream {
+	l := &Looker{Feed: NewFeed(), Who: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
+	s := &stream{e: e, key: rand.Text(), wants: wants, looker: l}
+	switch {
+	case wants.has("calls"):
+		s.ends = append(s.ends, e.Calls.Look(l, c.Act, e.Bridge.Activity))
+	case wants.has("traffic"):
+		s.ends = append(s.ends, e.Calls.Look(nil, false, e.Bridge.Activity)) // which has clients' messages seen
+	}
+	if wants.has("traffic") {
+		s.ends = append(s.ends, e.Calls.Traffic.Look(l))
+	}
+	if wants.has("log") {
+		s.ends = append(s.ends, e.Logs.Look(l.Line))
+	}
+	return s
+}
+
+// stop ends a stream.
+func (s *stream) stop() {
+	for _, end := range s.ends {
+		end()
+	}
+	s.ends = nil
+}
+
+// keep has a stream whose reader is lost go on for a while, so that it can come back. Where
+// there are too many, it takes the place of the oldest of the same caller, if there is one:
+// most readers do not come back, since they have another page open now.
+func (e *Events) keep(s *stream) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var oldest *stream
+	own := 0
+	for _, o := range e.lost {
+		if o.c.Principal != s.c.Principal {
+			continue
+		}
+		if own++; oldest == nil || o.since.Before(oldest.since) {
+			oldest = o
+		}
+	}
+	most := e.Most()
+	full := len(e.lost) >= most || !e.Alone && own >= max(1, most/2) // each page that is left adds one
+	if full && oldest != nil {
+		e.forget(oldest)
+	}
+	if e.closed || full && oldest == nil {
+		s.stop()
+		return
+	}
+	if e.lost == nil {
+		e.lost = map[string]*stream{}
+	}
+	e.lost[s.key], s.since = s, time.Now()
+	s.timer = time.AfterFunc(lostFor, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.lost[s.key] == s {
+			e.forget(s)
+		}
+	})
+}
+
+// forget ends a stream that has no reader. The caller holds e.mu.
+func (e *Events) forget(s *stream) {
+	s.timer.Stop()
+	delete(e.lost, s.key)
+	s.stop()
+}
+
+// find returns the stream of that caller that an event was of, and which number that had. It
+// is nil unless it is about the same, and the caller has the same rights.
+func (e *Events) find(id string, wants wanted, c *Caller) (s *stream, last int) {
+	key, number, _ := strings.Cut(id, ".")
+	n, err := strconv.Atoi(number)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s = e.lost[key]
+	if err != nil || s == nil || n < 1 || n > s.number || s.wants != wants || s.c.Principal != c.Principal || s.c.Look != c.Look || s.c.Act != c.Act {
+		return nil, 0
+	}
+	s.timer.Stop()
+	delete(e.lost, key)
+	return s, n
+}
+
+// Close ends the streams that have no reader.
+func (e *Events) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for _, s := range e.lost {
+		e.forget(s)
+	}
+}
+
+// run writes events until the reader is lost, which it reports as false, or has been told
+// that there are no more.
+func (s *stream) run(ctx context.Context) (ended bool) {
+	tick := time.NewTicker(stateEvery)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.looker.Wake():
+			err = s.pass()
+		case now := <-tick.C:
+			var more bool
+			if more, err = s.look(now); !more {
+				return true
+			}
+		}
+		if err != nil {
+			return false
+		}
+	}
+}
+
+// send writes an event.
+func (s *stream) send(kind string, data any) error {
+	one := s.note(kind, data)
+	s.beaten = time.Now()
+	return s.out.Send(one)
+}
+
+// note gives an event its number, and keeps it for a reader who comes back.
+func (s *stream) note(kind string, data any) httpio.Event {
+	text, err := json.Marshal(data)
+	if err != nil {
+		text = []byte("null") // nothing in it can fail
+	}
+	s.number++
+	one := httpio.Event{ID: s.key + "." + strconv.Itoa(s.number), Type: kind, Data: sanitize.JSON(text)}
+	s.sent, s.bytes = append(s.sent, one), s.bytes+len(one.Data)
+	for len(s.sent) > 1 && (len(s.sent) > maxAgain || s.bytes > maxSent) {
+		s.bytes -= len(s.sent[0].Data)
+		s.sent = slices.Delete(s.sent, 0, 1)
+	}
+	return one
+}
+
+// again goes on after the event of that number.
+func (s *stream) again(last int) error {
+	left := s.sent[max(0, len(s.sent)-(s.number-last)):]
+	missed := s.number - last - len(left)
+	left = slices.Clone(left)
+	if err := s.send("resumed", map[string]int{"missed": missed}); err != nil {
+		return err
+	}
+	if missed > 0 {
+		return s.snapshot()
+	}
+	for _, one := range left {
+		if err := s.out.Send(one); err != nil {
+			return err
+		}
+	}
+	return s.pass()
+}
+
+// snapshot writes how all is.
+func (s *stream) snapshot() error {
+	var all snapshot
+	now := time.Now()
+	if s.wants.has("servers") {
+		s.was, s.process = s.e.Overview(s.c), now
+		all.Status = s.was
+	}
+	if s.wants.has("calls") {
+		all.Calls = s.e.Calls.Show(MaxRows, func(r *calls.Row) bool { return s.c.Sees(r.Principal) })
+	}
+	if s.wants.has("sessions") {
+		s.sessions = s.e.Sessions(s.c, MostRows)
+		all.Sessions = s.sessions
+	}
+	if s.wants.has("log") {
+		all.Lines, _ = s.e.Logs.Lines(MostRows, func(*logs.Line) bool { return true })
+	}
+	s.session = now
+	if err := s.send("snapshot", all); err != nil {
+		return err
+	}
+	return s.out.Flush()
+}
+
+// pass writes what has happened. What it cannot write any more has its number all the same:
+// a reader who comes back gets it, or is told that it was missed.
+func (s *stream) pass() error {
+	events, dropped := s.looker.Take()
+	if dropped > 0 {
+		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
+	}
+	var err error
+	for _, one := range events {
+		if err != nil {
+			s.note(one.Type, one.Data)
+		} else {
+			err = s.send(one.Type, one.Data)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.out.Flush()
+}
+
+// look writes what has changed since. more is false when that was the last of it.
+func (s *stream) look(now time.Time) (more bool, err error) {
+	if s.e.Bridge.Draining() {
+		return false, s.bye("stopping")
+	}
+	if now.Sub(s.session) >= sessionsEvery {
+		s.session = now
+		if s.c.Good != nil && !s.c.Good() {
+			return false, s.bye("signed_out")
+		}
+		if s.wants.has("sessions") {
+			if all := s.e.Sessions(s.c, MostRows); !reflect.DeepEqual(all, s.sessions) {
+				s.sessions = all
+				err = s.send("sessions", all)
+			}
+		}
+	}
+	if s.wants.has("servers") && err == nil {
+		err = s.servers(now)
+	}
+	if err == nil && now.Sub(s.beaten) >= s.e.Heartbeat() {
+		s.beaten = now
+		return true, s.out.Beat()
+	}
+	if err != nil {
+		return true, err
+	}
+	return true, s.out.Flush()
+}
+
+func (s *stream) bye(reason string) error {
+	if err := s.send("bye", map[string]string{"reason": reason}); err != nil {
+		return err
+	}
+	return s.out.Flush()
+}
+
+// servers writes what has changed of the state of servers.
+func (s *stream) servers(now time.Time) error {
+	all := s.e.Overview(s.c)
+	change := all.Since(s.was, now.Sub(s.process) >= processEvery)
+	s.was = all
+	if change == nil {
+		return nil
+	}
+	s.process = now
+	return s.send("status", change)
+}

@@ -1,0 +1,349 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/drain"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
+	"github.com/mcp-bridge/bridge/internal/logs"
+)
+
+// Operator shows and ends what is under way in a gateway.
+type Operator struct {
+	Bridge *gateway.Gateway
+	Calls  *calls.Calls
+	Logs   *logs.Log
+	// State returns the state of the server of that name.
+	State func(server string) (any, error)
+}
+
+// Routes returns where that can be asked for.
+func (o *Operator) Routes() []Route {
+	return []Route{
+		{Method: "GET", Path: "sessions", Right: Own, Do: o.showSessions},
+		{Method: "GET", Path: "calls", Right: Own, Do: o.showCalls},
+		{Method: "GET", Path: "calls/{id}", Right: Own, Do: o.showCall},
+		{Method: "GET", Path: "log", Right: Act, Do: o.showLog},
+		{Method: "POST", Path: "arguments", Right: Look, Do: o.checkArguments},
+		{Method: "POST", Path: "calls/{id}/cancel", Right: Own, Do: o.cancelCall},
+		{Method: "POST", Path: "sessions/{id}/end", Right: Own, Do: o.endSession},
+		{Method: "POST", Path: "servers/{name}/breaker", Right: Act, Do: o.forceBreaker},
+		{Method: "POST", Path: "servers/{name}/lists/forget", Right: Act, Do: o.forgetLists},
+		{Method: "POST", Path: "servers/{name}/probe", Right: Act, Do: o.probe},
+		{Method: "POST", Path: "servers/{name}/drain", Right: Act, Do: o.drain},
+		{Method: "POST", Path: "servers/{name}/resume", Right: Act, Do: o.resume},
+		{Method: "POST", Path: "servers/{name}/connections/stop", Right: Act, Do: o.stopIdle},
+		{Method: "POST", Path: "servers/{name}/connections/{id}/stop", Right: Act, Do: o.stopConnection},
+	}
+}
+
+// MaxRows is how many sessions are shown unless more are asked for, and MostRows how many
+// may be.
+const (
+	MaxRows  = 200
+	MostRows = 1000
+)
+
+// SessionRows are the sessions that somebody may see.
+type SessionRows struct {
+	Sessions []gateway.SessionStatus `json:"sessions"` // the newest first
+	Total    int                     `json:"total"`
+	// Without is what clients without sessions do; not there for who may not look.
+	Without *Sessionless `json:"without_session,omitempty"`
+}
+
+type Sessionless struct {
+	Calls         int `json:"calls"`
+	Subscriptions int `json:"subscriptions"`
+}
+
+func (o *Operator) showSessions(c *Call) (any, error) {
+	limit, err := c.Number("limit", MaxRows, MostRows)
+	if err != nil {
+		return nil, err
+	}
+	return o.Sessions(&c.Caller, limit), nil
+}
+
+func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
+	all := o.Bridge.Sessions(c.Sees)
+	slices.SortFunc(all, func(a, b gateway.SessionStatus) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.ID, b.ID)) })
+	out := &SessionRows{Sessions: []gateway.SessionStatus{}, Total: len(all)}
+	out.Sessions = append(out.Sessions, all[:min(len(all), limit)]...)
+	if c.Look {
+		t := o.Bridge.Totals()
+		out.Without = &Sessionless{t.Stateless, t.Listens}
+	}
+	return out
+}
+
+// showCalls has calls watched for a minute from now on.
+func (o *Operator) showCalls(c *Call) (any, error) {
+	limit, err := c.Number("limit", MaxRows, MostRows)
+	if err != nil {
+		return nil, err
+	}
+	o.Calls.Look(nil, c.Act, o.Bridge.Activity)()
+	server, session, principal, status := c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("principal"), c.Query.Get("status")
+	is := func(want, has string) bool { return want == "" || want == has }
+	return o.Calls.Show(limit, func(r *calls.Row) bool {
+		failed := r.Outcome != "" && r.Outcome != bridge.Answered.String()
+		return c.Sees(r.Principal) && is(server, r.Server) && is(session, r.Session) && is(principal, r.Principal) && (is(status, r.Outcome) || status == "failed" && failed)
+	}), nil
+}
+
+// seenCall returns the call that is meant, if the caller may see it.
+func (o *Operator) seenCall(c *Call) (*calls.Row, error) {
+	row := o.Calls.Find(c.Var("id"))
+	if row == nil || !c.Sees(row.Principal) {
+		return nil, NotFound("call of that id, or not any more")
+	}
+	return row, nil
+}
+
+// shownCall is a call, for operators with what it carried, where that is kept.
+type shownCall struct {
+	*calls.Row
+	*calls.Carried
+}
+
+func (o *Operator) showCall(c *Call) (any, error) {
+	row, err := o.seenCall(c)
+	if err != nil {
+		return nil, err
+	}
+	out := shownCall{Row: row}
+	if c.Act && o.Calls.Keeps != nil && o.Calls.Keeps() {
+		out.Carried = row.Carried
+	}
+	return out, nil
+}
+
+// owns returns an error unless the caller may act on what is that principal's: its own, or
+// all.
+func owns(c *Call, principal string) error {
+	if c.Act || c.Principal == principal && c.Principal != "" {
+		return nil
+	}
+	return &Refusal{Status: http.StatusForbidden, Code: "denied", Message: "this is another caller's: to act on that, list the name of this one in admin of the configuration file"}
+}
+
+// Empty reads the body of an action that takes nothing.
+func Empty(c *Call) error { return Read(c.Body, &struct{}{}) }
+
+func (o *Operator) cancelCall(c *Call) (any, error) {
+	row, err := o.seenCall(c)
+	if err == nil {
+		err = owns(c, row.Principal)
+	}
+	if err == nil {
+		err = Empty(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !o.Calls.Cancel(row.ID) {
+		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the call has ended"}
+	}
+	return struct{}{}, nil
+}
+
+func (o *Operator) endSession(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	seen := slices.DeleteFunc(o.Bridge.Sessions(c.Sees), func(one gateway.SessionStatus) bool { return one.ID != c.Var("id") })
+	switch {
+	case len(seen) == 0:
+		return nil, NotFound("session of that id")
+	case len(seen) > 1:
+		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "several sessions are shown by that id"}
+	}
+	if err := owns(c, seen[0].Principal); err != nil {
+		return nil, err
+	}
+	if !o.Bridge.EndSession(seen[0].ID, seen[0].Principal) {
+		return nil, NotFound("session of that id")
+	}
+	return struct{}{}, nil
+}
+
+func (o *Operator) stopConnection(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	if _, _, of, _ := o.Bridge.Operated(c.Var("name")); of == nil || !of.Stop(c.Var("id")) {
+		return nil, NotFound("connection of that id")
+	}
+	return struct{}{}, nil
+}
+
+// stopIdle closes the connections that no call uses, so that the next call opens another one.
+func (o *Operator) stopIdle(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	_, _, of, _ := o.Bridge.Operated(c.Var("name"))
+	if of == nil {
+		return nil, NotFound("server of that name")
+	}
+	return map[string]int{"stopped": of.StopIdle()}, nil
+}
+
+// How long an operator's decision about a circuit breaker counts.
+const (
+	forceFor     = 10 * time.Minute
+	forceLongest = 24 * time.Hour
+)
+
+func (o *Operator) forceBreaker(c *Call) (any, error) {
+	var asked struct {
+		State string `json:"state"`
+		For   string `json:"for"`
+	}
+	if err := Read(c.Body, &asked); err != nil {
+		return nil, err
+	}
+	wrong := func(message string) error {
+		return &Refusal{Status: http.StatusBadRequest, Code: "body", Message: message}
+	}
+	if !slices.Contains([]string{"open", "closed", "auto"}, asked.State) {
+		return nil, wrong("state must be open, closed or auto")
+	}
+	long, err := span(asked.For, forceFor)
+	if err == nil && asked.For != "" && asked.State == "auto" {
+		err = wrong("for is for open and closed only")
+	}
+	if err != nil {
+		return nil, err
+	}
+	name := c.Var("name")
+	b, _, of, _ := o.Bridge.Operated(name)
+	if of == nil {
+		return nil, NotFound("server of that name")
+	}
+	var f *breaker.Force
+	if asked.State != "auto" {
+		now := time.Now()
+		f = &breaker.Force{Open: asked.State == "open", By: c.Principal, Since: now, Until: now.Add(long)}
+	}
+	if !b.Force(f) {
+		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the server has no circuit breaker: its configuration has breaker: off"}
+	}
+	return o.State(name)
+}
+
+// span reads how long an operator's decision is to count.
+func span(text string, otherwise time.Duration) (time.Duration, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second || d > forceLongest {
+		return 0, &Refusal{Status: http.StatusBadRequest, Code: "body", Message: "for must be a time from 1s to 24h, such as 10m"}
+	}
+	return d, nil
+}
+
+// drain has a server get no new calls.
+func (o *Operator) drain(c *Call) (any, error) {
+	var asked struct {
+		For string `json:"for"`
+	}
+	if err := Read(c.Body, &asked); err != nil {
+		return nil, err
+	}
+	long, err := span(asked.For, 0)
+	if err != nil {
+		return nil, err
+	}
+	order := &drain.Order{By: c.Principal, Since: time.Now()}
+	if long > 0 {
+		order.Until = order.Since.Add(long)
+	}
+	return o.order(c.Var("name"), order)
+}
+
+// resume has it get them again.
+func (o *Operator) resume(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	return o.order(c.Var("name"), nil)
+}
+
+func (o *Operator) order(name string, order *drain.Order) (any, error) {
+	_, _, _, of := o.Bridge.Operated(name)
+	if of == nil {
+		return nil, NotFound("server of that name")
+	}
+	of.Set(order)
+	return o.State(name)
+}
+
+func (o *Operator) forgetLists(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	_, kept, of, _ := o.Bridge.Operated(c.Var("name"))
+	if of == nil {
+		return nil, NotFound("server of that name")
+	}
+	return map[string]int{"forgotten": kept.Forget()}, nil
+}
+
+// probed is what came of trying a server.
+type probed struct {
+	OK    bool    `json:"ok"`
+	Took  float64 `json:"took_ms"`
+	Error string  `json:"error,omitempty"`
+}
+
+func (o *Operator) probe(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	switch err, took := o.Bridge.Probe(c.Context, c.Var("name"), c.Principal), time.Since(began); {
+	case errors.Is(err, bridge.ErrUnknownServer):
+		return nil, NotFound("server of that name")
+	case err != nil:
+		return probed{false, calls.Millis(took), bridge.Brief(err)}, nil
+	default:
+		return probed{true, calls.Millis(took), ""}, nil
+	}
+}
+
+// logShown are the last lines of the log.
+type logShown struct {
+	Since *time.Time   `json:"since,omitempty"` // somebody looks
+	Lines []*logs.Line `json:"lines"`           // the oldest first
+}
+
+// showLog has lines kept for a minute from now on.
+func (o *Operator) showLog(c *Call) (any, error) {
+	limit, err := c.Number("limit", MaxRows, MostRows)
+	if err != nil {
+		return nil, err
+	}
+	least := slog.LevelInfo
+	if text := c.Query.Get("level"); text != "" && least.UnmarshalText([]byte(text)) != nil {
+		return nil, &Refusal{Status: http.StatusBadRequest, Code: "query", Message: "level must be one of DEBUG, INFO, WARN, ERROR"}
+	}
+	o.Logs.Look(nil)()
+	server := c.Query.Get("server")
+	lines, since := o.Logs.Lines(limit, func(one *logs.Line) bool {
+		var level slog.Level
+		return (server == "" || server == one.Server) && (level.UnmarshalText([]byte(one.Level)) != nil || level >= least)
+	})
+	return &logShown{&since, lines}, nil
+}

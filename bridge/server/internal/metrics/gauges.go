@@ -1,0 +1,220 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
+	"github.com/mcp-bridge/bridge/config/reload"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+)
+
+// Bridge is what is asked when the metrics are read.
+type Bridge struct {
+	Totals func() gateway.Totals
+	Status func() []gateway.Status
+	// Ready reports whether servers in such states make the bridge ready.
+	Ready func([]gateway.Status) bool
+	// Stdio reports whether connections to a server are child processes.
+	Stdio func(server string) bool
+	// Refused returns how many connections of clients were refused.
+	Refused func() uint64
+	// LogLost returns how many lines of the access log were lost; nil without one.
+	LogLost func() uint64
+	// Cluster is this instance as one of several; nil when it is the only one.
+	Cluster *cluster.Node
+	// Workers says how things stand with the workers of the cluster; nil without one.
+	Workers func() placement.WorkerStatus
+	// Door lets callers in; nil where no tokens count.
+	Door *auth.Door
+}
+
+// Ask has the bridge asked when the metrics are read.
+func (m *Metrics) Ask(b Bridge) {
+	m.registry.MustRegister(newGauges(b))
+	if b.Workers != nil {
+		m.registry.MustRegister(newWorkers(b.Workers))
+	}
+	if b.Door != nil {
+		m.registry.MustRegister(identity{b.Door})
+	}
+}
+
+// Config has the metrics show the state of the reading of the configuration.
+func (m *Metrics) Config(counts func() reload.Counts) {
+	total := func(outcome string, of func(reload.Counts) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "mcp_bridge_config_reloads_total", Help: "How often the configuration was read again, by what became of it.",
+			ConstLabels: prometheus.Labels{"outcome": outcome},
+		}, func() float64 { return float64(of(counts())) })
+	}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcp_bridge_config_last_reload_successful", Help: "Whether the configuration was good when it was read the last time.",
+		}, func() float64 { return truth(counts().Good) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcp_bridge_config_last_reload_success_timestamp_seconds", Help: "When the configuration that counts was read.",
+		}, func() float64 { return float64(counts().At.UnixMilli()) / 1000 }),
+		total("ok", func(c reload.Counts) uint64 { return c.Succeeded }), total("fault", func(c reload.Counts) uint64 { return c.Faulty }),
+	)
+}
+
+// gauges are the metrics that the bridge is asked for.
+type gauges struct {
+	b        Bridge
+	whole    []wholeGauge
+	each     []eachGauge
+	children *prometheus.Desc
+	sessions *prometheus.Desc
+	refused  *prometheus.Desc
+	cached   *prometheus.Desc
+	breaker  *prometheus.Desc
+	instance *prometheus.Desc // nil when it is the only one
+}
+
+// wholeGauge is a metric of the bridge as a whole.
+type wholeGauge struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*overview) float64
+}
+
+// overview is the state of the bridge as a whole.
+type overview struct {
+	gateway.Totals
+	ready bool
+}
+
+// eachGauge is a metric of each server.
+type eachGauge struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*gateway.Status) float64
+}
+
+var _ prometheus.Collector = (*gauges)(nil)
+
+func newGauges(b Bridge) *gauges {
+	g := &gauges{b: b}
+	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the present state of the circuit breaker of a server: closed, open (calls are refused) or half-open (it is probed).", []string{"server", "state"}, nil)
+	g.cached = prometheus.NewDesc("mcp_bridge_cache_requests_total", "Requests for lists, by whether they were answered from what is kept (hit), were not (miss), waited for the answer to another (joined), or got something stale because the server cannot be asked (stale).", []string{"server", "result"}, nil)
+	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "Requests that a limit of the server refused, by limit. Without a server: a limit of what one caller, one address or all may have.", []string{"server", "limit"}, nil)
+	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
+	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
+	whole := func(name, help string, kind prometheus.ValueType, value func(*overview) float64) {
+		g.whole = append(g.whole, wholeGauge{prometheus.NewDesc("mcp_bridge_"+name, help, nil, nil), kind, value})
+	}
+	each := func(name, help string, kind prometheus.ValueType, value func(*gateway.Status) float64) {
+		g.each = append(g.each, eachGauge{prometheus.NewDesc("mcp_bridge_"+name, help, []string{"server"}, nil), kind, value})
+	}
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	whole("ready", "Whether /readyz answers 200.", gauge, func(t *overview) float64 { return truth(t.ready) })
+	whole("requests_in_flight", "Requests of clients that are under way, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
+	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Stateless) })
+	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Listens) })
+	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
+	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
+	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
+	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *gateway.Status) float64 { return truth(st.Usable) })
+	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
+	each("circuit_breaker_opened_total", "How often the circuit breaker of the server opened.", counter, func(st *gateway.Status) float64 { return float64(st.Trips) })
+	each("cache_entries", "Answers of the server that are kept.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Entries) })
+	each("cache_bytes", "Size of what is kept.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Bytes) })
+	each("cache_stale", "Whether the cache serves old lists, because the server is not available.", gauge, func(st *gateway.Status) float64 { return truth(st.Cache.Stale) })
+	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *gateway.Status) float64 { return float64(st.Queued) })
+	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *gateway.Status) float64 { return float64(st.Parked) })
+	each("connections", "Connections that are open or being opened.", gauge, func(st *gateway.Status) float64 { return float64(st.Lanes) })
+	each("connections_opened_total", "Connections that were opened.", counter, func(st *gateway.Status) float64 { return float64(st.Opened) })
+	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *gateway.Status) float64 { return float64(st.Losses) })
+	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *gateway.Status) float64 { return float64(st.Restarts) })
+	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
+	if b.LogLost != nil {
+		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(b.LogLost()) })
+	}
+	if b.Cluster != nil {
+		n := b.Cluster.Counts()
+		g.instance = prometheus.NewDesc("mcp_bridge_cluster_state", "1 for the present state of this instance: sure, frozen (no instance reaches the store) or isolated (this one does not).", []string{"state"}, nil)
+		whole("cluster_members", "Instances that live, as this one sees them.", gauge, func(*overview) float64 { return float64(len(b.Cluster.Members())) })
+		whole("cluster_members_unreached", "Of these, those that could not be reached from this one when they were last asked.", gauge, func(*overview) float64 { return float64(b.Cluster.UnreachedCount()) })
+		whole("cluster_store_seconds", "How long the store took for the last beat that it answered.", gauge, func(*overview) float64 { return b.Cluster.Took().Seconds() })
+		whole("cluster_requests_forwarded_total", "Requests that were sent on to the instance that has their session.", counter, func(*overview) float64 { return float64(n.Forwarded.Load()) })
+		whole("cluster_requests_refused_total", "Requests that were turned away because the instance that has their session is out of reach.", counter, func(*overview) float64 { return float64(n.Refused.Load()) })
+		whole("cluster_sessions_taken_over_total", "Sessions that this instance has taken over from others.", counter, func(*overview) float64 { return float64(n.Taken.Load()) })
+		whole("cluster_sessions_lost_total", "Sessions that others have taken over while this instance was out of reach.", counter, func(*overview) float64 { return float64(n.Lost.Load()) })
+	}
+	return g
+}
+
+// breakerStates are those of a circuit breaker that is not off.
+var breakerStates = []string{"closed", "open", "half-open"}
+
+const breakerOff = "off"
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, w := range g.whole {
+		to <- w.desc
+	}
+	for _, e := range g.each {
+		to <- e.desc
+	}
+	to <- g.children
+	to <- g.sessions
+	to <- g.refused
+	to <- g.cached
+	to <- g.breaker
+	if g.instance != nil {
+		to <- g.instance
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	totals, servers := g.b.Totals(), g.b.Status()
+	all := overview{totals, g.b.Ready(servers)}
+	for _, w := range g.whole {
+		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&all))
+	}
+	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
+	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.b.Refused()), "", "connections")
+	if g.instance != nil {
+		now := g.b.Cluster.State()
+		for _, state := range []cluster.State{cluster.Sure, cluster.Frozen, cluster.Isolated} {
+			to <- prometheus.MustNewConstMetric(g.instance, prometheus.GaugeValue, truth(now == state), string(state))
+		}
+	}
+	for limit, n := range totals.Refused {
+		to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), "", limit)
+	}
+	for _, st := range servers {
+		to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(st.Sessions), st.Name)
+		for _, e := range g.each {
+			to <- prometheus.MustNewConstMetric(e.desc, e.kind, e.value(&st), st.Name)
+		}
+		if st.Breaker != breakerOff {
+			for _, state := range breakerStates {
+				to <- prometheus.MustNewConstMetric(g.breaker, prometheus.GaugeValue, truth(st.Breaker == state), st.Name, state)
+			}
+		}
+		for _, c := range []struct {
+			result string
+			n      uint64
+		}{{"hit", st.Cache.Hits}, {"miss", st.Cache.Misses}, {"joined", st.Cache.Joined}, {"stale", st.Cache.Served}} {
+			to <- prometheus.MustNewConstMetric(g.cached, prometheus.CounterValue, float64(c.n), st.Name, c.result)
+		}
+		for limit, n := range st.Refused {
+			to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), st.Name, limit)
+		}
+		if g.b.Stdio(st.Name) {
+			to <- prometheus.MustNewConstMetric(g.children, prometheus.GaugeValue, float64(st.Lanes), st.Name)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Package metrics counts what clients do, and shows the state of servers, for Prometheus.
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+)
+
+// Metrics are what Prometheus reads. Labels have values from the configuration
+// and from the tables here only: nothing that a client can make up is one, so
+// that nobody can make the bridge count without end.
+type Metrics struct {
+	registry  *prometheus.Registry
+	calls     *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	sizes     [2]*prometheus.CounterVec                 // of requests, and of answers
+	servers   atomic.Pointer[map[string]*serverMetrics] // by name; the empty one is for what no server got
+}
+
+// serverMetrics are what is counted for one server. What is counted for the
+// first time is looked up, and found from then on without.
+type serverMetrics struct {
+	name              string
+	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
+	durations         [methods]atomic.Pointer[prometheus.Observer]
+	request, response prometheus.Counter
+}
+
+// methodNames are the methods that are told apart. All others are the last one.
+var methodNames = [...]string{
+	"initialize", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
+	"resources/read", "resources/subscribe", "resources/unsubscribe", listen, "completion/complete", "logging/setLevel",
+	"tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result", "other",
+}
+
+const (
+	methods = len(methodNames)
+	listen  = "subscriptions/listen" // lasts as long as somebody listens
+)
+
+// methodPlaces finds a method among methodNames.
+var methodPlaces = func() map[string]int {
+	places := map[string]int{}
+	for i, name := range methodNames[:methods-1] {
+		places[name] = i
+	}
+	return places
+}()
+
+// eras are those of clients: legacy and modern ones.
+const eras = 2
+
+// eraOf returns the place of a revision's era.
+func eraOf(revision string) int {
+	if era.IsModern(revision) {
+		return 1
+	}
+	return 0
+}
+
+// durationBuckets are seconds: from what the bridge itself takes to what a call
+// may take that does real work.
+var durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+
+// New makes the metrics of a bridge of that version, without servers: see Set.
+func New(version string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mcp_bridge_calls_total",
+			Help: "Requests of clients by what became of them, and the era of the client. Without a server: those that no server got.",
+		}, []string{"server", "method", "outcome", "era"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mcp_bridge_call_duration_seconds", Buckets: durationBuckets,
+			Help: "How long requests took, whatever became of them. Subscriptions are not among them.",
+		}, []string{"server", "method"}),
+	}
+	request := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcp_bridge_request_bytes_total", Help: "Size of requests.",
+	}, []string{"server"})
+	response := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcp_bridge_response_bytes_total", Help: "Size of the answers of servers.",
+	}, []string{"server"})
+	m.sizes = [2]*prometheus.CounterVec{request, response}
+	m.Set(nil)
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mcp_bridge_build_info", Help: "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.calls, m.durations, request, response, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Set has the metrics count for the servers of those names from now on. What was
+// counted for others is dropped. Calls of Set do not overlap.
+func (m *Metrics) Set(servers []string) {
+	was := m.servers.Load()
+	now := map[string]*serverMetrics{}
+	for _, name := range append([]string{""}, servers...) { // requests that no server got have none
+		if was != nil && (*was)[name] != nil {
+			now[name] = (*was)[name]
+			continue
+		}
+		now[name] = &serverMetrics{name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name)}
+	}
+	m.servers.Store(&now)
+	if was == nil {
+		return
+	}
+	for name := range *was {
+		if now[name] == nil {
+			of := prometheus.Labels{"server": name}
+			m.calls.DeletePartialMatch(of)
+			m.durations.DeletePartialMatch(of)
+			m.sizes[0].Delete(of)
+			m.sizes[1].Delete(of)
+		}
+	}
+}
+
+// Take counts a report.
+func (m *Metrics) Take(p *report.Report) {
+	servers := *m.servers.Load()
+	s := servers[p.Server]
+	if s == nil {
+		s = servers[""]
+	}
+	method, known := methodPlaces[p.Request.Method]
+	if !known {
+		method = methods - 1
+	}
+	m.counter(s, method, p.Revision, p.Outcome).Inc()
+	if p.Request.Method != listen {
+		m.observer(s, method).Observe(p.Took.Seconds())
+	}
+	s.request.Add(float64(p.Request.Len()))
+	if p.Answer != nil {
+		s.response.Add(float64(p.Answer.Len()))
+	}
+}
+
+func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridge.Outcome) prometheus.Counter {
+	at := &s.calls[method][eraOf(revision)][o]
+	if c := at.Load(); c != nil {
+		return *c
+	}
+	c := m.calls.WithLabelValues(s.name, methodNames[method], o.String(), era.Name(revision))
+	at.Store(&c)
+	return c
+}
+
+func (m *Metrics) observer(s *serverMetrics, method int) prometheus.Observer {
+	at := &s.durations[method]
+	if o := at.Load(); o != nil {
+		return *o
+	}
+	o := m.durations.WithLabelValues(s.name, methodNames[method])
+	at.Store(&o)
+	return o
+}
+
+var _ prometheus.Gatherer = (*Metrics)(nil)
+
+// Gather implements prometheus.Gatherer.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
+
+// Serve answers a request for the metrics: for those of the servers that of allows,
+// or for all when it is nil.
+func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server string) bool) {
+	from := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := m.Gather()
+		if of != nil {
+			all = seen(all, of)
+		}
+		return all, err
+	})
+	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
+}
+
+// seen returns what is about servers that may be seen.
+func seen(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
+	var some []*dto.MetricFamily
+	for _, family := range all {
+		family.Metric = slices.DeleteFunc(family.Metric, func(m *dto.Metric) bool {
+			return !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == "server" && of(l.GetValue()) })
+		})
+		if len(family.Metric) > 0 {
+			some = append(some, family)
+		}
+	}
+	return some
+}

@@ -1,0 +1,159 @@
+package metrics
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Strangers choose names of tools and methods, and who they are: none of that
+// makes a metric of its own.
+func TestMetricsBounded(t *testing.T) {
+	m := New("")
+	m.Set([]string{"one"})
+	count := func() int {
+		n, err := testutil.GatherAndCount(m.registry, "mcp_bridge_calls_total", "mcp_bridge_call_duration_seconds", "mcp_bridge_request_bytes_total")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	flood := func() {
+		for range 2000 {
+			name := fmt.Sprintf("x%d", rand.Uint64())
+			for _, method := range append(methodNames[:], name) {
+				q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"name":"` + name + `"}}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Take(&report.Report{Server: []string{"", "one"}[rand.IntN(2)], Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
+					Outcome: bridge.Outcome(rand.IntN(bridge.Outcomes)), Request: q})
+			}
+		}
+	}
+	flood()
+	most := 2*(methods*eras*bridge.Outcomes+methods) + 2
+	before := count()
+	if before > most {
+		t.Errorf("%d series, want at most %d", before, most)
+	}
+	flood()
+	if after := count(); after > before+10 { // what chance has left out before
+		t.Errorf("%d series, and %d after more of the same", before, after)
+	}
+}
+
+// Metrics may be read while calls go on.
+func TestMetricsConcurrently(t *testing.T) {
+	m := New("")
+	m.Set([]string{"one", "two"})
+	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	const each = 500
+	for i := range 4 {
+		wg.Go(func() {
+			for range each {
+				m.Take(&report.Report{Server: []string{"one", "two"}[i%2], Request: q, Took: time.Millisecond})
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			if _, err := m.registry.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	for _, server := range []string{"one", "two"} {
+		if got := testutil.ToFloat64(m.calls.WithLabelValues(server, "tools/call", "ok", "legacy")); got != 2*each {
+			t.Errorf("%s: %v calls, want %d", server, got, 2*each)
+		}
+	}
+}
+
+// A registry checks that the same metric is not described twice, and differently.
+func TestMetricsDescribed(t *testing.T) {
+	one := gateway.Status{Name: "one", Breaker: "closed"}
+	one.Refused = map[string]uint64{"calls": 1}
+	asked := newGauges(Bridge{
+		Totals: func() gateway.Totals { return gateway.Totals{Refused: map[string]uint64{"sessions": 1}} },
+		Status: func() []gateway.Status {
+			return []gateway.Status{one, {Name: "two", Breaker: "off"}}
+		},
+		Ready:   func([]gateway.Status) bool { return true },
+		Stdio:   func(server string) bool { return server == "one" },
+		Refused: func() uint64 { return 1 },
+		LogLost: func() uint64 { return 1 },
+	})
+	if err := testutil.CollectAndCompare(asked, strings.NewReader(""), "mcp_bridge_nothing"); err != nil {
+		t.Error(err)
+	}
+	m := New("")
+	m.Set([]string{"one"})
+	pedantic := prometheus.NewPedanticRegistry()
+	pedantic.MustRegister(asked, m.calls, m.durations)
+	if _, err := pedantic.Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkMetrics(b *testing.B) {
+	m := New("")
+	m.Set([]string{"one"})
+	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := report.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Take(&p)
+	}
+}
+
+// A server that leaves takes its metrics along, and what was counted for others
+// stays.
+func TestMetricsSet(t *testing.T) {
+	m := New("")
+	m.Set([]string{"one", "two"})
+	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func() {
+		for _, name := range []string{"one", "two", "three"} {
+			m.Take(&report.Report{Server: name, Request: q})
+		}
+	}
+	shown := func() string {
+		w := httptest.NewRecorder()
+		m.Serve(w, httptest.NewRequest("GET", "/metrics", nil), nil)
+		return w.Body.String()
+	}
+	take()
+	m.Set([]string{"two", "three"})
+	take()
+	got := shown()
+	for want, n := range map[string]int{`server="one"`: 0, `server="two"`: 1, `mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="two"} 2`: 1,
+		`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="three"} 1`: 1, `mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server=""} 2`: 1} {
+		if has := strings.Contains(got, want); has != (n > 0) {
+			t.Errorf("%s is shown: %t, in\n%s", want, has, got)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+// An instance that is about to stop answers the others on connections that they do not
+// use again, and streams of GETs that it has sent on end: their clients are told when to
+// come back. Calls go on (S-070).
+func TestLeave(t *testing.T) {
+	release := make(chan struct{})
+	a, at := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, ": hello\n\n")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-release:
+			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n")
+		case <-r.Context().Done():
+		}
+	})
+	b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		b.forward(at, w, r, version+"s/_/mcp", nil, body)
+	}))
+	defer front.Close()
+	read := func(method, body string) <-chan string {
+		r, err := http.NewRequestWithContext(t.Context(), method, front.URL, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make(chan string, 1)
+		go func() {
+			defer res.Body.Close()
+			text, _ := io.ReadAll(res.Body)
+			out <- string(text)
+		}()
+		return out
+	}
+	get, post := read("GET", ""), read("POST", `{"jsonrpc":"2.0","id":1,"method":"x"}`)
+	b.Leave()
+	await := func(what string, c <-chan string, want string) {
+		t.Helper()
+		if text := <-c; text != want {
+			t.Errorf("%s: %q, want %q", what, text, want)
+		}
+	}
+	await("a GET", get, ": hello\n\nretry: 1000\n\n")
+	close(release)
+	await("a call", post, ": hello\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n")
+	closes := func() string {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+at.Address+version+"s/_/mcp", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := b.link(at).http.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.Close {
+			return "closes"
+		}
+		return "stays"
+	}
+	if got := closes(); got != "stays" {
+		t.Errorf("a connection %s", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody beats here
+	a.node.Drain(ctx)
+	if got := closes(); got != "closes" {
+		t.Errorf("a connection to an instance that stops %s", got)
+	}
+}
+
+// A session of a caller that may not use its server any more, as one whose key was taken away, is
+// not taken over (S-083): for the client it does not exist, and the store is not touched.
+func TestBarred(t *testing.T) {
+	const id = "AAAAAAA"
+	barred, adopted := errors.New("its key was taken away"), 0
+	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+		Allowed: func(server, principal string) error {
+			if server != "files" || principal != "alice" {
+				t.Errorf("asked for %q at %q", principal, server)
+			}
+			return barred
+		},
+		Portable: func(*session.Record) bool { return true },
+		Adopt:    func(string, session.Held) error { adopted++; return nil },
+		Has:      func(string) bool { return adopted > 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := session.NewMemory(10)
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: discard})
+	p.Join(n)
+	n.Start("127.0.0.1:1")
+	defer n.Close(t.Context())
+	if err := n.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := records.As("BBBBBBB")
+	h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Release(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	before, err := n.Find(t.Context(), h.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func() bool {
+		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), "alice"), "POST", "/files/mcp", nil)
+		return p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+	}
+	if asked() || adopted != 0 {
+		t.Errorf("it was answered, or taken over %d times", adopted)
+	}
+	if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != before.Owner || after.Epoch != before.Epoch {
+		t.Errorf("the store has %+v and %v, before %+v", after, err, before)
+	}
+	if barred = nil; asked() || adopted != 1 { // it is here now
+		t.Errorf("with its key, it was taken over %d times", adopted)
+	}
+}
+
+// Two requests that find the same session at the same time take it over once (S-013): the
+// second has looked before the first has taken it, and comes to take it after.
+func TestAdoptOnce(t *testing.T) {
+	var adopted atomic.Int32
+	records := session.NewMemory(10)
+	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+		Portable: func(*session.Record) bool { return true },
+		Adopt:    func(string, session.Held) error { adopted.Add(1); return nil },
+		Has:      func(string) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: discard})
+	p.Join(n)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.Listen(l)
+	n.Start(l.Addr().String())
+	defer p.Close(t.Context())
+	defer n.Close(t.Context())
+	if err := n.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := records.As("BBBBBBB")
+	h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Release(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := n.Find(t.Context(), h.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := p.adopt(t.Context(), "an id", seen); !got.taken {
+			t.Errorf("adopt = %+v", got)
+		}
+	}
+	if adopted.Load() != 1 {
+		t.Errorf("it was taken over %d times", adopted.Load())
+	}
+	// While the instance stops, a call waits until its session is given away; what a call
+	// under way may need does not.
+	if p.away(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.away(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
+		t.Error("a session that is here was given away")
+	}
+	looks := 0
+	p.o.Has = func(string) bool { looks++; return looks < 3 }
+	if !p.away(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
+		t.Error("a session that was given away was not")
+	}
+}

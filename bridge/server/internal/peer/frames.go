@@ -1,0 +1,227 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+// What a home says in return to a request of a client without a session: frames, each
+// of a letter, the length of what follows the line, and a message or an error.
+const (
+	frameNote   = 'n'
+	frameAnswer = 'a'
+	frameError  = 'e'
+)
+
+// frames reads them.
+type frames struct {
+	in   *bufio.Reader
+	most int // bytes of one
+}
+
+// next returns the next frame.
+func (f *frames) next() (kind byte, text []byte, err error) {
+	head, err := f.in.ReadSlice('\n')
+	if err != nil {
+		return 0, nil, err
+	}
+	n, bad := strconv.Atoi(string(head[min(1, len(head)):max(len(head)-1, 1)]))
+	if bad != nil || n < 0 || n > f.most {
+		return 0, nil, errors.New("the other instance says what is no frame, or too large")
+	}
+	kind = head[0]
+	text = make([]byte, n)
+	_, err = io.ReadFull(f.in, text)
+	return kind, text, err
+}
+
+// waiting bounds what waits for a front that reads slowly, in bytes.
+const waiting = 4 << 20
+
+// frameWriter writes frames. It is the Client of a call: what the server says meanwhile
+// is written by a goroutine, since Notify must not block.
+type frameWriter struct {
+	w      http.ResponseWriter
+	cancel context.CancelCauseFunc // takes the call back
+	wake   chan struct{}
+	done   chan struct{} // closed when all is written
+
+	mu    sync.Mutex // guards the rest
+	queue []byte
+	over  bool
+}
+
+var _ bridge.Client = (*frameWriter)(nil)
+
+func newFrameWriter(w http.ResponseWriter) *frameWriter {
+	return &frameWriter{w: w, wake: make(chan struct{}, 1)}
+}
+
+func appendFrame(dst []byte, kind byte, text []byte) []byte {
+	dst = append(dst, kind)
+	dst = strconv.AppendInt(dst, int64(len(text)), 10)
+	return append(append(dst, '\n'), text...)
+}
+
+// Notify implements bridge.Client. Progress and log messages that are too many are
+// dropped; a subscription of which something else would be lost ends.
+func (f *frameWriter) Notify(n *jsonrpc.Message) {
+	text := n.Append(nil, nil, n.Token())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.over:
+		return
+	case len(f.queue)+len(text) > waiting && (n.Method == "notifications/progress" || n.Method == "notifications/message"):
+		return
+	case len(f.queue)+len(text) > waiting:
+		f.cancel(bridge.ErrCancelled)
+		return
+	}
+	f.queue = appendFrame(f.queue, frameNote, text)
+	if f.done == nil {
+		f.done = make(chan struct{})
+		go f.write()
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write writes what is queued until the end.
+func (f *frameWriter) write() {
+	defer close(f.done)
+	rc := http.NewResponseController(f.w)
+	for {
+		f.mu.Lock()
+		text, over := f.queue, f.over
+		f.queue = nil
+		f.mu.Unlock()
+		if len(text) > 0 {
+			if write(rc, f.w, text) != nil || rc.Flush() != nil {
+				f.cancel(bridge.ErrCancelled)
+				return
+			}
+			continue
+		}
+		if over {
+			return
+		}
+		<-f.wake
+	}
+}
+
+// close ends what Notify writes, and waits for that.
+func (f *frameWriter) close() {
+	f.mu.Lock()
+	f.over = true
+	done := f.done
+	f.mu.Unlock()
+	if done != nil {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+		<-done
+	}
+}
+
+// answer writes the answer to the request of that id, which is the last frame.
+func (f *frameWriter) answer(a *jsonrpc.Message, id []byte) {
+	f.close()
+	f.last(frameAnswer, a.Append(nil, id, nil))
+}
+
+// fail writes in place of an answer why there is none.
+func (f *frameWriter) fail(err error) {
+	f.close()
+	f.last(frameError, encodeError(err))
+}
+
+func (f *frameWriter) last(kind byte, text []byte) {
+	rc := http.NewResponseController(f.w)
+	httpio.Deadline(rc, len(text))
+	_, _ = f.w.Write(appendFrame(nil, kind, text)) // who has asked may have gone
+	_ = rc.SetWriteDeadline(time.Time{})
+}
+
+// Ask refuses: nobody asks a client without a session (R-083).
+func (f *frameWriter) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
+	return nil
+}
+
+// Gone is of no interest: the call itself fails.
+func (f *frameWriter) Gone(error) {}
+
+// kinds are the kinds of errors by their names, those first that are kinds of others.
+var kinds = []struct {
+	name string
+	kind error
+}{
+	{"no_worker", bridge.ErrNoWorker}, {"invalid", bridge.ErrInvalid}, {"open", bridge.ErrOpen}, {"sign-in", bridge.ErrSignIn}, {"credentials", bridge.ErrCredentials}, {"rejected", bridge.ErrRejected},
+	{"no_handshake", bridge.ErrNoHandshake}, {"timeout", bridge.ErrTimeout}, {"too_large", bridge.ErrTooLarge}, {"lost", bridge.ErrLost},
+	{"revoked", bridge.ErrRevoked}, {"denied", bridge.ErrDenied}, {"limited", bridge.ErrLimited}, {"replaced", bridge.ErrReplaced},
+	{"unavailable", bridge.ErrUnavailable}, {"unsent", bridge.ErrUnsent}, {"overloaded", bridge.ErrOverloaded}, {"unknown_server", bridge.ErrUnknownServer},
+}
+
+// failure is an error as it travels.
+type failure struct {
+	Kinds  []string `json:"kinds"`
+	Public string   `json:"public"`
+	After  int64    `json:"after,omitempty"` // ms
+	Text   string   `json:"text"`            // for the log
+	Whose  string   `json:"server,omitempty"`
+}
+
+func encodeError(err error) []byte {
+	f := failure{Text: bridge.Brief(err), After: bridge.RetryAfter(err).Milliseconds()}
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			f.Kinds = append(f.Kinds, k.name)
+		}
+	}
+	if e, ok := errors.AsType[*bridge.Error](err); ok {
+		f.Public, f.Whose = e.Public, e.Server
+	}
+	text, _ := json.Marshal(f) // nothing in it can fail
+	return text
+}
+
+func decodeError(server string, text []byte) error {
+	var f failure
+	if err := json.Unmarshal(text, &f); err != nil {
+		f = failure{Kinds: []string{"lost"}, Public: "it is not known what became of the call"}
+	}
+	e := &bridge.Error{Server: f.Whose, Kind: bridge.ErrUnavailable, Public: f.Public, After: time.Duration(f.After) * time.Millisecond}
+	if f.Public == "" {
+		e.Server, e.Public = server, "it is not available at the instance of the bridge that has its connection"
+	}
+	why := []error{fmt.Errorf("at another instance: %s", f.Text)}
+	for i, name := range f.Kinds {
+		for _, k := range kinds {
+			switch {
+			case k.name != name:
+			case i == 0:
+				e.Kind = k.kind
+			default:
+				why = append(why, k.kind)
+			}
+		}
+	}
+	e.Err = errors.Join(why...)
+	return e
+}

@@ -1,0 +1,163 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+)
+
+// crew is what workers and fronts ask of an instance.
+type crew struct {
+	mu     sync.Mutex // guards the rest
+	handed []queue.Ticket
+	lanes  []Claimed
+}
+
+func (c *crew) Hand(id string, t queue.Ticket) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handed = append(c.handed, t)
+	switch id {
+	case "good":
+		return nil
+	case "one way":
+		return queue.ErrUnreached
+	}
+	return queue.ErrOver
+}
+
+func (c *crew) Claim(ticket, front string, epoch int64) error {
+	if ticket != "good" || front != "BBBBBBB" || epoch != 3 {
+		return ErrElsewhere
+	}
+	return nil
+}
+
+func (c *crew) Failed(ticket string) error {
+	if ticket != "failed" {
+		return nil
+	}
+	return &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key", After: time.Second}
+}
+
+func (c *crew) Lane(w http.ResponseWriter, r *http.Request, t Claimed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lanes = append(c.lanes, t)
+	_, _ = io.WriteString(w, auth.Principal(r.Context()))
+}
+
+// What workers and fronts say to each other arrives as it was meant, from whom it is, and
+// what is none of it is refused.
+func TestWork(t *testing.T) {
+	c := &crew{}
+	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler), Workers: func() Workers { return c }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Join(cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.Listen(l)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		p.Close(ctx)
+	})
+	a := cluster.Member{ID: "AAAAAAA", Address: l.Addr().String()}
+	nobody := func(string, http.ResponseWriter, *http.Request) { t.Error("a client's request") }
+	b, _ := instance(t, "BBBBBBB", []string{secret}, nobody)
+	stranger, _ := instance(t, "DDDDDDD", []string{"another secret of 32 characters or more"}, nobody)
+	ctx := t.Context()
+	if err := b.Tell(ctx, a, "good", "the ticket"); err != nil {
+		t.Errorf("an offer that is wanted: %v", err)
+	}
+	if err := b.Tell(ctx, a, "over", "the ticket"); !errors.Is(err, queue.ErrOver) {
+		t.Errorf("an offer that is over: %v", err)
+	}
+	if err := b.Tell(ctx, a, "one way", "the ticket"); !errors.Is(err, queue.ErrUnreached) {
+		t.Errorf("an offer of a front that does not reach the worker: %v", err)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere := cluster.Member{ID: "EEEEEEE", Address: closed.Addr().String()}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Tell(ctx, nowhere, "good", "the ticket"); !errors.Is(err, queue.ErrUnreached) {
+		t.Errorf("a front that is not there: %v", err)
+	}
+	if want := (queue.Ticket{Worker: "BBBBBBB", Key: "the ticket"}); len(c.handed) != 3 || c.handed[0] != want {
+		t.Errorf("handed %+v", c.handed)
+	}
+	if err := b.AskWorker(ctx, a, "good", 3); err != nil {
+		t.Errorf("a claim: %v", err)
+	}
+	if err := b.AskWorker(ctx, a, "good", 2); !errors.Is(err, ErrElsewhere) {
+		t.Errorf("a claim with an epoch that is over: %v", err)
+	}
+	if err := b.WhyWorker(ctx, a, "files", "failed"); !errors.Is(err, bridge.ErrCredentials) || bridge.RetryAfter(err) != time.Second {
+		t.Errorf("why: %v", err)
+	}
+	if err := b.WhyWorker(ctx, a, "files", "good"); err != nil {
+		t.Errorf("why, of one that has not failed: %v", err)
+	}
+	lane := func(headers map[string]string) (int, string) {
+		t.Helper()
+		h := http.Header{}
+		for name, value := range headers {
+			h.Set(name, value)
+		}
+		res, err := b.post(ctx, a, "work", h, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(text)
+	}
+	if status, text := lane(WorkHeader("alice", "good", 3)); status != http.StatusOK || text != "alice" {
+		t.Errorf("a lane: %d %s", status, text)
+	}
+	if want := (Claimed{Ticket: "good", Front: "BBBBBBB", Epoch: 3}); len(c.lanes) != 1 || c.lanes[0] != want {
+		t.Errorf("lanes %+v", c.lanes)
+	}
+	for name, headers := range map[string]map[string]string{"no headers": {}, "no epoch": {principalHeader: Encode("alice"), TicketHeader: "good"}, "no principal": {principalHeader: "%", TicketHeader: "good", epochHeader: "1"}} {
+		if status, text := lane(headers); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
+	for path, body := range map[string]string{"offers/good": "garbage", "claims/good": "garbage"} {
+		res, err := b.post(ctx, a, path, nil, []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+	// (S-080)
+	if err := stranger.Tell(ctx, a, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a stranger's ticket: %v", err)
+	}
+	if len(c.handed) != 3 {
+		t.Error("a stranger was served")
+	}
+}

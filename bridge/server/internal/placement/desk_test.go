@@ -1,0 +1,405 @@
+package placement
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+)
+
+// process is an Adapter whose connections are child processes that answer everything.
+type process struct {
+	running atomic.Int64
+	fails   error
+	modern  bool                             // it speaks 2026-07-28 only
+	hold    chan struct{}                    // calls wait until it is closed; nil: they do not
+	held    atomic.Int64                     // how many came to wait
+	says    func() (*jsonrpc.Message, error) // to calls; nil for their methods
+}
+
+func (a *process) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	if a.fails != nil {
+		return nil, a.fails
+	}
+	a.running.Add(1)
+	return &proc{a: a}, nil
+}
+
+type proc struct {
+	a    *process
+	once sync.Once
+}
+
+func (p *proc) Server() *bridge.Greeting {
+	if p.a.modern {
+		return &bridge.Greeting{Revision: "2026-07-28", Capabilities: []byte(`{"tools":{}}`), Result: []byte(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}`)}
+	}
+	return &bridge.Greeting{Revision: "2025-06-18", Capabilities: []byte(`{"tools":{}}`), Result: []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}`)}
+}
+
+func (p *proc) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if p.a.hold != nil {
+		p.a.held.Add(1)
+		<-p.a.hold
+	}
+	if p.a.says != nil {
+		return p.a.says()
+	}
+	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":"`+r.Method+`"}]}`)), nil
+}
+
+func (*proc) Notify(context.Context, *bridge.Request) error { return nil }
+
+func (p *proc) Close(context.Context) error {
+	p.once.Do(func() { p.a.running.Add(-1) })
+	return nil
+}
+
+// registry says who lives.
+type registry struct {
+	mu   sync.Mutex // guards the rest
+	live map[string]bool
+	lost bool // it cannot be asked
+}
+
+func (r *registry) lose() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = true
+}
+
+func (r *registry) set(id string, lives bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live[id] = lives
+}
+
+func (r *registry) Beat(_ context.Context, m cluster.Member, _ time.Duration) (cluster.Seen, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost {
+		return cluster.Seen{}, session.ErrUnavailable
+	}
+	seen := cluster.Seen{Members: []cluster.Member{m}, Run: "r"}
+	for id, lives := range r.live {
+		if lives && id != m.ID {
+			seen.Members = append(seen.Members, cluster.Member{ID: id})
+		}
+	}
+	return seen, nil
+}
+
+func (r *registry) Present(_ context.Context, id string) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live[id], nil
+}
+
+func (r *registry) Leave(context.Context, string) error { return nil }
+
+func (r *registry) Hello(_ context.Context, to cluster.Member, _ cluster.Hello) (cluster.Hello, error) {
+	if there, _ := r.Present(context.Background(), to.ID); !there {
+		return cluster.Hello{}, errors.New("refused")
+	}
+	return cluster.Hello{ID: to.ID, State: cluster.Sure, Store: true}, nil
+}
+
+func (*registry) Bury(string) {}
+
+// rig is a worker in a bubble, as its peer listener would use it.
+type rig struct {
+	*Workers
+	t    *testing.T
+	a    *process
+	live *registry
+}
+
+func bubble(t *testing.T, f func(*testing.T, *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := &rig{t: t, a: &process{}, live: &registry{live: map[string]bool{"FRONT-A": true, "FRONT-B": true}}}
+		log := slog.New(slog.DiscardHandler)
+		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: g.live, Peers: g.live, Lease: 6 * time.Second, Log: log})
+		g.Workers = NewWorkers(WorkerOptions{
+			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
+			Local: func(string) (Local, bool) { return Local{Adapter: g.a, Most: 2}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+		})
+		node.Start("127.0.0.1:1")
+		<-node.Joined()
+		defer node.Close(t.Context())
+		defer g.Close(t.Context())
+		f(t, g)
+	})
+}
+
+// post makes a request of a lane.
+func (g *rig) post(ctx context.Context, c peer.Claimed, id, body string) *httptest.ResponseRecorder {
+	g.t.Helper()
+	r := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", strings.NewReader(body))
+	if body == "" {
+		r.Method = http.MethodGet
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set(peer.TicketHeader, c.Ticket)
+	if id != "" {
+		r.Header.Set("Mcp-Session-Id", id)
+	}
+	w := httptest.NewRecorder()
+	g.Lane(w, r, c)
+	return w
+}
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+
+// open has a front come for an offer, and returns its lane and the id of the inner session.
+func (g *rig) open(front string) (peer.Claimed, string) {
+	g.t.Helper()
+	ticket, _, ok := g.desk.Reserve("files")
+	if !ok {
+		g.t.Fatal("no place")
+	}
+	c := peer.Claimed{Ticket: ticket, Front: front}
+	if err := g.Claim(ticket, front, 0); err != nil {
+		g.t.Fatal(err)
+	}
+	w := g.post(g.t.Context(), c, "", initialize)
+	id := w.Header().Get("Mcp-Session-Id")
+	if w.Code != http.StatusOK || id == "" {
+		g.t.Fatalf("initialize = %d %s", w.Code, w.Body)
+	}
+	return c, id
+}
+
+func (g *rig) runs(what string, want int64) {
+	g.t.Helper()
+	synctest.Wait()
+	if n := g.a.running.Load(); n != want || g.Free() != 3-int(want) {
+		g.t.Errorf("%s: %d processes run, and %d places are free, want %d", what, n, g.Free(), want)
+	}
+}
+
+const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`
+
+// A ticket is good for 5 s, for who claims it, and once.
+func TestTicket(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		ticket, cancel, _ := g.desk.Reserve("files")
+		cancel()
+		if g.Free() != 3 || g.Claim(ticket, "FRONT-A", 0) == nil {
+			t.Error("a ticket that was taken back is good")
+		}
+		late, _, _ := g.desk.Reserve("files")
+		time.Sleep(ticketLife + time.Second)
+		if g.Free() != 3 || g.Claim(late, "FRONT-A", 0) == nil {
+			t.Error("a ticket is good after its time")
+		}
+		c, id := g.open("FRONT-A")
+		g.runs("opened", 1)
+		if err := g.Claim(c.Ticket, "FRONT-B", 0); !errors.Is(err, peer.ErrElsewhere) {
+			t.Errorf("claimed by another: %v", err)
+		}
+		if w := g.post(t.Context(), c, "", initialize); w.Code == http.StatusOK && !bytes.Contains(w.Body.Bytes(), []byte(`"error"`)) {
+			t.Errorf("used again: %d %s", w.Code, w.Body)
+		}
+		for name, other := range map[string]peer.Claimed{"another front": {Ticket: c.Ticket, Front: "FRONT-B"}, "no ticket": {Front: "FRONT-A"}, "another ticket": {Ticket: "x", Front: "FRONT-A"}, "another epoch": {Ticket: c.Ticket, Front: "FRONT-A", Epoch: 1}} {
+			if w := g.post(t.Context(), other, id, call); w.Code != http.StatusNotFound {
+				t.Errorf("%s: %d %s", name, w.Code, w.Body)
+			}
+		}
+		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusOK {
+			t.Errorf("the front itself: %d %s", w.Code, w.Body)
+		}
+		g.runs("used", 1)
+	})
+}
+
+// No process runs for longer without a front than linger (S-053): its front has gone, by a
+// broken connection, or as one that was found dead while the connection hangs.
+func TestLinger(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		c, id := g.open("FRONT-A")
+		time.Sleep(workerLinger - time.Second)
+		g.runs("just before", 1)
+		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusOK {
+			t.Errorf("a call: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(workerLinger - time.Second)
+		g.runs("used meanwhile", 1)
+		time.Sleep(2 * time.Second)
+		g.runs("without a front", 0)
+		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusNotFound {
+			t.Errorf("after its end: %d %s", w.Code, w.Body)
+		}
+	})
+	bubble(t, func(t *testing.T, g *rig) {
+		c, id := g.open("FRONT-A")
+		listening, hang := context.WithCancel(context.Background())
+		defer hang()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			g.post(listening, c, id, "")
+		}()
+		time.Sleep(10 * workerLinger)
+		g.runs("as long as its front listens", 1)
+		g.live.set("FRONT-A", false)
+		died := time.Now()
+		<-done // its stream was broken off
+		if took := time.Since(died); took > 10*time.Second {
+			t.Errorf("broken off after %v", took)
+		}
+		time.Sleep(workerLinger + time.Second)
+		g.runs("its front is dead", 0)
+	})
+}
+
+// The instance that takes a session over goes on with the process, and the one before is
+// refused from then on.
+func TestClaimed(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		c, id := g.open("FRONT-A")
+		time.Sleep(workerLinger / 2)
+		if err := g.Claim(c.Ticket, "FRONT-B", 2); err != nil {
+			t.Fatal(err)
+		}
+		now := peer.Claimed{Ticket: c.Ticket, Front: "FRONT-B", Epoch: 2}
+		for range 3 {
+			time.Sleep(workerLinger / 2)
+			if w := g.post(t.Context(), now, id, call); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "tools/call") {
+				t.Errorf("the next front: %d %s", w.Code, w.Body)
+			}
+		}
+		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusNotFound {
+			t.Errorf("the one before: %d %s", w.Code, w.Body)
+		}
+		for _, older := range []int64{0, 1, 2} {
+			if err := g.Claim(c.Ticket, "FRONT-A", older); err == nil {
+				t.Errorf("epoch %d is not older than 2", older)
+			}
+		}
+		g.runs("taken over", 1)
+		time.Sleep(workerLinger + time.Second)
+		g.runs("left by the next front too", 0)
+	})
+}
+
+// A call whose body comes slowly is not made when another front has the process by then
+// (S-012).
+func TestClaimedMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		c, id := g.open("FRONT-A")
+		body, write := io.Pipe()
+		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), ""), http.MethodPost, "/peer/v1/work", body)
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.TicketHeader: c.Ticket, "Mcp-Session-Id": id} {
+			r.Header.Set(name, value)
+		}
+		w, done := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(done)
+			g.Lane(w, r, c)
+		}()
+		_, _ = io.WriteString(write, call[:10])
+		synctest.Wait()
+		if err := g.Claim(c.Ticket, "FRONT-B", 2); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(write, call[10:])
+		_ = write.Close()
+		<-done
+		if w.Code != http.StatusNotFound {
+			t.Errorf("the rest of a call of the front before: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// A front that asks for a sign of life reaches the process, whatever that speaks: the
+// worker's own answer would say nothing about it.
+func TestPing(t *testing.T) {
+	for modern, want := range map[bool]string{false: `"ping"`, true: `"server/discover"`} {
+		bubble(t, func(t *testing.T, g *rig) {
+			g.a.modern = modern
+			c, id := g.open("FRONT-A")
+			w := g.post(t.Context(), c, id, `{"jsonrpc":"2.0","id":2,"method":"`+pingMethod+`"}`)
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("modern %v: %d %s, want %s", modern, w.Code, w.Body, want)
+			}
+		})
+	}
+}
+
+// What could not be started leaves no place taken, and its front learns why.
+func TestFailed(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		g.a.fails = &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key"}
+		ticket, _, _ := g.desk.Reserve("files")
+		if err := g.Claim(ticket, "FRONT-A", 0); err != nil {
+			t.Fatal(err)
+		}
+		w := g.post(t.Context(), peer.Claimed{Ticket: ticket, Front: "FRONT-A"}, "", initialize)
+		if !strings.Contains(w.Body.String(), "it wants a key") {
+			t.Errorf("initialize = %d %s", w.Code, w.Body)
+		}
+		if err := g.Failed(ticket); !errors.Is(err, bridge.ErrCredentials) {
+			t.Errorf("why: %v", err)
+		}
+		g.runs("failed", 0)
+		time.Sleep(failuresKept + time.Second)
+		if err := g.Failed(ticket); err != nil {
+			t.Errorf("kept for ever: %v", err)
+		}
+	})
+}
+
+// A worker offers the places that it has, of each server as many as that may have, and
+// none while it cannot start the server, or stops.
+func TestPlaces(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		room := func(what, want string) {
+			t.Helper()
+			servers, free, _ := g.desk.Room()
+			if got := fmt.Sprint(servers, free); got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}
+		room("at first", "[files] 3")
+		g.open("FRONT-A")
+		room("one runs", "[files] 2")
+		g.open("FRONT-A")
+		room("as many as the server may have", "[] 1")
+		g.desk.Reserve("other")
+		room("all places are taken", "[] 0")
+		if _, _, ok := g.desk.Reserve("other"); ok {
+			t.Error("one place too many")
+		}
+		broken := errors.New("there is no such program")
+		g.desk.o.Local = func(string) (Local, bool) {
+			return Local{Adapter: g.a, Most: 3, Check: func() error { return broken }}, true
+		}
+		time.Sleep(ticketLife + time.Second)
+		room("it cannot be started", "[] 1")
+		broken = nil
+		time.Sleep(checkEvery + time.Second)
+		room("it can again", "[files] 1")
+		g.o.Node.Drain(t.Context())
+		room("it stops", "[] 0")
+	})
+}

@@ -1,0 +1,577 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const lease = 6 * time.Second
+
+// world is a store in memory, and the instances that use it.
+type world struct {
+	t       *testing.T
+	records *session.Memory
+
+	mu    sync.Mutex // guards the rest
+	until map[string]time.Time
+	beats map[string]cluster.Member
+	nodes map[string]*cluster.Node
+	away  map[string]bool // reaches nobody, as a process that is stopped
+}
+
+// instance is one of them.
+type instance struct {
+	*Homes
+	w     *world
+	id    string
+	calls func(m cluster.Member) error // to another instance
+
+	mu     sync.Mutex        // guards the rest
+	left   []string          // homes that this one is not any more
+	unused map[string]func() // closes what nobody uses, by what left says
+}
+
+func in(t *testing.T, f func(t *testing.T, a, b *instance)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}}
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(2 * lease)
+		f(t, a, b)
+	})
+}
+
+func (w *world) start(id string) *instance {
+	i := &instance{w: w, id: id}
+	n := cluster.New(cluster.Options{
+		Self: cluster.Member{ID: id}, Store: view{i}, Registry: view{i}, Peers: view{i}, Lease: lease, Life: time.Hour, Most: 100, Log: slog.New(slog.DiscardHandler),
+		Lost: func(key string) { i.Lost(key) },
+	})
+	i.Homes = NewHomes(HomeOptions{Node: n, Peers: i, Lease: lease, Drain: time.Minute, Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, MaxBytes: 1 << 20, Gateway: i})
+	w.mu.Lock()
+	w.nodes[id] = n
+	w.mu.Unlock()
+	n.Start(id + ":1")
+	w.t.Cleanup(func() {
+		i.CloseLanes(context.Background())
+		i.Close()
+		n.Close(context.Background())
+	})
+	return i
+}
+
+// pause has an instance stand still until the others have taken its place.
+func (w *world) pause(i *instance, until func()) {
+	w.set(i, true)
+	time.Sleep(2 * lease)
+	until()
+	w.set(i, false)
+}
+
+func (w *world) set(i *instance, away bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away[i.id] = away
+}
+
+// view is the store, and the others, as one instance reaches them.
+type view struct{ i *instance }
+
+func (v view) fault() error {
+	v.i.w.mu.Lock()
+	defer v.i.w.mu.Unlock()
+	if v.i.w.away[v.i.id] {
+		return session.ErrUnavailable
+	}
+	return nil
+}
+
+func (v view) store() session.Store { return v.i.w.records.As(v.i.id) }
+
+func (v view) Put(ctx context.Context, h session.Held) (session.Held, error) {
+	if err := v.fault(); err != nil {
+		return h, err
+	}
+	return v.store().Put(ctx, h)
+}
+
+func (v view) Find(ctx context.Context, key string) (session.Held, error) {
+	if err := v.fault(); err != nil {
+		return session.Held{}, err
+	}
+	return v.store().Find(ctx, key)
+}
+
+func (v view) Take(ctx context.Context, h session.Held) (session.Held, error) {
+	if err := v.fault(); err != nil {
+		return h, err
+	}
+	return v.store().Take(ctx, h)
+}
+
+func (v view) Save(ctx context.Context, h session.Held) error {
+	if err := v.fault(); err != nil {
+		return err
+	}
+	return v.store().Save(ctx, h)
+}
+
+func (v view) Release(ctx context.Context, h session.Held) error {
+	if err := v.fault(); err != nil {
+		return err
+	}
+	return v.store().Release(ctx, h)
+}
+
+func (v view) Delete(ctx context.Context, h session.Held) error {
+	if err := v.fault(); err != nil {
+		return err
+	}
+	return v.store().Delete(ctx, h)
+}
+
+func (v view) Keep(ctx context.Context, all []session.Held) ([]session.Held, error) {
+	if err := v.fault(); err != nil {
+		return nil, err
+	}
+	return v.store().Keep(ctx, all)
+}
+
+func (v view) Beat(_ context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
+	if err := v.fault(); err != nil {
+		return cluster.Seen{}, err
+	}
+	w, now := v.i.w, time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := cluster.Seen{Run: "1", Absent: !now.Before(w.until[m.ID])}
+	w.until[m.ID], w.beats[m.ID] = now.Add(life), m
+	for id, until := range w.until {
+		if now.Before(until) {
+			seen.Members = append(seen.Members, w.beats[id])
+		}
+	}
+	return seen, nil
+}
+
+func (v view) Present(_ context.Context, id string) (bool, error) {
+	if err := v.fault(); err != nil {
+		return false, err
+	}
+	v.i.w.mu.Lock()
+	defer v.i.w.mu.Unlock()
+	return time.Now().Before(v.i.w.until[id]), nil
+}
+
+func (v view) Leave(_ context.Context, id string) error {
+	v.i.w.mu.Lock()
+	defer v.i.w.mu.Unlock()
+	delete(v.i.w.until, id)
+	return nil
+}
+
+func (v view) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (cluster.Hello, error) {
+	v.i.w.mu.Lock()
+	n, deaf := v.i.w.nodes[to.ID], v.i.w.away[to.ID] || v.i.w.away[v.i.id]
+	v.i.w.mu.Unlock()
+	if n == nil || deaf {
+		return cluster.Hello{}, errors.New("refused")
+	}
+	return n.Answer(h), nil
+}
+
+func (view) Bury(string) {}
+
+// AskHome implements Peers.
+func (i *instance) AskHome(context.Context, cluster.Member, string, string) error {
+	return peer.ErrElsewhere
+}
+
+// Call implements Peers.
+func (i *instance) Call(_ context.Context, m cluster.Member, _, _ string, r *bridge.Request) (*jsonrpc.Message, error) {
+	if i.calls != nil {
+		if err := i.calls(m); err != nil {
+			return nil, err
+		}
+	}
+	return jsonrpc.NewResult(nil, []byte(`"at `+m.ID+`"`)), nil
+}
+
+// Way implements Peers.
+func (*instance) Way(cluster.Member) remote.Config { return remote.Config{} }
+
+// Joint implements Gateway.
+func (*instance) Joint(string, bridge.Caller, bridge.Client) (Joint, []bridge.Forward, error) {
+	return nil, nil, bridge.ErrUnknownServer
+}
+
+// Pooled implements Gateway. A subscription lasts; what else there is, is sent.
+func (i *instance) Pooled(ctx context.Context, _ string, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Method == era.Listen {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	if err := r.From.Stay.Sure(ctx); err != nil { // as a lane asks
+		return nil, err
+	}
+	return jsonrpc.NewResult(nil, []byte(`"here"`)), nil
+}
+
+// Left implements Gateway.
+func (i *instance) Left(_, key string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.left = append(i.left, key)
+	if f := i.unused[key]; f != nil {
+		delete(i.unused, key)
+		go f()
+	}
+}
+
+func (i *instance) has(key string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, l := range i.left {
+		if l == key {
+			return true
+		}
+	}
+	return false
+}
+
+// local makes calls over what the instance has.
+type local struct{ i *instance }
+
+func (l local) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return l.i.Pooled(ctx, "files", r)
+}
+
+func request(t *testing.T, method string) *bridge.Request {
+	return &bridge.Request{Message: bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q}`, method)), From: &bridge.Caller{}}
+}
+
+// server is an Adapter whose server counts what is sent to it.
+type server struct{ opened, sent atomic.Int64 }
+
+func (s *server) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	s.opened.Add(1)
+	return counted{s: s}, nil
+}
+
+type counted struct {
+	bridge.Upstream
+	s *server
+}
+
+func (u counted) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+	u.s.sent.Add(1)
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+
+func (u counted) Notify(context.Context, *bridge.Request) error {
+	u.s.sent.Add(1)
+	return nil
+}
+
+func (counted) Close(context.Context) error { return nil }
+
+// gone is told of a lost connection.
+type gone struct {
+	bridge.Nobody
+	lost chan error
+}
+
+func (g *gone) Gone(err error) { g.lost <- err }
+
+// A home that was paused sends nothing over its connections once another instance has its
+// place: not for sessions, of whatever instance, that use the open lane (S-012, S-040).
+func TestPaused(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		its, others := &server{}, &server{}
+		rest := &gone{lost: make(chan error, 1)}
+		lane, err := a.Shared("files", nil, true, its).Open(t.Context(), &bridge.Caller{}, rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lane.Call(t.Context(), request(t, "tools/call")); err != nil || its.sent.Load() != 1 {
+			t.Fatalf("a call of the home: %v", err)
+		}
+		a.w.pause(a, func() {
+			up, err := b.Shared("files", nil, true, others).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
+			if err != nil || others.opened.Load() != 1 {
+				t.Fatalf("the next home: %v", err)
+			}
+			defer func() { _ = up.Close(t.Context()) }()
+			if err := lane.Notify(t.Context(), request(t, "notifications/x")); err == nil {
+				t.Error("a notification was sent without the store")
+			}
+		})
+		m, err := lane.Call(t.Context(), request(t, "tools/call"))
+		if !errors.Is(err, bridge.ErrUnsent) || !errors.Is(err, bridge.ErrLost) {
+			t.Errorf("a call of the home before = %s, %v", bridgetest.Text(m), err)
+		}
+		if n := its.sent.Load(); n != 1 {
+			t.Errorf("%d messages were sent over the connection of the home before", n-1)
+		}
+		if err := <-rest.lost; !errors.Is(err, bridge.ErrLost) {
+			t.Errorf("the lane is told of %v", err)
+		}
+		if err := lane.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So it is with requests of clients without sessions, also when they have waited since
+// before the pause.
+func TestPausedStateless(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const alike = "stateless\x00"
+		waits, sent := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := a.Home("files", alike, waiter{a, waits}).Call(t.Context(), request(t, "tools/call"))
+			sent <- err
+		}()
+		time.Sleep(time.Second) // a claim takes a beat
+		a.w.pause(a, func() {
+			if m, err := b.Home("files", alike, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
+				t.Fatalf("the next home: %s, %v", bridgetest.Text(m), err)
+			}
+		})
+		close(waits)
+		if err := <-sent; !errors.Is(err, bridge.ErrUnsent) {
+			t.Errorf("a request that has waited: %v", err)
+		}
+		if !a.has(alike) || b.has(alike) {
+			t.Errorf("left: %q and %q", a.left, b.left)
+		}
+		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+			t.Errorf("the next request: %s, %v", bridgetest.Text(m), err)
+		}
+	})
+}
+
+// waiter makes calls when it may.
+type waiter struct {
+	i   *instance
+	may chan struct{}
+}
+
+func (l waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	<-l.may
+	return l.i.Pooled(ctx, "files", r)
+}
+
+// A request that comes to a home that was paused, and waits until that is known, is not made
+// there.
+func TestPausedWaits(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const alike = "sessions\x00alice"
+		if !a.Mine(t.Context(), "files", alike) {
+			t.Fatal("not the home")
+		}
+		a.w.pause(a, func() {
+			if !b.Mine(t.Context(), "files", alike) {
+				t.Fatal("not the next home")
+			}
+		})
+		if a.Mine(t.Context(), "files", alike) {
+			t.Error("there are two homes")
+		}
+	})
+}
+
+// A subscription goes on at the next home, wherever its client is, when another instance
+// has taken the place of one that lives.
+func TestListenMoves(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const alike = "stateless\x00alice"
+		ended := make(chan error, 2)
+		go func() {
+			_, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, era.Listen))
+			ended <- err
+		}()
+		go func() { // of a client of b
+			_, err := a.Homes.Call(t.Context(), "files", alike, request(t, era.Listen))
+			ended <- err
+		}()
+		time.Sleep(time.Second) // a claim takes a beat
+		a.w.pause(a, func() {
+			if !b.Mine(t.Context(), "files", alike) {
+				t.Fatal("not the next home")
+			}
+		})
+		late := time.After(time.Minute)
+		for range 2 {
+			select {
+			case err := <-ended:
+				if !errors.Is(err, bridge.ErrLost) {
+					t.Errorf("the subscription ended with %v", err)
+				}
+			case <-late:
+				t.Fatal("a subscription stays at a home that is none any more")
+			}
+		}
+	})
+}
+
+// A home that says of itself that it is none, for as long as anybody waits, makes an error
+// that says so.
+func TestNoHome(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const alike = "stateless\x00alice"
+		if !b.Mine(t.Context(), "files", alike) {
+			t.Fatal("not the home")
+		}
+		asked := 0
+		a.calls = func(cluster.Member) error {
+			asked++
+			return peer.ErrElsewhere
+		}
+		_, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call"))
+		if !errors.Is(err, bridge.ErrUnavailable) || !errors.Is(err, peer.ErrElsewhere) || err.Error() == "" || asked < 10 {
+			t.Errorf("after %d attempts: %v", asked, err)
+		}
+		refused := 0
+		a.calls = func(cluster.Member) error {
+			if refused++; refused < 5 {
+				return &peer.Unsent{Err: errors.New("refused")}
+			}
+			return nil
+		}
+		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+			t.Errorf("a home that comes back: %s, %v", bridgetest.Text(m), err)
+		}
+	})
+}
+
+// An instance that stops gives up what nobody uses there as soon as others make no calls, and
+// the rest when that is so: it may have calls of its own to other servers for long (S-070).
+func TestDrainGivesUp(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const called, busy = "stateless\x00alice", "stateless\x00bob"
+		if _, err := a.Home("files", called, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+			t.Fatal(err)
+		}
+		may, done := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := a.Home("files", busy, waiter{a, may}).Call(t.Context(), request(t, "tools/call"))
+			done <- err
+		}()
+		lane, err := a.Shared("files", nil, true, &server{}).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // a claim takes a beat
+		a.Drain(t.Context())
+		time.Sleep(time.Second)
+		if !b.Mine(t.Context(), "files", called) {
+			t.Error("a home that nobody uses is not given up")
+		}
+		for _, alike := range []string{busy, ""} {
+			if b.Mine(t.Context(), "files", alike) {
+				t.Errorf("%q has two homes", alike)
+			}
+		}
+		a.mu.Lock()
+		a.unused = map[string]func(){"": func() { _ = lane.Close(context.Background()) }} // its last session has left
+		a.mu.Unlock()
+		close(may)
+		if err := <-done; err != nil {
+			t.Errorf("a call of its own: %v", err)
+		}
+		time.Sleep(time.Second)
+		for _, alike := range []string{busy, ""} {
+			if !b.Mine(t.Context(), "files", alike) {
+				t.Errorf("the home of %q is not given up when it is not used any more", alike)
+			}
+		}
+		if n := a.Here(); n != 0 {
+			t.Errorf("%d homes are left", n)
+		}
+	})
+}
+
+// One caller has a bounded number of homes: those that it does not use go first. Others have
+// room beside that.
+func TestRoom(t *testing.T) {
+	in(t, func(t *testing.T, a, _ *instance) {
+		call := func(alike string, to bridge.Away) error {
+			_, err := a.Home("files", alike, to).Call(t.Context(), request(t, "tools/call"))
+			return err
+		}
+		for i := range 3 * maxOwn {
+			if err := call(fmt.Sprint("stateless\x00alice\x00X-Tenant:", i), local{a}); err != nil {
+				t.Fatalf("home %d: %v", i, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := a.Here(); n != maxOwn {
+			t.Errorf("%d homes of one caller, want %d", n, maxOwn)
+		}
+		if !a.has("stateless\x00alice\x00X-Tenant:0") || a.has(fmt.Sprint("stateless\x00alice\x00X-Tenant:", 3*maxOwn-1)) {
+			t.Errorf("left: %q", a.left)
+		}
+		may, done := make(chan struct{}), make(chan error)
+		for i := range maxOwn {
+			go func() { done <- call(fmt.Sprint("stateless\x00alice\x00X-Tenant:", i), waiter{a, may}) }()
+		}
+		time.Sleep(time.Second) // a claim takes a beat
+		if err := call("stateless\x00alice\x00X-Tenant:more", local{a}); !errors.Is(err, bridge.ErrOverloaded) {
+			t.Errorf("one more than there may be = %v", err)
+		}
+		if _, err := a.Shared("files", nil, false, &server{}).Open(t.Context(), &bridge.Caller{Principal: "alice", Capabilities: []byte("{}")}, bridge.Nobody{}); !errors.Is(err, bridge.ErrOverloaded) {
+			t.Errorf("one more for sessions = %v", err)
+		}
+		for _, alike := range []string{"stateless\x00bob", "stateless\x00", ""} {
+			if err := call(alike, local{a}); err != nil {
+				t.Errorf("of another caller (%q): %v", alike, err)
+			}
+		}
+		close(may)
+		for range maxOwn {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := call("stateless\x00alice\x00X-Tenant:more", local{a}); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// queued opens nothing before its turn.
+type queued struct{ bridge.Adapter }
+
+func (queued) BoundsOpenings() time.Duration { return time.Minute }
+
+// Whose openings wait in a queue of their own does so for shared connections, too.
+func TestQueued(t *testing.T) {
+	h := &Homes{}
+	if b, ok := h.Shared("files", nil, true, queued{&server{}}).(bridge.BoundsOpenings); !ok || b.BoundsOpenings() != time.Minute {
+		t.Error("the queue is not the bound")
+	}
+	if _, ok := h.Shared("files", nil, true, &server{}).(bridge.BoundsOpenings); ok {
+		t.Error("nothing bounds the openings")
+	}
+}

@@ -1,0 +1,323 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+)
+
+// loop is the way of an instance to itself as a worker.
+type loop struct {
+	w    *Workers
+	url  string
+	told atomic.Int64
+	mute atomic.Int64 // so many times the worker cannot be asked
+}
+
+func (l *loop) Tell(_ context.Context, m cluster.Member, offer, ticket string) error {
+	l.told.Add(1)
+	return l.w.Hand(offer, queue.Ticket{Worker: m.ID, Key: ticket})
+}
+
+func (l *loop) AskWorker(_ context.Context, m cluster.Member, ticket string, epoch int64) error {
+	if l.mute.Add(-1) >= 0 {
+		return errors.New("it cannot be reached")
+	}
+	return l.w.Claim(ticket, m.ID, epoch)
+}
+
+func (l *loop) WhyWorker(_ context.Context, _ cluster.Member, _, ticket string) error {
+	return l.w.Failed(ticket)
+}
+
+func (l *loop) WorkWay(cluster.Member) remote.Config { return remote.Config{URL: l.url} }
+
+// itself starts an instance that is a worker for itself. first may answer a request.
+func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loop {
+	l := &loop{}
+	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
+	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
+	l.w = NewWorkers(WorkerOptions{
+		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
+		Local: func(string) (Local, bool) { return Local{Adapter: a, Most: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+	})
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !first(rw) {
+			epoch, _ := strconv.ParseInt(r.Header.Get("Bridge-Epoch"), 10, 64)
+			l.w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1", Epoch: epoch})
+		}
+	}))
+	l.url = s.URL
+	node.Start("127.0.0.1:1")
+	<-node.Joined()
+	l.w.Begin()
+	t.Cleanup(func() {
+		l.w.Close(context.Background())
+		node.Close(context.Background())
+		s.Close()
+	})
+	return l
+}
+
+var caller = &bridge.Caller{Revision: "2025-06-18", Capabilities: []byte("{}"), Params: []byte(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}
+
+// open opens a connection at the worker.
+func (l *loop) open(t *testing.T) bridge.Upstream {
+	t.Helper()
+	up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).Open(t.Context(), caller, bridge.Nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close(context.Background()) })
+	return up
+}
+
+// Who takes a session over gets its process also if the worker cannot be asked at once, and
+// an opening is offered again then.
+func TestReclaim(t *testing.T) {
+	a := &process{}
+	l := itself(t, a, func(http.ResponseWriter) bool { return false })
+	l.mute.Store(1)
+	up := l.open(t)
+	if n := l.told.Load(); n != 2 {
+		t.Errorf("%d tickets were given, want 2", n)
+	}
+	carry := up.(bridge.Portable).Carry()
+	up.(bridge.Portable).Leave()
+	_ = up.Close(context.Background())
+	l.mute.Store(2)
+	adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).(bridge.Resumer)
+	next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close(context.Background())
+	if m, err := next.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller}); err != nil || m.Error != nil {
+		t.Errorf("a call: %v, %v", m, err)
+	}
+	if n := a.running.Load(); n != 1 {
+		t.Errorf("%d processes run", n)
+	}
+}
+
+// A worker that cannot look who lives leaves an offer to others: nobody has said that it is
+// over.
+func TestUnknownFront(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		if err := g.tell(t.Context(), queue.Taken{Offer: queue.Offer{ID: "1", Front: "DEAD"}, Server: "files"}, "ticket"); !errors.Is(err, queue.ErrOver) {
+			t.Errorf("a front that does not live: %v", err)
+		}
+		g.live.lose()
+		if err := g.tell(t.Context(), queue.Taken{Offer: queue.Offer{ID: "1", Front: "NEW"}, Server: "files"}, "ticket"); !errors.Is(err, queue.ErrUnreached) {
+			t.Errorf("a front that nothing is known of: %v", err)
+		}
+	})
+}
+
+// A process has its time for the handshake, however long the opening may wait for a worker.
+func TestHandshakeTime(t *testing.T) {
+	release := make(chan struct{})
+	l := itself(t, &process{}, func(http.ResponseWriter) bool {
+		<-release
+		return true
+	})
+	defer close(release)
+	adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: 300 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := adapter.Open(ctx, caller, bridge.Nobody{})
+		ended <- err
+	}()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "handshake within") {
+		t.Errorf("a process that says nothing: %v", err)
+	}
+}
+
+// So it has when little is left of the time to wait, which something else has used.
+func TestHandshakeLate(t *testing.T) {
+	l := itself(t, &process{}, func(http.ResponseWriter) bool { return false })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 24 * time.Hour, Handshake: time.Hour}).Open(ctx, caller, bridge.Nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = up.Close(context.Background())
+}
+
+// An opening whose worker has ended when there is no time for another one says that, and not
+// what the queue would say.
+func TestNoTimeLeft(t *testing.T) {
+	t.Parallel()
+	const wait = 3 * time.Second
+	l := itself(t, &process{}, func(http.ResponseWriter) bool {
+		<-time.After(wait) // the time to wait for a worker is over then, not that for the handshake
+		panic(http.ErrAbortHandler)
+	})
+	_, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
+	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "has ended, or cannot be reached") {
+		t.Errorf("an opening whose worker has ended: %v", err)
+	}
+	if n := l.told.Load(); n != 1 {
+		t.Errorf("%d tickets were given, want 1", n)
+	}
+}
+
+// A process that fails at a worker counts as one that fails here. What it answers is its
+// answer, also if it is an instance of the bridge whose server has failed.
+func TestFailures(t *testing.T) {
+	a := &process{}
+	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+	ask := func() (*jsonrpc.Message, error) {
+		return up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+	}
+	for _, k := range []error{bridge.ErrLost, bridge.ErrInvalid, bridge.ErrTimeout, bridge.ErrTooLarge} {
+		a.says = func() (*jsonrpc.Message, error) {
+			return nil, &bridge.Error{Server: "files", Kind: k, Public: "it did so"}
+		}
+		e, ok := errors.AsType[*bridge.Error](func() error { _, err := ask(); return err }())
+		if !ok || e.Kind != k || e.Public != "it did so" || e.Server != "files" {
+			t.Errorf("a process that fails (%v) = %+v", k, e)
+		}
+	}
+	for _, word := range []string{"upstream_lost", "upstream_timeout"} {
+		a.says = func() (*jsonrpc.Message, error) {
+			return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "its own server", []byte(`{"bridge":"`+word+`"}`)), nil
+		}
+		if m, err := ask(); err != nil || !strings.Contains(string(m.Error), word) {
+			t.Errorf("a process that answers %s: %v, %v", word, m, err)
+		}
+	}
+}
+
+// A connection that many share takes more calls at once than a client's session may have.
+func TestManyCalls(t *testing.T) {
+	const n = 200
+	a := &process{hold: make(chan struct{})}
+	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+	release := sync.OnceFunc(func() { close(a.hold) })
+	defer release()
+	ended := make(chan string, n)
+	for range n {
+		go func() {
+			m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+			if err == nil && m.Error == nil {
+				ended <- ""
+			} else {
+				ended <- fmt.Sprint(m, err)
+			}
+			m.Release()
+		}()
+	}
+	for a.held.Load() < n { // a refused one ends the test
+		select {
+		case said := <-ended:
+			t.Fatalf("a call did not wait: %s", said)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	release()
+	for range n {
+		if said := <-ended; said != "" {
+			t.Errorf("a call: %s", said)
+		}
+	}
+}
+
+// An opening that a worker cannot finish is offered again: it has ended, it stops, or it
+// has no room for a process. None of that is a failure of the server (S-051).
+func TestOfferedAgain(t *testing.T) {
+	for name, first := range map[string]func(*process, http.ResponseWriter) bool{
+		"ended":   func(*process, http.ResponseWriter) bool { panic(http.ErrAbortHandler) },
+		"stops":   func(_ *process, w http.ResponseWriter) bool { w.WriteHeader(http.StatusNotFound); return true },
+		"no room": func(a *process, _ http.ResponseWriter) bool { a.fails = syscall.EAGAIN; return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &process{}
+			var requests atomic.Int64
+			l := itself(t, a, func(rw http.ResponseWriter) bool {
+				if requests.Add(1) == 1 {
+					return first(a, rw)
+				}
+				a.fails = nil
+				return false
+			})
+			l.open(t)
+			if n := l.told.Load(); n != 2 {
+				t.Errorf("%d tickets were given, want 2", n)
+			}
+		})
+	}
+}
+
+// A worker that has failed to start a server some times in a row takes no offers of it for
+// a moment: others may do better.
+func TestRests(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		takes := func(what string, want bool) {
+			t.Helper()
+			if servers, _, _ := g.desk.Room(); (len(servers) > 0) != want {
+				t.Errorf("%s: offers of %v are taken", what, servers)
+			}
+		}
+		fail := func(err error) {
+			g.a.fails = err
+			ticket, _, _ := g.desk.Reserve("files")
+			if err := g.Claim(ticket, "FRONT-A", 0); err != nil {
+				t.Fatal(err)
+			}
+			g.post(t.Context(), peer.Claimed{Ticket: ticket, Front: "FRONT-A"}, "", initialize)
+		}
+		broken := &bridge.Error{Server: "files", Kind: bridge.ErrLost, Public: "it died"}
+		fail(broken)
+		fail(broken)
+		takes("two failures", true)
+		fail(broken)
+		takes("three failures", false)
+		time.Sleep(resting)
+		takes("after a rest", true)
+		ticket, cancel, _ := g.desk.Reserve("files")
+		takes("one is tried", false)
+		if cancel(); ticket == "" {
+			t.Error("no place")
+		}
+		fail(broken)
+		takes("one more", false)
+		time.Sleep(resting)
+		takes("a rest is longer than the one before", false)
+		time.Sleep(resting)
+		takes("after that", true)
+		for range 5 {
+			fail(broken)
+		}
+		time.Sleep(longRest)
+		takes("the longest rest", true)
+		g.a.fails = nil
+		g.open("FRONT-A")
+		fail(broken)
+		takes("a failure after a good start", true)
+		fail(syscall.EAGAIN)
+		takes("no room at all", false)
+	})
+}

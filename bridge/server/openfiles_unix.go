@@ -1,0 +1,19 @@
+//go:build unix
+
+// Package openfiles says how many files the process may have open.
+package server
+
+import (
+	"math"
+	"syscall"
+)
+
+// maxOpenFiles returns how many files the process may have open; 0 when that is not
+// known.
+func maxOpenFiles() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0
+	}
+	return int(min(uint64(l.Cur), math.MaxInt32))
+}

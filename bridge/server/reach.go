@@ -1,0 +1,297 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
+
+	either "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/config"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/sse"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+)
+
+// reached is how a configured server is reached.
+type reached struct {
+	bridge.Adapter
+	check     func() error     // why it cannot work as things are; nil if nothing can be said
+	transport func() string    // stdio, streamable, sse, rest or in-process; empty as long as it is not known
+	close     func()           // closes what is kept for the next connection; nil if nothing is
+	hook      *hook            // where changes of its tools are announced; nil if nowhere
+	fault     error            // why its settings cannot be used at all; nil if they can
+	api       *rest.Adapter    // of an HTTP API; nil of others
+	mistake   error            // what is wrong with the documents of that, as the configuration uses them
+	local     *placement.Local // how a worker starts it; nil if none does
+}
+
+// reacher makes the adapter of a configured server.
+type reacher func(*Server, *config.Server) reached
+
+// reach makes the adapter for the server's kind.
+func (s *Server) reach(c *config.Server) reached {
+	switch {
+	case c.Adapter != nil:
+		return reached{Adapter: c.Adapter, transport: func() string { return "in-process" }}
+	case c.Stdio != nil:
+		return s.child(c)
+	case c.Rest != nil:
+		return s.api(c)
+	case c.Remote() != nil:
+		return s.remote(c)
+	}
+	return cannot(c, errors.New("there is no adapter for its kind"))
+}
+
+func (s *Server) child(c *config.Server) reached {
+	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
+	if c.Place == config.PlaceWorkers && s.instance != nil {
+		return s.atWorkers(c, placement.Local{Adapter: a, Most: c.MaxChildren, Check: a.Check})
+	}
+	return reached{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
+}
+
+// atWorkers reaches a server whose child processes workers run, and is how they start one.
+func (s *Server) atWorkers(c *config.Server, local placement.Local) reached {
+	return reached{
+		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
+			Name: c.Name, Queue: cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
+			Handshake: c.HandshakeTimeout, Timeouts: s.limits(c).Timeouts,
+		}),
+		transport: func() string { return "worker" },
+		local:     &local,
+	}
+}
+
+// placed returns the servers of which workers run the child processes.
+func (s *Server) placed() (names []string) {
+	for name, r := range s.now.Load().reached {
+		if r.local != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// local returns how a worker starts a server.
+func (s *Server) local(name string) (placement.Local, bool) {
+	if r := s.now.Load().reached[name]; r != nil && r.local != nil {
+		return *r.local, true
+	}
+	return placement.Local{}, false
+}
+
+// api makes the adapter of an HTTP API.
+func (s *Server) api(c *config.Server) reached {
+	o := RestOptions(c, int(s.c().MaxMessage), s.log)
+	o.May = mayCall(s.grants, c.Tools.Rename)
+	a, err := rest.New(c.Name, *c.Rest, o)
+	if err != nil {
+		return cannot(c, err)
+	}
+	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
+	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
+		r.hook = newHook(w.Secret, a.Renew)
+	}
+	return r
+}
+
+// mayCall returns what tells which tools of a server a principal may use; nil
+// without access rules. The result is nil for who may use all. Rules are about
+// the names that clients see, which renamed has by the server's own.
+func mayCall(grants *filter.Grants, renamed map[string]string) func(principal string) func(tool string) bool {
+	if grants == nil {
+		return nil
+	}
+	return func(principal string) func(string) bool {
+		g, known := grants.Of(principal)
+		if known && len(g.Allow)+len(g.Deny) == 0 {
+			return nil
+		}
+		return func(tool string) bool {
+			if seen, ok := renamed[tool]; ok {
+				tool = seen
+			}
+			return known && g.Passes(tool)
+		}
+	}
+}
+
+// RestOptions makes the options of an HTTP API of its server's settings.
+func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
+	o := rest.Options{Log: log, Breaker: c.Breaker, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
+	for _, f := range bridge.Lasting(c.Forwards()) {
+		o.Forward = append(o.Forward, f.To)
+	}
+	for name := range c.Identity {
+		o.Identity = append(o.Identity, name)
+	}
+	return o
+}
+
+// remote makes the adapter of a server that is reached over HTTP. Without a
+// fixed transport, the path of its URL says which is tried first (protocol.md
+// C2.9).
+func (s *Server) remote(c *config.Server) reached {
+	r := *c.Remote()
+	o := s.limits(c)
+	tokens, err := authorize(c.Name, &r, s.log)
+	if err != nil {
+		return cannot(c, err)
+	}
+	newer, err := streamable.NewUpstream(c.Name, r, o)
+	if err != nil {
+		tokens()
+		return cannot(c, err)
+	}
+	older, err := sse.NewUpstream(c.Name, r, o)
+	if err != nil {
+		newer.Close()
+		tokens()
+		return cannot(c, err)
+	}
+	ways := [2]either.Way{
+		{Transport: either.TransportStreamable, Title: "Streamable HTTP", Adapter: newer},
+		{Transport: either.TransportSSE, Title: "HTTP+SSE", Adapter: older},
+	}
+	both := func() {
+		newer.Close()
+		older.Close()
+		tokens()
+	}
+	fixed := r.Transport
+	switch {
+	case c.SSE != nil:
+		fixed = either.TransportSSE
+	case o.Era == conn.EraModern:
+		fixed = either.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
+	}
+	for _, w := range ways {
+		if w.Transport == fixed {
+			return reached{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
+		}
+	}
+	if config.EndsInSSE(r.URL) {
+		ways[0], ways[1] = ways[1], ways[0]
+	}
+	e := &either.Adapter{Server: c.Name, Log: s.log, Ways: ways}
+	return reached{Adapter: e, transport: e.Transport, close: both}
+}
+
+// authorize gives the requests to a server the tokens that its settings tell of. The
+// result ends what gets them.
+func authorize(name string, r *either.Config, log *slog.Logger) (end func(), err error) {
+	if r.OAuth == nil || r.Auth != nil {
+		return func() {}, nil
+	}
+	at, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, errors.New("url: not a URL") // which may hold a secret
+	}
+	way, err := either.Outward(*r, r.OAuth.Private, r.OAuth.Trusted()...)
+	if err != nil {
+		return nil, err
+	}
+	o := oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log.With("server", name)}
+	if !r.OAuth.Login {
+		m := oauth.NewMachine(o)
+		r.Auth = m
+		return m.Close, nil
+	}
+	who := login.Options{Options: o, Command: cmp.Or(r.OAuth.Command, "mcp-bridge login "+name)}
+	if ask := r.OAuth.Ask; ask != nil {
+		who.Ask = func(address string) { ask(r.URL, address) }
+	}
+	if device := r.OAuth.Device; device != nil {
+		who.Device = func(address, code, both string) { device(r.URL, address, code, both) }
+	}
+	p, err := login.NewOwn(who)
+	if p == nil {
+		return func() {}, err
+	}
+	r.Auth = p
+	return p.Close, nil
+}
+
+func cannot(c *config.Server, err error) reached {
+	return reached{
+		Adapter: &unusable{c.Name, err}, check: func() error { return err },
+		transport: func() string { return "" }, fault: err,
+	}
+}
+
+// limits returns the limits of the server's connections, and what is spoken there:
+// one revision of the modern era alone, or an era, or up to a legacy revision.
+func (s *Server) limits(c *config.Server) conn.Options {
+	o := conn.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: s.times.of(c), Era: conn.Era(c.Era), Revision: c.Revision}
+	if era.IsModern(c.Revision) {
+		o.Era, o.Revision = conn.EraModern, ""
+	}
+	return o
+}
+
+// times are the time-outs of calls, by server. They count for connections that are open, too,
+// also for those of servers whose place others have taken. Server.changing guards them.
+type times map[string]*timing
+
+type timing struct {
+	live conn.Timeouts
+	set  func(conn.Timeouts)
+	now  conn.Timeouts
+}
+
+// of returns the time-outs of a server: those of its configuration, or if there was one of its
+// name before, those of that until set.
+func (t times) of(c *config.Server) conn.Timeouts {
+	one := t[c.Name]
+	if one == nil {
+		one = &timing{now: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}}
+		one.live, one.set = one.now.Live()
+		t[c.Name] = one
+	}
+	return one.live
+}
+
+// set has the time-outs of those servers count.
+func (t times) set(servers []config.Server) {
+	there := map[string]bool{}
+	for i := range servers {
+		c := &servers[i]
+		there[c.Name] = true
+		if one, now := t[c.Name], (conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}); one != nil && one.now != now {
+			one.now = now
+			one.set(now)
+		}
+	}
+	maps.DeleteFunc(t, func(name string, _ *timing) bool { return !there[name] })
+}
+
+// unusable is the adapter of a server whose settings name files that cannot be
+// used: the others are served all the same.
+type unusable struct {
+	name string
+	err  error
+}
+
+var _ bridge.Adapter = (*unusable)(nil)
+
+// Open fails.
+func (u *unusable) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return nil, &bridge.Error{Server: u.name, Kind: bridge.ErrUnavailable, Public: "its configuration cannot be used", Err: u.err}
+}

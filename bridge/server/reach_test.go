@@ -1,0 +1,296 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// far is a remote server behind real HTTP: another bridge, whose server is in memory.
+type far struct {
+	*rig
+	url string
+
+	mu  sync.Mutex // guards got
+	got []http.Header
+}
+
+// newFar serves only paths for which a transport is named: streamable or sse.
+func newFar(t *testing.T, transports map[string]string) *far {
+	f := &far{rig: newRig(t, nil, "far")}
+	h := f.s.Handler()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		f.got = append(f.got, r.Header.Clone())
+		f.mu.Unlock()
+		switch transport := transports[r.URL.Path]; {
+		case strings.HasSuffix(r.URL.Path, "/messages"): // it stands beside the stream, where the client sees that
+			r.URL.Path = "/messages"
+		case transport == "streamable":
+			r.URL.Path = "/mcp"
+		case transport == "sse" && r.Method == http.MethodGet:
+			r.URL.Path = "/sse"
+		case transport == "sse":
+			http.Error(w, "not here", http.StatusMethodNotAllowed)
+			return
+		case transport == "denied":
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		default:
+			http.NotFound(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		f.s.Close(context.Background())
+		srv.Close()
+	})
+	f.url = srv.URL
+	return f
+}
+
+// near is a bridge in front of remote servers.
+type near struct {
+	*wiretest.Site
+	t *testing.T
+	s *Server
+}
+
+func newNear(t *testing.T, servers ...config.Server) *near {
+	c := config.Default()
+	c.Servers = servers
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s := New(&c, slog.New(slog.DiscardHandler))
+	n := &near{wiretest.NewSiteFrom(t, s.http), t, s}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return n
+}
+
+// row is what /readyz says of a server.
+type row struct {
+	Name, State, Reason, Transport string
+	Connections                    int
+	Children                       *int
+}
+
+func (n *near) ready() (status int, rows []row) {
+	n.t.Helper()
+	a := n.Do("GET", "/readyz", "").Wait()
+	var out struct{ Servers []row }
+	if err := json.Unmarshal([]byte(a.Body()), &out); err != nil {
+		n.t.Fatal(err)
+	}
+	return a.Status(), out.Servers
+}
+
+func remote(name, transport, url string) config.Server {
+	s := config.DefaultServer(name, "")
+	s.HTTP = &httpclient.Config{URL: url, Transport: transport}
+	return s
+}
+
+// Whatever a remote server speaks, it is found out from its address alone, or taken from the configuration (C2).
+func TestRemote(t *testing.T) {
+	for _, test := range []struct {
+		name, transport, path string
+		speaks                string
+		isSSE                 bool
+		want                  string // of /readyz; empty when it does not work
+		public                string // a part of the error then
+	}{
+		{name: "streamable", path: "/mcp", speaks: "streamable", want: "streamable"},
+		{name: "streamable by configuration", transport: "streamable", path: "/any", speaks: "streamable", want: "streamable"},
+		{name: "streamable at a path that looks like the other", path: "/v1/sse", speaks: "streamable", want: "streamable"},
+		{name: "sse", path: "/events", speaks: "sse", want: "sse"},
+		{name: "sse at its usual path", path: "/v1/sse", speaks: "sse", want: "sse"},
+		{name: "sse by configuration", transport: "sse", path: "/events", speaks: "sse", want: "sse"},
+		{name: "sse by kind", path: "/events", isSSE: true, speaks: "sse", want: "sse"},
+		{name: "auto said aloud", transport: "auto", path: "/events", speaks: "sse", want: "sse"},
+		{name: "the wrong one by configuration", transport: "sse", path: "/mcp", speaks: "none", public: "server remote: "},
+		{name: "neither", path: "/mcp", speaks: "none", public: "Streamable HTTP: "},
+		{name: "without a right", path: "/mcp", speaks: "denied", public: "configure headers for it"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFar(t, map[string]string{test.path: test.speaks})
+			s := remote("remote", test.transport, f.url+test.path+"?key=top-secret")
+			s.StartsPerMinute = 1
+			if test.isSSE {
+				s.HTTP, s.SSE = nil, s.HTTP
+			}
+			n := newNear(t, s)
+			if _, rows := n.ready(); rows[0].State != "idle" || rows[0].Children != nil {
+				t.Errorf("before: %+v", rows[0])
+			}
+			a := n.Do("POST", "/mcp", initialize).Wait()
+			if test.want == "" {
+				if !strings.Contains(a.Body(), test.public) || !strings.Contains(a.Body(), `"id":0,"error"`) || strings.Contains(a.Body(), "top-secret") {
+					t.Errorf("initialize = %s, want %s", a.Body(), test.public)
+				}
+				if _, rows := n.ready(); rows[0].State != "failing" || rows[0].Transport != test.transport || strings.Contains(rows[0].Reason, "top-secret") {
+					t.Errorf("after: %+v", rows[0])
+				}
+				return
+			}
+			session := a.Header("Mcp-Session-Id")
+			if a.Status() != 200 || session == "" {
+				t.Fatalf("initialize = %d %s", a.Status(), a.Body())
+			}
+			b := n.Do("POST", "/mcp", call(`"c"`, "echo"), "Mcp-Session-Id", session).Wait()
+			if b.Status() != 200 || !strings.Contains(b.Body(), `"id":"c","result":{"echo":{}}`) {
+				t.Errorf("call = %d %s", b.Status(), b.Body())
+			}
+			status, rows := n.ready()
+			if want := (row{Name: "remote", State: "ready", Transport: test.want, Connections: 1}); status != 200 || rows[0] != want {
+				t.Errorf("after: %d %+v, want %+v", status, rows[0], want)
+			}
+		})
+	}
+}
+
+// A remote server gets the configured headers, and of the client's those that are forwarded and nothing else (R-173).
+func TestRemoteHeaders(t *testing.T) {
+	f := newFar(t, map[string]string{"/mcp": "streamable"})
+	s := remote("remote", "", f.url+"/mcp")
+	s.HTTP.Headers = map[string]string{"Authorization": "Bearer ours", "X-Region": "eu"}
+	s.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-User-Token", To: "Authorization"}}
+	n := newNear(t, s)
+	headers := []string{"X-Tenant", "t1", "X-Other", "no", "Authorization", "Bearer for the bridge", "Cookie", "a=b", "X-User-Token", "Bearer theirs"}
+	a := n.Do("POST", "/mcp", initialize, headers...).Wait()
+	n.Do("POST", "/mcp", call("1", "echo"), "Mcp-Session-Id", a.Header("Mcp-Session-Id"), "X-Tenant", "t2").Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var tokens, tenants []string
+	for _, h := range f.got {
+		tokens, tenants = append(tokens, h.Get("Authorization")), append(tenants, h.Get("X-Tenant"))
+		if h.Get("X-Other")+h.Get("Cookie")+h.Get("X-User-Token") != "" || h.Get("X-Region") != "eu" || len(h.Values("Authorization")) != 1 {
+			t.Errorf("the server got %v", h)
+		}
+	}
+	if tokens[0] != "Bearer theirs" || tenants[0] != "t1" || !slices.Contains(tenants, "t2") || slices.Contains(tokens, "Bearer for the bridge") {
+		t.Errorf("tokens %q, tenants %q", tokens, tenants)
+	}
+}
+
+// A server whose files cannot be used keeps nobody else from working (design, section 6.5).
+func TestUnusable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret-path.pem")
+	if err := os.WriteFile(path, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFar(t, map[string]string{"/mcp": "streamable"})
+	broken := remote("broken", "", "https://127.0.0.1:1/mcp")
+	broken.HTTP.CAFile = path
+	missing := remote("missing", "", "https://127.0.0.1:1/mcp")
+	missing.HTTP.CAFile = path + "-not"
+	n := newNear(t, broken, missing, remote("good", "", f.url+"/mcp"))
+	if a := n.Do("POST", "/good/mcp", initialize).Wait(); a.Status() != 200 || a.Header("Mcp-Session-Id") == "" {
+		t.Errorf("good: %d %s", a.Status(), a.Body())
+	}
+	for _, name := range []string{"broken", "missing"} {
+		a := n.Do("POST", "/"+name+"/mcp", initialize).Wait()
+		if !strings.Contains(a.Body(), `"id":0,"error"`) || !strings.Contains(a.Body(), "its configuration cannot be used") || strings.Contains(a.Body(), "secret-path") {
+			t.Errorf("%s: %d %s", name, a.Status(), a.Body())
+		}
+	}
+	status, rows := n.ready()
+	if status != 200 || rows[0].State != "failing" || !strings.Contains(rows[0].Reason, "ca_file: there is no PEM certificate in it") || rows[1].State != "failing" || rows[2].State != "ready" {
+		t.Errorf("readyz = %d %+v", status, rows)
+	}
+}
+
+// Before anybody has tried it, such a server is failing already.
+func TestUnusableFromTheStart(t *testing.T) {
+	s := remote("broken", "", "https://127.0.0.1:1/mcp")
+	s.HTTP.CAFile = filepath.Join(t.TempDir(), "none.pem")
+	n := newNear(t, s)
+	if status, rows := n.ready(); status != 503 || rows[0].State != "failing" || !strings.Contains(rows[0].Reason, "ca_file") {
+		t.Errorf("readyz = %d %+v", status, rows)
+	}
+}
+
+// A server on stdio counts its connections as children too.
+func TestReadyChildren(t *testing.T) {
+	s := config.DefaultServer("child", "")
+	s.Stdio = &stdio.Config{Command: "no-such-program-anywhere"}
+	n := newNear(t, s)
+	_, rows := n.ready()
+	if r := rows[0]; r.Transport != "stdio" || r.Children == nil || *r.Children != 0 || r.Connections != 0 {
+		t.Errorf("readyz = %+v, want no children on stdio", r)
+	}
+}
+
+// Everything that can be set for a server reaches the bridge: a field that is added to bridge.ServerOptions must be
+// set here, or named as having no setting.
+func TestOptions(t *testing.T) {
+	title := "t"
+	rules := func(name string) filter.Rules {
+		return filter.Rules{
+			Allow: []string{name}, Deny: []string{name + "-"}, Rename: map[string]string{name: "x"},
+			Override: map[string]filter.Override{name: {Title: &title}},
+		}
+	}
+	c := config.Server{
+		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
+		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: rules("t"), Prompts: rules("p"), Resources: rules("r"),
+		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
+		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
+	}
+	fault := fmt.Errorf("no")
+	fake := &wiretest.Server{}
+	got := options(&c, reached{Adapter: fake, check: func() error { return fault }})
+	if got.Check == nil || got.Check() != fault {
+		t.Error("Check is not that of the adapter")
+	}
+	got.Check = nil
+	want := gateway.ServerOptions{
+		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
+		MaxLanes: 4, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
+		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true, Homed: true,
+		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("options = %+v, want %+v", got, want)
+	}
+	for _, v := range []reflect.Value{reflect.ValueOf(want), reflect.ValueOf(want.Filter)} {
+		for f, field := range v.Fields() {
+			if f.Name != "Check" && f.Name != "Renew" && field.IsZero() { // Apply sets Renew
+				t.Errorf("%s is not set by this test", f.Name)
+			}
+		}
+	}
+	c.Rest = &rest.Config{}
+	if options(&c, reached{Adapter: fake}).Validate {
+		t.Error("the arguments of an API's tools are checked twice")
+	}
+	c.IdleStop = 0
+	if got := options(&c, reached{Adapter: fake}); got.Idle >= 0 {
+		t.Errorf("Idle of IdleStop 0 = %v, want it to be negative: never", got.Idle)
+	}
+}

@@ -1,0 +1,370 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/reload"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// readiness is what /readyz answers.
+type readiness struct {
+	Ready    bool   `json:"ready"`
+	Reason   string `json:"reason,omitempty"`
+	Draining bool   `json:"draining,omitempty"`
+	// Drained is there if an operator has drained the bridge; as Whole.
+	Drained *drained `json:"drained,omitempty"`
+	Whole   *whole   `json:"bridge,omitempty"` // not there for who may not see all servers
+	// Cluster is how this instance sees the others; not there without, and as Whole.
+	Cluster *clustered `json:"cluster,omitempty"`
+	// Config is which configuration counts; not there where it is not read again, and as Whole.
+	Config *reload.Status `json:"config,omitempty"`
+	// Issuers is the state of the keys of those whose tokens count; as Whole.
+	Issuers []issuerState `json:"issuers,omitempty"`
+	Servers []state       `json:"servers"`
+}
+
+// whole is how much the bridge has to do.
+type whole struct {
+	Version  string `json:"version"`
+	Sessions int    `json:"sessions"`
+	// Together are the sessions at /mcp, where several servers are one.
+	Together      int   `json:"sessions_at_all_as_one,omitempty"`
+	Calls         int   `json:"calls"`
+	Stateless     int   `json:"calls_without_session"`
+	Subscriptions int   `json:"subscriptions"`
+	Connections   int64 `json:"connections"`
+	Bytes         int64 `json:"bytes_in_flight"`
+}
+
+// state is the state of a server.
+//
+// It has many fields: each is a member of the JSON that is shown.
+type state struct {
+	Name   string     `json:"name"`
+	State  string     `json:"state"`
+	Reason string     `json:"reason,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	// Transport is how the server is reached: stdio, streamable, sse or rest.
+	Transport string `json:"transport,omitempty"`
+	// Era and Revision are what the last connection has agreed on.
+	Era      string `json:"era,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Sessions int    `json:"sessions"`
+	Calls    int    `json:"calls"`
+	// P50, P95 and P99 are the times, in milliseconds, within which the server has answered
+	// half of the last calls, 95 and 99 of 100; not there unless somebody looks at calls.
+	P50 *float64 `json:"p50_ms,omitempty"`
+	P95 *float64 `json:"p95_ms,omitempty"`
+	P99 *float64 `json:"p99_ms,omitempty"`
+	// RSS and CPU are how much memory its child processes use, and how much processor time
+	// they have had, if that was asked for.
+	RSS         int64  `json:"rss_bytes,omitempty"`
+	CPU         int64  `json:"cpu_ms,omitempty"`
+	Queued      int    `json:"queued,omitempty"`
+	Parked      int    `json:"parked_calls,omitempty"`
+	Connections int    `json:"connections"`
+	Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
+	Restarts    uint64 `json:"restarts"`
+	// Breaker is whether the server is left alone because it fails: closed when it
+	// is not, open until RetryAt when it is, half-open while it is tried, or off.
+	Breaker string     `json:"circuit_breaker,omitempty"`
+	RetryAt *time.Time `json:"retry_at,omitempty"`
+	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
+	Forced  *forced    `json:"forced,omitempty"`
+	Drained *drained   `json:"drained,omitempty"` // it gets no new calls
+	Cache   *kept      `json:"cache,omitempty"`
+	// LastError is the last failure or loss, also when the server has recovered.
+	LastError   string     `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+
+	reason, last string // Reason and LastError with what the server's process wrote; see tell
+}
+
+// tell adds what processes wrote to their standard error, where that is a reason: it may be
+// about a caller, so that it is for whoever may act on what is of others.
+func (r *readiness) tell() {
+	for i := range r.Servers {
+		r.Servers[i].tell()
+	}
+}
+
+func (s *state) tell() {
+	s.Reason, s.LastError = cmp.Or(s.reason, s.Reason), cmp.Or(s.last, s.LastError)
+}
+
+// forced is what an operator has decided about a server.
+type forced struct {
+	Breaker string    `json:"breaker"` // open or closed
+	By      string    `json:"by,omitempty"`
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`
+}
+
+// kept is what is kept of what a server lists.
+type kept struct {
+	Entries int    `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	Oldest  string `json:"oldest"` // its age
+	Stale   bool   `json:"stale"`  // it is given out although it is not fresh any more
+	Hits    uint64 `json:"hits"`
+	Misses  uint64 `json:"misses"`
+}
+
+// transportStdio is what reached.transport says of a child process.
+const transportStdio = "stdio"
+
+// readiness says in what state the bridge and each server are.
+func (s *Server) readiness() *readiness {
+	t := s.b.Totals()
+	out := &readiness{Whole: &whole{
+		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Stateless: t.Stateless,
+		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
+	}}
+	servers := s.b.Status()
+	for i := range servers {
+		out.Servers = append(out.Servers, s.state(&servers[i]))
+	}
+	if s.instance != nil {
+		out.Cluster = s.instance.status()
+	}
+	if s.reloader != nil {
+		now := s.reloader.Status()
+		out.Config = &now
+	}
+	out.Issuers, out.Drained = s.issuers(), s.drained.Load()
+	out.Reason, out.Draining = s.unready(servers)
+	out.Ready = out.Reason == ""
+	return out
+}
+
+// queues adds how things stand with workers. The store is asked for that, so it is for who
+// may see it only.
+func (s *Server) queues(r *readiness) {
+	if s.instance != nil {
+		r.Cluster.Workers = s.instance.works(s.placed())
+	}
+}
+
+// unready says why the bridge is not ready while its servers are in such states;
+// nothing when it is.
+func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
+	var useless []string
+	for i := range servers {
+		if !servers[i].Usable {
+			useless = append(useless, servers[i].Name)
+		}
+	}
+	switch {
+	case s.b.Draining() || s.instance != nil && s.instance.node.Draining():
+		return "the bridge is stopping", true
+	case s.instance != nil && s.instance.node.State() == cluster.Isolated:
+		return "this instance does not reach the store of the cluster", false
+	case s.drained.Load() != nil:
+		return "an operator has drained it: clients that are there go on", true
+	case len(useless) == len(servers):
+		return "no server works", false
+	case s.c().Ready == config.ReadyAll && len(useless) > 0:
+		return strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)", false
+	}
+	return "", false
+}
+
+// state says the state of a server.
+func (s *Server) state(st *gateway.Status) state {
+	row := state{
+		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.transport(st.Name),
+		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
+		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
+	}
+	if st.Err != nil {
+		row.reason = st.Err.Error()
+	}
+	if st.LastErr != nil {
+		row.last = st.LastErr.Error()
+	}
+	if r := s.now.Load().reached[st.Name]; r != nil && r.api != nil {
+		if at, why := r.api.Behind(); why != nil && at.After(st.LastAt) {
+			row.LastError, row.LastErrorAt, row.last = "the new configuration does not count yet: "+bridge.Brief(why), moment(at), ""
+		}
+	}
+	if row.Transport == transportStdio {
+		row.Children = &row.Connections
+	}
+	if t, ok := s.calls.Times(st.Name); ok {
+		row.P50, row.P95, row.P99 = &t.P50, &t.P95, &t.P99
+	}
+	if c := st.Cache; c.Entries > 0 {
+		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
+	}
+	if f := st.Forced; f != nil {
+		row.Forced = &forced{"closed", f.By, f.Since, f.Until}
+		if f.Open {
+			row.Forced.Breaker = "open"
+		}
+	}
+	if d := st.Drained; d != nil {
+		row.Drained = &drained{d.By, d.Since, moment(d.Until)}
+	}
+	if st.Revision != "" {
+		row.Era = era.Name(st.Revision)
+	}
+	return row
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// ready answers /readyz: as JSON, or as a table for people.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
+	all := s.readiness()
+	sees, acts, inside := s.insider(r, base)
+	if acts {
+		all.tell()
+	}
+	status := http.StatusOK
+	if !all.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	if !sees.all {
+		all.limit(sees.of)
+	} else if inside {
+		s.queues(all)
+	}
+	switch format := r.URL.Query().Get("format"); {
+	case !inside: // the status says it all
+		object(w, status, "ready", all.Ready)
+	case format == "text", format == "" && wantsText(r.Header.Get("Accept")):
+		text(w, status, all.table(time.Now()))
+	default:
+		body, _ := json.MarshalIndent(all, "", "    ") // nothing in it can fail
+		data(w, status, "application/json; charset=utf-8", sanitize.JSON(body))
+	}
+}
+
+// wantsText reports whether an Accept header names plain text before anything that
+// JSON is, too.
+func wantsText(accept string) bool {
+	for kind := range strings.SplitSeq(accept, ",") {
+		kind, _, _ = strings.Cut(kind, ";")
+		switch strings.TrimSpace(kind) {
+		case "text/plain", "text/*":
+			return true
+		case "application/json", "application/*", "*/*":
+			return false
+		}
+	}
+	return false
+}
+
+// limit leaves what is about servers that may be seen.
+func (r *readiness) limit(of func(server string) bool) {
+	r.Whole, r.Cluster, r.Config, r.Issuers, r.Drained = nil, nil, nil, nil, nil
+	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
+	if r.Reason != "" && !r.Draining {
+		r.Reason = "too few servers work" // which, and how many there are, is for who may see them
+	}
+}
+
+// table is the readiness for people.
+func (r *readiness) table(now time.Time) string {
+	var b strings.Builder
+	if b.WriteString("ready"); !r.Ready {
+		b.Reset()
+		b.WriteString("not ready: " + r.Reason)
+	}
+	if b.WriteString("\n"); r.Whole != nil {
+		ends := map[bool]string{true: "s"} // of what there is one of
+		count := func(n int, what string) string {
+			return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1])
+		}
+		fmt.Fprintf(&b, "%s, %s (%d without a session), %s, %s\n", count(r.Whole.Sessions, "sessions"), count(r.Whole.Calls, "calls"),
+			r.Whole.Stateless, count(r.Whole.Subscriptions, "subscriptions"), count(int(r.Whole.Connections), "connections"))
+	}
+	if c := r.Config; c != nil {
+		fmt.Fprintf(&b, "configuration %s, read %s ago\n", c.Hash, ago(now, &c.LoadedAt))
+		if c.LastError != "" {
+			fmt.Fprintf(&b, "not reloaded %s ago: %s\n", ago(now, c.LastErrorAt), c.LastError)
+		}
+		if len(c.Pending) > 0 {
+			fmt.Fprintf(&b, "after a restart: %s\n", strings.Join(c.Pending, ", "))
+		}
+	}
+	b.WriteString("\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tBREAKER\tCACHE\tLAST ERROR")
+	for _, s := range r.Servers {
+		last := "-"
+		if s.LastError != "" {
+			last = "(" + ago(now, s.LastErrorAt) + " ago) " + line(s.LastError)
+		} else if s.Reason != "" {
+			last = line(s.Reason)
+		}
+		cache := "-"
+		if s.Cache != nil {
+			cache = fmt.Sprintf("%d, %s old", s.Cache.Entries, s.Cache.Oldest)
+			if s.Cache.Stale {
+				cache += ", stale"
+			}
+		}
+		breaker := dash(s.Breaker)
+		if s.Forced != nil {
+			breaker += " by an operator"
+		}
+		if s.RetryAt != nil {
+			breaker += " for " + max(0, s.RetryAt.Sub(now)).Round(time.Second).String()
+		}
+		state := s.State
+		if s.Drained != nil {
+			state += ", drained"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Name, state, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
+			s.Sessions, s.Calls, s.Connections, s.Restarts, breaker, cache, last)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ago says how long ago something was.
+func ago(now time.Time, t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return now.Sub(*t).Round(time.Second).String()
+}
+
+// maxLine is how much of an error is shown in a table: what a process wrote begins behind what
+// the bridge says, and its first lines have to fit.
+const maxLine = 300
+
+// line makes one line of a text, of a length that a terminal can show.
+func line(s string) string {
+	s = sanitize.Text(strings.Join(strings.Fields(s), " "))
+	if r := []rune(s); len(r) > maxLine {
+		s = string(r[:maxLine]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth"
+)
+
+// Plan returns what Apply would change, and when that would count. It changes nothing,
+// and refuses what Apply would refuse because of a document.
+func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	changes := config.Diff(s.c(), c)
+	changed := effects(changes).changed
+	var faults config.Faults
+	for i := range c.Servers {
+		one := &c.Servers[i]
+		if one.Rest == nil || !changed[one.Name] {
+			continue
+		}
+		if _, err := one.Rest.Inspect(context.Background(), one.Name, RestOptions(one, int(c.MaxMessage), nil)); err != nil {
+			faults = append(faults, c.FaultsOf(one.Name, err)...)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, faults.Sorted()
+	}
+	return changes, nil
+}
+
+// Apply has another configuration count from now on, and returns what has changed by
+// that; docs/operations.md says which settings count when. Servers that are the same in
+// both notice nothing: no session, connection or call of theirs ends. What takes a
+// restart stays as it was, and all else counts. An error changes nothing.
+//
+// The configuration is compared with what counts now, with what Add, Remove and Replace
+// have made of it. Traces stay as they are.
+func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	was := s.c()
+	changes := config.Diff(was, c)
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	next := config.Running(was, c, changes)
+	next.Servers = slices.Clone(next.Servers)
+	made, err := s.make(was, next, changes)
+	if err != nil {
+		return nil, err
+	}
+	if s.keys != nil { // who leaves does so before there are other rules, and who comes when there are
+		s.keys.Set(slices.DeleteFunc(keysOf(next), func(k auth.Key) bool {
+			return !slices.ContainsFunc(was.Access, func(a config.Access) bool { return a.Name == k.Principal })
+		}))
+	}
+	if err := s.exchange(next, made.table, gateway.Change{Servers: made.fresh, Tuned: made.tuned, Settings: &gateway.Settings{
+		SessionIdle: next.SessionIdle, SessionLeft: next.SessionLeft, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
+	}}); err != nil {
+		made.close()
+		if s.keys != nil {
+			s.keys.Set(keysOf(was))
+		}
+		return nil, err
+	}
+	if s.keys != nil {
+		s.grants.Set(next.Grants())
+		s.keys.Set(keysOf(next))
+	}
+	s.guard.Store(newGuard(next, s.log))
+	s.sse.Limit(next.PerPrincipal.Sessions)
+	if made.pair != nil {
+		s.cert.use(next.TLS, made.pair)
+	}
+	if was.AccessLog != next.AccessLog {
+		if old := s.access.Swap(made.access); old != nil {
+			s.end(old)
+			s.lost.Add(old.Lost())
+		}
+	}
+	return changes, nil
+}
+
+// made is what another configuration needs, and can fail to be made.
+type made struct {
+	table  *table
+	fresh  []gateway.ServerOptions
+	tuned  []gateway.ServerOptions // of servers of which something counts at once
+	pair   *tls.Certificate        // nil if it is the same
+	access *accesslog.Log          // likewise, or if there is none
+}
+
+// make makes what next needs beside what there is. An error leaves nothing behind.
+func (s *Server) make(was, next *config.Config, changes []config.Change) (*made, error) {
+	m := &made{}
+	if err := m.fill(s, was, next, changes); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change) (err error) {
+	if next.TLS != was.TLS && s.cert != nil {
+		if m.pair, err = next.TLS.Pair(); err != nil {
+			return fmt.Errorf("tls: %w", err)
+		}
+	}
+	if next.AccessLog != was.AccessLog {
+		if m.access, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
+			return err
+		}
+	}
+	of := effects(changes)
+	m.table, m.fresh = s.tableOf(next.Servers, of.changed)
+	for i := range next.Servers {
+		if c := &next.Servers[i]; of.tuned[c.Name] {
+			m.tuned = append(m.tuned, options(c, *m.table.reached[c.Name]))
+		}
+	}
+	for i := range m.fresh {
+		m.fresh[i].Renew = of.renewed[m.fresh[i].Name]
+	}
+	faults := []error{m.table.mistakes(next, m.fresh)}
+	for i := range next.Servers {
+		name := next.Servers[i].Name
+		if r := m.table.reached[name]; r.fault != nil && of.changed[name] {
+			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, r.fault))
+		}
+	}
+	if err = errors.Join(faults...); err != nil {
+		drop(m.table, s.now.Load())
+	}
+	return err
+}
+
+// affected are the servers that changes are about, by name.
+type affected struct {
+	changed map[string]bool // another adapter reaches it
+	renewed map[string]bool // of these, also for open sessions
+	tuned   map[string]bool // something counts at once
+}
+
+func effects(changes []config.Change) affected {
+	of := affected{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, change := range changes {
+		if at, ok := strings.CutPrefix(change.Path, "servers."); ok {
+			name, _, key := strings.Cut(at, ".")
+			of.changed[name] = of.changed[name] || !key || change.Effect != config.EffectLive
+			of.renewed[name] = of.renewed[name] || change.Effect == config.EffectRenew
+			of.tuned[name] = of.tuned[name] || key && change.Effect == config.EffectLive
+		}
+	}
+	return of
+}
+
+// close closes what nobody will use.
+func (m *made) close() {
+	if m.access != nil {
+		m.access.Close(nil)
+	}
+}

@@ -1,0 +1,569 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/reload"
+)
+
+// other returns a copy of the configuration that counts, as change makes it.
+func (s *Server) other(change func(*config.Config)) *config.Config {
+	c := *s.c()
+	c.Servers, c.Access = slices.Clone(c.Servers), slices.Clone(c.Access)
+	change(&c)
+	return &c
+}
+
+// apply applies it, and returns what has changed.
+func (r *rig) apply(change func(*config.Config)) string {
+	r.t.Helper()
+	changes, err := r.s.Apply(r.s.other(change))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var all []string
+	for _, c := range changes {
+		all = append(all, c.String())
+	}
+	return strings.Join(all, "; ")
+}
+
+const (
+	opsKey = "0123456789abcdef-ops"
+	devKey = "0123456789abcdef-dev"
+	newKey = "0123456789abcdef-new"
+)
+
+// rules are those of two callers.
+func rules(c *config.Config) {
+	kinds(c)
+	c.Access = []config.Access{{Name: "ops", Token: opsKey}, {Name: "dev", Token: devKey}}
+}
+
+// kinds has the servers be of a kind, as those of a file are.
+func kinds(c *config.Config) {
+	for i := range c.Servers {
+		if c.Servers[i].Stdio == nil {
+			c.Servers[i].Stdio = &config.Stdio{Command: "true"}
+		}
+	}
+}
+
+// do makes a request of a session with a key.
+func (r *rig) as(key, path, session, body string) (int, string) {
+	r.t.Helper()
+	q := httptest.NewRequest("POST", path, strings.NewReader(body))
+	q.Host = "localhost"
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Accept", "application/json, text/event-stream")
+	q.Header.Set("Authorization", "Bearer "+key)
+	if session != "" {
+		q.Header.Set("Mcp-Session-Id", session)
+	}
+	w := httptest.NewRecorder()
+	r.s.http.Handler.ServeHTTP(w, q)
+	if id := w.Header().Get("Mcp-Session-Id"); session == "" && id != "" {
+		return w.Code, id
+	}
+	return w.Code, w.Body.String()
+}
+
+// Who may call, and what, changes while sessions are open: who goes is out, who has
+// another key goes on, and what somebody may not use any more ends.
+func TestApplyAccess(t *testing.T) {
+	run(t, rules, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		sessions := map[string]string{}
+		for _, at := range []struct{ key, path string }{{opsKey, "/one/mcp"}, {devKey, "/one/mcp"}, {devKey, "/two/mcp"}} {
+			code, id := r.as(at.key, at.path, "", initialize)
+			if code != 200 {
+				t.Fatalf("%d %s", code, id)
+			}
+			sessions[at.key+at.path] = id
+		}
+		expect := func(what, key, path string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if got, body := r.as(key, path, sessions[key+path], `{"jsonrpc":"2.0","id":1,"method":"ping"}`); got != want {
+				t.Errorf("%s: %d %s, want %d", what, got, body, want)
+			}
+		}
+		if got := r.apply(func(c *config.Config) { c.Access[1].Servers = []string{"two"} }); got != "access.dev.servers (live)" {
+			t.Errorf("changes: %s", got)
+		}
+		expect("of another caller", opsKey, "/one/mcp", 200)
+		expect("where it may not be any more", devKey, "/one/mcp", 404)
+		expect("where it may be still", devKey, "/two/mcp", 200)
+		if code, _ := r.as(devKey, "/one/mcp", "", initialize); code != 404 {
+			t.Errorf("it begins where it may not: %d", code)
+		}
+
+		r.apply(func(c *config.Config) { c.Access[1].Token = newKey })
+		expect("the former key", devKey, "/two/mcp", 401)
+		sessions[newKey+"/two/mcp"] = sessions[devKey+"/two/mcp"]
+		expect("another key of the same caller", newKey, "/two/mcp", 200)
+
+		r.apply(func(c *config.Config) { c.Access = append(c.Access, config.Access{Name: "ci", Token: devKey}) })
+		if code, _ := r.as(devKey, "/one/mcp", "", initialize); code != 200 {
+			t.Errorf("one who has come: %d", code)
+		}
+		expect("the session of another caller", devKey, "/two/mcp", 404)
+
+		r.apply(func(c *config.Config) { c.Access = append(c.Access[:1:1], c.Access[2]) })
+		expect("one who has gone", newKey, "/two/mcp", 401)
+		expect("of another caller", opsKey, "/one/mcp", 200)
+
+		if got := r.apply(func(c *config.Config) { c.Access = nil }); got != "access (restart)" {
+			t.Errorf("changes: %s", got)
+		}
+		expect("without rules", opsKey, "/one/mcp", 200)
+		if code, _ := r.as("", "/one/mcp", "", initialize); code != 401 {
+			t.Errorf("without rules and a key: %d", code)
+		}
+	})
+}
+
+// Whoever a configuration takes out that cannot count is let in again.
+func TestApplyAccessFault(t *testing.T) {
+	run(t, rules, []string{"one"}, func(t *testing.T, r *rig) {
+		r.s.b.Close(t.Context())
+		if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.Access = c.Access[:1] })); err == nil {
+			t.Fatal("a bridge that is stopping takes a configuration")
+		}
+		if code, body := r.as(devKey, "/one/mcp", "", initialize); code == 401 {
+			t.Errorf("its key is gone: %d %s", code, body)
+		}
+	})
+}
+
+// What operators do is a line in the former access log or in the new one, also what
+// cannot be read (O-013).
+func TestApplyAccessLogActions(t *testing.T) {
+	folder := t.TempDir()
+	path := func(n int) string { return filepath.Join(folder, fmt.Sprint(n)) }
+	s := newSiteOf(t, func(c *config.Config) { c.AccessLog.To = path(0) }, tells("one", "1"))
+	api := s.newAPI()
+	api.Add(admin.Route{Method: "POST", Path: "reload", Right: admin.Act, Do: func(*admin.Call) (any, error) { return "done", nil }})
+	who := func(http.ResponseWriter, *http.Request) (admin.Caller, bool, error) {
+		return admin.Caller{Act: true}, true, nil
+	}
+	var wg sync.WaitGroup
+	const each, many, logs = 500, 4, 20
+	begun := make(chan struct{}, each*many)
+	for range many {
+		wg.Go(func() {
+			for n := range each {
+				begun <- struct{}{}
+				q := from("127.0.0.1:5000", "127.0.0.1:8808", "POST", "/ui/api/v1/reload")
+				if n%2 == 0 {
+					q.Body = http.NoBody
+				}
+				api.Serve(httptest.NewRecorder(), q, "reload", who)
+			}
+		})
+	}
+	for n := 1; n <= logs; n++ {
+		for range each * many / (logs + 1) {
+			<-begun
+		}
+		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(n) })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	s.Close(t.Context())
+	lines := map[string]int{}
+	for n := range logs + 1 {
+		data, err := os.ReadFile(path(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, outcome := range []string{"ok", "error", "denied"} {
+			lines[outcome] += strings.Count(string(data), `"msg":"console","action":"reload","outcome":"`+outcome+`"`)
+		}
+	}
+	if lines["ok"] != each*many/2 || lines["error"] != each*many/2 {
+		t.Errorf("lines: %v, want %d of each", lines, each*many/2)
+	}
+}
+
+// A tool is taken away from a caller for good, whose clients are told.
+func TestApplyTools(t *testing.T) {
+	s := newSiteOf(t, func(c *config.Config) { rules(c) }, tells("one", "1"))
+	changed := make(chan struct{}, 1)
+	session := s.connectAs(devKey, "/one/mcp", changed)
+	if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "1 ") {
+		t.Fatal(got)
+	}
+	if _, err := s.Apply(s.other(func(c *config.Config) { c.Access[1].Tools.Deny = []string{"who"} })); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if got := who(t.Context(), session, "who"); !strings.Contains(got, "nknown tool") {
+		t.Errorf("what it may not use any more: %s", got)
+	}
+}
+
+// An operator hides a tool: open sessions are told, and cannot call it any more. When it is
+// there again, they go on with the process that they had.
+func TestApplyHides(t *testing.T) {
+	s := newSiteOf(t, func(c *config.Config) { rules(c) }, tells("one", "1"), tells("two", "2"))
+	changed := make(chan struct{}, 9)
+	own, all := s.connectAs(devKey, "/one/mcp", changed), s.connectAs(devKey, "/mcp", changed)
+	was := []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")}
+	hide := func(deny ...string) {
+		t.Helper()
+		changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[0].Tools.Deny = deny }))
+		if err != nil || len(changes) != 1 || changes[0].Effect != config.EffectLive {
+			t.Fatalf("%v, %v", changes, err)
+		}
+		for range 2 {
+			<-changed
+		}
+	}
+	hide("wh*")
+	for _, got := range []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")} {
+		if !strings.Contains(got, "nknown tool") {
+			t.Errorf("what is hidden: %s", got)
+		}
+	}
+	hide()
+	for i, got := range []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")} {
+		if got != was[i] {
+			t.Errorf("when it is there again: %s, want %s", got, was[i])
+		}
+	}
+}
+
+// A server gets another command: the sessions at its address go on with that, each of them
+// is told, and the former process stops.
+func TestApplyRenew(t *testing.T) {
+	for _, share := range []string{config.ShareSession, config.ShareAll} {
+		one := func(word string) config.Server {
+			c := tells("one", word)
+			c.Share = share
+			return c
+		}
+		s := newSiteOf(t, func(c *config.Config) { c.Offer = config.OfferLegacy }, one("1")) // clients with sessions
+		changed := make(chan struct{}, 1)
+		sessions := []*mcp.ClientSession{s.connect("/one/mcp", changed), s.connect("/one/sse", nil), s.connect("/mcp", nil)}
+		for _, session := range sessions {
+			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "1 ") {
+				t.Fatal(got)
+			}
+		}
+		changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[0] = one("2") }))
+		if err != nil || len(changes) != 1 || changes[0].String() != "servers.one.stdio.args (renew)" {
+			t.Fatalf("%v, %v", changes, err)
+		}
+		<-changed
+		for _, session := range sessions {
+			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "2 ") {
+				t.Errorf("share: %s: the former process answers: %s", share, got)
+			}
+		}
+		eventually(t, "the former settings are not in use", func() bool {
+			s.changing.Lock()
+			defer s.changing.Unlock()
+			return len(s.leaving) == 0
+		})
+		for _, session := range sessions {
+			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "2 ") {
+				t.Errorf("share: %s: when the former process has ended: %s", share, got)
+			}
+		}
+	}
+}
+
+// newSiteOf is newSite, of another configuration.
+func newSiteOf(t testing.TB, change func(*config.Config), servers ...config.Server) *site {
+	s := newSite(t, servers...)
+	s.Close(context.Background())
+	c := config.Default()
+	c.Servers = servers
+	change(&c)
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s.Server = New(&c, slog.New(slog.DiscardHandler))
+	srv := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		s.Close(context.Background())
+		srv.Close()
+	})
+	s.url = srv.URL
+	return s
+}
+
+// keyed shows a key with each request.
+type keyed string
+
+func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(k))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// connectAs is connect, with a key.
+func (s *site) connectAs(key, path string, changed chan<- struct{}) *mcp.ClientSession {
+	s.t.Helper()
+	o := &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}}
+	way := &mcp.StreamableClientTransport{Endpoint: s.url + path, HTTPClient: &http.Client{Transport: keyed(key)}}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o).Connect(s.t.Context(), way, nil)
+	if err != nil {
+		s.t.Fatalf("%s: %v", path, err)
+	}
+	s.t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// Settings of the bridge as a whole count for the next request.
+func TestApplySettings(t *testing.T) {
+	run(t, func(c *config.Config) { rules(c); c.SessionIdle = time.Hour }, []string{"one", "broken"}, func(t *testing.T, r *rig) {
+		page := func(path string, header ...string) int {
+			return r.answer(from("127.0.0.1:1", "127.0.0.1:8808", "GET", path, header...)).Code
+		}
+		if page("/healthz", "Origin", "https://a.example.com") != 403 || page("/readyz") != 200 || page("/metrics") != 401 {
+			t.Fatal("it is not as it should be to begin with")
+		}
+		r.apply(func(c *config.Config) {
+			c.AllowedOrigins, c.AllowedHosts = []string{"https://a.example.com"}, []string{"b.example.com"}
+			c.Ready, c.PublicStatus, c.SessionIdle = config.ReadyAll, true, time.Minute
+			c.PerPrincipal.Sessions = 1
+		})
+		if got := page("/healthz", "Origin", "https://a.example.com"); got != 200 {
+			t.Errorf("an origin that is allowed now: %d", got)
+		}
+		if got := page("/healthz", "Host", "b.example.com"); got != 200 {
+			t.Errorf("a host that is allowed now: %d", got)
+		}
+		if got := page("/readyz"); got != 503 {
+			t.Errorf("ready: all: %d", got)
+		}
+		if got := page("/metrics"); got != 200 {
+			t.Errorf("public_status: %d", got)
+		}
+		_, id := r.as(opsKey, "/one/mcp", "", initialize)
+		if code, body := r.as(opsKey, "/one/mcp", "", initialize); code != 503 {
+			t.Errorf("one session too many: %d %s", code, body)
+		}
+		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		if code, _ := r.as(opsKey, "/one/mcp", id, ping); code != 200 {
+			t.Errorf("the session: %d", code)
+		}
+		time.Sleep(3 * time.Minute)
+		if code, _ := r.as(opsKey, "/one/mcp", id, ping); code != 404 {
+			t.Errorf("after session_idle: %d", code)
+		}
+		if got := r.apply(func(c *config.Config) { c.MaxSessions = 7; c.Drain = 0 }); got != "max_sessions 10000 → 7 (restart); drain 10s → 0s (live)" {
+			t.Errorf("changes: %s", got)
+		}
+		if c := r.s.c(); c.MaxSessions != 10000 || c.Drain != 0 {
+			t.Errorf("max_sessions %d, drain %v", c.MaxSessions, c.Drain)
+		}
+	})
+}
+
+// What fails leaves everything as it was.
+func TestApplyFault(t *testing.T) {
+	folder := t.TempDir()
+	bad := filepath.Join(folder, "ca.pem")
+	if err := os.WriteFile(bad, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, tells("one", "1"))
+	before, conf := s.now.Load(), s.c()
+	for what, change := range map[string]func(*config.Config){
+		"no servers":    func(c *config.Config) { c.Servers = nil },
+		"no access log": func(c *config.Config) { c.AccessLog.To = folder; c.Servers = append(c.Servers, tells("two", "2")) },
+		"no certificate": func(c *config.Config) {
+			r := config.DefaultServer("two", "")
+			r.HTTP = &httpclient.Config{URL: "https://a", CAFile: bad}
+			c.Servers = append(c.Servers, r)
+		},
+	} {
+		if _, err := s.Apply(s.other(change)); err == nil {
+			t.Errorf("%s is no error", what)
+		}
+		if s.now.Load() != before || s.c() != conf {
+			t.Errorf("%s has changed something", what)
+		}
+	}
+	if changes, err := s.Apply(s.other(func(*config.Config) {})); err != nil || len(changes) > 0 || s.now.Load() != before {
+		t.Errorf("the same: %v, %v", changes, err)
+	}
+	s.Close(t.Context())
+	if _, err := s.Apply(s.other(func(c *config.Config) { c.Servers = append(c.Servers, tells("two", "2")) })); err == nil {
+		t.Error("a bridge that has been closed takes a configuration")
+	}
+}
+
+// Each call is a line in the former access log or in the new one.
+func TestApplyAccessLog(t *testing.T) {
+	folder := t.TempDir()
+	path := func(n string) string { return filepath.Join(folder, n+".jsonl") }
+	s := newSiteOf(t, func(c *config.Config) { c.AccessLog.To = path("a") }, tells("one", "1"))
+	session := s.connect("/one/mcp", nil)
+	var wg sync.WaitGroup
+	const each, many = 100, 4
+	begun := make(chan struct{}, each*many)
+	for range many {
+		wg.Go(func() {
+			for range each {
+				begun <- struct{}{}
+				_ = who(t.Context(), session, "who")
+			}
+		})
+	}
+	for _, n := range []string{"b", "c", "d"} {
+		for range each {
+			<-begun
+		}
+		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(n) })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	s.Close(t.Context())
+	lines := 0
+	for _, n := range []string{"a", "b", "c", "d"} {
+		data, err := os.ReadFile(path(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, `"method":"tools/call"`) {
+				lines++
+			}
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%s: %s", n, line)
+			}
+		}
+	}
+	if lines != each*many {
+		t.Errorf("%d lines, want %d", lines, each*many)
+	}
+}
+
+// Who may have the configuration read again (O-012).
+func TestReloadRights(t *testing.T) {
+	const local, far = "127.0.0.1:5000", "192.0.2.1:5000"
+	build := func(t *testing.T, change func(*config.Config)) *rig {
+		r := newRig(t, change, "one")
+		again := reload.New(reload.Options{File: "none", Load: func() (*config.Config, error) { return r.s.other(func(*config.Config) {}), nil }, Log: slog.New(slog.DiscardHandler)})
+		if _, err := again.Load(); err != nil {
+			t.Fatal(err)
+		}
+		r.s.Reloads(again)
+		return r
+	}
+	synctest.Test(t, func(t *testing.T) {
+		open := build(t, kinds)
+		lan := build(t, func(c *config.Config) { kinds(c); c.Listen = "0.0.0.0:8808" })
+		keys := build(t, func(c *config.Config) { rules(c); c.Admin = []string{"ops"} })
+		none := newRig(t, nil, "one")
+		for _, tc := range []struct {
+			name             string
+			r                *rig
+			peer, at, method string
+			header           []string
+			want             int
+		}{
+			{"from the same machine", open, local, "127.0.0.1:8808", "POST", nil, 200},
+			{"by the bridge's own page", open, local, "127.0.0.1:8808", "POST", []string{"Origin", "http://127.0.0.1:8808", "Sec-Fetch-Site", "same-origin"}, 200},
+			{"by another page", open, local, "127.0.0.1:8808", "POST", []string{"Origin", "https://evil.example.com"}, 403},
+			{"by another page of this machine", open, local, "127.0.0.1:8808", "POST", []string{"Origin", "http://localhost:3000"}, 403},
+			{"by a sandboxed page", open, local, "127.0.0.1:8808", "POST", []string{"Origin", "null"}, 403},
+			{"by a page without Origin", open, local, "127.0.0.1:8808", "POST", []string{"Sec-Fetch-Site", "same-site"}, 403},
+			{"under another name", open, local, "127.0.0.1:8808", "POST", []string{"Host", "evil.example.com"}, 403},
+			{"a form", open, local, "127.0.0.1:8808", "POST", []string{"Content-Type", "text/plain"}, 415},
+			{"a form after JSON", open, local, "127.0.0.1:8808", "POST", []string{"Content-Type", "text/plain; application/json"}, 415},
+			{"through a proxy", open, local, "127.0.0.1:8808", "POST", []string{"X-Forwarded-For", "192.0.2.1"}, 403},
+			{"from elsewhere", open, far, "127.0.0.1:8808", "POST", nil, 403},
+			{"GET", open, local, "127.0.0.1:8808", "GET", nil, 405},
+			{"where everybody may listen", lan, local, "127.0.0.1:8808", "POST", nil, 403},
+			{"without a key", keys, local, "127.0.0.1:8808", "POST", nil, 401},
+			{"with a wrong key", keys, local, "127.0.0.1:8808", "POST", []string{"X-API-Key", newKey}, 401},
+			{"with a key of nobody who may", keys, local, "127.0.0.1:8808", "POST", []string{"X-API-Key", devKey}, 403},
+			{"with a good key", keys, local, "127.0.0.1:8808", "POST", []string{"X-API-Key", opsKey}, 200},
+			{"with a good key by another page", keys, local, "127.0.0.1:8808", "POST", []string{"X-API-Key", opsKey, "Origin", "http://localhost:3000"}, 403},
+			{"where nothing is read", none, local, "127.0.0.1:8808", "POST", nil, 404},
+		} {
+			q := from(tc.peer, tc.at, tc.method, "/ui/api/v1/reload", tc.header...)
+			q.Body = http.NoBody
+			for _, kind := range q.Header["Content-Type"][1:] { // given here, in the place of the usual one
+				q.Header["Content-Type"] = []string{kind}
+			}
+			body := strings.NewReader(`{"dry_run":true}`)
+			q = q.Clone(q.Context())
+			q.Body = readCloser{body}
+			w := tc.r.answer(q)
+			if w.Code != tc.want {
+				t.Errorf("%s: %d %s, want %d", tc.name, w.Code, w.Body, tc.want)
+			}
+		}
+		for body, want := range map[string]int{``: 400, `{"dry_run":true,"more":1}`: 400, `[]`: 400, `{}`: 200} {
+			q := from(local, "127.0.0.1:8808", "POST", "/ui/api/v1/reload")
+			q.Body = readCloser{strings.NewReader(body)}
+			if w := open.answer(q); w.Code != want {
+				t.Errorf("%q: %d %s, want %d", body, w.Code, w.Body, want)
+			}
+		}
+		_, page := open.metricsPage()
+		for _, want := range []string{"mcp_bridge_config_last_reload_successful 1", `mcp_bridge_config_reloads_total{outcome="ok"} 1`, "mcp_bridge_config_last_reload_success_timestamp_seconds 9.46"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the metrics do not have %q", want)
+			}
+		}
+	})
+}
+
+func (r *rig) metricsPage() (int, string) {
+	w := r.answer(from("127.0.0.1:1", "127.0.0.1:8808", "GET", "/metrics"))
+	return w.Code, w.Body.String()
+}
+
+type readCloser struct{ *strings.Reader }
+
+func (readCloser) Close() error { return nil }
+
+// BenchmarkApply has 1,000 servers, of which one changes each time.
+func BenchmarkApply(b *testing.B) {
+	c := config.Default()
+	for n := range 1000 {
+		s := config.DefaultServer("s"+string(rune('a'+n/100))+string(rune('a'+n/10%10))+string(rune('a'+n%10)), "")
+		s.Stdio = &config.Stdio{Command: "true"}
+		c.Servers = append(c.Servers, s)
+	}
+	s := New(&c, slog.New(slog.DiscardHandler))
+	defer s.Close(context.Background())
+	n := 0
+	for b.Loop() {
+		n++
+		if changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[500].Timeout = time.Duration(n) * time.Second })); err != nil || len(changes) != 1 {
+			b.Fatal(changes, err)
+		}
+	}
+}

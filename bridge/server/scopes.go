@@ -1,0 +1,294 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// claimed is what a configuration wants to know of tokens. It is not changed: another
+// takes its place.
+type claimed struct {
+	of      [2]*config.Config // the one that counts; and nil, or the one that is about to
+	claims  []string          // that servers are told
+	headers []string          // in which they are told these
+	scoped  bool              // calls of some server need scopes
+	tokens  bool              // of callers are exchanged for those of some server
+	known   map[string]bool   // the scopes that the configuration names
+	former  map[string][]access.Names
+}
+
+// maxFormer is of how many former settings of a server the names are known, and formerKept
+// how long their prefixes need scopes: longer than they are looked up in bridge/internal/aggregate.
+const (
+	maxFormer  = 8
+	formerKept = 6 * time.Minute
+)
+
+// claimed returns what the configuration wants to know that counts now.
+func (s *Server) claimed() *claimed {
+	// What is about to count is looked at first: it counts before the other does not.
+	of := [2]*config.Config{1: s.coming.Load()}
+	of[0] = s.c()
+	was := s.wanted.Load()
+	if was != nil && was.of == of {
+		return was
+	}
+	now := &claimed{of: of, known: map[string]bool{}, former: map[string][]access.Names{}}
+	if was != nil { // a server with former settings goes on for its sessions
+		now.claims, now.headers, now.former = slices.Clone(was.claims), slices.Clone(was.headers), maps.Clone(was.former)
+	}
+	for _, c := range of {
+		if c != nil {
+			now.take(c)
+		}
+	}
+	now.end(time.Now().Add(formerKept))
+	s.wanted.Store(now)
+	return now
+}
+
+// end has the prefixes that count no more do so until then, unless they have an end.
+func (now *claimed) end(until time.Time) {
+	for name, all := range now.former {
+		all = slices.Clone(all)
+		for i := range all {
+			counts := slices.ContainsFunc(now.of[:], func(c *config.Config) bool {
+				return c != nil && slices.ContainsFunc(c.Servers, func(s config.Server) bool { return s.Name == name && s.Prefix == all[i].Prefix })
+			})
+			switch {
+			case counts:
+				all[i].Until = time.Time{}
+			case all[i].Until.IsZero():
+				all[i].Until = until
+			}
+		}
+		now.former[name] = all
+	}
+}
+
+// take adds what a configuration wants to know.
+func (now *claimed) take(c *config.Config) {
+	know := func(scopes []string) {
+		for _, one := range scopes {
+			now.known[one] = true
+		}
+	}
+	for i := range c.OAuth {
+		know(c.OAuth[i].Scopes)
+		for name, implied := range c.OAuth[i].Implies {
+			know(append([]string{name}, implied...))
+		}
+	}
+	for i := range c.Servers {
+		one := &c.Servers[i]
+		its := access.Names{Tools: one.Tools.Rename, Prompts: one.Prompts.Rename, Prefix: one.Prefix}
+		had := now.former[one.Name]
+		if !slices.ContainsFunc(had, func(n access.Names) bool {
+			return n.Prefix == its.Prefix && maps.Equal(n.Tools, its.Tools) && maps.Equal(n.Prompts, its.Prompts)
+		}) {
+			now.former[one.Name] = append(had[max(0, len(had)-maxFormer):len(had):len(had)], its)
+		}
+		for _, name := range one.Identity {
+			if !slices.Contains(now.claims, name) {
+				now.claims = append(now.claims, name)
+				now.headers = append(now.headers, auth.ClaimHeader(name))
+			}
+		}
+		now.tokens = now.tokens || one.Exchanges()
+		know(one.Scopes.All)
+		now.scoped = now.scoped || len(one.Scopes.All) > 0
+		for _, by := range []map[string]config.Words{one.Scopes.Tools, one.Scopes.Prompts, one.Scopes.Resources} {
+			for _, scopes := range by {
+				now.scoped = true
+				know(scopes)
+			}
+		}
+	}
+}
+
+// identify puts into a request's headers what servers are told of its caller, in the
+// place of what the client has written there (I-057), and into its context what it is for.
+func (s *Server) identify(r *http.Request, to place) *http.Request {
+	if !s.keys.Tokens() {
+		return r
+	}
+	auth.StripClaims(r.Header)
+	want := s.claimed()
+	if want.scoped {
+		r = r.WithContext(context.WithValue(r.Context(), placeKey{}, to))
+	}
+	t := auth.TokenOf(r.Context())
+	if t == nil {
+		return r
+	}
+	if _, shown, _ := strings.Cut(r.Header.Get("Authorization"), " "); want.tokens && shown != "" && !t.Fronted() {
+		(&oauth.Subject{Token: strings.TrimLeft(shown, " "), Issuer: t.Issuer, Principal: auth.Principal(r.Context()), Until: t.Until}).Put(r.Header)
+	}
+	for i, name := range want.claims {
+		if text := auth.ClaimText(token.At(t.Claims, name)); text != "" {
+			r.Header[want.headers[i]] = []string{text}
+		}
+	}
+	return r
+}
+
+// needs returns what the messages of a request need, and the ids of those that are to be
+// answered. Without messages it is what the address needs.
+func (s *Server) needs(server, principal string, messages []*jsonrpc.Message) (all []string, ids [][]byte) {
+	g, ruled := s.grants.Of(principal)
+	now := s.claimed()
+	n := access.Need{Former: now.former, Grant: func(server, tool string) bool {
+		return ruled && g.Covers(server) && (tool == "" || g.Passes(tool))
+	}}
+	for _, m := range messages {
+		if m.ID != nil && m.Method != "" {
+			ids = append(ids, m.ID)
+		}
+	}
+	for _, c := range now.of {
+		if c != nil {
+			n.At(server, c, messages)
+		}
+	}
+	return n.All, ids
+}
+
+// placeKey is the key under which the context of a request has the place that it is for.
+type placeKey struct{}
+
+// screen answers a request whose token lacks a scope that it needs, and otherwise reports
+// false (I-052 to I-055). body is that of a POST.
+func (s *Server) screen(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool) {
+	t := auth.TokenOf(r.Context())
+	if t == nil || !s.claimed().scoped {
+		return false
+	}
+	var all []*jsonrpc.Message
+	batch := jsonrpc.IsBatch(body)
+	parts := [][]byte{body}
+	if batch {
+		parts, _ = jsonrpc.Split(body) // a fault is for whoever takes the messages
+	}
+	if len(parts) > gateway.MaxBatch {
+		return false // it is refused as a whole
+	}
+	for _, part := range parts {
+		if m, err := jsonrpc.ParseUTF8(part); err == nil {
+			all = append(all, m)
+		}
+	}
+	principal := auth.Principal(r.Context())
+	wanted, ids := s.needs(server, principal, all)
+	slices.Sort(wanted)
+	missing := without(wanted, t.Scopes)
+	if len(missing) == 0 {
+		s.elevations.came(s.log, principal, t)
+		return false
+	}
+	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // these ask for what they are told, and give up the rest
+		for _, has := range t.Scopes {
+			if s.claimed().known[has] && !slices.Contains(wanted, has) {
+				wanted = append(wanted, has)
+			}
+		}
+	}
+	slices.Sort(wanted)
+	s.keys.NoteScope()
+	s.elevations.asked(s.log, principal, server, wanted, missing)
+	s.insufficient(w, r, missing, wanted, ids, batch)
+	return true
+}
+
+// without returns the texts that are not among sorted ones.
+func without(texts, sorted []string) (rest []string) {
+	for _, one := range texts {
+		if _, has := slices.BinarySearch(sorted, one); !has {
+			rest = append(rest, one)
+		}
+	}
+	return rest
+}
+
+// insufficient answers a request that needs more scopes.
+func (s *Server) insufficient(w http.ResponseWriter, r *http.Request, missing, wanted []string, ids [][]byte, batch bool) {
+	to, _ := r.Context().Value(placeKey{}).(place)
+	why := "this needs the scope " + strings.Join(missing, " ")
+	text := challenge + `, error="insufficient_scope", error_description="` + why + `"`
+	if id := s.resource(r, to); id.Root != "" {
+		text += `, resource_metadata="` + id.Root + wellKnown + id.Path + `"`
+	}
+	w.Header().Set("WWW-Authenticate", text+`, scope="`+strings.Join(wanted, " ")+`"`)
+	answer := func(id []byte) []byte {
+		return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, why, []byte(`{"bridge":"insufficient_scope"}`)).Append(nil, id, nil)
+	}
+	var body []byte
+	switch {
+	case batch && len(ids) > 0:
+		for _, id := range ids {
+			body = append(append(body, ','), answer(id)...)
+		}
+		body = append(body, ']')
+		body[0] = '['
+	case len(ids) == 1:
+		body = answer(ids[0])
+	default:
+		body = answer(nil)
+	}
+	data(w, http.StatusForbidden, "application/json", body)
+}
+
+// elevations log who is asked for more scopes, and who comes back with them (I-060). The
+// zero value is ready for use.
+type elevations struct {
+	mu   sync.Mutex // guards the rest
+	open *simplelru.LRU[string, []string]
+}
+
+// maxElevations is of how many callers it is known that they were asked.
+const maxElevations = 1000
+
+func (e *elevations) asked(log *slog.Logger, principal, server string, wanted, missing []string) {
+	e.mu.Lock()
+	if e.open == nil {
+		e.open, _ = simplelru.NewLRU[string, []string](maxElevations, nil) // the size is positive
+	}
+	was, again := e.open.Get(principal)
+	e.open.Add(principal, wanted)
+	e.mu.Unlock()
+	if !again || !slices.Equal(was, wanted) {
+		log.Info("a caller was asked for more scopes", "principal", principal, "server", server, "missing", strings.Join(missing, " "), "asked_for", strings.Join(wanted, " "))
+	}
+}
+
+// came notes the token of a caller whose scopes suffice.
+func (e *elevations) came(log *slog.Logger, principal string, t *token.Token) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open == nil {
+		return
+	}
+	wanted, was := e.open.Peek(principal)
+	if !was || len(without(wanted, t.Scopes)) > 0 {
+		return
+	}
+	e.open.Remove(principal)
+	log.Info("a caller has come back with more scopes", "principal", principal, "scopes", strings.Join(wanted, " "))
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// An HTTP API is told who calls by the token alone, even if its operations take that
+// header as a parameter: no argument sets it, and clients are not asked for it (I-057).
+func TestIdentityOfOperations(t *testing.T) {
+	var mu sync.Mutex
+	var seen http.Header
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = r.Header.Clone()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	defer api.Close()
+	path := filepath.Join(t.TempDir(), "api.yaml")
+	const document = `openapi: 3.1.0
+info: { title: Pets, version: "1" }
+paths:
+  /pets:
+    get:
+      operationId: pets
+      parameters:
+        - { name: x-user, in: header, required: true, schema: { type: string } }
+        - { name: X_User, in: header, schema: { type: string } }
+        - { name: X-Email, in: header, schema: { type: string } }
+        - { name: X-Page, in: header, schema: { type: string } }
+      responses: { "200": { description: OK, content: { application/json: { schema: { type: object } } } } }
+`
+	if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := authtest.New(t, "https://idp.example.com")
+	c := config.Default()
+	c.Servers = []config.Server{config.DefaultServer("one", config.ShareSession)}
+	c.Servers[0].Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Refresh: time.Hour}
+	c.Servers[0].Identity = map[string]string{"x-user": "sub", "X-Email": "email"}
+	users(i)(&c)
+	c.PublicURL = here
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s := build(&c, slog.New(slog.DiscardHandler), (*Server).reach)
+	site := wiretest.NewSiteFrom(t, s.http)
+	defer s.Close(context.Background())
+	const forged = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pets","arguments":{"X_User":"root","X-Page":"2"}}}`
+	for _, tc := range []struct {
+		who         []string
+		user, email string
+	}{
+		{as(i.Token(here, authtest.Claims{"sub": "ann", "groups": "eng", "email": "ann@example.com"})), "ann", "ann@example.com"},
+		{as(i.Token(here, authtest.Claims{"sub": "bob", "groups": "eng"})), "bob", ""},
+		{as(aliceKey), "", ""},
+	} {
+		id := site.Do("POST", "/one/mcp", initialize, tc.who...).Wait().Header("Mcp-Session-Id")
+		in := append(tc.who, "Mcp-Session-Id", id)
+		if a := site.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, in...).Wait(); strings.Contains(strings.ToLower(a.Body()), "x-user") || !strings.Contains(a.Body(), "X-Page") {
+			t.Errorf("%s: clients are told of %s", tc.user, a.Body())
+		}
+		for _, body := range []string{forged, strings.Replace(forged, `"X_User"`, `"x-user":"root","X-Email":"root","X_User"`, 1)} {
+			mu.Lock()
+			seen = nil
+			mu.Unlock()
+			a := site.Do("POST", "/one/mcp", body, in...).Wait()
+			mu.Lock()
+			if seen != nil && (seen.Get("X-User") != tc.user || seen.Get("X-Email") != tc.email || seen.Get("X_User") != "" || seen.Get("X-Page") != "2") || seen == nil && body == forged {
+				t.Errorf("%s: the API has got %v; %s", tc.user, seen, a.Body())
+			}
+			mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/toolchain"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// certified writes a certificate for this machine with that serial number, and
+// its key, and returns what trusts it.
+func certified(t *testing.T, files config.TLS, serial int64) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for path, text := range map[string][]byte{files.CertFile: cert, files.KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	return pool
+}
+
+// safe is a Server that serves HTTPS on a real address.
+type safe struct {
+	*Server
+	addr  string
+	files config.TLS
+	trust *x509.CertPool
+	ended chan error
+	stop  context.CancelFunc
+	left  atomic.Int32 // connections that have left the HTTP server
+}
+
+func newSafe(t *testing.T, log *slog.Logger, adapter reacher) *safe {
+	t.Helper()
+	dir := t.TempDir()
+	c := config.Default()
+	c.Listen, c.Drain = "127.0.0.1:0", 0
+	c.TLS = config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	c.Servers = []config.Server{config.DefaultServer("one", "")}
+	private(&c)
+	s := &safe{files: c.TLS, trust: certified(t, c.TLS, 1), ended: make(chan error, 1)}
+	s.Server = build(&c, log, adapter)
+	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateHijacked {
+			s.left.Add(1)
+		}
+	}
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = l.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go func() { s.ended <- s.Serve(ctx, l) }()
+	return s
+}
+
+// end stops it, and waits.
+func (s *safe) end(t *testing.T) {
+	t.Helper()
+	s.stop()
+	if err := <-s.ended; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// client returns one that speaks HTTP/2 if it is offered, or HTTP/1.1 only.
+func (s *safe) client(t *testing.T, h2 bool) *http.Client {
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.trust}, ForceAttemptHTTP2: h2}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// Both versions of HTTP, each with all that streams: answers, the stream of a
+// session, and subscriptions, which leave the HTTP server where they can.
+func TestTLS(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		name, proto := "HTTP/1.1", 1
+		if h2 {
+			name, proto = "HTTP/2", 2
+		}
+		t.Run(name, func(t *testing.T) {
+			if h2 && toolchain.Vulnerable(runtime.Version()) {
+				t.Skipf("%s serves no HTTP/2: build with %s", runtime.Version(), toolchain.Fixed)
+			}
+			f := &wiretest.Server{}
+			s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
+				return reached{Adapter: f, transport: func() string { return "stdio" }}
+			})
+			client := s.client(t, h2)
+			do := func(method, path, body string, header ...string) *http.Response {
+				t.Helper()
+				r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.addr+path, strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Accept", "application/json, text/event-stream")
+				for i := 0; i < len(header); i += 2 {
+					r.Header.Set(header[i], header[i+1])
+				}
+				a, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.ProtoMajor != proto {
+					t.Errorf("%s %s was answered in %s", method, path, a.Proto)
+				}
+				return a
+			}
+			text := func(a *http.Response) string {
+				t.Helper()
+				defer a.Body.Close()
+				b, err := io.ReadAll(a.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(b)
+			}
+			if a := do("POST", "/mcp", initialize); a.StatusCode != 401 {
+				t.Errorf("without a key: %d %s", a.StatusCode, text(a))
+			}
+			a := do("POST", "/mcp", initialize, as(aliceKey)...)
+			mine := append(as(aliceKey), "Mcp-Session-Id", a.Header.Get("Mcp-Session-Id"))
+			if got := text(a); a.StatusCode != 200 || !strings.Contains(got, `"id":0`) {
+				t.Fatalf("initialize: %d %s", a.StatusCode, got)
+			}
+			if got := text(do("POST", "/mcp", call("1", "steps"), mine...)); !strings.Contains(got, `"steps":true`) {
+				t.Errorf("a call: %s", got)
+			}
+			if got := text(do("POST", "/mcp", strings.Replace(call("2", "large"), `{}`, `{"n":3000000}`, 1), mine...)); len(got) < 3000000 {
+				t.Errorf("a large answer has %d bytes", len(got))
+			}
+
+			stream := do("GET", "/mcp", "", mine...)
+			defer stream.Body.Close()
+			f.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}`)
+			events := bufio.NewScanner(stream.Body)
+			wait := func(events *bufio.Scanner, what string) {
+				t.Helper()
+				for events.Scan() {
+					if strings.Contains(events.Text(), what) {
+						return
+					}
+				}
+				t.Fatalf("a stream ended without %q: %v", what, events.Err())
+			}
+			wait(events, "hello")
+
+			body, header := modernCall("subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+			listening := do("POST", "/one/mcp", body, append(header, as(aliceKey)...)...)
+			defer listening.Body.Close()
+			changes := bufio.NewScanner(listening.Body)
+			wait(changes, "acknowledged")
+			f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			wait(changes, "list_changed")
+
+			sse := do("GET", "/sse", "", as(aliceKey)...)
+			defer sse.Body.Close()
+			wait(bufio.NewScanner(sse.Body), "sessionId=")
+
+			if n := s.left.Load(); n != map[bool]int32{false: 2}[h2] { // on HTTP/2 none can
+				t.Errorf("%d connections have left the HTTP server", n)
+			}
+			s.end(t)
+			wait(changes, `"result"`) // the end of a subscription is said (R-145)
+			for changes.Scan() {
+			}
+			for events.Scan() {
+			}
+			if changes.Err() != nil || events.Err() != nil {
+				t.Errorf("the streams ended with %v and %v", changes.Err(), events.Err())
+			}
+		})
+	}
+}
+
+// A changed certificate is shown to who connects then, a bad pair to nobody.
+func TestTLSReload(t *testing.T) {
+	var out bytes.Buffer
+	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) reached {
+		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+	})
+	shown := func() int64 {
+		t.Helper()
+		s.cert.next.Store(0) // it is time to look
+		c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		state := c.ConnectionState()
+		if state.NegotiatedProtocol != "h2" || state.Version < tls.VersionTLS12 {
+			t.Errorf("%q in version %x", state.NegotiatedProtocol, state.Version)
+		}
+		return state.PeerCertificates[0].SerialNumber.Int64()
+	}
+	if n := shown(); n != 1 {
+		t.Errorf("at first, certificate %d", n)
+	}
+	certified(t, s.files, 2)
+	if n := shown(); n != 2 {
+		t.Errorf("after a change, certificate %d", n)
+	}
+	good, err := os.ReadFile(s.files.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "junk", string(good[:40])} {
+		if err := os.WriteFile(s.files.KeyFile, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if n := shown(); n != 2 {
+				t.Errorf("with a bad key, certificate %d", n)
+			}
+		}
+	}
+	if err := os.Remove(s.files.CertFile); err != nil {
+		t.Fatal(err)
+	}
+	if n := shown(); n != 2 {
+		t.Errorf("without the file, certificate %d", n)
+	}
+	certified(t, s.files, 3)
+	if n := shown(); n != 3 {
+		t.Errorf("mended, certificate %d", n)
+	}
+	if c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+	s.end(t)
+	if n := strings.Count(out.String(), "cannot be read again"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
+		t.Errorf("the log says %d times why: %s", n, &out)
+	}
+}
+
+// A bad pair at the start is an error that names the file.
+func TestTLSBad(t *testing.T) {
+	s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
+		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+	})
+	s.end(t)
+	if err := os.WriteFile(s.files.CertFile, []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Listen, c.TLS = "127.0.0.1:0", s.files
+	c.Servers = []config.Server{config.DefaultServer("one", "")}
+	again := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
+		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+	})
+	if _, err := again.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+s.files.CertFile+": ") {
+		t.Errorf("Listen: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "cert_file") {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("the listener is open")
+	}
+}
+
+// A program that a vulnerable Go has built does not speak HTTP/2, and says so.
+func TestTLSVulnerable(t *testing.T) {
+	for version, want := range map[string]string{"go1.26.8": "http/1.1", "go1.27.1": "http/1.1", "go1.26.9": "h2"} {
+		log := &lines{}
+		certificate := httptest.NewTLSServer(nil)
+		certificate.Close()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{TLSConfig: &tls.Config{Certificates: certificate.TLS.Certificates}, Protocols: protocols(version, slog.New(slog.NewTextHandler(log, nil)))}
+		ended := make(chan error, 1)
+		go func() { ended <- s.ServeTLS(l, "", "") }()
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.ConnectionState().NegotiatedProtocol; got != want {
+			t.Errorf("%s: a client speaks %s, want %s", version, got, want)
+		}
+		c.Close()
+		s.Close()
+		<-ended
+		if said := strings.Contains(log.String(), "GO-2026-6617"); said != (want != "h2") {
+			t.Errorf("%s: the log has %q", version, log)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+//go:build unix
+
+package server
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// waits reports whether a connection waits to be accepted.
+func waits(l net.Listener) (yes bool) {
+	s, ok := l.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		yes = err == nil && n == 1 && p[0].Revents&unix.POLLIN != 0
+	})
+	return err == nil && yes
+}

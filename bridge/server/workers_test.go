@@ -1,0 +1,338 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
+)
+
+// staffed starts an instance for each role, before one server in memory that workers reach.
+func staffed(t *testing.T, change func(*config.Server), roles ...string) *several {
+	t.Helper()
+	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t)}
+	for _, role := range roles {
+		v.role = role
+		v.add(change)
+	}
+	v.joined(len(roles))
+	return v
+}
+
+func plain(*config.Server) {}
+
+// What a session asks, hears and is asked passes between any front and the process at a
+// worker; so it is for a client without a session (S-050).
+func TestWorkers(t *testing.T) {
+	t.Parallel()
+	for _, share := range []string{"session", "principal", "all"} {
+		t.Run(share, func(t *testing.T) {
+			t.Parallel()
+			v := staffed(t, func(c *config.Server) { c.Share = share }, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+			a, b := v.all[0], v.all[1]
+			res, m := v.post(a.base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+			if res.StatusCode != http.StatusOK {
+				t.Fatalf("initialize = %d %s", res.StatusCode, m.Raw)
+			}
+			id := res.Header.Get("Mcp-Session-Id")
+			v.post(b.base, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			events, _ := v.stream("GET", b.base, id, "")
+			for n := range 6 {
+				if _, m := v.post(v.all[n%2].base, id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
+					t.Errorf("echo = %s", m.Raw)
+				}
+			}
+			v.post(a.base, id, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`)
+			v.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			v.next(events, "tools/list_changed")
+			steps, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"steps","arguments":{"n":3},"_meta":{"progressToken":"mine"}}}`)
+			for i := range 3 {
+				if e := v.next(steps, "notifications/progress"); e.Get("params.progressToken").Str != "mine" || e.Get("params.progress").Int() != int64(i+1) {
+					t.Errorf("progress %d: %s", i+1, e.Raw)
+				}
+			}
+			v.next(steps, `"steps"`)
+			logged, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"log","arguments":{}}}`)
+			v.next(merged(logged, events), "")
+			for i, at := range []*one{a, b} {
+				if share == "all" { // whom it asks is not known: it is refused
+					break
+				}
+				asked, _ := v.stream("POST", at.base, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask","arguments":{}}}`, 10+i))
+				q := v.next(merged(asked, events), "sampling/createMessage")
+				v.post(v.all[1-i].base, id, `{"jsonrpc":"2.0","id":`+q.Get("id").Raw+`,"result":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
+				if e := v.next(asked, fmt.Sprintf(`"id":%d`, 10+i)); !strings.Contains(e.Raw, "yes") {
+					t.Errorf("the answer: %s", e.Raw)
+				}
+			}
+			waits, _ := v.stream("POST", a.base, id, `{"jsonrpc":"2.0","id":20,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+			v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+			v.post(b.base, id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20,"reason":"enough"}}`)
+			v.until("the server hears of the cancellation", func() bool {
+				for _, got := range v.f.Got() {
+					if strings.Contains(got, "notifications/cancelled") && strings.Contains(got, "enough") {
+						return true
+					}
+				}
+				return false
+			})
+			for range waits {
+				break // its stream ends, or says that it was cancelled
+			}
+			if n := v.f.Opened(); n != 1 {
+				t.Errorf("the server was connected to %d times", n)
+			}
+			for n := range 4 {
+				if _, m := v.post(v.all[n%2].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`)); m.Get("result.echo.text").Str != "hello" {
+					t.Errorf("echo without a session = %s", m.Raw)
+				}
+			}
+			if res, _ := v.post(v.all[2].base, "", echo(1, "x")); res.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("a worker answers a client with %d", res.StatusCode)
+			}
+			if share == "all" {
+				return
+			}
+			_, m = v.post(a.base, "", stateless(30, "tools/call", `,"name":"ask","arguments":{}`))
+			key := ""
+			m.Get("result.inputRequests").ForEach(func(k, _ gjson.Result) bool {
+				key = k.Str
+				return true
+			})
+			again := stateless(31, "tools/call", `,"name":"ask","arguments":{},"requestState":`+m.Get("result.requestState").Raw+`,"inputResponses":{"`+key+`":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
+			if _, m := v.post(b.base, "", again); m.Get("result.result.content.text").Str != "yes" {
+				t.Errorf("the answer without a session: %s", m.Raw)
+			}
+		})
+	}
+}
+
+// A tool that fails at a worker is counted as that, once over all instances, by whichever of
+// them the call came.
+func TestWorkersFailedTools(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+	id := v.begin(v.all[0].base)
+	for n := range 2 {
+		v.post(v.all[n].base, id, call(fmt.Sprint(n), "fail"))
+		v.post(v.all[n].base, "", stateless(n, "tools/call", `,"name":"fail","arguments":{}`))
+	}
+	got := map[string]float64{}
+	for _, o := range v.all {
+		families, err := o.s.metrics.Values("mcp_bridge_calls_total", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, one := range f.Values {
+				if one.Labels["method"] == "tools/call" {
+					got[one.Labels["server"]+" "+one.Labels["era"]+" "+one.Labels["outcome"]] += *one.Value
+				}
+			}
+		}
+	}
+	if want := map[string]float64{"files legacy tool_error": 2, "files modern tool_error": 2}; !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
+// An instance with the role all is a worker for itself, too: also the only one.
+func TestWorkerAlone(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, plain, cluster.RoleAll)
+	o := v.all[0]
+	id := v.begin(o.base)
+	if _, m := v.post(o.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+		t.Errorf("echo = %s", m.Raw)
+	}
+	w := o.s.instance.works([]string{"files"})
+	if w.Running["files"] != 1 || len(w.Connections) != 1 || w.Queued["files"] != 0 || len(w.Waiting) != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// The process of a session goes on at its worker when its owner stops, and the session with
+// it; when the worker stops, calls under way end well, and those that come go on at another
+// one (S-051).
+func TestWorkerStops(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+	a, b, old := v.all[0], v.all[1], v.all[2]
+	id := v.begin(a.base)
+	a.stop()
+	<-a.done
+	if _, m := v.post(b.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+		t.Errorf("after the owner has stopped: %s", m.Raw)
+	}
+	if n := v.f.Opened(); n != 1 {
+		t.Errorf("the server was connected to %d times: the process did not go on", n)
+	}
+	v.role = cluster.RoleWorker
+	v.add(plain)
+	v.until("the front sees the next worker", func() bool { return len(b.s.instance.node.Members()) == 3 })
+	slow, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+	old.stop()
+	v.until("calls that come are held back", func() bool { return old.s.instance.works([]string{"files"}).Stopping })
+	var later sync.WaitGroup
+	for i := range 4 {
+		later.Go(func() {
+			if _, m := v.post(b.base, id, echo(10+i, "hello")); !strings.Contains(m.Raw, "hello") {
+				t.Errorf("a call that comes meanwhile: %s", m.Raw)
+			}
+		})
+	}
+	v.f.Answer(`{"done":true}`)
+	if e := v.next(slow, `"id":2`); !e.Get("result.done").Bool() {
+		t.Errorf("a call that was under way: %s", e.Raw)
+	}
+	later.Wait()
+	<-old.done
+	if _, m := v.post(b.base, id, echo(20, "hello")); !strings.Contains(m.Raw, "hello") {
+		t.Errorf("afterwards: %s", m.Raw)
+	}
+	if n := v.f.Opened(); n != 2 {
+		t.Errorf("the server was connected to %d times, want one at each worker", n)
+	}
+}
+
+// An instance that stops holds back calls of others to its processes also while its own
+// sessions have calls, and all of them end well (S-070).
+func TestWorkerStopsBusy(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, plain, cluster.RoleAll, cluster.RoleFront)
+	old, b := v.all[0], v.all[1]
+	own, id := v.begin(old.base), v.begin(b.base) // both have their processes at the only worker
+	v.role = cluster.RoleWorker
+	v.add(plain)
+	v.joined(3)
+	slow, _ := v.stream("POST", old.base, own, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+	old.stop()
+	v.until("calls that come are held back", func() bool { return old.s.instance.works([]string{"files"}).Stopping })
+	var later sync.WaitGroup
+	later.Go(func() {
+		if _, m := v.post(b.base, id, echo(3, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("a call that comes meanwhile: %s", m.Raw)
+		}
+	})
+	v.f.Answer(`{"done":true}`)
+	if e := v.next(slow, `"id":2`); !e.Get("result.done").Bool() {
+		t.Errorf("the call of its own session: %s", e.Raw)
+	}
+	later.Wait()
+	<-old.done
+	if n := v.f.Opened(); n != 3 {
+		t.Errorf("the server was connected to %d times, want 3", n)
+	}
+}
+
+// While Redis is away connections to workers go on, and new ones wait; it is emptied, and
+// those that wait are opened (S-060).
+func TestWorkersWithoutStore(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, func(c *config.Server) { c.Limits.Wait = 40 * time.Second }, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+	a, b := v.all[0], v.all[1]
+	id := v.begin(a.base)
+	v.store.Kill()
+	for n := range 20 {
+		if _, m := v.post(v.all[n%2].base, id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("without the store: %s", m.Raw)
+		}
+	}
+	begun := make(chan string)
+	go func() { begun <- v.begin(b.base) }()
+	v.until("an opening waits", func() bool { return b.s.instance.workers.Status().Waiting["files"] == 1 })
+	v.store.Run()
+	next := <-begun
+	for _, id := range []string{id, next} {
+		if _, m := v.post(a.base, id, echo(30, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("afterwards: %s", m.Raw)
+		}
+	}
+}
+
+// A server that cannot be started at the worker is told as one that cannot be started here.
+// (A hung one is found by a ping: TestPing in bridge/server/internal/placement.)
+func TestWorkerFails(t *testing.T) {
+	t.Parallel()
+	fails := true
+	v := staffed(t, plain, cluster.RoleFront, cluster.RoleWorker)
+	v.f.Before = func(context.Context) error {
+		if fails {
+			return fmt.Errorf("no such program")
+		}
+		return nil
+	}
+	_, m := v.post(v.all[0].base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	if m.Get("error").Raw == "" || strings.Contains(m.Raw, "worker") {
+		t.Errorf("initialize = %s", m.Raw)
+	}
+	fails = false
+	v.begin(v.all[0].base)
+}
+
+// A client that only listens where its session goes on has its process kept, too.
+func TestWorkerAttached(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+	a, b := v.all[0], v.all[1]
+	id := v.begin(a.base)
+	if _, m := v.post(a.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+		t.Errorf("echo = %s", m.Raw)
+	}
+	a.stop()
+	<-a.done
+	v.stream("GET", b.base, id, "")
+	v.until("the next instance has the process", func() bool { return len(b.s.instance.works([]string{"files"}).Connections) == 1 })
+	if n := v.f.Opened(); n != 1 {
+		t.Errorf("the server was connected to %d times: the process did not go on", n)
+	}
+}
+
+// Who asks for /readyz without a key has the bridge ask nobody for it: whoever probes it
+// would decide how much Redis has to do.
+func TestReadyAsksNobody(t *testing.T) {
+	t.Parallel()
+	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), role: cluster.RoleAll, keys: []config.Access{{Name: "alice", Token: "the-key-of-alice-1"}}}
+	v.add(plain)
+	c := v.store.Client()
+	defer c.Close()
+	probe := func(key string) bool {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", v.all[0].base+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		stats, err := c.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(stats, "cmdstat_xlen")
+	}
+	if probe("") || probe("a-wrong-key-of-alice") {
+		t.Error("a stranger has the store asked")
+	}
+	if !probe("the-key-of-alice-1") {
+		t.Error("the store is not asked for who may see it")
+	}
+}

@@ -1,7 +1,0 @@
-//go:build !manual
-
-package main
-
-import "github.com/spf13/cobra"
-
-func addManual(*cobra.Command) {}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+const accessKey = "k3y-of-the-command-line"
+
+// What others can reach is not served to everybody, unless that is asked for.
+func TestOpen(t *testing.T) {
+	t.Setenv("BRIDGE_TEST_KEY", accessKey)
+	t.Setenv("BRIDGE_TEST_SHORT", "k3y")
+	open := file(t, "bridge.yaml", strings.Replace(good, "127.0.0.1:0", "0.0.0.0:0", 1))
+	closed := file(t, "bridge.yaml", good)
+	for _, test := range []struct {
+		name   string
+		args   []string
+		stderr string
+	}{
+		{"serve", []string{"serve", "-c", open}, "listen is 0.0.0.0:0, which other machines can reach, and without access rules anyone there could use every server: add access: to the configuration, listen on 127.0.0.1:0, or pass --insecure"},
+		{"serve elsewhere", []string{"serve", "-c", closed, "--listen", "0.0.0.0:0"}, "pass --insecure"},
+		{"run", []string{"run", "--listen", "[::]:0", "--", "cat"}, "--token-env, listen on 127.0.0.1:0, or pass --insecure"},
+		{"run URL", []string{"run", "--listen", "192.0.2.1:0", "https://tools.example.com/mcp"}, "pass --insecure"},
+		{"a variable that is not set", []string{"run", "--listen", ":0", "--token-env", "NOT_SET_ANYWHERE", "--", "cat"}, "--token-env NOT_SET_ANYWHERE: the variable is not set"},
+		{"a short key", []string{"run", "--listen", ":0", "--token-env", "BRIDGE_TEST_SHORT", "--", "cat"}, "--token-env BRIDGE_TEST_SHORT: the key in the variable must have at least 16 characters"},
+	} {
+		code, stdout, stderr := in(t, test.args...)
+		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "k3y") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d, nothing and %q", test.name, code, stdout, stderr, exit.Usage, test.stderr)
+		}
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+	}{
+		{"serve with the flag", []string{"serve", "-c", open, "--insecure"}},
+		{"serve elsewhere with the flag", []string{"serve", "-c", closed, "--insecure", "--listen", "0.0.0.0:0"}},
+		{"serve on loopback after all", []string{"serve", "-c", open, "--listen", "127.0.0.1:0"}},
+		{"run with the flag", []string{"run", "--insecure", "--listen", "0.0.0.0:0", "--", "cat"}},
+		{"run with a key", []string{"run", "--token-env", "BRIDGE_TEST_KEY", "--listen", "0.0.0.0:0", "--", "cat"}},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		k, _, _ := serveURL(ctx, t, test.args...)
+		stop()
+		if code := <-k.ended; code != 0 {
+			t.Errorf("%s: exit code %d: %s", test.name, code, &k.log)
+		}
+	}
+}
+
+// A key that is asked for by run is what connect shows, and the log has it not.
+func TestTokenEnv(t *testing.T) {
+	t.Setenv("BRIDGE_TEST_KEY", accessKey)
+	r := newRemote(t, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	k, _, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", "--log-level", "debug", "--token-env", "BRIDGE_TEST_KEY", r.URL+"/mcp")
+	resp, err := http.Post(url, "application/json", strings.NewReader(hello))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a key: status %d", resp.StatusCode)
+	}
+	for _, header := range []string{"Authorization: Bearer ${BRIDGE_TEST_KEY}", "X-API-Key: ${BRIDGE_TEST_KEY}"} {
+		c := start(t.Context(), t, "connect", url, "-H", header)
+		if a := c.ask(hello); !gjson.Get(a, "result.serverInfo").Exists() {
+			t.Errorf("connect with %s: %s", header, a)
+		}
+		c.leave()
+	}
+	if _, auth := r.seen(); strings.Join(auth, "") != "" {
+		t.Errorf("the server got %q: the key is between client and bridge (R-173)", auth)
+	}
+	stop()
+	if <-k.ended; strings.Contains(k.log.String(), accessKey) {
+		t.Errorf("the log has the key: %s", &k.log)
+	}
+}
+
+// Access rules are about those who come over the network, not about who runs a
+// command with the file.
+func TestAccessLocal(t *testing.T) {
+	r := newRemote(t, 0)
+	path := file(t, "bridge.yaml", "access:\n  - { name: a, token: "+accessKey+", servers: [other] }\nservers:\n  other: { http: { url: \"http://127.0.0.1:1/mcp\" } }\n  remote: { http: { url: \""+r.URL+"/mcp\" } }\n")
+	k := start(t.Context(), t, "connect", "remote", "-c", path)
+	if a := k.ask(hello); !gjson.Get(a, "result.serverInfo").Exists() {
+		t.Errorf("connect: %s", a)
+	}
+	k.leave()
+	if code, _, stderr := in(t, "tools", "remote", "-c", path); code != 0 {
+		t.Errorf("tools: exit code %d: %s", code, stderr)
+	}
+}
+
+// certificate writes a certificate for this machine and its key.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return pool
+}
+
+// HTTPS, and keys: what is printed says both, and so does check, without a key.
+func TestServeAccess(t *testing.T) {
+	path := file(t, "bridge.yaml", "tls: { cert_file: tls.crt, key_file: tls.key }\naccess:\n  - { name: ci, token: "+accessKey+" }\n  - { name: ops, token: another-"+accessKey+" }\n"+good)
+	pool := certificate(t, filepath.Dir(path))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	k := start(ctx, t, "serve", "-c", path)
+	said := ""
+	for !strings.Contains(said, "\n}\n") {
+		line, err := k.out.ReadString('\n')
+		if said += line; err != nil {
+			t.Fatalf("stdout = %q, %v: %s", said, err, &k.log)
+		}
+	}
+	if !strings.HasPrefix(said, "all servers as one: https://127.0.0.1:") || !strings.Contains(said, `"Authorization": "Bearer YOUR-KEY"`) || strings.Contains(said, accessKey) {
+		t.Errorf("stdout = %s", said)
+	}
+	_, rest, _ := strings.Cut(said, ": ")
+	url, _, _ := strings.Cut(rest, "/mcp ")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(url + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("/healthz: status %d", resp.StatusCode)
+	}
+	code, stdout, stderr := in(t, "check", "-c", path)
+	if code != 0 || !strings.Contains(stdout, "is good: 2 servers on 127.0.0.1:0, HTTPS, access: ci ops\n") || strings.Contains(stdout+stderr, accessKey) {
+		t.Errorf("check: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	stop()
+	if code := <-k.ended; code != 0 {
+		t.Errorf("exit code %d: %s", code, &k.log)
+	}
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+// What serve would refuse, check does not call good.
+func TestCheckRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name, text, stdout, stderr string
+		flags                      []string
+		code                       int
+	}{
+		{
+			name: "open to everybody", code: exit.Usage,
+			text:   "listen: 0.0.0.0:8808\nservers: { a: { http: https://example.com/mcp } }\n",
+			stdout: "FILE would not be served: 1 server", stderr: "add access: to the configuration",
+		},
+		{
+			name: "open on purpose", flags: []string{"--insecure"},
+			text:   "listen: 0.0.0.0:8808\nservers: { a: { http: https://example.com/mcp } }\n",
+			stdout: "FILE is good: 1 server",
+		},
+		{
+			name: "a document that is not there", code: exit.Usage,
+			text:   "servers:\n  a:\n    rest: { openapi: none.yaml }\n",
+			stderr: "FILE:3: server \"a\": rest: openapi is \"none.yaml\": does not exist",
+		},
+		{
+			name: "lists within lists", code: exit.Usage,
+			text:   "# mine\nservers: " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000) + "\n",
+			stderr: "FILE:2: lists and mappings are nested deeper than 100 levels: remove the brackets",
+		},
+		{
+			name: "aliases of aliases", code: exit.Usage,
+			text:   manyAliases(),
+			stderr: "FILE:7: aliases stand for more than 100000 values: write out what each server needs",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "bridge.yaml")
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, stdout, stderr := in(t, append([]string{"check", "-c", file}, test.flags...)...)
+			named := func(s string) string { return strings.ReplaceAll(s, "FILE", file) }
+			if code != test.code || !strings.Contains(stdout, named(test.stdout)) || !strings.Contains(stderr, named(test.stderr)) || strings.Contains(stderr, "stat ") {
+				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// manyAliases is a file with a mapping of ten million keys.
+func manyAliases() string {
+	text := "servers:\n  a0: &a0 { timeout: 1s }\n"
+	for i := range 7 {
+		text += fmt.Sprintf("  a%d: &a%d { <<: [%s*a%d] }\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	return text
+}

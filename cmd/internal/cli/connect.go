@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
+	return newConnectOn(l, stdout, stderr, func(f any) bool {
+		is, _ := terminal.Is(f)
+		return is
+	})
+}
+
+// newConnectOn takes what tells terminals from other files.
+func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
+	var file, era, offer string
+	var remote flags.Remote
+	var sign flags.SignIn
+	var document flags.Document
+	var program flags.Program
+	var limits flags.Limits
+	cmd := &cobra.Command{
+		Use:   "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
+		Short: "Be a stdio server that passes everything on to another server",
+		Long: `connect is for clients that can only start programs. It is a stdio server that
+passes everything on to another server. In a client's configuration:
+
+  "tools": { "command": "mcp-bridge", "args": ["connect", "https://tools.example.com/mcp"] }
+
+TARGET is a URL, the path or the URL of an OpenAPI document, or the name of a server
+in the configuration file. Without TARGET, the client gets all servers of the file
+as one. For a program write -- COMMAND: the bridge then translates revisions.
+
+connect speaks MCP on stdin and stdout, and logs to stderr. When the client closes
+stdin, connect and everything that it started end.
+
+If the server at URL wants a sign-in, the bridge opens a browser, if there is one;
+otherwise run 'mcp-bridge login URL' first. With --device, the client gets an error
+with an address that you can open on any device. In a --header, ${NAME} becomes the value
+of that variable, which keeps it out of the list of processes.`,
+		Example: `  mcp-bridge connect https://tools.example.com/mcp
+  mcp-bridge connect https://tools.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+  mcp-bridge connect ./openapi.yaml
+  mcp-bridge connect search -c bridge.yaml
+  mcp-bridge connect -- npx -y @modelcontextprotocol/server-everything
+  mcp-bridge connect`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && cmd.ArgsLenAtDash() != 0 && flags.IsURL(args[0]) {
+				return exit.Usagef("connect takes one target, but got %d: for several servers write a configuration file, and 'mcp-bridge connect -c FILE'", len(args))
+			} else if len(args) > 1 && cmd.ArgsLenAtDash() != 0 {
+				return exit.Usagef("connect takes one target, but got %d: write a program behind --, as in 'mcp-bridge connect -- %s'", len(args), strings.Join(args, " "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := l.Logger(stderr)
+			if err != nil {
+				return err
+			}
+			var c *config.Config
+			isProgram, isDocument := len(args) > 0 && cmd.ArgsLenAtDash() == 0, false
+			if len(args) > 0 && !isProgram && flags.MayBeDocument(args[0]) {
+				if isDocument, err = document.Is(cmd.Context(), "connect", args[0]); err != nil {
+					return err
+				}
+			}
+			ask := asking(stderr, isTerminal(stderr))
+			isURL := !isProgram && !isDocument && len(args) > 0 && flags.IsURL(args[0])
+			for _, f := range []struct {
+				name   string
+				useful bool
+				with   string
+			}{
+				{"config", !isProgram && !isDocument && !isURL, "a server of the file"},
+				{"env", isProgram, "a program"},
+				{"env-all", isProgram, "a program"},
+				{"cwd", isProgram, "a program"},
+				{"header", isURL || isDocument, "a URL or an OpenAPI document"},
+				{"transport", isURL, "the URL of an MCP server"},
+				{"era", isURL || isProgram, "the URL of an MCP server or a program"},
+				{"offer", isURL || isProgram || isDocument, "a target that is no server of the file"},
+			} {
+				if err := flags.Useless(cmd.Flags(), f.with, f.name); err != nil && !f.useful {
+					return err
+				}
+			}
+			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && !isURL {
+				return err
+			}
+			if err := flags.Useless(cmd.Flags(), "an OpenAPI document", flags.DocumentNames...); err != nil && !isDocument {
+				return err
+			}
+			switch {
+			case isProgram:
+				c, err = program.Config(args, era)
+			case isDocument:
+				c, err = document.Config(args[0], &remote)
+			case isURL:
+				log = hinting(log)
+				if c, err = remote.Config(args[0], era); err == nil {
+					err = sign.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true)
+				}
+			default:
+				if c, err = connectFile(file, cmd.Flags().Changed("config"), args); err == nil {
+					askOf(c, ask)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			for i := range c.Servers {
+				limits.Over(cmd.Flags(), &c.Servers[i])
+			}
+			if cmd.Flags().Changed("offer") {
+				c.Offer = offer
+			}
+			c.Cluster = config.Cluster{} // what serves one client is no instance (S-003)
+			s, stop, err := begin(cmd.Context(), c, log)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			defer s.Close(context.Background())
+			if isTerminal(stderr) {
+				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin; to be started by a client, rather than by hand. Ctrl-C ends it.")
+			}
+			// A client that is gone must not end us before we have stopped what we
+			// started: the write then fails, and that is all.
+			pipe := make(chan os.Signal, 1)
+			signal.Notify(pipe, syscall.SIGPIPE)
+			defer signal.Stop(pipe)
+			// The empty name means all servers as one, and the only one if there is one.
+			err = s.ServeStdio(cmd.Context(), "", cmd.InOrStdin(), stdout)
+			if cmd.Context().Err() != nil {
+				return nil // somebody asked for the end
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	remote.Add(f)
+	sign.Add(f)
+	program.Add(f)
+	document.Add(f)
+	flags.AddEra(f, &era)
+	addOfferFlag(f, &offer)
+	limits.Add(f)
+	return cmd
+}
+
+// connectFile reads the configuration file and leaves the server that is named
+// of it, or all.
+func connectFile(file string, named bool, target []string) (*config.Config, error) {
+	c, err := flags.Target(file, named, "name a URL, or a file with -c", target...)
+	if err != nil {
+		return nil, err
+	}
+	if c.AccessLog.To == "stdout" {
+		return nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)
+	}
+	c.Access = nil // they are about those who come over the network
+	return c, nil
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// drainHelp is the end of the help of drain and resume.
+const drainHelp = `
+The default of URL is where the configuration file says that the bridge is. With
+access rules it takes the key of somebody who is listed in admin: see --token-env.`
+
+func newDrain(stdout io.Writer) *cobra.Command {
+	var d drainer
+	var long, wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain [URL] [SERVER]",
+		Short: "Have a server of a running bridge get no new calls",
+		Long: `drain has SERVER get no new calls until 'mcp-bridge resume'. Running calls end as usual:
+with --wait, drain waits for them. Without SERVER, the bridge itself is drained: /readyz
+answers 503, so that a load balancer sends it no new clients, and who is there goes on.
+` + drainHelp,
+		Example: `  mcp-bridge drain files --wait 5m
+  mcp-bridge drain files --for 10m
+  mcp-bridge drain https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.find(cmd, args); err != nil {
+				return err
+			}
+			body := map[string]string{}
+			for name, value := range map[string]time.Duration{"for": long, "wait": wait} {
+				switch {
+				case !cmd.Flags().Changed(name):
+				case d.server == "":
+					return exit.Usagef("--%s is of use with the name of a server only", name)
+				case value <= 0:
+					return exit.Usagef("--%s must be longer than 0", name)
+				}
+			}
+			if long > 0 {
+				body["for"] = long.String()
+			}
+			if err := d.ask(cmd.Context(), "drain", body); err != nil {
+				return err
+			}
+			if d.server == "" {
+				_, err := fmt.Fprintln(stdout, "the bridge is drained: /readyz answers 503")
+				return err
+			}
+			left, err := d.await(cmd.Context(), wait)
+			if err != nil {
+				return err
+			}
+			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %d are running, and %d wait for their client\n", sanitize.Text(d.server), left.Calls, left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
+				err = exit.With(exit.Timeout, fmt.Errorf("not all calls have ended within %v", wait))
+			}
+			return err
+		},
+	}
+	d.add(cmd)
+	cmd.Flags().DurationVar(&long, "for", 0, "resume by itself after that time, at most 24h")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait for the end of running calls, for that long; after that, the exit code is 4")
+	return cmd
+}
+
+func newResume(stdout io.Writer) *cobra.Command {
+	var d drainer
+	cmd := &cobra.Command{
+		Use:   "resume [URL] [SERVER]",
+		Short: "Have a server of a running bridge get calls again",
+		Long: `resume ends what 'mcp-bridge drain' has begun, of SERVER, or without it of the bridge
+itself.
+` + drainHelp,
+		Example: `  mcp-bridge resume files
+  mcp-bridge resume https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.find(cmd, args); err != nil {
+				return err
+			}
+			if err := d.ask(cmd.Context(), "resume", map[string]string{}); err != nil {
+				return err
+			}
+			said := "the bridge is not drained any more"
+			if d.server != "" {
+				said = sanitize.Text(d.server) + " gets calls again"
+			}
+			_, err := fmt.Fprintln(stdout, said)
+			return err
+		},
+	}
+	d.add(cmd)
+	return cmd
+}
+
+// drainer asks a running bridge about one of its servers; without a name, about itself.
+type drainer struct {
+	looker
+	server string
+}
+
+func (d *drainer) add(cmd *cobra.Command) {
+	d.looker.add(cmd, "the key to show to the bridge", 5*time.Second)
+	cmd.Args = cobra.MaximumNArgs(2)
+}
+
+// find says which bridge is asked, and about what.
+func (d *drainer) find(cmd *cobra.Command, args []string) error {
+	if n := len(args); n > 0 && !flags.IsURL(args[n-1]) {
+		d.server, args = args[n-1], args[:n-1]
+	}
+	if len(args) > 1 {
+		return exit.Usagef("two URLs: name one bridge, and a server of it")
+	}
+	return d.looker.find(cmd, args)
+}
+
+// ask has the bridge do something with the server, or with itself.
+func (d *drainer) ask(ctx context.Context, what string, body map[string]string) error {
+	path := what
+	if d.server != "" {
+		path = "servers/" + url.PathEscape(d.server) + "/" + what
+	}
+	asked, _ := json.Marshal(body) // texts always can be
+	status, _, text, err := d.send(ctx, http.MethodPost, "/"+server.AdminPath+path, asked)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusOK:
+		return nil
+	case status == http.StatusNotFound && d.server != "":
+		return fmt.Errorf("at %s there is no server %q: 'mcp-bridge top' shows those that there are", d.url, d.server)
+	case status == http.StatusNotFound:
+		return fmt.Errorf("at %s nothing can be drained: has the bridge another address for operators (console_listen), or is it an older one?", d.url)
+	}
+	return refused(d.url, status, text)
+}
+
+// underWay is what is under way at a server.
+type underWay struct {
+	Calls  int `json:"calls"`
+	Parked int `json:"parked_calls"`
+}
+
+// drainEvery is how often drain looks whether calls have ended.
+const drainEvery = 500 * time.Millisecond
+
+// await waits until nothing is under way at the server, for as long as within, and returns
+// what is.
+func (d *drainer) await(ctx context.Context, within time.Duration) (left underWay, err error) {
+	end := time.Now().Add(within)
+	for {
+		var out struct{ Server underWay }
+		if _, err := d.look(ctx, "servers/"+url.PathEscape(d.server), &out); err != nil {
+			return left, err
+		}
+		left = out.Server
+		if left.Calls+left.Parked == 0 || !time.Now().Before(end) {
+			return left, nil
+		}
+		if err := backoff.For(ctx, min(drainEvery, time.Until(end))); err != nil {
+			return left, exit.With(exit.Interrupted, errors.New("interrupted"))
+		}
+	}
+}

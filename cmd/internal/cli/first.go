@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/config"
+	lists "github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// first uses the one server of a bridge once, and logs how many tools it has: whoever has
+// started the bridge is there to read that, and what is wrong, before a client comes.
+func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Logger) {
+	if len(c.Access) > 0 { // it is used as by the caller of --token-env
+		ctx = server.WithPrincipal(ctx, c.Access[0].Name)
+	}
+	// A remote server of the newer era need not see a handshake of the older one.
+	at := &c.Servers[0]
+	n, err := tools(ctx, s, at.HTTP != nil && at.Era != config.EraLegacy && at.Offer != config.OfferLegacy)
+	switch name := c.Servers[0].Name; {
+	case ctx.Err() != nil:
+	case err == nil:
+		log.Info(name + ": " + count(n, "tool"))
+	case s.Status()[0].Err == nil: // otherwise the log has why it fails
+		log.Warn(name+": its tools cannot be listed", "err", err)
+	}
+}
+
+// tools returns how many tools the one server of a bridge has, for a client that has just come:
+// one of sessions, or of requests that stand alone.
+func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error) {
+	fromClient, toBridge := io.Pipe()
+	fromBridge, toClient := io.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := s.ServeStdio(ctx, "", fromClient, toClient)
+		toClient.CloseWithError(err)
+		fromClient.CloseWithError(err)
+	})
+	defer wg.Wait()
+	defer fromBridge.Close()
+	defer toBridge.Close()
+	answers := bufio.NewReader(fromBridge)
+	ask := func(method string, params []byte) (*jsonrpc.Message, error) {
+		id := fmt.Appendf(nil, "%q", method) // requests go out one after the other
+		line := (&jsonrpc.Message{Method: method, Params: params}).Append(nil, id, nil)
+		if _, err := toBridge.Write(append(line, '\n')); err != nil {
+			return nil, err
+		}
+		for {
+			line, err := answers.ReadBytes('\n')
+			if err != nil {
+				return nil, err
+			}
+			a, err := jsonrpc.Parse(line)
+			switch {
+			case err != nil:
+				return nil, err
+			case !a.IsResponse() || !bytes.Equal(a.ID, id): // what a server says or asks without being asked
+			case a.Error != nil && modern && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // it has none
+				return jsonrpc.NewResult(nil, []byte("{}")), nil
+			case a.Error != nil:
+				return nil, errors.New(gjson.GetBytes(a.Error, "message").String())
+			default:
+				return a, nil
+			}
+		}
+	}
+	info := `{"name":"mcp-bridge","version":"` + server.Version() + `"}`
+	if !modern {
+		a, err := ask("initialize", []byte(`{"protocolVersion":"`+era.LatestLegacy+`","capabilities":{},"clientInfo":`+info+`}`))
+		if err != nil || !gjson.GetBytes(a.Result, "capabilities.tools").Exists() {
+			return 0, err
+		}
+		if _, err := io.WriteString(toBridge, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
+			return 0, err
+		}
+	}
+	meta := fmt.Appendf(nil, `{%q:%q,%q:{},%q:%s}`, era.KeyVersion, era.LatestModern, era.KeyCapabilities, era.KeyClientInfo, info)
+	_, _ = lists.Tools.Pages(func(params []byte) (a *jsonrpc.Message, _ error) {
+		if modern {
+			params = rawjson.Set(params, "_meta", meta)
+		}
+		a, err = ask(lists.Tools.Method(), params)
+		return a, err
+	}, func(page []byte, _, _ bool) { n += int(gjson.GetBytes(page, "tools.#").Int()) })
+	return n, err
+}

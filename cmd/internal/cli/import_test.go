@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+func TestImport(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	t.Chdir(t.TempDir())
+	const text = `{ "mcpServers": {
+  "files": { "command": "npx", "args": ["-y", "x"], "env": { "API_TOKEN": "hunter2-hunter2" } },
+  "other": { "url": "https://example.com/mcp" },
+  "closed": { "command": "npx", "oauth": { "x": 1 } }
+} }`
+	all := map[string]string{"config.json": text, ".cursor/mcp.json": text,
+		"ours.yaml":             "# ours\nservers:\n  mine: { stdio: \"npx x\" }\n",
+		"off.json":              `{ "mcpServers": { "a": { "command": "npx", "disabled": true } } }`,
+		"named.json":            `{ "mcpServers": { "File System": { "command": "npx" } } }`,
+		".gemini/settings.json": `{ "mcpServers": {`, filepath.Join(home, ".gemini/settings.json"): text,
+		filepath.Join(home, ".claude.json"): `{ "mcpServers": { "a": { "command": "mine" } }, "projects": { "/x": { "disabledMcpjsonServers": ["b"] } } }`,
+		".mcp.json":                         `{ "mcpServers": { "a": { "command": "theirs" }, "b": { "command": "theirs" } } }`,
+	}
+	for file, text := range all {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{"what there is", []string{"import"}, 0, ".cursor/mcp.json: files, other\n", ""},
+		{"to standard output", []string{"import", "config.json"}, 0, "servers:\n  files:\n", `note: config.json: server "closed" is left out: oauth has another form here`},
+		{"what to set", []string{"import", "config.json"}, 0, `API_TOKEN: "${API_TOKEN}"`, "note: set before you use it: API_TOKEN\n"},
+		{"none that is on", []string{"import", "off.json"}, exit.Usage, "", "the servers of off.json: each of them is switched off there"},
+		{"one of them", []string{"import", "config.json", "--only", "other"}, 0, "servers:\n  other:\n", ""},
+		{"one by its name in the file", []string{"import", "named.json", "--only", "File System"}, 0, "servers:\n  file-system:\n", ""},
+		{"a client with a broken file", []string{"import", "gemini"}, 0, "servers:\n  files:\n", "note: .gemini/settings.json: not valid JSON"},
+		{"a server of its user and of the folder", []string{"import", "claude-code"}, 0, "command: mine", "note: .mcp.json: server \"a\" is left out: there is one of this name already"},
+		{"one that the user has disabled", []string{"import", "claude-code"}, 0, "enabled: false\n    stdio:\n      command: theirs", ""},
+		{"none of them", []string{"import", "config.json", "--only", "none"}, exit.Usage, "", "--only none: no such server"},
+		{"to a file", []string{"import", "config.json", "-o", "new.yaml"}, 0, "new.yaml: 2 servers (files, other). Try: mcp-bridge check -c new.yaml\n", ""},
+		{"not over a file", []string{"import", "config.json", "-o", "new.yaml"}, exit.Usage, "", "new.yaml is there already"},
+		{"over a file", []string{"import", "config.json", "-o", "new.yaml", "--force"}, 0, "new.yaml: 2 servers", ""},
+		{"into a file", []string{"import", "config.json", "--only", "other", "-o", "ours.yaml", "--merge"}, 0, "ours.yaml: 1 server (other). Try: mcp-bridge check -c ours.yaml\n", ""},
+		{"its variables", []string{"import", "config.json", "--only", "files", "-o", "ours.yaml", "--merge", "--env-file", "secrets.env"}, 0, "ours.yaml: 1 server (files)", "./secrets.env has the variables API_TOKEN"},
+		{"into a file that has it", []string{"import", "config.json", "--only", "other", "-o", "ours.yaml", "--merge"}, exit.Usage, "", "there is one of this name already"},
+		{"into nothing", []string{"import", "config.json", "--merge"}, exit.Usage, "", "name the file that gets the servers"},
+		{"into a file that is not there", []string{"import", "config.json", "--merge", "-o", "none.yaml"}, exit.Usage, "", "none.yaml"},
+		{"no variables for secrets", []string{"import", "config.json", "--env-file", "x.env", "--secrets", "inline"}, exit.Usage, "", "--env-file is for secrets"},
+		{"a client", []string{"import", "cursor"}, 0, "# from .cursor/mcp.json", ""},
+		{"a client that is not here", []string{"import", "zed"}, exit.Usage, "", "there is no file of zed on this machine"},
+		{"a client with a slip", []string{"import", "vscoed"}, exit.Usage, "", "did you mean vscode?"},
+		{"no such file", []string{"import", "./none.json"}, exit.Usage, "", "none.json"},
+		{"a wrong flag", []string{"import", "config.json", "--secrets", "x"}, exit.Usage, "", "must be variables or inline"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := in(t, test.args...)
+			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || strings.Contains(stdout+stderr, "hunter2") {
+				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q, %q", code, stdout, stderr, test.code, test.stdout, test.stderr)
+			}
+		})
+	}
+	if _, _, stderr := in(t, "import", "named.json", "--only", "File System"); strings.Contains(stderr, "no such server") {
+		t.Errorf("--only with the name of the file: %s", stderr)
+	}
+	t.Setenv("API_TOKEN", "x")
+	if code, stdout, stderr := in(t, "check", "-c", "new.yaml"); code != 0 || !strings.Contains(stdout, "new.yaml is good: 2 servers") {
+		t.Errorf("check of what was imported: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, _ := in(t, "import", "config.json", "--secrets", "inline"); code != 0 || !strings.Contains(stdout, "hunter2-hunter2") {
+		t.Errorf("--secrets inline: exit code %d\n%s", code, stdout)
+	}
+}
+
+func TestInit(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		args   []string
+		server string
+		code   int
+		stderr string
+	}{
+		{name: "an example", server: "filesystem"},
+		{name: "a program", args: []string{"--", "uvx", "mcp-server-time", "--flag", "a b"}, server: "time"},
+		{name: "a remote server", args: []string{"https://tools.example.com/mcp"}, server: "tools-example-com"},
+		{name: "a command line in one text", args: []string{"npx -y x"}, code: exit.Usage, stderr: "whole command line"},
+		{name: "too much", args: []string{"https://tools.example.com/mcp", "x"}, code: exit.Usage, stderr: "a URL takes no arguments"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			code, stdout, stderr := in(t, append([]string{"init"}, test.args...)...)
+			if code != test.code || !strings.Contains(stderr, test.stderr) {
+				t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+			if code != 0 {
+				if _, err := os.Stat("bridge.yaml"); err == nil {
+					t.Error("a file was written")
+				}
+				return
+			}
+			c, err := config.Load("bridge.yaml", nil)
+			if err != nil || len(c.Servers) != 1 || c.Servers[0].Name != test.server {
+				t.Errorf("the file is not one with the server %s (error %v)", test.server, err)
+			}
+			if code, _, stderr := in(t, "init"); code != exit.Usage || !strings.Contains(stderr, "bridge.yaml is there already") {
+				t.Errorf("again: exit code %d\n%s", code, stderr)
+			}
+			if code, _, stderr := in(t, "init", "--force"); code != 0 {
+				t.Errorf("again with --force: exit code %d\n%s", code, stderr)
+			}
+		})
+	}
+}
+
+// A file that is overwritten is readable for its owner only, and what a link leads
+// to is left alone.
+func TestOverwrite(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, file := range []string{"bridge.yaml", "other.yaml"} {
+		if err := os.WriteFile(file, []byte("before"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("other.yaml", "link.yaml"); err != nil {
+		t.Skip(err)
+	}
+	for _, file := range []string{"bridge.yaml", "link.yaml"} {
+		if code, _, stderr := in(t, "init", "--force", "-o", file); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, stderr)
+		}
+		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v (error %v), want the mode 0600", file, info.Mode(), err)
+		}
+	}
+	if text, err := os.ReadFile("other.yaml"); err != nil || string(text) != "before" {
+		t.Errorf("other.yaml = %q (error %v)", text, err)
+	}
+	if code, _, stderr := in(t, "init", "--force", "-o", "."); code != exit.Usage || !strings.Contains(stderr, "no regular file") {
+		t.Errorf("over a folder: exit code %d\n%s", code, stderr)
+	}
+}
+
+// The schema that is printed is JSON with the keys of a file.
+func TestSchema(t *testing.T) {
+	code, stdout, stderr := in(t, "schema")
+	if code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"max_bytes_in_flight"`) {
+		t.Errorf("exit code %d\n%.200s\n%s", code, stdout, stderr)
+	}
+}

@@ -1,0 +1,421 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+	"github.com/mcp-bridge/bridge/internal/similar"
+)
+
+// asking returns what shows a person where to sign in; nil if nobody is here who could
+// open a page.
+func asking(stderr io.Writer, terminal bool) func(server, address string) {
+	browser := login.Browser()
+	if browser == nil && !terminal {
+		return nil
+	}
+	return func(server, address string) { show(stderr, browser, server, address) }
+}
+
+func show(stderr io.Writer, browser []string, server, address string) {
+	if u, err := url.Parse(server); err == nil {
+		server = u.Host
+	}
+	what := "open this address in a browser on this machine:"
+	if login.Show(browser, address) == nil {
+		what = "a browser is being opened. If not, open"
+	}
+	fmt.Fprintf(stderr, "mcp-bridge: %s wants you to sign in: %s\n  %s\n", sanitize.Text(server), what, sanitize.Text(address))
+}
+
+// showCode tells a person how to sign in on another device.
+func showCode(stderr io.Writer, server, address, code, both string) {
+	if u, err := url.Parse(server); err == nil {
+		server = u.Host
+	}
+	fmt.Fprintf(stderr, "mcp-bridge: to sign in at %s, open this address on any device:\n  %s\nand enter the code:\n  %s\n", sanitize.Text(server), sanitize.Text(address), sanitize.Text(code))
+	if both != "" {
+		fmt.Fprintf(stderr, "or open this one, which has the code:\n  %s\n", sanitize.Text(both))
+	}
+}
+
+// deviceOn returns what shows a person how to sign in on another device.
+func deviceOn(stderr io.Writer) func(server, address, code, both string) {
+	return func(server, address, code, both string) { showCode(stderr, server, address, code, both) }
+}
+
+// typed returns the lines of a terminal. Nothing ends a read of it but the end of the
+// process, which is the end of the command that wants them.
+func typed(in io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		for s := bufio.NewScanner(in); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return lines
+}
+
+// askOf has the servers of a configuration that need a sign-in ask the person who is here,
+// and whose client alone calls.
+func askOf(c *config.Config, ask func(server, address string)) {
+	for i := range c.Servers {
+		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
+			r.OAuth.Ask, r.OAuth.Own = ask, true
+		}
+	}
+}
+
+// signInTarget returns how the server is reached that a command is about.
+func signInTarget(target, file string, f *flags.SignIn) (*httpclient.Config, error) {
+	if flags.IsURL(target) {
+		s, err := (&flags.Remote{}).Server(target, config.ShareSession)
+		if err != nil {
+			return nil, err
+		}
+		if s.HTTP.OAuth, err = f.Settings(); err != nil {
+			return nil, err
+		}
+		if err := s.HTTP.Validate(); err != nil {
+			return nil, exit.Usagef("%s: %w", target, err)
+		}
+		return s.HTTP, nil
+	}
+	c, err := flags.Load(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && file == flags.DefaultFile && flags.Remotely(target) != "":
+		return nil, exit.Usagef("%q is no URL: %s", target, flags.Remotely(target))
+	case errors.Is(err, fs.ErrNotExist) && file == flags.DefaultFile:
+		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server", target, file)
+	case err != nil:
+		return nil, err
+	}
+	var names []string
+	for _, s := range c.Servers {
+		r := s.Remote()
+		if s.Rest != nil {
+			r = s.Rest.SignIn()
+		}
+		signs := r != nil && r.OAuth != nil && r.OAuth.Login
+		switch {
+		case s.Name == target && signs:
+			return r, nil
+		case s.Name == target:
+			return nil, exit.Usagef("%s: server %s has no login: true in its oauth, or in the auth of its API", file, target)
+		case signs:
+			names = append(names, s.Name)
+		}
+	}
+	return nil, exit.Usagef("%s has no server %q: %s", file, target, similar.Hint(target, names, "it has none with login: true in its oauth, or in the auth of an API"))
+}
+
+func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	var f flags.SignIn
+	var device bool
+	cmd := &cobra.Command{
+		Use:   "login [flags] URL|SERVER",
+		Short: "Sign in at a server, in a browser",
+		Long: `login signs in at an MCP server that wants a token (OAuth 2.1). It opens the sign-in
+page in a browser, and keeps the tokens for you. connect, run, serve and the other
+commands then use them, and renew them when needed. SERVER is the name of a server in
+the configuration file.
+
+login also prints the address of the page. At the end, the browser opens an address of
+this machine. If your browser is on another machine, that page does not load: copy its
+address, and paste it on this terminal. With --device, you sign in on any device with a
+code, if the authorization server supports that. $BROWSER is the command that opens
+pages.`,
+		Example: `  mcp-bridge login https://tools.example.com/mcp
+  mcp-bridge login notes -c bridge.yaml
+  mcp-bridge login https://tools.example.com/mcp --scope read --scope write
+  mcp-bridge login https://tools.example.com/mcp --device
+  mcp-bridge login https://tools.example.com/mcp --client-id my-client --callback http://localhost:7777/callback`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.Usagef("name the URL of a server, or a server of the file: mcp-bridge login https://tools.example.com/mcp")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := l.Logger(stderr)
+			if err != nil {
+				return err
+			}
+			if !flags.IsURL(args[0]) {
+				if err := flags.Useless(cmd.Flags(), "a URL", flags.SignInNames...); err != nil {
+					return err
+				}
+			}
+			r, err := signInTarget(args[0], file, &f)
+			if err != nil {
+				return err
+			}
+			store, err := login.OpenOwn()
+			if err != nil {
+				return err
+			}
+			how := login.Options{Store: store}
+			if on, _ := terminal.Is(os.Stdin); on && !device {
+				how.Typed = typed(os.Stdin)
+			}
+			how.Ask = func(address string) {
+				if show(stderr, login.Browser(), r.URL, address); how.Typed != nil {
+					fmt.Fprintln(stderr, "if the browser is on another machine, paste here the address at which it ends:")
+				}
+			}
+			if device {
+				how.Device = func(address, code, both string) { showCode(stderr, r.URL, address, code, both) }
+			}
+			p, err := person(r, how, log)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			got, err := p.SignIn(cmd.Context())
+			if errors.Is(err, login.ErrUnreachable) && cmd.Context().Err() == nil {
+				return exit.With(exit.Server, err)
+			} else if err != nil {
+				return err
+			}
+			scopes := ""
+			if len(got.Granted) > 0 {
+				scopes = "; scopes: " + strings.Join(got.Granted, " ")
+			}
+			_, err = fmt.Fprintf(stdout, "signed in at %s for %s%s%s\n", sanitize.Text(got.Issuer.Name), sanitize.Text(got.Server), sanitize.Text(scopes), ends(got))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device: open an address there, and enter a code")
+	f.AddAlways(cmd.Flags())
+	return cmd
+}
+
+// ends says how long a login is good.
+func ends(l *login.Login) string {
+	switch {
+	case l.Until.IsZero():
+		return ""
+	case l.Refresh != "":
+		return "; until " + l.Until.Format("15:04") + ", then renewed by itself"
+	}
+	return "; until " + l.Until.Format(time.DateTime)
+}
+
+// person makes what signs in at a server, as how says.
+func person(r *httpclient.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
+	at, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, errors.New("url: not a URL")
+	}
+	way, err := httpclient.Outward(*r, true, r.OAuth.Trusted()...)
+	if err != nil {
+		return nil, err
+	}
+	how.Options = oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log}
+	return login.New(how), nil
+}
+
+// kept is a login with its name in the store.
+type kept struct {
+	key          string
+	*login.Login // nil for one that cannot be read
+}
+
+// loginsFor returns the logins for a server, or all of them.
+func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept, err error) {
+	keys, err := store.Keys()
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		l, err := store.Read(key)
+		if err != nil {
+			fmt.Fprintln(stderr, "mcp-bridge:", sanitize.Text(err.Error()))
+			if server == "" {
+				all = append(all, kept{key, nil})
+			}
+			continue
+		}
+		if l != nil && (server == "" || l.Server == server) {
+			all = append(all, kept{key, l})
+		}
+	}
+	return all, nil
+}
+
+// plainURL returns the address of the server that a target is, as logins name it: without
+// a query.
+func plainURL(target, file string) (string, *httpclient.Config, error) {
+	r, err := signInTarget(target, file, &flags.SignIn{})
+	if err != nil {
+		return "", nil, err
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return "", nil, exit.Usagef("%s is not a URL", target)
+	}
+	u.RawQuery, u.Fragment, u.Scheme, u.Host = "", "", strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	return u.String(), r, nil
+}
+
+func newLogout(stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "logout [flags] [URL|SERVER]",
+		Short: "Forget a sign-in",
+		Long: `logout removes the tokens that 'mcp-bridge login' has kept for a server, and asks the
+authorization server to revoke them, if it supports that. It also forgets a sign-in
+that has begun.`,
+		Example: `  mcp-bridge logout https://tools.example.com/mcp
+  mcp-bridge logout notes -c bridge.yaml
+  mcp-bridge logout --all`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all != (len(args) == 0) {
+				return exit.Usagef("name a URL or a server of the file, or --all")
+			}
+			store, err := login.OpenOwn()
+			if err != nil {
+				return err
+			}
+			server := ""
+			r := &httpclient.Config{}
+			if !all {
+				if server, r, err = plainURL(args[0], file); err != nil {
+					return err
+				}
+			}
+			found, err := loginsFor(store, server, stderr)
+			if err != nil {
+				return err
+			}
+			var faults []error
+			for _, l := range found {
+				name := "a login that cannot be read"
+				if l.Login != nil {
+					name = sanitize.Text(l.Server)
+				}
+				if err := forget(cmd.Context(), store, l, r); err != nil {
+					faults = append(faults, fmt.Errorf("%s: %s", name, sanitize.Text(err.Error())))
+				} else if _, err := fmt.Fprintln(stdout, "signed out of "+name); err != nil {
+					return err
+				}
+			}
+			begun, err := store.Abandon(server) // those without a login
+			switch {
+			case err != nil:
+				faults = append(faults, err)
+			case begun > 0:
+				if _, err := fmt.Fprintln(stdout, "forgot "+count(begun, "sign-in")+" that had begun"); err != nil {
+					return err
+				}
+			case len(found) == 0 && !all:
+				return exit.With(exit.Failure, fmt.Errorf("there is no login for %s", server))
+			}
+			return errors.Join(faults...)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().BoolVar(&all, "all", false, "forget all sign-ins")
+	return cmd
+}
+
+// forget ends a login.
+func forget(ctx context.Context, store *login.Store, l kept, r *httpclient.Config) error {
+	at := *r
+	if l.Login == nil {
+		return login.SignOut(ctx, store, l.key, nil, nil) // which asks nobody
+	}
+	at.URL = l.Server
+	var trusted []string
+	if r.OAuth != nil {
+		trusted = r.OAuth.Trusted()
+	}
+	way, err := httpclient.Outward(at, true, trusted...)
+	if err != nil {
+		return err
+	}
+	return login.SignOut(ctx, store, l.key, way, r.OAuth)
+}
+
+func newLogins(stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "logins [flags] [URL|SERVER]",
+		Short: "Show where you are signed in",
+		Long: `logins shows the sign-ins that 'mcp-bridge login' has kept: for which server, at
+which authorization server, as which client, with which scopes, and until when. It
+shows no token, and asks nobody.`,
+		Example: `  mcp-bridge logins
+  mcp-bridge logins https://tools.example.com/mcp`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			store, err := login.OpenOwn()
+			if err != nil {
+				return err
+			}
+			server := ""
+			if len(args) > 0 {
+				if server, _, err = plainURL(args[0], file); err != nil {
+					return err
+				}
+			}
+			found, err := loginsFor(store, server, stderr)
+			switch {
+			case err != nil:
+				return err
+			case len(found) == 0 && server != "":
+				return exit.With(exit.Failure, fmt.Errorf("you are not signed in at %s", server))
+			case len(found) == 0:
+				_, err := fmt.Fprintln(stdout, "you are signed in nowhere")
+				return err
+			}
+			t := terminal.Table{Head: []string{"SERVER", "ISSUER", "CLIENT", "SCOPES", "STATE"}}
+			for _, l := range found {
+				if l.Login == nil {
+					continue // stderr has why
+				}
+				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(l.Client.ID), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
+			}
+			_, err = io.WriteString(stdout, t.Format("", 0, nil))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	return cmd
+}
+
+// state says what will become of a login when it is used next.
+func state(l *login.Login, now time.Time) string {
+	switch {
+	case l.Access != "" && l.Until.IsZero():
+		return "good"
+	case l.Access != "" && now.Before(l.Until):
+		return "good until " + l.Until.Format(time.DateTime)
+	case l.Refresh != "":
+		return "will be renewed"
+	}
+	return "sign in again"
+}

@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// The test binary is the browser when the environment says so.
+func init() {
+	if os.Getenv("LOGIN_TEST_BROWSER") == "" {
+		return
+	}
+	res, err := http.Get(os.Args[len(os.Args)-1])
+	if err != nil {
+		panic(err)
+	}
+	_ = res.Body.Close()
+	os.Exit(0)
+}
+
+// signed is a server that wants people to sign in, with a folder for logins of its own, and
+// a browser if there is one.
+func signed(t *testing.T, browser bool) *oauthtest.Resource {
+	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
+	t.Setenv("DISPLAY", "")
+	t.Setenv("WAYLAND_DISPLAY", "")
+	t.Setenv("BROWSER", "")
+	if browser {
+		t.Setenv("BROWSER", os.Args[0])
+		t.Setenv("LOGIN_TEST_BROWSER", "1")
+	}
+	p := &oauthtest.Resource{Issuer: oauthtest.Serve(t), Next: newRemote(t, 0)}
+	s := httptest.NewUnstartedServer(p)
+	p.URL = "http://" + s.Listener.Addr().String() + "/mcp"
+	s.Start()
+	t.Cleanup(s.Close)
+	return p
+}
+
+func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// login, logins and logout; connect uses what was kept, and asks nobody.
+func TestLogin(t *testing.T) {
+	p := signed(t, true)
+	if code, out, _ := command(t, "logins"); code != 0 || out != "you are signed in nowhere\n" {
+		t.Errorf("logins = %d %s", code, out)
+	}
+	code, out, errs := command(t, "login", p.URL)
+	if want := "signed in at " + p.Issuer.URL + " for " + p.URL + "; until "; code != 0 || !strings.HasPrefix(out, want) || !strings.Contains(errs, "/authorize?") {
+		t.Fatalf("login = %d %s%s, want %s", code, out, errs, want)
+	}
+	if code, out, _ := command(t, "logins", p.URL); code != 0 || !strings.Contains(out, p.Issuer.URL) || !strings.Contains(out, "good until") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+		t.Errorf("logins = %d %s", code, out)
+	}
+	t.Setenv("BROWSER", "")
+	k := start(t.Context(), t, "connect", p.URL)
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "access-") {
+		t.Errorf("connect = %d %s", code, errs)
+	}
+	if code, out, errs := command(t, "tools", p.URL); code != 0 || !strings.Contains(out, "echo") {
+		t.Errorf("tools = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "logout", p.URL); code != 0 || out != "signed out of "+p.URL+"\n" || errs != "" || p.Issuer.Asked("/revoke") != 1 {
+		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+	for _, args := range [][]string{{"logins", p.URL}, {"logout", p.URL}} {
+		if code, _, errs := command(t, args...); code != 1 || errs == "" {
+			t.Errorf("%q = %d %s", args, code, errs)
+		}
+	}
+}
+
+// connect signs in by itself where there is a browser, and says what to do where there is
+// none.
+func TestConnectSignsIn(t *testing.T) {
+	p := signed(t, true)
+	k := start(t.Context(), t, "connect", p.URL)
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, out, errs := k.leave(); code != 0 || !strings.Contains(errs, "wants you to sign in") || strings.Contains(out, "sign in") {
+		t.Errorf("connect = %d %s %s", code, out, errs)
+	}
+	for _, args := range [][]string{nil, {"--no-login"}} {
+		p := signed(t, len(args) > 0)
+		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
+		want, word := "it wants a token; sign in: mcp-bridge login URL", "login_required"
+		if args != nil {
+			want, word = "it wants valid credentials (HTTP 401)", "upstream_unavailable"
+		}
+		if a := k.ask(hello); !strings.Contains(gjson.Get(a, "error.message").String(), want) || gjson.Get(a, "error.data.bridge").String() != word {
+			t.Errorf("%q: initialize: %s, want %s and %s", args, a, want, word)
+		}
+		if _, _, errs := k.leave(); !strings.Contains(errs, "mcp-bridge login URL") || p.Issuer.Asked("/register") != 0 {
+			t.Errorf("%q: %s", args, errs)
+		}
+	}
+}
+
+// Commands that look at a server say how to sign in, also when a login cannot be read.
+func TestLookSignsIn(t *testing.T) {
+	p := signed(t, true)
+	for _, cut := range []bool{false, true} {
+		for _, args := range [][]string{{"tools", p.URL}, {"call", p.URL, "echo"}, {"prompts", p.URL}, {"resources", p.URL}} {
+			code, out, errs := command(t, args...)
+			if code != exit.Server || out != "" || !strings.HasSuffix(errs, "; sign in: mcp-bridge login URL\n") || cut != strings.Contains(errs, "the login that is kept for it cannot be read") {
+				t.Errorf("%q: %d %s%s", args, code, out, errs)
+			}
+		}
+		if cut {
+			break
+		}
+		if code, _, errs := command(t, "login", p.URL); code != 0 {
+			t.Fatal(errs)
+		}
+		files, err := filepath.Glob(filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "*.json"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := newRemote(t, http.StatusUnauthorized)
+	if code, _, errs := command(t, "tools", plain.URL+"/mcp"); code != exit.Server || !strings.HasSuffix(errs, "configure headers for it, such as Authorization: --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\n") {
+		t.Errorf("without a challenge: %d %s", code, errs)
+	}
+}
+
+// With --device, connect shows where to sign in on any device, whoever reads that: it opens no
+// browser.
+func TestConnectDevice(t *testing.T) {
+	p := signed(t, true)
+	p.Issuer.Device = func(int) string { return "" }
+	k := start(t.Context(), t, "connect", p.URL, "--device")
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	code, out, errs := k.leave()
+	if code != 0 || !strings.Contains(errs, "open this address on any device") || !strings.Contains(errs, "BCDF-GHJK") || strings.Contains(out, "BCDF") || p.Issuer.Asked("/authorize") != 0 {
+		t.Errorf("connect = %d %s %s, the browser: %d", code, out, errs, p.Issuer.Asked("/authorize"))
+	}
+}
+
+// A server of a file signs in by its name.
+func TestLoginByName(t *testing.T) {
+	p := signed(t, true)
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := "servers:\n  notes:\n    http: { url: \"" + p.URL + "\", oauth: { login: true } }\n  other:\n    http: http://127.0.0.1:1/mcp\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"login other -c ": "has no login: true", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope is of use with a URL only",
+	} {
+		if code, _, errs := command(t, append(strings.Fields(args), file)...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
+		}
+	}
+	if code, out, errs := command(t, "login", "notes", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at ") {
+		t.Fatalf("login = %d %s%s", code, out, errs)
+	}
+	k := start(t.Context(), t, "connect", "notes", "-c", file)
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "wants you to sign in") {
+		t.Errorf("connect = %d %s", code, errs)
+	}
+	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, p.URL) {
+		t.Errorf("logout = %d %s", code, out)
+	}
+}
+
+// I-302: an HTTP API of a file signs in by its name, too. Its calls are made as that person.
+func TestLoginOfAPI(t *testing.T) {
+	p := signed(t, true)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if _, ok := p.Issuer.Good(token); !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte("the page"))
+	}))
+	defer api.Close()
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := "servers:\n  wiki:\n    rest:\n      base_url: " + api.URL + "\n      auth: { login: true, client: { issuer: \"" + p.Issuer.URL + "\" } }\n      tools: { page: { request: GET /page } }\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code == 0 || !strings.Contains(out+errs, "nobody has signed in at it") {
+		t.Errorf("call before the login = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "login", "wiki", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at "+p.Issuer.URL+" for "+api.URL) {
+		t.Fatalf("login = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code != 0 || !strings.Contains(out, "the page") {
+		t.Errorf("call = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "logout", "wiki", "-c", file); code != 0 || p.Issuer.Asked("/revoke") != 1 {
+		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+}
+
+// A sign-in that nobody has finished goes on with the next login, and not after a logout, also where no login is.
+func TestLogoutBegun(t *testing.T) {
+	p := signed(t, false)
+	for i, args := range [][]string{{"logout", p.URL}, {"logout", "--all"}} {
+		ctx, stop := context.WithCancel(t.Context())
+		if code := run(ctx, []string{"login", p.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || p.Issuer.Asked("/register") != i+1 {
+			t.Fatalf("login = %d, %d registrations", code, p.Issuer.Asked("/register"))
+		}
+		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 sign-in that had begun\n" {
+			t.Errorf("%q = %d %s%s", args, code, out, errs)
+		}
+	}
+	if code, _, errs := command(t, "logout", p.URL); code != 1 || !strings.Contains(errs, "there is no login for") {
+		t.Errorf("once more: %d %s", code, errs)
+	}
+}
+
+// logout says what it could not do, and --all forgets also what cannot be read.
+func TestLogoutFails(t *testing.T) {
+	p := signed(t, true)
+	if code, out, errs := command(t, "login", p.URL); code != 0 {
+		t.Fatalf("login = %d %s%s", code, out, errs)
+	}
+	p.Issuer.Answer("/revoke", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	if code, out, errs := command(t, "logout", p.URL); code != 1 || out != "" || !strings.Contains(errs, p.URL+": the tokens are forgotten here, but could not be taken back") {
+		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+	broken := filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "abc.json")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := command(t, "logins"); code != 0 || strings.Contains(out, "abc") {
+		t.Errorf("logins = %d %s", code, out)
+	}
+	if code, out, errs := command(t, "logout", "--all"); code != 1 || out != "" || !strings.Contains(errs, "the login is removed, but its tokens could not be taken back") {
+		t.Errorf("logout --all = %d %s%s", code, out, errs)
+	}
+	if _, err := os.Stat(broken); !os.IsNotExist(err) {
+		t.Errorf("the broken login is still there: %v", err)
+	}
+}
+
+// Where no login can be kept, servers that want none are used all the same, and a file that
+// asks for a login is not.
+func TestNoFolder(t *testing.T) {
+	s := newRemote(t, 0)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MCP_BRIDGE_STATE_DIR", file) // which is no folder
+	if code, out, errs := command(t, "tools", s.URL+"/mcp"); code != 0 || !strings.Contains(out, "echo") {
+		t.Errorf("tools = %d %s%s", code, out, errs)
+	}
+	k := start(t.Context(), t, "connect", s.URL+"/mcp")
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, _, errs := k.leave(); code != 0 || strings.Count(errs, "the folder of logins cannot be read") != 1 {
+		t.Errorf("connect = %d %s", code, errs)
+	}
+	bridge := filepath.Join(t.TempDir(), "bridge.yaml")
+	if err := os.WriteFile(bridge, []byte("servers: { a: { http: { url: \""+s.URL+"/mcp\", oauth: { login: true } } } }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command(t, "tools", "-c", bridge); code == 0 || !strings.Contains(errs, "the folder of logins cannot be read") {
+		t.Errorf("a file that asks for a login: %d %s", code, errs)
+	}
+}
+
+// A server that is not there is told from other failures, as by the other commands.
+func TestLoginNobody(t *testing.T) {
+	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	if code, _, errs := command(t, "login", s.URL+"/mcp"); code != exit.Server || !strings.Contains(errs, "the server cannot be reached: ") {
+		t.Errorf("login = %d %s, want %d", code, errs, exit.Server)
+	}
+}
+
+// A secret needs an issuer that it is for, and a client.
+func TestSignInFlags(t *testing.T) {
+	t.Setenv("LOGIN_TEST_SECRET", "s3cret")
+	for args, want := range map[string]string{
+		"connect https://a.example.com/mcp --client-secret-env LOGIN_TEST_SECRET":                "--client-id",
+		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_SECRET":  "needs an --issuer",
+		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_NOTHING": "the variable is not set",
+		"connect https://a.example.com/mcp --callback https://b.example.com/cb":                  "redirect_uri must be an address of this machine",
+		"connect --client-id a -- cat":                          "--client-id is of use with the URL of an MCP server only",
+		"run --client-id a -- cat":                              "--client-id is of use with the URL of an MCP server only",
+		"connect --device -- cat":                               "--device is of use with the URL of an MCP server only",
+		"run --device -- cat":                                   "--device is of use with the URL of an MCP server only",
+		"connect https://a.example.com/mcp --device --no-login": "leave one out",
+		"logout": "or --all",
+	} {
+		if code, _, errs := command(t, strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) || strings.Contains(errs, "s3cret") {
+			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// Command bridge lets any MCP client talk to any MCP server.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/inspect"
+	"github.com/mcp-bridge/bridge/cmd/internal/orphans"
+)
+
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
+	defer stop()
+	go func() {
+		<-ctx.Done()
+		stop() // the next signal ends the process at once; the system then ends its children
+	}()
+	done := orphans.Reap(orphans.After)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	done()
+	os.Exit(code)
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(stdout, stderr)
+	root.SetArgs(implied(args))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	e, ok := errors.AsType[exit.Error](err)
+	if !ok {
+		e = exit.Error{Code: exit.Failure, Err: err}
+	}
+	if e.Err != nil {
+		fmt.Fprintln(stderr, "mcp-bridge:", err)
+	}
+	return e.Code
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	var showVersion bool
+	root := &cobra.Command{
+		Use:   "mcp-bridge",
+		Short: "Lets any MCP client talk to any MCP server",
+		Long: `mcp-bridge connects any MCP client with any MCP server.
+
+run and serve offer stdio servers, remote servers and REST APIs over HTTP, to many
+clients at once: Streamable HTTP at /mcp, HTTP+SSE at /sse for older clients.
+connect is the other way round: a stdio server in front of any other server.
+
+Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
+		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-everything
+  mcp-bridge run https://tools.example.com/mcp
+  mcp-bridge connect https://tools.example.com/mcp
+  mcp-bridge serve bridge.yaml
+  mcp-bridge check bridge.yaml`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          knownCommand,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !showVersion {
+				return c.Help()
+			}
+			_, err := fmt.Fprintln(stdout, version())
+			return err
+		},
+	}
+	root.Flags().SetInterspersed(false) // a program in the place of a command has flags of its own
+	root.SetFlagErrorFunc(flags.Explain)
+	// With a template of cobra's, text/template finds methods by name, and the linker has to
+	// keep all: 34 MB instead of 24.
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
+	var l flags.Log
+	l.Add(root)
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newReload(stdout, stderr), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newTop(stdout), newSessions(stdout), newDrain(stdout), newResume(stdout), newLogin(&l, stdout, stderr), newLogout(stdout, stderr), newLogins(stdout, stderr), newWhoami(stdout), newVersion(stdout))
+	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
+	addManual(root)
+	flags.Complete(root)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2
+	return root
+}
+
+// implied returns the command line that is meant by one that has no command: a URL
+// or a program behind -- is what run serves.
+func implied(args []string) []string {
+	if len(args) > 0 && (args[0] == "--" && len(args) > 1 || flags.IsURL(args[0])) {
+		return append([]string{"run"}, args...)
+	}
+	return args
+}
+
+// knownCommand refuses arguments of the root: a word that names no command.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see 'mcp-bridge --help'"
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	if remote := flags.Remotely(args[0]); remote != "" {
+		hint = remote
+	}
+	if _, err := exec.LookPath(args[0]); err == nil {
+		hint = "to serve a program write: mcp-bridge run -- " + strings.Join(args, " ")
+	}
+	switch _, err := os.Stat(args[0]); {
+	case filepath.Ext(args[0]) == "":
+	case err != nil && slices.Contains([]string{".yaml", ".yml", ".json", ".jsonc"}, filepath.Ext(args[0])):
+		hint = "there is no such file; to serve one write: mcp-bridge serve FILE"
+	case err == nil:
+		hint = "to serve a configuration file write: mcp-bridge serve " + args[0] + ", and for an OpenAPI document: mcp-bridge run " + args[0]
+	}
+	return exit.Usagef("unknown command %q: %s", args[0], hint)
+}

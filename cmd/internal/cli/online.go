@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// online asks the issuers of tokens for what the bridge needs of them, and prints what it
+// finds, and what clients need to know. An issuer of no use is an error.
+func online(ctx context.Context, w io.Writer, c *config.Config) error {
+	if len(c.OAuth) == 0 {
+		fmt.Fprintln(w, "there is nobody to ask: the file has no oauth")
+		return nil
+	}
+	bad := 0
+	for i := range c.OAuth {
+		o := &c.OAuth[i]
+		fmt.Fprintln(w, "issuer", sanitize.Text(o.Issuer))
+		faults, remarks := issuer(ctx, o)
+		for _, line := range faults {
+			fmt.Fprintln(w, "  fault:", sanitize.Text(line))
+		}
+		for _, line := range remarks {
+			fmt.Fprintln(w, "  "+sanitize.Text(line))
+		}
+		if o.Front != nil {
+			fmt.Fprintln(w, "  the bridge stands in for it: register the bridge there, with the redirect URI", front.Callback(c.PublicURL+c.BasePath))
+		}
+		bad += min(len(faults), 1)
+	}
+	if c.PublicURL == "" {
+		fmt.Fprintln(w, "without public_url, tokens are for the address by which a client of this machine calls")
+	} else {
+		fmt.Fprintln(w, "tokens are for one of these addresses (aud); a client finds the issuers at the one behind it")
+		root := c.PublicURL + c.BasePath
+		const own = "/.well-known/oauth-protected-resource"
+		fmt.Fprintf(w, "  %s\t%s\n", root, root+own)
+		for _, name := range append([]string{""}, names(c)...) {
+			for _, transport := range []string{"/mcp", "/sse"} {
+				path := transport
+				if name != "" {
+					path = "/" + name + transport
+				}
+				fmt.Fprintf(w, "  %s\t%s\n", root+path, root+own+path)
+			}
+		}
+	}
+	if bad > 0 {
+		return exit.With(exit.Failure, fmt.Errorf("tokens of %s cannot be checked", count(bad, "issuer")))
+	}
+	return nil
+}
+
+func names(c *config.Config) (all []string) {
+	for i := range c.Servers {
+		all = append(all, c.Servers[i].Name)
+	}
+	return all
+}
+
+// issuer asks one issuer. faults keep tokens of it from being checked.
+func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
+	transport, err := o.Reach()
+	if err != nil {
+		return []string{"ca_file: " + err.Error()}, nil
+	}
+	set := jwks.New(jwks.Options{Issuer: o.Issuer, From: o.JWKS, Client: jwks.Client(transport), Log: slog.New(slog.DiscardHandler)})
+	asks := o.Introspection != (config.Introspection{})
+	if !asks || !o.Introspection.Always {
+		usable, skipped, err := set.Try(ctx)
+		if err != nil {
+			faults = append(faults, err.Error())
+		} else {
+			remarks = append(remarks, count(usable, "key")+" can be used")
+		}
+		for _, one := range skipped {
+			remarks = append(remarks, "not used: "+one.Error())
+		}
+	}
+	m, err := set.Metadata(ctx)
+	if err != nil {
+		if o.JWKS == "" && (!asks || !o.Introspection.Always) {
+			return faults, remarks // it was said with the keys
+		}
+		if asks && o.Introspection.URL == "" {
+			return append(faults, err.Error()), remarks
+		}
+		return faults, append(remarks, err.Error())
+	}
+	if asks && o.Introspection.URL == "" {
+		if m.Introspection == "" {
+			faults = append(faults, "its metadata names no introspection_endpoint: set url under introspection")
+		} else if err := jwks.Safe(m.Introspection); err != nil {
+			faults = append(faults, "introspection_endpoint "+err.Error())
+		} else {
+			remarks = append(remarks, "opaque tokens are asked about at "+m.Introspection)
+		}
+	}
+	switch {
+	case o.Front != nil: // they deal with the bridge
+		return faults, remarks
+	case m.Documents:
+		remarks = append(remarks, "clients whose id is a URL (CIMD) need no registration")
+	case m.Registration != "":
+		remarks = append(remarks, "clients register by themselves at "+m.Registration)
+	default:
+		remarks = append(remarks, "clients cannot register by themselves (its metadata has neither registration_endpoint nor client_id_metadata_document_supported): register each there, and give it the id")
+	}
+	if !slices.Contains(m.Proofs, "S256") {
+		remarks = append(remarks, "its metadata does not have S256 in code_challenge_methods_supported: many clients refuse to sign in then")
+	}
+	var unheard []string
+	for _, scope := range o.Scopes {
+		if len(m.Scopes) > 0 && !slices.Contains(m.Scopes, scope) {
+			unheard = append(unheard, scope)
+		}
+	}
+	if len(unheard) > 0 {
+		remarks = append(remarks, "its scopes_supported does not have "+strings.Join(unheard, " ")+": a client that asks for it may be refused")
+	}
+	return faults, remarks
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/reload"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+func newReload(stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	var check, asJSON bool
+	var o operator
+	cmd := &cobra.Command{
+		Use:   "reload [URL]",
+		Short: "Make a running bridge read its configuration file again",
+		Long: `reload makes the bridge at URL read its file again, and prints each change with the
+time from which it counts:
+
+  live     at once
+  renew    at once, with a new connection to the server
+  next     for sessions that begin from now on
+  restart  after a restart of the bridge
+
+A file with faults changes nothing: reload prints them, and the exit code is 2.
+
+Without URL, the configuration file says where the bridge is. With access rules,
+the key of a caller in admin is needed: see --token-env.`,
+		Example: `  mcp-bridge reload
+  mcp-bridge reload --check
+  mcp-bridge reload http://127.0.0.1:8808
+  mcp-bridge reload https://mcp.example.com --token-env OPS_KEY`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := ""
+			if len(args) > 0 {
+				at = args[0]
+			} else {
+				c, err := flags.Running(cmd.Name(), file, cmd.Flags().Changed("config"))
+				if err != nil {
+					return err
+				}
+				var own asked
+				if err := own.own(c); err != nil {
+					return err
+				}
+				at = own.url
+				if o.caFile == "" {
+					o.own = &own
+				}
+			}
+			out, err := o.reload(cmd.Context(), at, check)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				text, _ := json.MarshalIndent(out, "", "  ") // nothing in it can fail
+				_, err := fmt.Fprintln(stdout, string(sanitize.JSON(text)))
+				return err
+			}
+			for _, w := range out.Warnings {
+				fmt.Fprintln(stderr, "warning:", sanitize.Text(w))
+			}
+			return printChanges(stdout, out, "nothing has changed")
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file, of which the address is taken without URL")
+	cmd.Flags().BoolVar(&check, "check", false, "only print what would change")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
+	o.add(cmd.Flags(), "")
+	return cmd
+}
+
+// printChanges prints the changes, or that there are none.
+func printChanges(w io.Writer, out *reload.Result, none string) error {
+	for _, change := range out.Changes {
+		if _, err := fmt.Fprintln(w, sanitize.Text(change.String())); err != nil {
+			return err
+		}
+	}
+	if len(out.Changes) == 0 {
+		_, err := fmt.Fprintln(w, none)
+		return err
+	}
+	return nil
+}
+
+// operator asks a running bridge.
+type operator struct {
+	tokenEnv, caFile string
+	own              *asked // the one that serves a configuration on this machine; nil for another
+}
+
+// add adds the flags. when says what they are for.
+func (o *operator) add(f *pflag.FlagSet, when string) {
+	f.StringVar(&o.tokenEnv, "token-env", "", when+"NAME of a variable with the key to show to the bridge")
+	f.StringVar(&o.caFile, "ca-file", "", when+"file of PEM certificates that may sign the bridge's, beside those that the system trusts")
+}
+
+// reloadPath is where it is asked, below its base path.
+const reloadPath = "/" + server.AdminPath + "reload"
+
+// askWithin is how long the bridge may take.
+const askWithin = time.Minute
+
+// reload has the bridge at that address read its file again, or say what would change.
+func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
+	c := httpclient.Config{URL: strings.TrimSuffix(at, "/") + reloadPath, CAFile: o.caFile, Headers: map[string]string{}}
+	if o.tokenEnv != "" {
+		key, set := os.LookupEnv(o.tokenEnv)
+		if !set || key == "" {
+			return nil, exit.Usagef("--token-env %s: the variable is not set: set it to the key", o.tokenEnv)
+		}
+		c.Headers["Authorization"] = "Bearer " + key
+		if o.own != nil {
+			o.own.key = key
+		}
+	}
+	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // nothing in it can fail
+	var status int
+	var text []byte
+	var err error
+	if o.own != nil {
+		o.own.timeout = askWithin
+		status, _, text, err = o.own.send(ctx, http.MethodPost, reloadPath, body)
+	} else {
+		status, text, err = post(ctx, at, c, body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if status == http.StatusOK {
+		var out reload.Result
+		if err := json.Unmarshal(text, &out); err != nil {
+			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", at, err)
+		}
+		return &out, nil
+	}
+	return nil, refused(at, status, text)
+}
+
+// post sends JSON to the bridge at that address, which is reached as c says.
+func post(ctx context.Context, at string, c httpclient.Config, body []byte) (status int, text []byte, err error) {
+	if err := c.Validate(); err != nil {
+		return 0, nil, exit.With(exit.Usage, err)
+	}
+	client, err := httpclient.New(c)
+	if err != nil {
+		return 0, nil, exit.With(exit.Usage, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	r := client.Request(ctx, http.MethodPost, client.URL(), nil, body)
+	r.Header.Set("Content-Type", "application/json")
+	a, err := client.Do(r)
+	if err != nil {
+		return 0, nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	}
+	defer a.Body.Close()
+	if text, err = io.ReadAll(io.LimitReader(a.Body, maxStatus)); err != nil {
+		return 0, nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	}
+	return a.StatusCode, text, nil
+}
+
+// refused is the error of an answer that is one.
+func refused(at string, status int, text []byte) error {
+	var said struct {
+		Error json.RawMessage `json:"error"`
+	}
+	var of struct {
+		Message string `json:"message"`
+		Faults  []struct {
+			File    string `json:"file"`
+			Line    int    `json:"line"`
+			Message string `json:"message"`
+		} `json:"faults"`
+	}
+	_ = json.Unmarshal(text, &said) // what is none of ours has no message
+	_ = json.Unmarshal(said.Error, &of)
+	switch {
+	case status == http.StatusUnprocessableEntity:
+		var faults config.Faults
+		for _, f := range of.Faults {
+			faults = append(faults, config.Fault{File: f.File, Line: f.Line, Message: f.Message})
+		}
+		if len(faults) > 0 {
+			return exit.Usagef("nothing has changed: the configuration has faults:\n%w", faults)
+		}
+		return exit.With(exit.Usage, errors.New("nothing has changed: "+of.Message))
+	case status == http.StatusUnauthorized:
+		return fmt.Errorf("%s wants a key: name a variable with it by --token-env", at)
+	case status == http.StatusNotFound:
+		return fmt.Errorf("at %s nothing can be asked to reload: is it a bridge that serves a file (mcp-bridge serve), without another address for operators (console_listen)?", at)
+	case of.Message != "":
+		return fmt.Errorf("%s: %s", at, of.Message)
+	}
+	return fmt.Errorf("%s answers with status %d", at, status)
+}
+
+// against prints what the file would change at a bridge, which has to serve it.
+func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
+	out, err := o.reload(ctx, at, true)
+	if err != nil {
+		return err
+	}
+	if out.Digest != config.Digest(file) {
+		return fmt.Errorf("the bridge at %s reads %s, which has another content than %s", at, out.File, file)
+	}
+	fmt.Fprintf(w, "at %s this would change:\n", at)
+	return printChanges(w, out, "nothing")
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/glob"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// examine reports what becomes of the HTTP APIs of a file. What is wrong with
+// one of them is told with its line, as the file's own faults are.
+// tools, when not empty, is a pattern of names of tools that are explained in
+// sums. lost says which operations cannot be offered.
+func examine(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, lost, err error) {
+	sums = map[string]string{}
+	found := tools == ""
+	var faults config.Faults
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		if s.Rest == nil {
+			continue
+		}
+		report, err := s.Rest.Inspect(ctx, s.Name, server.RestOptions(s, int(c.MaxMessage), nil))
+		if err != nil {
+			faults = append(faults, c.FaultsOf(s.Name, err)...)
+			continue
+		}
+		for _, w := range report.Warnings {
+			warnings = append(warnings, w.String())
+		}
+		if n := len(report.Lost); n > 0 {
+			lost = errors.Join(lost, fmt.Errorf("server %q: rest: %s cannot be used, as the warnings say: %s; mend the document, or leave them out by expose",
+				s.Name, count(n, "operation"), some(report.Lost, 10)))
+		}
+		sums[s.Name] = restSum(report)
+		if tools != "" {
+			for _, one := range report.Explain(filepath.Base(file), func(name string) bool { return glob.Match(tools, name) }, c.Redact) {
+				sums[s.Name] += "\n" + explained(&one)
+				found = true
+			}
+		}
+	}
+	if len(faults) > 0 {
+		return nil, nil, nil, exit.Usagef("the configuration has faults:\n%w", faults.Sorted())
+	}
+	if !found {
+		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that mcp-bridge check has read", tools)
+	}
+	return warnings, sums, lost, nil
+}
+
+// some lists the first of names.
+func some(names []string, most int) string {
+	if n := len(names) - most; n > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// explained writes the lines of a tool with where they come from.
+func explained(x *rest.Explained) string {
+	title := "\n  " + x.Name
+	if x.Key != "" && x.Key != x.Name {
+		title += " (" + x.Key + ")"
+	}
+	t := terminal.Table{Head: make([]string, 3)}
+	for _, l := range x.Lines {
+		t.Add(l.What, l.From, l.Text)
+	}
+	_, rows, _ := strings.Cut(t.Format("    ", 0, nil), "\n") // without the heading
+	return sanitize.Text(title + "\n" + strings.TrimRight(rows, "\n"))
+}
+
+// restSum says in short what becomes of an API.
+func restSum(r *rest.Report) string {
+	if r.Unread {
+		return "its document is at a URL, and was not read" + r.Advice
+	}
+	sum := fmt.Sprintf("%s, %d bytes in a list, mode: %s", count(r.Tools, "tool"), r.Size, r.Mode)
+	if r.Unsaid > 0 {
+		sum += fmt.Sprintf(", without output schemas of %d bytes", r.Unsaid)
+	}
+	if r.Mode == rest.ModeSearch {
+		sum = fmt.Sprintf("%s in the list; %s, found by search (mode: search; a list of all would have %d bytes)", count(r.Listed, "tool"), count(r.Tools, "operation"), r.Size)
+	}
+	if r.Uncounted && r.Tools == 0 {
+		sum = "its catalogue is no file, and was not read"
+	} else if r.Uncounted {
+		sum += ", without those of its catalogue, which is no file and was not read"
+	}
+	if r.Resources > 0 {
+		sum += ", " + count(r.Resources, "resource")
+	}
+	if len(r.Warnings) > 0 {
+		sum += ", " + count(len(r.Warnings), "warning")
+	}
+	return sum
+}

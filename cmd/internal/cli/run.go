@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth"
+)
+
+func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
+	c := config.Default()
+	var share, era, offer string
+	var program flags.Program
+	var remote flags.Remote
+	var sign flags.SignIn
+	var document flags.Document
+	var restart, insecure, asJSON bool
+	var tokenEnv, name string
+	var limits flags.Limits
+	var listen flags.Listen
+	cmd := &cobra.Command{
+		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
+		Short: "Put one server on HTTP, without a configuration file",
+		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE). Ctrl-C
+or SIGTERM stops it when running calls have ended; the second one, at once. At its
+start it uses the server once, and logs how many tools that has, or why it fails.
+
+COMMAND is a program that speaks MCP on stdin and stdout. It is started without a
+shell, once per client session. Flags of run belong before COMMAND; everything
+after it belongs to COMMAND, with or without --. Behind a URL or a document, they
+work too. COMMAND gets PATH, HOME and the like, the variables of proxies and CA
+files, and those that --env names; nothing else of the environment.
+
+URL is a remote server. Its transport is detected. In a --header, ${NAME} becomes
+the value of that variable, which keeps it out of the list of processes. If the
+server wants a sign-in, the bridge opens a browser, if there is one; otherwise run
+'mcp-bridge login URL' first.
+
+OPENAPI is the path or the URL of an OpenAPI document. Its operations become tools,
+and --header goes to the API.
+
+A port alone (--listen 9000, --port 9000) serves this machine only; 0.0.0.0:9000 or
+:9000 serve other machines, too. With --token-env NAME, clients must send the key in
+that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
+		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-filesystem .
+  mcp-bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
+  mcp-bridge run --listen 0.0.0.0:8808 --token-env BRIDGE_KEY -- ./my-server
+  mcp-bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose
+  mcp-bridge run https://tools.example.com/mcp
+  mcp-bridge run ./openapi.yaml
+  mcp-bridge run --base-url https://api.example.com/v1 --header 'X-Api-Key: ${KEY}' ./openapi.yaml
+  mcp-bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("name the program to run, behind --, or the URL of a server: mcp-bridge run -- npx -y @modelcontextprotocol/server-everything")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := ahead(cmd, args)
+			if err != nil {
+				return err
+			}
+			log, err := l.Logger(stderr)
+			if err != nil {
+				return err
+			}
+			var s config.Server
+			isDocument := false
+			if len(args) == 1 {
+				if isDocument, err = document.Is(cmd.Context(), "run", args[0]); err != nil {
+					return err
+				}
+			}
+			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && (isDocument || !flags.IsURL(args[0])) {
+				return err
+			}
+			if isDocument {
+				if s, err = runDocument(cmd, args[0], &document, &remote, share); err == nil {
+					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
+				}
+			} else if flags.IsURL(args[0]) {
+				if err := flags.Useless(cmd.Flags(), "a program", "env", "env-all", "cwd"); err != nil {
+					return err
+				}
+				if err := flags.Useless(cmd.Flags(), "an OpenAPI document", flags.DocumentNames...); err != nil {
+					return err
+				}
+				if len(args) > 1 {
+					return exit.Usagef("a URL takes no arguments: write flags before --, or leave -- out")
+				}
+				log = hinting(log)
+				if s, err = remote.Server(args[0], share); err == nil {
+					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
+					terminal, _ := terminal.Is(stderr)
+					err = sign.On(s.HTTP, asking(stderr, terminal), deviceOn(stderr), false)
+				}
+			} else {
+				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", append([]string{"header", "transport"}, flags.DocumentNames...)...); err != nil {
+					return err
+				}
+				if hint := flags.Remotely(args[0]); len(args) == 1 && hint != "" {
+					return exit.Usagef("%s is no program; %s", args[0], hint)
+				}
+				if err := noProgram(args[0], program.Cwd); err != nil {
+					return err
+				}
+				if s, err = program.Server(args, share); err == nil {
+					c.Warnings = flags.Unexpanded(args[1:])
+					if cmd.ArgsLenAtDash() < 0 {
+						c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
+					}
+					err = program.Find(&s)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			s.Restart, s.Era, s.Offer = restart, era, offer
+			limits.Over(cmd.Flags(), &s)
+			if name != "" {
+				s.Name = name
+			}
+			c.Servers = []config.Server{s}
+			if c.Listen, err = listen.Over(c.Listen); err != nil {
+				return err
+			}
+			if c.Access, err = tokenRule(tokenEnv, os.LookupEnv); err != nil {
+				return err
+			}
+			if err := refuseOpen(&c, insecure, "name a variable with a key by --token-env"); err != nil {
+				return err
+			}
+			if !slices.Contains([]string{"", config.ConsoleOn, config.ConsolePayloads, config.ConsoleOff}, c.Console) {
+				return exit.Usagef("--console is %q: must be on, payloads or off", c.Console)
+			}
+			if err := c.Validate(); err != nil { // what is wrong is said first
+				return exit.With(exit.Usage, flags.Named(err, listen.Given()))
+			}
+			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, func(ctx context.Context, served *server.Server) {
+				if remark := isolation(&s, tokenEnv != ""); remark != "" {
+					log.Info(remark)
+				}
+				first(ctx, served, &c, log)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows COMMAND is COMMAND's; see ahead
+	listen.Add(f, "instead of "+c.Listen)
+	f.StringVar(&name, "name", "", "name of the server, in the log and in the client's configuration; by default made from COMMAND or URL")
+	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
+	program.Add(f)
+	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key that clients have to show, of 16 characters or more")
+	addInsecureFlag(f, &insecure)
+	addJSONFlag(f, &asJSON)
+	remote.Add(f)
+	sign.Add(f)
+	document.Add(f)
+	flags.AddEra(f, &era)
+	addOfferFlag(f, &offer)
+	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
+	limits.Add(f)
+	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
+	f.StringVar(&c.Console, "console", "", "on, off, or payloads: the page for operators at /ui; it is on unless there is --token-env, or other machines are served")
+	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "host under which the bridge may be called, beside loopback names (repeatable)")
+	return cmd
+}
+
+// ahead parses the flags behind a URL or a document, which have no arguments of their own, as
+// if they stood before it. A program behind it, or what stands behind --, keeps its arguments.
+func ahead(cmd *cobra.Command, args []string) ([]string, error) {
+	if len(args) < 2 || cmd.ArgsLenAtDash() >= 0 {
+		return args, nil
+	}
+	if !flags.IsURL(args[0]) {
+		if kind, err := rest.Detect(args[0]); err != nil || kind == rest.OtherKind {
+			return args, nil // a program, or what is refused later
+		}
+	}
+	cmd.Flags().SetInterspersed(true)
+	if err := cmd.ParseFlags(args[1:]); err != nil {
+		return nil, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, err := cmd.Flags().GetBool("help"); err == nil && help {
+		return nil, pflag.ErrHelp
+	}
+	if cmd.Flags().NArg() > 0 {
+		return nil, exit.Usagef("a URL or a document takes no arguments: leave them out; for several servers write a configuration file, and 'mcp-bridge serve FILE'")
+	}
+	return args[:1], nil
+}
+
+// isolation says what clients without sessions have in common, where --share does
+// not say so itself; empty otherwise.
+func isolation(s *config.Server, key bool) string {
+	if s.Offer == config.OfferLegacy || s.Share != config.ShareSession && s.Share != config.SharePrincipal {
+		return ""
+	}
+	what := "process"
+	if s.Stdio == nil {
+		what = "connection"
+	}
+	if key {
+		what += " per key"
+	}
+	return "clients of 2026-07-28 have no sessions and share one " + what + "; --share call gives each call its own"
+}
+
+// tokenRule makes the access rule of --token-env, which lets one caller in.
+func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, error) {
+	if name == "" {
+		return nil, nil
+	}
+	key, ok := env(name)
+	if !ok {
+		return nil, exit.Usagef("--token-env %s: the variable is not set: set it to the key", name)
+	}
+	if err := auth.Check(key); err != nil {
+		return nil, exit.Usagef("--token-env %s: the key in the variable %w", name, err)
+	}
+	return []config.Access{{Name: "client", Token: key}}, nil
+}
+
+// addOfferFlag adds the flag about what clients of such a server can use.
+func addOfferFlag(f *pflag.FlagSet, offer *string) {
+	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), for clients that lose functions with newer ones")
+}
+
+// hinting returns a logger that says how a command line has headers, where an
+// error asks for them: who gave a URL has no file to write them into.
+func hinting(log *slog.Logger) *slog.Logger { return slog.New(hinted{log.Handler()}) }
+
+type hinted struct{ slog.Handler }
+
+var _ slog.Handler = hinted{}
+
+// Handle implements slog.Handler.
+func (h hinted) Handle(ctx context.Context, r slog.Record) error {
+	const asks, hint = "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
+	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok && strings.Contains(err.Error(), asks) {
+			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, hint))
+		}
+		out.AddAttrs(a)
+		return true
+	})
+	return h.Handler.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (h hinted) WithAttrs(attrs []slog.Attr) slog.Handler { return hinted{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (h hinted) WithGroup(name string) slog.Handler { return hinted{h.Handler.WithGroup(name)} }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+// The flags for documents mean what the keys of a file do, and --all lists what only a search
+// finds.
+func TestToolsOfDocument(t *testing.T) {
+	path := pets(t, "https://pets.example.com/v1", "      mode: search\n")
+	document := filepath.Join(filepath.Dir(path), "pets.yaml")
+	text := "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: { /pets: { get: { operationId: getPet, responses: {} }, post: { operationId: addPet, responses: {} } } }\n"
+	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name       string
+		args       []string
+		want, lack string
+	}{
+		{"search", []string{document, "--mode", "search"}, "read_operation", "getPet"},
+		{"search and all", []string{document, "--mode", "search", "--all"}, "addPet", "read_operation"},
+		{"a file and all", []string{"pets", "-c", path, "--all"}, "addPet", "read_operation"},
+		{"read-only", []string{document, "--read-only"}, "getPet", "addPet"},
+		{"expose", []string{document, "--expose", "all", "--expose", "not getPet"}, "addPet", "getPet"},
+	} {
+		if code, stdout, stderr := in(t, append([]string{"tools"}, test.args...)...); code != 0 || !strings.Contains(stdout, test.want) || strings.Contains(stdout, test.lack) {
+			t.Errorf("%s: exit code %d, stdout\n%s\nstderr\n%s\nwant %s, not %s", test.name, code, stdout, stderr, test.want, test.lack)
+		}
+	}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tools", document, "--mode", "serch"}, "--mode must be auto, tools or search"},
+		{[]string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for HTTP APIs"},
+		{[]string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only is of use with an OpenAPI document only"},
+		{[]string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode is of use with an OpenAPI document only"},
+		{[]string{"run", "--expose", "all", "http://127.0.0.1:1/mcp"}, "--expose is of use with an OpenAPI document only"},
+	} {
+		if code, _, stderr := in(t, test.args...); code != exit.Usage || !strings.Contains(stderr, test.want) {
+			t.Errorf("%q: exit code %d, stderr %s, want %s", test.args, code, stderr, test.want)
+		}
+	}
+}
+
+// In mode search operations are called by their names, though no list has them.
+func TestCallSearched(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"asked":%q}`, r.URL.String())
+	}))
+	defer api.Close()
+	path := pets(t, api.URL, "      mode: search\n")
+	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, "4 tools in the list; 2 operations, found by search (mode: search; ") {
+		t.Errorf("check: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
+	code, stdout, stderr := in(t, "call", "-c", path, "pets", "getPet", "id=7", "fields=a", "fields=b")
+	if code != 0 || !strings.Contains(stdout, "/pets/7?fields=a&fields=b") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"unknown", []string{"getPets"}, `There is no operation "getPets". There is getPet.`},
+		{"wrong arguments", []string{"getPet", "id=x"}, "id"},
+	} {
+		code, stdout, stderr := in(t, append([]string{"call", "-c", path, "pets"}, test.args...)...)
+		if code != exit.Usage || !strings.Contains(stderr, test.want) || strings.Contains(stdout, "asked") {
+			t.Errorf("%s: exit code %d, stdout\n%s\nstderr\n%s\nwant %s", test.name, code, stdout, stderr, test.want)
+		}
+	}
+}

@@ -1,0 +1,458 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// asked is a running bridge.
+type asked struct {
+	url     string      // without a slash at its end
+	key     string      // to show; empty for none
+	tls     *tls.Config // nil for what the system trusts
+	local   bool        // the address is that of a file, which no proxy is between
+	clients bool        // asked where clients are served, even if operators have an address of their own
+	timeout time.Duration
+}
+
+// maxStatus bounds what is read of an answer, in bytes.
+const maxStatus = 16 << 20
+
+func newStatus(stdout io.Writer) *cobra.Command {
+	var l looker
+	var health bool
+	cmd := &cobra.Command{
+		Use:   "status [URL]",
+		Short: "Show the state of a running bridge and its servers",
+		Long: `status prints a table of a running bridge and its servers, with their state and last
+error. URL is the address of the bridge, such as http://127.0.0.1:8808. Without it,
+the configuration file says where the bridge is. The exit code is 0 if the bridge is
+ready, 1 if it is not, and 3 if it cannot be reached.
+
+With --health it only checks that the bridge answers, and prints nothing. This is
+for containers that have no curl.`,
+		Example: `  mcp-bridge status
+  mcp-bridge status http://127.0.0.1:8808
+  mcp-bridge status https://mcp.example.com/tools --token-env OPS_TOKEN
+  mcp-bridge status --health -c /etc/mcp-bridge/bridge.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.clients = true
+			if err := l.find(cmd, args); err != nil {
+				return err
+			}
+			if health {
+				return l.health(cmd.Context())
+			}
+			return l.show(cmd.Context(), stdout)
+		},
+	}
+	l.add(cmd, "a key of the bridge, which shows more", 5*time.Second)
+	cmd.Flags().BoolVar(&health, "health", false, "check that the bridge answers, and print nothing")
+	return cmd
+}
+
+// at asks the bridge at that address, which may also be one of its endpoints.
+func (a *asked) at(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || !flags.IsURL(address) || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return exit.Usagef("%q is not where a bridge can be: write a URL such as http://127.0.0.1:8808", address)
+	}
+	a.url = strings.TrimRight(u.String(), "/")
+	for _, endpoint := range []string{"/mcp", "/sse"} {
+		a.url = strings.TrimSuffix(a.url, endpoint)
+	}
+	return nil
+}
+
+// own asks the bridge that serves a configuration on this machine. Its certificate
+// has to be that of the configuration: it need not be made for this address.
+func (a *asked) own(c *config.Config) error {
+	key, at := "listen", c.Listen
+	if !a.clients && c.ConsoleListen != "" {
+		key, at = "console_listen", c.ConsoleListen
+	}
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return exit.Usagef("%w", err)
+	}
+	if port == "0" {
+		return exit.Usagef("%s is %s, so the port is known only to the bridge itself: name its URL", key, at)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		scheme = "https"
+		pair, err := c.TLS.Pair()
+		if err != nil {
+			return err
+		}
+		a.tls = &tls.Config{
+			InsecureSkipVerify: true, // VerifyConnection is stricter
+			VerifyConnection: func(s tls.ConnectionState) error {
+				if !bytes.Equal(s.PeerCertificates[0].Raw, pair.Certificate[0]) {
+					return errors.New("the certificate is not the one of the configuration")
+				}
+				return nil
+			},
+		}
+	}
+	a.url, a.local = scheme+"://"+net.JoinHostPort(host, port)+c.BasePath, true
+	return nil
+}
+
+// get asks for a path.
+func (a *asked) get(ctx context.Context, path string) (status int, kind, body string, err error) {
+	status, kind, text, err := a.send(ctx, http.MethodGet, path, nil)
+	return status, kind, string(text), err
+}
+
+// send sends JSON to a path, or asks for it without.
+func (a *asked) send(ctx context.Context, method, path string, body []byte) (status int, kind string, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, "", nil, exit.With(exit.Usage, err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if a.key != "" {
+		r.Header.Set("Authorization", "Bearer "+a.key)
+	}
+	transport := &http.Transport{TLSClientConfig: a.tls}
+	if !a.local {
+		transport.Proxy = http.ProxyFromEnvironment
+	}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the bridge at %s does not answer: %w", a.url, err))
+	}
+	defer res.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(res.Body, maxStatus))
+	if err != nil {
+		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the bridge at %s stopped in its answer: %w", a.url, err))
+	}
+	return res.StatusCode, res.Header.Get("Content-Type"), answer, nil
+}
+
+// health fails if the bridge does not answer.
+func (a *asked) health(ctx context.Context) error {
+	status, _, _, err := a.get(ctx, "/healthz")
+	switch {
+	case err != nil:
+		return exit.With(exit.Failure, err) // containers know 0 and 1 only
+	case status != http.StatusOK:
+		return exit.With(exit.Failure, fmt.Errorf("%s/healthz answers %d", a.url, status))
+	}
+	return nil
+}
+
+// show prints the state of the bridge.
+func (a *asked) show(ctx context.Context, stdout io.Writer) error {
+	status, kind, body, err := a.get(ctx, "/readyz?format=text")
+	if err != nil {
+		return err
+	}
+	isText, isJSON := strings.HasPrefix(kind, "text/plain"), strings.HasPrefix(kind, "application/json")
+	switch {
+	case status != http.StatusOK && status != http.StatusServiceUnavailable || !isText && !isJSON:
+		return exit.With(exit.Server, fmt.Errorf("%s/readyz answers %d (%s): is this the address of a bridge?", a.url, status, kind))
+	case isJSON && status == http.StatusOK:
+		body = "ready\nThe bridge shows more to a caller with a key: --token-env NAME.\n"
+	case isJSON:
+		body = "not ready\nThe bridge says why to a caller with a key: --token-env NAME.\n"
+	}
+	if _, err := io.WriteString(stdout, sanitize.Text(body)); err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return exit.With(exit.Failure, nil)
+	}
+	return nil
+}
+
+// looker is a command that looks at a running bridge.
+type looker struct {
+	asked
+	file, tokenEnv string
+}
+
+// add gives a command its flags. what is in the variable of --token-env.
+func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
+	f := cmd.Flags()
+	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
+	f.StringVar(&l.tokenEnv, "token-env", "", "NAME of a variable with "+what)
+	f.DurationVar(&l.timeout, "timeout", timeout, "how long to wait for the answer")
+	cmd.Args = cobra.MaximumNArgs(1)
+}
+
+// find says which bridge is asked.
+func (l *looker) find(cmd *cobra.Command, args []string) error {
+	if l.tokenEnv != "" {
+		if l.key = os.Getenv(l.tokenEnv); l.key == "" {
+			return exit.Usagef("--token-env %s: the variable is not set: set it to the key", l.tokenEnv)
+		}
+	}
+	switch {
+	case len(args) > 0 && cmd.Flags().Changed("config"):
+		return exit.Usagef("--config is of use without a URL only")
+	case len(args) > 0:
+		return l.at(args[0])
+	}
+	c, err := flags.Running(cmd.Name(), l.file, cmd.Flags().Changed("config"))
+	if err != nil {
+		return err
+	}
+	return l.own(c)
+}
+
+// look asks for a path of the API, and reads the answer into a struct.
+func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error) {
+	status, _, text, err := l.send(ctx, http.MethodGet, "/"+server.AdminPath+path, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case status == http.StatusNotFound:
+		return nil, fmt.Errorf("at %s nobody can look: has the bridge another address for operators (console_listen), or is it an older one?", l.url)
+	case status != http.StatusOK:
+		return nil, refused(l.url, status, text)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return nil, exit.With(exit.Server, fmt.Errorf("the answer of %s is not that of a bridge: %w", l.url, err))
+	}
+	return text, nil
+}
+
+func newSessions(stdout io.Writer) *cobra.Command {
+	var l looker
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "sessions [URL]",
+		Short: "Show the sessions of a running bridge",
+		Long: `sessions shows who has a session with the bridge at URL: the name of the client, since
+when, and how many of its calls run. Without URL, the configuration file says where
+the bridge is.
+
+With access rules, a key is needed: see --token-env. Callers in admin or viewers see
+all sessions. With console: on, others see their own.`,
+		Example: `  mcp-bridge sessions
+  mcp-bridge sessions http://127.0.0.1:8808
+  mcp-bridge sessions https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := l.find(cmd, args); err != nil {
+				return err
+			}
+			var got struct {
+				Sessions []struct {
+					ID, Server, Principal, Client, Revision string
+					Began, Used                             time.Time
+					Calls, Streams                          int
+				}
+				Total int
+			}
+			text, err := l.look(cmd.Context(), "sessions?limit=1000", &got)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err := stdout.Write(text)
+				return err
+			}
+			if got.Total == 0 {
+				_, err := fmt.Fprintln(stdout, "no sessions")
+				return err
+			}
+			now := time.Now()
+			t := terminal.Table{Head: []string{"SESSION", "CALLER", "CLIENT", "REVISION", "AT", "AGE", "IDLE", "CALLS", "STREAMS"}}
+			for _, s := range got.Sessions {
+				t.Add(s.ID, sanitize.Text(s.Principal), sanitize.Text(s.Client), s.Revision, "/"+sanitize.Text(s.Server), age(now, s.Began), age(now, s.Used), fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
+			}
+			_, width := terminal.Is(stdout)
+			if _, err := io.WriteString(stdout, t.Format("", width, nil)); err != nil {
+				return err
+			}
+			if more := got.Total - len(got.Sessions); more > 0 {
+				_, err = fmt.Fprintf(stdout, "and %d more\n", more)
+			}
+			return err
+		},
+	}
+	l.add(cmd, "the key to show to the bridge", 5*time.Second)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
+	return cmd
+}
+
+// age says how long ago something was.
+func age(now, at time.Time) string {
+	return max(0, now.Sub(at)).Round(time.Second).String()
+}
+
+// topState is what top shows of the bridge.
+type topState struct {
+	Ready  bool
+	Reason string
+	Bridge struct {
+		Sessions, Calls int
+		Connections     int64
+	}
+	Process struct {
+		Memory uint64 `json:"memory_bytes"`
+		Calls  uint64 `json:"calls_total"`
+	}
+	Servers []struct {
+		Name, State, Reason, Transport, Revision string
+		Sessions, Calls, Queued, Connections     int
+		Breaker                                  string   `json:"circuit_breaker"`
+		P50                                      *float64 `json:"p50_ms"`
+		P95                                      *float64 `json:"p95_ms"`
+		RSS                                      int64    `json:"rss_bytes"`
+		CPU                                      int64    `json:"cpu_ms"`
+		Drained                                  *struct{ By string }
+	}
+}
+
+// topCalls are the calls that top shows.
+type topCalls struct {
+	Under    []topCall `json:"under_way"`
+	Failures []topCall
+}
+
+type topCall struct {
+	Server, Method, Name, Principal, Session, Outcome, Error string
+	Began                                                    time.Time
+	Took                                                     float64 `json:"took_ms"`
+}
+
+// mostShown is how many calls, and how many failures, top shows.
+const mostShown = 15
+
+func newTop(stdout io.Writer) *cobra.Command {
+	var l looker
+	var once bool
+	every := 2 * time.Second
+	cmd := &cobra.Command{
+		Use:   "top [URL]",
+		Short: "Show what a running bridge does, updated every two seconds",
+		Long: `top shows the servers of the bridge at URL, the running calls and the last failures,
+every two seconds, until Ctrl-C. Without URL, the configuration file says where the
+bridge is.
+
+With access rules, a key is needed: see --token-env. Callers in admin or viewers see
+all calls. With console: on, others see their own.`,
+		Example: `  mcp-bridge top
+  mcp-bridge top --once
+  mcp-bridge top https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every < 100*time.Millisecond {
+				return exit.Usagef("--every is %v: must be at least 100ms", every)
+			}
+			if err := l.find(cmd, args); err != nil {
+				return err
+			}
+			is, width := terminal.Is(stdout)
+			var calls uint64
+			var at time.Time
+			for {
+				var s topState
+				var c topCalls
+				if _, err := l.look(cmd.Context(), "status?memory=true", &s); err != nil {
+					return err
+				}
+				if _, err := l.look(cmd.Context(), "calls?limit="+fmt.Sprint(mostShown), &c); err != nil {
+					return err
+				}
+				now, clear, rate := time.Now(), "", ""
+				if is && !once {
+					clear = "\x1b[H\x1b[2J"
+				}
+				if !at.IsZero() && s.Process.Calls >= calls {
+					rate = fmt.Sprintf(", %.1f calls/s", float64(s.Process.Calls-calls)/now.Sub(at).Seconds())
+				}
+				calls, at = s.Process.Calls, now
+				if _, err := io.WriteString(stdout, clear+s.text(&c, now, rate, width)); err != nil || once {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
+		},
+	}
+	l.add(cmd, "the key to show to the bridge", 5*time.Second)
+	cmd.Flags().BoolVar(&once, "once", false, "show it once")
+	cmd.Flags().DurationVar(&every, "every", every, "how long to wait until it is shown again")
+	return cmd
+}
+
+// text is what top shows.
+func (s *topState) text(c *topCalls, now time.Time, rate string, width int) string {
+	out := "ready"
+	if !s.Ready {
+		out = "not ready: " + sanitize.Text(s.Reason)
+	}
+	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", s.Bridge.Sessions, s.Bridge.Calls, s.Bridge.Connections, rate, s.Process.Memory>>20)
+	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "CPU", "BREAKER", "REASON"}}
+	for _, one := range s.Servers {
+		memory, cpu := "", ""
+		if one.RSS > 0 {
+			memory, cpu = fmt.Sprintf("%d MiB", one.RSS>>20), (time.Duration(one.CPU) * time.Millisecond).Round(100*time.Millisecond).String()
+		}
+		if one.Drained != nil {
+			one.State += ", drained"
+		}
+		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, cpu, one.Breaker, sanitize.Text(one.Reason))
+	}
+	out += t.Format("", width, nil)
+	if len(c.Under) > 0 {
+		out += "\nunder way:\n" + list(c.Under, func(one *topCall) string { return age(now, one.Began) }, width)
+	}
+	if len(c.Failures) > 0 {
+		out += "\nlast failures:\n" + list(c.Failures, func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, width)
+	}
+	return out
+}
+
+func millis(ms *float64) string {
+	if ms == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f ms", *ms)
+}
+
+func list(all []topCall, took func(*topCall) string, width int) string {
+	t := terminal.Table{Head: []string{"BEGAN", "SERVER", "METHOD", "NAME", "CALLER", "SESSION", "TOOK", "OUTCOME", "ERROR"}}
+	for i := range all {
+		one := &all[i]
+		t.Add(one.Began.Local().Format(time.TimeOnly), sanitize.Text(one.Server), sanitize.Text(one.Method), sanitize.Text(one.Name), sanitize.Text(one.Principal), one.Session, took(one), one.Outcome, sanitize.Text(one.Error))
+	}
+	return t.Format("", width, nil)
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+// served serves a configuration until the test ends, and returns its address.
+func served(t *testing.T, config string, more ...string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	out, stdout := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"serve", config, "--json"}, more...), stdout, io.Discard)
+		stdout.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != 0 {
+			t.Errorf("serve ended with code %d", code)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct{ Listen string }
+	if err := json.Unmarshal(line, &said); err != nil {
+		t.Fatal(err)
+	}
+	return said.Listen
+}
+
+// freePort returns a port that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// status says what /readyz does, by a URL and by the file; with and without a key, over
+// HTTP and HTTPS.
+func TestStatus(t *testing.T) {
+	t.Setenv("OPS_KEY", "a-key-of-the-operators")
+	t.Setenv("WRONG_KEY", "a-key-of-nobody-at-all")
+	const server = "servers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
+	dir := t.TempDir()
+	certificate(t, dir)
+	for _, tc := range []struct {
+		name, text string
+		url        string // what stands before and behind the address; empty for the file
+		args       []string
+		code       int
+		stdout     string
+	}{
+		{"by the file", "listen: 127.0.0.1:%d\n", "", nil, 0, "ready\n"},
+		{"by a URL", "listen: 127.0.0.1:%d\n", "http://|", nil, 0, "one"},
+		{"by the URL of an endpoint", "listen: 127.0.0.1:%d\nbase_path: /tools\n", "http://|/tools/mcp", nil, 0, "SERVER"},
+		{"below a path, by the file", "listen: 127.0.0.1:%d\nbase_path: /tools\n", "", nil, 0, "SERVER"},
+		{"a wrong path", "listen: 127.0.0.1:%d\nbase_path: /tools\n", "http://|", nil, exit.Server, ""},
+		{"everywhere", "listen: :%d\naccess: [{ name: ops, token: \"${OPS_KEY}\" }]\n", "", nil, 0, "--token-env NAME"},
+		{"with a key", "listen: :%d\naccess: [{ name: ops, token: \"${OPS_KEY}\" }]\n", "", []string{"--token-env", "OPS_KEY"}, 0, "SERVER"},
+		{"with a wrong key", "listen: :%d\naccess: [{ name: ops, token: \"${OPS_KEY}\" }]\n", "", []string{"--token-env", "WRONG_KEY"}, 0, "--token-env NAME"},
+		{"HTTPS by the file", "listen: 127.0.0.1:%d\ntls: { cert_file: " + dir + "/tls.crt, key_file: " + dir + "/tls.key }\n", "", nil, 0, "SERVER"},
+		{"HTTPS by a URL, which needs a certificate that is trusted", "listen: 127.0.0.1:%d\ntls: { cert_file: " + dir + "/tls.crt, key_file: " + dir + "/tls.key }\n", "https://|", nil, exit.Server, ""},
+		{"health", "listen: 127.0.0.1:%d\n", "", []string{"--health"}, 0, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := file(t, "bridge.yaml", fmt.Sprintf(tc.text, freePort(t))+server)
+			at := served(t, c)
+			args := append([]string{"status"}, tc.args...)
+			if before, behind, ok := strings.Cut(tc.url, "|"); ok {
+				args = append(args, before+at+behind)
+			} else {
+				args = append(args, "-c", c)
+			}
+			code, stdout, stderr := in(t, args...)
+			if code != tc.code || !strings.Contains(stdout, tc.stdout) || tc.stdout == "" && stdout != "" || (stderr == "") != (code == 0) {
+				t.Errorf("%q: code %d, stdout %q, stderr %q, want %d and %q", args, code, stdout, stderr, tc.code, tc.stdout)
+			}
+		})
+	}
+}
+
+// A bridge that is not ready, none at all, and what is no bridge.
+func TestStatusBad(t *testing.T) {
+	t.Setenv("OPS_KEY", "a-key-of-the-operators")
+	serve := func(f http.HandlerFunc) string {
+		s := httptest.NewServer(f)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	unready := serve(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if r.URL.Path == "/readyz" {
+			w.WriteHeader(503)
+			fmt.Fprintln(w, "not ready: no server works\x1b[31m")
+		}
+	})
+	elsewhere := serve(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the key went to %s", r.Header.Get("Authorization"))
+	})
+	redirect := serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
+	nobody := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	for _, tc := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{unready}, 1, "not ready: no server works", ""},
+		{[]string{unready, "--health"}, 0, "", ""},
+		{[]string{nobody}, exit.Server, "", "does not answer"},
+		{[]string{nobody, "--health"}, 1, "", "does not answer"},
+		{[]string{redirect, "--token-env", "OPS_KEY"}, exit.Server, "", "is this the address of a bridge?"},
+		{[]string{redirect, "--health"}, 1, "", "answers 302"},
+		{[]string{"nowhere"}, exit.Usage, "", "write a URL such as"},
+		{[]string{nobody, "-c", "x.yaml"}, exit.Usage, "", "without a URL only"},
+		{[]string{nobody, "--token-env", "NOT_SET_ANYWHERE"}, exit.Usage, "", "is not set"},
+		{[]string{"-c", file(t, "bridge.yaml", good)}, exit.Usage, "", "name its URL"},
+	} {
+		code, stdout, stderr := in(t, append([]string{"status"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(stdout, tc.stdout) || strings.Contains(stdout, "\x1b") || !strings.Contains(stderr, tc.stderr) {
+			t.Errorf("status %q: code %d, stdout %q, stderr %q, want %d, %q and %q", tc.args, code, stdout, stderr, tc.code, tc.stdout, tc.stderr)
+		}
+	}
+}

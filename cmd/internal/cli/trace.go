@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+const (
+	// goodbyeLimit bounds how long the last spans may take to leave.
+	goodbyeLimit = 5 * time.Second
+	// exportLogEvery is how often it is said that spans do not arrive.
+	exportLogEvery = time.Minute
+)
+
+// traces makes what takes the spans, as the environment variables of
+// OpenTelemetry ask for it; nil when they do not. The console is w. stop sends
+// what is left, within bounds.
+func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerProvider, stop func(), err error) {
+	to, err := tracesTo()
+	if err != nil || to == "" {
+		return nil, func() {}, err
+	}
+	if err := sampling(); err != nil {
+		return nil, nil, err
+	}
+	e := &exporter{log: log}
+	if to == "console" {
+		e.SpanExporter, err = stdouttrace.New(stdouttrace.WithWriter(w))
+	} else {
+		var c *collector
+		if c, err = newCollector(); err == nil {
+			e.SpanExporter, err = otlptrace.New(ctx, c)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	// What the environment says of the service comes after what is said here.
+	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
+	if err != nil {
+		return nil, nil, exit.Usagef("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values") // the error shows them
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
+	e.life, e.cancel = context.WithCancel(context.Background())
+	sdk := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e), sdktrace.WithResource(r))
+	return sdk, func() { e.goodbye(sdk) }, nil
+}
+
+// tracesTo returns where the environment wants spans: otlp, console, or
+// nowhere.
+func tracesTo() (string, error) {
+	if _, off := firstEnv("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
+		return "", nil
+	}
+	_, endpoint := otlpEnv("ENDPOINT")
+	switch name, to := firstEnv("OTEL_TRACES_EXPORTER"); {
+	case to == "none", to == "" && endpoint == "":
+		return "", nil
+	case to == "":
+		return "otlp", nil
+	case to == "otlp", to == "console":
+		return to, nil
+	default:
+		return "", wrongEnv(name, to, "otlp, console or none")
+	}
+}
+
+// firstEnv returns the first of these environment variables that is set.
+func firstEnv(names ...string) (name, value string) {
+	for _, name = range names {
+		if value = strings.TrimSpace(os.Getenv(name)); value != "" {
+			return name, value
+		}
+	}
+	return name, ""
+}
+
+func wrongEnv(name, value, rule string) error {
+	return exit.Usagef("the environment variable %s is %.40q: must be %s", name, value, rule)
+}
+
+// sampling checks the name of a sampler, and what it is given: the library
+// would take another one and hardly say so.
+func sampling() error {
+	name, sampler := firstEnv("OTEL_TRACES_SAMPLER")
+	known := []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
+	if sampler != "" && !slices.Contains(known, strings.ToLower(sampler)) {
+		return wrongEnv(name, sampler, "one of "+strings.Join(known, ", "))
+	}
+	arg, ratio := firstEnv("OTEL_TRACES_SAMPLER_ARG")
+	if v, err := strconv.ParseFloat(ratio, 64); strings.HasSuffix(strings.ToLower(sampler), "traceidratio") && ratio != "" && (err != nil || !(v >= 0 && v <= 1)) {
+		return wrongEnv(arg, ratio, "a number from 0 to 1")
+	}
+	return nil
+}
+
+// exporter is what spans leave by. That they do not arrive is no fault of any
+// call, and said now and then.
+type exporter struct {
+	sdktrace.SpanExporter
+	log    *slog.Logger
+	life   context.Context // ends when there is no more time
+	cancel context.CancelFunc
+
+	mu   sync.Mutex // guards said
+	said time.Time
+}
+
+var _ sdktrace.SpanExporter = (*exporter)(nil)
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
+	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		e.complain(err)
+	}
+	return nil
+}
+
+// goodbye sends what is left and ends everything that belongs to the spans.
+func (e *exporter) goodbye(sdk *sdktrace.TracerProvider) {
+	hurry := time.AfterFunc(goodbyeLimit, e.cancel)
+	defer hurry.Stop()
+	if err := sdk.Shutdown(context.Background()); err != nil {
+		e.complain(err)
+	}
+	e.cancel()
+}
+
+// complain logs an error, unless one was logged a moment ago.
+func (e *exporter) complain(err error) {
+	e.mu.Lock()
+	quiet := !e.said.IsZero() && time.Since(e.said) < exportLogEvery
+	if !quiet {
+		e.said = time.Now()
+	}
+	e.mu.Unlock()
+	if !quiet {
+		e.log.Warn("spans are lost: they could not be sent to the collector", "err", fmt.Sprintf("%.300s", err.Error()))
+	}
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+// collector sends spans to an OpenTelemetry collector: OTLP over HTTP, in the
+// binary form. The exporter of the library would do the same, but has all of
+// gRPC in it, which would make the program half as large again.
+type collector struct {
+	http  *httpclient.Client
+	limit time.Duration // for one batch, with what is tried again
+	gzip  bool
+}
+
+var _ otlptrace.Client = (*collector)(nil)
+
+const (
+	defaultEndpoint = "http://localhost:4318"
+	tracesPath      = "v1/traces"
+	defaultLimit    = 10 * time.Second
+	firstPause      = 500 * time.Millisecond // before a batch is sent again; doubles
+	maxReply        = 64 << 10               // of what a collector says is read, in bytes
+)
+
+// newCollector makes the client that the environment describes.
+func newCollector() (*collector, error) {
+	c := &collector{limit: defaultLimit}
+	at := httpclient.Config{URL: defaultEndpoint + "/" + tracesPath}
+	if name, value := otlpEnv("ENDPOINT"); value != "" {
+		u, err := url.Parse(value)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // it may hold a secret
+			return nil, exit.Usagef("the environment variable %s must be a URL such as %s, without a password", name, defaultEndpoint)
+		}
+		if !strings.Contains(name, "_TRACES_") { // one that is for traces only is the whole address
+			u = u.JoinPath(tracesPath)
+		}
+		at.URL = u.String()
+	}
+	if name, value := otlpEnv("PROTOCOL"); value != "" && value != "http/protobuf" {
+		return nil, wrongEnv(name, value, "http/protobuf, which collectors take at port 4318: nothing else is built in")
+	}
+	switch name, value := otlpEnv("COMPRESSION"); value {
+	case "", "none":
+	case "gzip":
+		c.gzip = true
+	default:
+		return nil, wrongEnv(name, value, "gzip or none")
+	}
+	if name, value := otlpEnv("TIMEOUT"); value != "" {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > 600_000 {
+			return nil, wrongEnv(name, value, "a number of milliseconds from 1 to 600000")
+		}
+		c.limit = time.Duration(n) * time.Millisecond
+	}
+	name, value := otlpEnv("HEADERS")
+	var err error
+	if at.Headers, err = otlpHeaders(value); err != nil {
+		return nil, exit.Usagef("the environment variable %s %w", name, err)
+	}
+	_, at.CAFile = otlpEnv("CERTIFICATE")
+	_, at.CertFile = otlpEnv("CLIENT_CERTIFICATE")
+	_, at.KeyFile = otlpEnv("CLIENT_KEY")
+	if err = at.Validate(); err == nil {
+		c.http, err = httpclient.New(at)
+	}
+	if err != nil {
+		return nil, exit.Usagef("the environment variables OTEL_EXPORTER_OTLP_…: %w", err)
+	}
+	return c, nil
+}
+
+// otlpEnv returns a setting of the exporter: the one for traces, or the one for
+// everything.
+func otlpEnv(name string) (from, value string) {
+	return firstEnv("OTEL_EXPORTER_OTLP_TRACES_"+name, "OTEL_EXPORTER_OTLP_"+name)
+}
+
+// otlpHeaders reads headers as the specification of the exporter writes them:
+// name=value,name=value, with percent-encoded values. Errors do not show the
+// text, which may be a secret.
+func otlpHeaders(text string) (map[string]string, error) {
+	headers := map[string]string{}
+	for i, pair := range strings.Split(text, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if !ok || err != nil {
+			return nil, fmt.Errorf("must be NAME=VALUE,NAME=VALUE with percent-encoded values: part %d is not", i+1)
+		}
+		headers[strings.TrimSpace(name)] = value
+	}
+	return headers, nil
+}
+
+// Start implements otlptrace.Client.
+func (c *collector) Start(context.Context) error { return nil }
+
+// Stop implements otlptrace.Client.
+func (c *collector) Stop(context.Context) error {
+	c.http.Close()
+	return nil
+}
+
+// UploadTraces implements otlptrace.Client. What a collector may take a little
+// later is tried again, while there is time.
+func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	// TracesData is on the wire what an ExportTraceServiceRequest is.
+	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
+	if err != nil {
+		return err
+	}
+	if c.gzip {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write(body) // a Buffer takes everything
+		_ = z.Close()
+		body = b.Bytes()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	for wait := firstPause; ; wait *= 2 {
+		again, err := c.post(ctx, body)
+		if err == nil || !again {
+			return err
+		}
+		if backoff.For(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// post sends a batch once. again says whether it may be worth to try again.
+func (c *collector) post(ctx context.Context, body []byte) (again bool, err error) {
+	r := c.http.Request(ctx, http.MethodPost, c.http.URL(), nil, body)
+	r.Header["Content-Type"] = []string{"application/x-protobuf"}
+	if c.gzip {
+		r.Header["Content-Encoding"] = []string{"gzip"}
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return ctx.Err() == nil, err
+	}
+	_, _ = io.CopyN(io.Discard, res.Body, maxReply) // so that the connection can be used again
+	_ = res.Body.Close()
+	if res.StatusCode/100 == 2 {
+		return false, nil
+	}
+	return slices.Contains([]int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, res.StatusCode),
+		fmt.Errorf("the collector answers with HTTP %d", res.StatusCode)
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+)
+
+// whoami says what the bridge makes of a key or a token, and why it lets nobody in.
+func TestWhoami(t *testing.T) {
+	i := authtest.Serve(t)
+	port := freePort(t)
+	here := fmt.Sprintf("http://127.0.0.1:%d", port)
+	c := file(t, "bridge.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
+base_path: /tools
+public_url: %s
+oauth: [{ issuer: "%s" }]
+access:
+  - { name: ops, token: a-key-of-the-operators }
+  - { name: staff, claims: { groups: eng }, servers: [one] }
+servers:
+  one: { http: { url: http://127.0.0.1:1/mcp } }
+  two: { http: { url: http://127.0.0.1:1/mcp } }
+`, port, here, i.URL))
+	served(t, c)
+	eng := authtest.Claims{"groups": "eng", "scope": "b a", "sub": "ann\x1b"}
+	t.Setenv("KEY", "a-key-of-the-operators")
+	t.Setenv("ANN", i.Token(here+"/tools", authtest.Claims{"groups": "eng", "scope": "b a"}))
+	t.Setenv("ONE", i.Token(here+"/tools/one/mcp", authtest.Claims{"groups": "eng"}))
+	t.Setenv("OLD", i.Token(here+"/tools", authtest.Claims{"groups": "eng", "exp": time.Now().Add(-time.Hour).Unix()}))
+	t.Setenv("NOBODY", i.Token(here+"/tools"))
+	t.Setenv("ODD", i.Token(here+"/tools", eng))
+	for _, tc := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{"-c", c, "--token-env", "KEY"}, 0, "rule     ops\nservers  one two\n", ""},
+		{[]string{here + "/tools", "--token-env", "ANN"}, 0, "rule     staff\nissuer   " + i.URL + "\nsubject  ann\nclient   app\nscopes   a b\nuntil    ", ""},
+		{[]string{here + "/tools/mcp", "--token-env", "ANN"}, 0, "servers  one\n", ""},
+		{[]string{here + "/tools/one/mcp", "--token-env", "ONE"}, 0, "subject  ann\n", ""},
+		{[]string{here + "/tools/one/mcp", "--token-env", "ANN", "--json"}, 0, `"rule": "staff"`, ""},
+		{[]string{here + "/tools/two/mcp", "--token-env", "ONE"}, exit.Failure, "", "does not let this caller in (401): the token is not for this resource (" + here + "/tools/two/mcp)"},
+		{[]string{here + "/tools", "--token-env", "OLD"}, exit.Failure, "", "the token has expired"},
+		{[]string{here + "/tools", "--token-env", "NOBODY"}, exit.Failure, "", "(403): no access rule lets this user in"},
+		{[]string{here + "/tools", "--token-env", "ODD"}, exit.Failure, "", "the token is not valid"},
+		{[]string{here + "/tools"}, exit.Failure, "", "this takes a key or a token"},
+		{[]string{here + "/tools", "--token-env", "UNSET_NAME"}, exit.Usage, "", "the variable is not set"},
+		{[]string{here + "/tools", "-c", c}, exit.Usage, "", "without a URL only"},
+		{[]string{i.URL}, exit.Server, "", "is this the address of a bridge?"},
+	} {
+		code, stdout, stderr := in(t, append([]string{"whoami"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) || strings.Contains(stderr+stdout, "eyJ") {
+			t.Errorf("%q: %d %q %q, want %d %q %q", tc.args, code, stdout, stderr, tc.code, tc.stdout, tc.stderr)
+		}
+	}
+}
+
+// Only the bridge is shown the token, and it is asked about the endpoint that was named.
+func TestWhoamiShows(t *testing.T) {
+	t.Setenv("KEY", "a-key-of-the-operators")
+	asked := make(chan string, 1)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/whoami" {
+			asked <- r.URL.Query().Get("for") + r.Header.Get("Authorization")
+			_, _ = w.Write([]byte(`{"rule":"ops"}`))
+			return
+		}
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("%s has got the key", r.URL)
+		}
+		_, _ = w.Write([]byte(`{"resource_name":"one"}`))
+	}))
+	defer site.Close()
+	for _, endpoint := range []string{"/one/mcp", "/one/sse", "/mcp", "/sse", ""} {
+		if code, _, stderr := in(t, "whoami", site.URL+endpoint, "--token-env", "KEY"); code != 0 {
+			t.Fatalf("%s: %d %s", endpoint, code, stderr)
+		}
+		if got := <-asked; got != endpoint+"Bearer a-key-of-the-operators" {
+			t.Errorf("%s: asked %s", endpoint, got)
+		}
+	}
+}
+
+// check --online says how issuers fare, and what clients of theirs need.
+func TestOnline(t *testing.T) {
+	good, bare, broken, opaque := authtest.Serve(t), authtest.Serve(t), authtest.Serve(t), authtest.Serve(t)
+	good.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%s/jwks","registration_endpoint":"%s/reg","code_challenge_methods_supported":["plain","S256"],"scopes_supported":["openid","mcp:use"]}`, good.URL, good.URL, good.URL)
+	})
+	broken.Answer("/jwks", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	opaque.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%q,"client_id_metadata_document_supported":true}`, opaque.URL)
+	})
+	const rest = "public_url: https://mcp.example.com\nbase_path: /tools\naccess: [{ name: all, users: any }]\nservers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
+	for _, tc := range []struct {
+		name, oauth string
+		code        int
+		stdout      []string
+	}{
+		{"good", `[{ issuer: "` + good.URL + `", scopes: ["mcp:use", "mcp:other"] }]`, 0, []string{
+			"issuer " + good.URL, "1 key can be used", "clients register by themselves at " + good.URL + "/reg", "scopes_supported does not have mcp:other:",
+			"https://mcp.example.com/tools\thttps://mcp.example.com/tools/.well-known/oauth-protected-resource\n",
+			"https://mcp.example.com/tools/one/sse\thttps://mcp.example.com/tools/.well-known/oauth-protected-resource/one/sse\n",
+		}},
+		{"bare", `[{ issuer: "` + bare.URL + `" }]`, 0, []string{"clients cannot register by themselves", "does not have S256"}},
+		{"broken", `[{ issuer: "` + good.URL + `" }, { issuer: "` + broken.URL + `" }]`, exit.Failure, []string{"fault: the keys at " + broken.URL + "/jwks: the answer is 500", "1 key can be used"}},
+		{"another issuer", `[{ issuer: "` + good.URL + `/" }]`, exit.Failure, []string{"is of another issuer"}},
+		{"no introspection", `[{ issuer: "` + opaque.URL + `", introspection: { client: { id: a, secret: b }, always: true } }]`, exit.Failure, []string{"names no introspection_endpoint", "clients whose id is a URL (CIMD) need no registration"}},
+		{"fronted", `[{ issuer: "` + bare.URL + `", front: { client: { id: a, secret: b } } }]`, 0, []string{"register the bridge there, with the redirect URI https://mcp.example.com/tools/oauth/callback\n"}},
+		{"introspection", `[{ issuer: "` + bare.URL + `", introspection: { client: { id: a, secret: b } } }]`, 0, []string{"opaque tokens are asked about at " + bare.URL + "/introspect"}},
+	} {
+		code, stdout, stderr := in(t, "check", "--online", file(t, "bridge.yaml", "oauth: "+tc.oauth+"\n"+rest))
+		for _, want := range tc.stdout {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%s: no %q in\n%s%s", tc.name, want, stdout, stderr)
+			}
+		}
+		if code != tc.code || code == 0 && strings.Contains(stdout, "fault") {
+			t.Errorf("%s: %d %s\n%s", tc.name, code, stderr, stdout)
+		}
+	}
+	if code, stdout, _ := in(t, "check", "--online", file(t, "bridge.yaml", "servers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n")); code != 0 || !strings.Contains(stdout, "the file has no oauth") {
+		t.Errorf("without oauth: %d %s", code, stdout)
+	}
+}

@@ -1,0 +1,113 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Document is the flags about a server that an OpenAPI document describes.
+type Document struct {
+	BaseURL, mode string
+	expose        []string
+	readOnly      bool
+}
+
+// DocumentNames are the names of the flags.
+var DocumentNames = []string{"base-url", "mode", "expose", "read-only"}
+
+// Add adds the flags.
+func (d *Document) Add(f *pflag.FlagSet) {
+	f.StringVar(&d.BaseURL, "base-url", "", "where the API of an OpenAPI document is, instead of what the document says")
+	f.StringVar(&d.mode, "mode", rest.ModeAuto, "whether the operations of an OpenAPI document are tools, or are found by search: auto, tools or search")
+	f.StringArrayVar(&d.expose, "expose", nil, "rule that chooses operations of an OpenAPI document, such as 'tag pets' or 'not DELETE' (repeatable)")
+	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations of an OpenAPI document that may change something")
+}
+
+// Is reports whether an argument is the path or the URL of an OpenAPI document. Of
+// a file its content tells; a URL is read only if its path looks like that of a
+// document, and is one whatever its path if BaseURL is set. The error is that it is
+// a configuration, or cannot be read; command is the one that was given.
+func (d *Document) Is(ctx context.Context, command, location string) (bool, error) {
+	if IsURL(location) {
+		if d.BaseURL != "" {
+			return true, nil
+		}
+		kind, err := (&rest.Config{OpenAPI: location}).DetectURL(ctx)
+		if err != nil {
+			u, _ := url.Parse(location) // its query may be a secret
+			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), err))
+		}
+		if u, err := url.Parse(location); err == nil && kind != rest.DocumentKind && isDocument.MatchString(u.Path) {
+			return false, exit.Usagef("what is at %s is no OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+		}
+		return kind == rest.DocumentKind, nil
+	}
+	kind, err := rest.Detect(location)
+	if _, missing := os.Stat(location); missing != nil && command != "run" && isPath.MatchString(location) {
+		return false, exit.Usagef("%s: %w", location, errors.Unwrap(missing))
+	}
+	switch {
+	case err != nil:
+		return false, exit.With(exit.Usage, err)
+	case kind == rest.Configuration && command == "run":
+		return false, exit.Usagef("%s is a configuration file: serve it with 'mcp-bridge serve -c %[1]s'", location)
+	case kind == rest.Configuration:
+		return false, exit.Usagef("%s is a configuration file: name one of its servers, as in 'mcp-bridge %s NAME -c %[1]s'", location, command)
+	case kind != rest.DocumentKind && command != "run" && isDocument.MatchString(location):
+		return false, exit.Usagef("%s is no OpenAPI document: that has openapi, swagger or paths at its top", location)
+	case kind != rest.DocumentKind && d.BaseURL != "":
+		return false, exit.Usagef("--base-url is of use with an OpenAPI document only, and %s is none: it needs openapi, swagger or paths at its top", location)
+	}
+	return kind == rest.DocumentKind, nil
+}
+
+// isDocument is a name that a document may have, and a program has not.
+var isDocument = regexp.MustCompile(`(?i)\.(json|ya?ml)$`)
+
+// isPath is what can be meant as a path only.
+var isPath = regexp.MustCompile(`^\.{0,2}[/\\]|\.(json|ya?ml)$`)
+
+// MayBeDocument reports whether a target may be a document, rather than the name of
+// a server.
+func MayBeDocument(target string) bool {
+	return IsURL(target) || strings.ContainsAny(target, `./\`)
+}
+
+// Config makes the configuration of the one API that a document describes.
+func (d *Document) Config(location string, headers *Remote) (*config.Config, error) {
+	s, err := d.Server(location, headers, config.ShareSession)
+	if err != nil {
+		return nil, err
+	}
+	return alone(s, headers.Unexpanded()...), nil
+}
+
+// Server makes the configuration of the API that a document describes. headers are
+// those of Remote: they go to the API, and not where the document is read from.
+func (d *Document) Server(location string, headers *Remote, share string) (config.Server, error) {
+	own, secrets, err := headers.parse()
+	if err != nil {
+		return config.Server{}, err
+	}
+	base := filepath.Base(location)
+	name := strings.TrimSuffix(base, filepath.Ext(base))
+	if u, err := url.Parse(location); err == nil && IsURL(location) {
+		name = u.Hostname()
+	}
+	s := config.DefaultServer(nameOf(name), share)
+	s.Share = share // also when it is wrong, so that it is refused
+	s.Rest = &rest.Config{OpenAPI: location, BaseURL: d.BaseURL, Mode: d.mode, Expose: d.expose, ReadOnly: d.readOnly, Headers: own, Secrets: secrets}
+	return s, nil
+}

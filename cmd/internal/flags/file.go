@@ -1,0 +1,99 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/similar"
+)
+
+// DefaultFile is read when no file is named.
+const DefaultFile = "bridge.yaml"
+
+// Load reads a configuration file. Its faults are the user's.
+func Load(file string) (*config.Config, error) {
+	c, err := config.Load(file, nil)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, exit.Usagef("%w: name a file with -c, write one with 'mcp-bridge init', or use 'mcp-bridge run -- COMMAND', which needs none", err)
+	case err != nil:
+		return nil, exit.Usagef("the configuration has faults:\n%w", err)
+	}
+	return c, nil
+}
+
+// Running reads the configuration file of a bridge that runs, for a command about it. given
+// says that the command line names the file.
+func Running(command, file string, given bool) (*config.Config, error) {
+	c, err := Load(file)
+	if errors.Is(err, fs.ErrNotExist) && !given {
+		return nil, exit.Usagef("there is no %s that says where the bridge is: name its address, as in 'mcp-bridge %s http://127.0.0.1:8808', or its file with -c", file, command)
+	}
+	return c, err
+}
+
+// noURL is what a URL looks like whose beginning was left out.
+var noURL = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
+
+// Remotely says how a remote server is written whose URL lacks its beginning; empty for
+// what is no such address.
+func Remotely(text string) string {
+	if !noURL.MatchString(text) {
+		return ""
+	}
+	return fmt.Sprintf("for a remote server write http://%s or https://%[1]s", text)
+}
+
+// Target reads a configuration file and leaves the server of that name in it; without a
+// name, all. given says that the command line names the file, and forms what a target can
+// be, for the message that there is none.
+func Target(file string, given bool, forms string, name ...string) (*config.Config, error) {
+	if len(name) > 0 && strings.Contains(name[0], " ") { // which no server's name has
+		return nil, exit.Usagef("%q is no URL, and no server's name: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))
+	}
+	c, err := Load(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0 && Remotely(name[0]) != "":
+		return nil, exit.Usagef("%q is no URL: %s", name[0], Remotely(name[0]))
+	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0:
+		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server: %s", name[0], file, forms)
+	case errors.Is(err, fs.ErrNotExist) && !given:
+		return nil, exit.Usagef("there is no target, and no %s whose servers could be meant: %s", file, forms)
+	case err != nil || len(name) == 0:
+		return c, err
+	}
+	var names []string
+	for _, s := range c.Servers {
+		if s.Name == name[0] {
+			c.Servers = []config.Server{s}
+			return c, nil
+		}
+		names = append(names, s.Name)
+	}
+	return nil, exit.Usagef("%s has no server %q: %s", file, name[0], similar.Hint(name[0], names, "it has none"))
+}
+
+// alone makes the configuration of one server. warnings are those about its flags.
+func alone(s config.Server, warnings ...string) *config.Config {
+	c := config.Default()
+	c.Servers, c.Warnings = []config.Server{s}, append(s.Warnings(), warnings...)
+	return &c
+}
+
+// Useless refuses flags that are of use with something else only: they would seem to
+// work.
+func Useless(f *pflag.FlagSet, with string, names ...string) error {
+	for _, name := range names {
+		if f.Changed(name) {
+			return exit.Usagef("--%s is of use with %s only", name, with)
+		}
+	}
+	return nil
+}

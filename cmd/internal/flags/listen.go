@@ -1,0 +1,56 @@
+package flags
+
+import (
+	"net"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Listen is the flags about the address to serve on.
+type Listen struct {
+	Address, Host, Port string
+}
+
+// Add adds the flags. instead says what they replace.
+func (l *Listen) Add(f *pflag.FlagSet, instead string) {
+	f.StringVarP(&l.Address, "listen", "l", "", "address to serve on, "+instead+": PORT on this machine alone, HOST:PORT, or :PORT on every network; port 0 picks a free one")
+	f.StringVar(&l.Host, "host", "", "host of that address; 0.0.0.0 is for all networks")
+	f.StringVar(&l.Port, "port", "", "port of that address; 0 picks a free one")
+}
+
+// Given returns the flags that were given, for people; empty for none.
+func (l *Listen) Given() string {
+	var all []string
+	for _, f := range [][2]string{{l.Address, "--listen"}, {l.Host, "--host"}, {l.Port, "--port"}} {
+		if f[0] != "" {
+			all = append(all, f[1])
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// Over returns the address to serve on, where it would be address without the
+// flags. It is written as in a file: see config.Address.
+func (l *Listen) Over(address string) (string, error) {
+	if l.Address != "" && l.Host+l.Port != "" {
+		return "", exit.Usagef("give --listen, or --host and --port, not both")
+	}
+	if l.Address != "" {
+		return config.Address(l.Address), nil // what is no address is refused as that
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address, nil
+	}
+	if l.Host != "" {
+		host = strings.Trim(l.Host, "[]")
+	}
+	if l.Port != "" {
+		port = l.Port
+	}
+	return net.JoinHostPort(host, port), nil
+}

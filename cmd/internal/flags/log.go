@@ -1,0 +1,63 @@
+package flags
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// Log is the flags about the log, which goes to stderr: stdout is for what a
+// command prints for its user.
+type Log struct {
+	Level, Format string
+
+	given func() bool   // the command line has the level
+	least slog.LevelVar // of the log that Logger has made
+}
+
+// Follow has a log that Logger has made go by the level of a configuration file, unless
+// the command line has one.
+func (l *Log) Follow(level string) {
+	if !l.given() {
+		_ = l.least.UnmarshalText([]byte(level)) // the file was checked
+	}
+}
+
+// Over returns the level that counts where a configuration file has that one, and the flag
+// that has set it; empty for none.
+func (l *Log) Over(level string) (counts, flag string) {
+	if l.given() {
+		return l.Level, "--log-level"
+	}
+	return level, ""
+}
+
+// Add adds the flags to a command and to those below it.
+func (l *Log) Add(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&l.Level, "log-level", "info", "debug, info, warn or error")
+	c.PersistentFlags().StringVar(&l.Format, "log-format", "auto", "text (key=value), json, or auto: for people on a terminal, and json otherwise")
+	l.given = func() bool { return c.PersistentFlags().Changed("log-level") }
+}
+
+// Logger makes the log that the flags ask for.
+func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
+	if err := l.least.UnmarshalText([]byte(l.Level)); err != nil {
+		return nil, exit.Usagef("--log-level is %q: must be debug, info, warn or error", l.Level)
+	}
+	o := &slog.HandlerOptions{Level: &l.least}
+	isTerminal, _ := terminal.Is(w)
+	switch { // as text, slog itself shows what is hidden
+	case l.Format == "auto" && isTerminal:
+		return slog.New(NewConsole(w, &l.least, terminal.Colors())), nil
+	case l.Format == "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case l.Format == "json", l.Format == "auto":
+		return slog.New(slog.NewJSONHandler(sanitize.JSONWriter(w), o)), nil
+	}
+	return nil, exit.Usagef("--log-format is %q: must be auto, text or json", l.Format)
+}

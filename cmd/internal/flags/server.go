@@ -1,0 +1,251 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// Program is the flags about a server that is a program to run.
+type Program struct {
+	Env    []string
+	EnvAll bool
+	Cwd    string
+}
+
+// Add adds the flags.
+func (p *Program) Add(f *pflag.FlagSet) {
+	f.StringArrayVar(&p.Env, "env", nil, "NAME=VALUE for COMMAND, or NAME or a pattern such as 'AWS_*' to pass variables on from here (repeatable)")
+	f.BoolVar(&p.EnvAll, "env-all", false, "pass the whole environment on to COMMAND, with all the secrets in it")
+	f.StringVar(&p.Cwd, "cwd", "", "working directory of COMMAND")
+}
+
+// Server makes the configuration of a program, of its name and its arguments.
+func (p *Program) Server(command []string, share string) (config.Server, error) {
+	own, pass, err := variables(p.Env)
+	if err != nil {
+		return config.Server{}, err
+	}
+	if p.EnvAll {
+		pass = []string{"*"}
+	}
+	s := config.DefaultServer(commandName(command), share)
+	s.Share = share // also when it is wrong, so that it is refused
+	s.Stdio = &stdio.Config{Command: command[0], Args: command[1:], Env: own, EnvPass: pass, Cwd: p.Cwd}
+	return s, nil
+}
+
+// Config makes the configuration of the one server that command starts, if there is
+// such a program.
+func (p *Program) Config(command []string, era string) (*config.Config, error) {
+	s, err := p.Server(command, config.ShareSession)
+	if err == nil {
+		err = p.Find(&s)
+	}
+	s.Era = era
+	return alone(s, Unexpanded(command[1:])...), err
+}
+
+// Find refuses a command that cannot be started, with what to write instead.
+func (p *Program) Find(s *config.Server) error {
+	for _, path := range [][2]string{{"--cwd is", p.Cwd}, {"the program is", s.Stdio.Command}} {
+		if home, variable := config.OfShell(path[1]); home || variable {
+			return exit.Usagef("%s %q, which no shell has expanded: write $HOME in place of ~, and use no single quotes", path[0], path[1])
+		}
+	}
+	if p.Cwd != "" {
+		if info, err := os.Stat(p.Cwd); err != nil {
+			return exit.Usagef("--cwd is %q: %w", p.Cwd, unpathed(err))
+		} else if !info.IsDir() {
+			return exit.Usagef("--cwd is %q: is no folder", p.Cwd)
+		}
+	}
+	find := func(command string) error {
+		c := *s.Stdio
+		c.Command = command
+		return stdio.New(s.Name, c, conn.Options{}).Check()
+	}
+	command := s.Stdio.Command
+	err := find(command)
+	if err == nil {
+		return nil
+	}
+	// A folder may have a space in its name; a whole command begins with a program.
+	if words := strings.Fields(command); len(words) > 1 && (!strings.ContainsAny(words[0], `/\`) || find(words[0]) == nil) {
+		if len(s.Stdio.Args) > 0 {
+			words = append(words, "…") // the rest may have secrets
+		}
+		return exit.Usagef("there is no program %q: write the command as words, not as one text: -- %s", command, strings.Join(words, " "))
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return exit.Usagef("there is no program %q in PATH: correct the name, install it, give its full path, or set another PATH with --env PATH=…", command)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if isDocument.MatchString(command) {
+			return exit.Usagef("there is no file %q: correct the path of the OpenAPI document", command)
+		}
+		return exit.Usagef("there is no file %q: correct its path; for a program in PATH write the name alone", command)
+	}
+	return exit.Usagef("%q cannot be started: %w", command, err)
+}
+
+// unpathed returns why a file cannot be used, without its path.
+func unpathed(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Unexpanded returns warnings about arguments of a program that a shell should have changed.
+// Values are not shown: they may be secrets.
+func Unexpanded(args []string) (warnings []string) {
+	for i, arg := range args {
+		switch home, variable := config.OfShell(arg); {
+		case home:
+			warnings = append(warnings, fmt.Sprintf("argument %d of the program begins with ~, which it gets as it is: write $HOME, without single quotes", i+1))
+		case variable && !slices.Contains([]string{"-c", "-lc"}, args[max(i-1, 0)]):
+			warnings = append(warnings, fmt.Sprintf("argument %d of the program has a $NAME, which it gets as it is: for the value of the variable, do not use single quotes", i+1))
+		}
+	}
+	return warnings
+}
+
+// Unexpanded returns warnings about headers that name a variable without braces. Values are
+// not shown: they may be secrets.
+func (r *Remote) Unexpanded() (warnings []string) {
+	for _, f := range r.Headers {
+		name, value, _ := strings.Cut(f, ":")
+		if _, variable := config.OfShell(value); variable {
+			warnings = append(warnings, fmt.Sprintf("--header %s has a $NAME without braces, which is passed as it is: to take it from the environment, write ${NAME}", name))
+		}
+	}
+	return warnings
+}
+
+// variables reads the --env flags: values, and patterns of what is passed on.
+func variables(flags []string) (own map[string]string, pass []string, err error) {
+	own = map[string]string{}
+	for _, f := range flags {
+		name, value, set := strings.Cut(f, "=")
+		switch {
+		case name == "":
+			return nil, nil, exit.Usagef("--env needs NAME=VALUE, NAME, or a pattern such as 'AWS_*'")
+		case set:
+			own[name] = value
+		case strings.ContainsAny(name, "*?"):
+			pass = append(pass, name)
+		default:
+			if own[name], set = os.LookupEnv(name); !set {
+				return nil, nil, exit.Usagef("--env %s: the variable is not set: give it as %s=VALUE", name, name)
+			}
+		}
+	}
+	return own, pass, nil
+}
+
+// Remote is the flags about a server that is named by its URL.
+type Remote struct {
+	Headers   []string
+	Transport string
+}
+
+// Add adds the flags.
+func (r *Remote) Add(f *pflag.FlagSet) {
+	f.StringArrayVarP(&r.Headers, "header", "H", nil, "'NAME: VALUE' to send to URL; ${NAME} is taken from the environment (repeatable)")
+	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of URL: streamable, sse, or auto, which detects it")
+}
+
+// Config makes the configuration of the one server that is at a URL.
+func (r *Remote) Config(address, era string) (*config.Config, error) {
+	s, err := r.Server(address, config.ShareSession)
+	s.Era = era
+	return alone(s, r.Unexpanded()...), err
+}
+
+// Server makes the configuration of the server at a URL.
+func (r *Remote) Server(address, share string) (config.Server, error) {
+	own, _, err := r.parse()
+	if err != nil {
+		return config.Server{}, err
+	}
+	s := config.DefaultServer(urlName(address), share)
+	s.Share = share // also when it is wrong, so that it is refused
+	s.HTTP = &remote.Config{URL: address, Headers: own, Transport: r.Transport}
+	return s, nil
+}
+
+// Limits is the flags about the times of a server.
+type Limits struct{ timeout, handshake time.Duration }
+
+// Add adds the flags.
+func (l *Limits) Add(f *pflag.FlagSet) {
+	f.DurationVar(&l.timeout, "timeout", config.DefaultServer("x", "").Timeout, "how long a call may be silent, such as 30s; progress resets it")
+	AddHandshake(f, &l.handshake)
+}
+
+// Over has a server go by the flags of f that were given.
+func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
+	if f.Changed("timeout") {
+		s.Timeout, s.MaxTimeout = l.timeout, max(s.MaxTimeout, l.timeout)
+	}
+	if f.Changed("handshake-timeout") {
+		s.HandshakeTimeout = l.handshake
+	}
+}
+
+// AddHandshake adds the flag about the start of a server.
+func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
+	f.DurationVar(limit, "handshake-timeout", config.DefaultServer("x", "").HandshakeTimeout, "how long the server may take to start and answer the handshake, such as 5m for one that is installed first")
+}
+
+// IsURL reports whether an argument is a URL, rather than the name of a server
+// or a program.
+func IsURL(s string) bool {
+	scheme, _, ok := strings.Cut(s, "://")
+	return ok && !strings.ContainsAny(scheme, `/\ `)
+}
+
+// AddEra adds the flag about a server that no file describes.
+func AddEra(f *pflag.FlagSet, era *string) {
+	f.StringVar(era, "era", config.EraAuto, "revisions to speak to the server: legacy (to 2025-11-25), modern (from 2026-07-28), or auto, which detects them")
+}
+
+// parse reads the --header flags. secrets are the values that come from the
+// environment. Messages do not repeat values.
+func (r *Remote) parse() (headers map[string]string, secrets []string, err error) {
+	headers = map[string]string{}
+	text := strict.Decoder{Env: os.LookupEnv, Program: "mcp-bridge", Secrets: map[string]string{}} // as in a configuration file
+	for _, f := range r.Headers {
+		name, value, ok := strings.Cut(f, ":")
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		if !ok || name == "" {
+			return nil, nil, exit.Usagef("--header needs 'NAME: VALUE', such as 'Authorization: Bearer ${TOKEN}'")
+		}
+		if _, twice := headers[name]; twice {
+			return nil, nil, exit.Usagef("--header %s is given twice", name)
+		}
+		value, _, err := text.Expand(strings.TrimSpace(value))
+		if err != nil {
+			return nil, nil, exit.Usagef("--header %s: %w", name, err)
+		}
+		headers[name] = value
+	}
+	return headers, slices.Sorted(maps.Keys(text.Secrets)), nil
+}

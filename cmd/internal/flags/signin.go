@@ -1,0 +1,103 @@
+package flags
+
+import (
+	"net/url"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
+)
+
+// SignIn is the flags about signing in at a server that is named by its URL.
+type SignIn struct {
+	clientID, secretEnv, document, issuer, callback, resource string
+	scopes                                                    []string
+	none, device                                              bool
+}
+
+// SignInNames are the names of these flags, but for --device, which login has for the servers
+// of a file too.
+var SignInNames = []string{"client-id", "client-secret-env", "client-metadata-url", "scope", "issuer", "resource", "callback", "no-login"}
+
+// Add adds the flags, for a command that signs in when a server wants that.
+func (s *SignIn) Add(f *pflag.FlagSet) {
+	s.AddAlways(f)
+	f.BoolVar(&s.device, "device", false, "sign in on any device: open an address there, and enter a code")
+	f.BoolVar(&s.none, "no-login", false, "never sign in at URL, and do not use what 'mcp-bridge login' has kept")
+}
+
+// AddAlways adds the flags, for a command that signs in.
+func (s *SignIn) AddAlways(f *pflag.FlagSet) {
+	f.StringVar(&s.clientID, "client-id", "", "name of the client that is registered for you at the authorization server of URL; otherwise the bridge registers itself")
+	f.StringVar(&s.secretEnv, "client-secret-env", "", "NAME of a variable with the secret of --client-id; it needs an --issuer")
+	f.StringVar(&s.document, "client-metadata-url", "", "URL of a client metadata document, for authorization servers that take one in place of a registration")
+	f.StringArrayVar(&s.scopes, "scope", nil, "scope to ask for, instead of those that the server names (repeatable)")
+	f.StringVar(&s.issuer, "issuer", "", "authorization server, instead of the one that the server names")
+	f.StringVar(&s.resource, "resource", "", "resource to ask a token for, instead of the one that the server names; off leaves it out")
+	f.StringVar(&s.callback, "callback", "", "address on this machine that the browser comes back to, such as http://localhost:7777/callback; otherwise any free port")
+}
+
+// On has the bridge sign in at the server of r when that wants it, unless a header is in the
+// place of a token, or the flags say not to. A token is not sent in clear to another
+// machine. ask shows a person where to sign in; nil means that nobody is here. With --device,
+// device shows it. own says that all callers are that person.
+func (s *SignIn) On(r *remote.Config, ask func(server, address string), device func(server, address, code, both string), own bool) error {
+	if s.none && s.device {
+		return exit.Usagef("--device signs in, and --no-login never does: leave one out")
+	}
+	o, err := s.Settings()
+	if err != nil || o == nil {
+		return err
+	}
+	if _, own := r.Headers["Authorization"]; own {
+		return nil
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil || u.Scheme == "http" && !discovery.Loopback(u.Hostname()) {
+		return nil
+	}
+	if s.device {
+		ask, o.Device = nil, device
+	}
+	o.Ask, o.Own, o.Unasked, o.Command = ask, own, !s.set(), "mcp-bridge login URL" // a key may be in the URL
+	r.OAuth = o
+	return nil
+}
+
+// set reports whether a flag says how to sign in.
+func (s *SignIn) set() bool {
+	return s.device || s.clientID+s.secretEnv+s.document+s.issuer+s.callback+s.resource != "" || len(s.scopes) > 0
+}
+
+// Settings returns how to sign in at a server; nil if the flags say not to.
+func (s *SignIn) Settings() (*oauth.Settings, error) {
+	if s.none {
+		return nil, nil
+	}
+	o := &oauth.Settings{
+		Login: true, Issuer: s.issuer, Scopes: s.scopes, Resource: s.resource, ClientMetadataURL: s.document, RedirectURI: s.callback,
+		Private: true, // who has named the server is on this machine, and so is the browser
+	}
+	switch {
+	case s.clientID != "":
+		o.Client = &oauth.Client{ID: s.clientID}
+	case s.secretEnv != "":
+		return nil, exit.Usagef("--client-secret-env is of use with --client-id only")
+	}
+	if s.secretEnv != "" {
+		if o.Client.Secret = os.Getenv(s.secretEnv); o.Client.Secret == "" {
+			return nil, exit.Usagef("--client-secret-env %s: the variable is not set", s.secretEnv)
+		}
+		if s.issuer == "" {
+			return nil, exit.Usagef("--client-secret-env needs an --issuer: a secret is shown only to an authorization server that you name")
+		}
+	}
+	if err := o.Validate(); err != nil {
+		return nil, exit.Usagef("signing in: %w", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,131 @@
+package imports
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// secretValue finds what is a secret whatever its name: keys of well-known
+// services, and passwords in addresses.
+var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|AIza|ya29\.|eyJ|hf_|npm_|lin_api_|ntn_|secret_)|://[^/\s:@]*:[^/\s@]+@`)
+
+// looksSecret reports whether a value must not get into the new file. What comes
+// from a variable is none, but its default may be.
+func looksSecret(name, value string) bool {
+	bare := foreign.ReplaceAllStringFunc(value, func(whole string) string {
+		_, fallback, _ := strings.Cut(strings.TrimSuffix(whole, "}"), ":-")
+		return fallback
+	})
+	if value == "" || bare != value && len(strings.TrimSpace(strings.TrimPrefix(bare, "Bearer"))) < 4 {
+		return false
+	}
+	name = strings.ToLower(strings.TrimLeft(name, "-"))
+	return sanitize.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
+}
+
+// secret returns what stands for a secret: a reference to a variable, of that name
+// if it is free.
+func (im *Import) secret(s *server, name, value string) string {
+	if im.Inline {
+		return im.reference(s, value)
+	}
+	if im.taken(name, value) {
+		name = variable(s.name) + "_" + name
+	}
+	for base, n := name, 2; ; n++ {
+		if !im.taken(name, value) {
+			break
+		}
+		name = fmt.Sprint(base, "_", n)
+	}
+	im.values[name] = value
+	s.need(name, "a secret, whose value is in the file")
+	return "${" + name + "}"
+}
+
+// taken reports whether a variable has another value.
+func (im *Import) taken(name, value string) bool {
+	if other, ours := im.values[name]; ours {
+		return other != value
+	}
+	return im.into.refers(name)
+}
+
+// table reads variables or headers. Those that are secrets become references to
+// variables of their own name, behind prefix.
+func (im *Import) table(s *server, v any, prefix string) map[string]string {
+	table := map[string]string{}
+	from := orEmpty(v)
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		value := text(from[name])
+		if !looksSecret(name, value) {
+			table[name] = im.reference(s, value)
+			continue
+		}
+		table[name] = im.credential(s, prefix, name, value)
+	}
+	return table
+}
+
+// credential returns what stands for a secret of that name, which may be behind the
+// scheme of a header.
+func (im *Import) credential(s *server, prefix, name, value string) string {
+	scheme, token, ok := strings.Cut(value, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(scheme, "Basic") {
+		scheme, token = "", value
+	}
+	own := variable(name)
+	if own == "AUTHORIZATION" {
+		own = "TOKEN"
+	}
+	return strings.TrimPrefix(scheme+" "+im.secret(s, prefix+own, token), " ")
+}
+
+// pair is NAME=VALUE or a header, alone or behind a flag.
+var pair = regexp.MustCompile(`^(-{0,2}[A-Za-z_][\w.-]*)(=|:\s*)([^/](?s:.*)|/[^/](?s:.*))$`)
+
+// arguments looks for secrets in what a program gets: behind --token, in
+// --token=VALUE, NAME=VALUE, headers and URLs, and by their look.
+func (im *Import) arguments(s *server, args []string) []string {
+	all := make([]string, len(args))
+	for i, arg := range args {
+		if i > 0 && strings.HasPrefix(args[i-1], "--") && !strings.Contains(args[i-1], "=") && !strings.HasPrefix(arg, "-") && looksSecret(args[i-1], arg) {
+			all[i] = im.credential(s, variable(s.name)+"_", strings.TrimLeft(args[i-1], "-"), arg)
+			continue
+		}
+		all[i] = im.argument(s, arg)
+	}
+	return all
+}
+
+func (im *Import) argument(s *server, arg string) string {
+	p := pair.FindStringSubmatch(arg)
+	switch {
+	case p != nil && looksSecret(p[1], p[3]):
+		return p[1] + p[2] + im.credential(s, variable(s.name)+"_", strings.TrimLeft(p[1], "-"), p[3])
+	case p != nil:
+		return p[1] + p[2] + im.argument(s, p[3])
+	case looksSecret("", arg):
+		return im.credential(s, variable(s.name)+"_", "SECRET", arg)
+	case strings.Contains(arg, "://"):
+		return im.address(s, arg)
+	}
+	return im.reference(s, arg)
+}
+
+// admit makes a rule by which a token opens a server.
+func (im *Import) admit(s *server, token string) {
+	if len(token) < 16 {
+		s.notes = append(s.notes, "the token of its clients has fewer than 16 characters: choose a longer one")
+	}
+	if i := slices.IndexFunc(im.tokens, func(a access) bool { return a.token == token }); i >= 0 {
+		im.tokens[i].servers = append(slices.Clone(im.tokens[i].servers), s.name)
+		return
+	}
+	im.tokens = append(im.tokens, access{token, []string{s.name}})
+}

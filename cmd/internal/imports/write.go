@@ -1,0 +1,226 @@
+package imports
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// A server is one of the new file.
+//
+// It has many fields: each is a key of the file, or a comment in it.
+type server struct {
+	name, from, kind   string
+	notes              []string
+	needs              []need // variables
+	command            string
+	args               []string
+	env                map[string]string
+	envFile, cwd       string
+	url                string
+	headers            map[string]string
+	off                bool
+	allow, deny        []string
+	forward            []string
+	login              bool
+	timeout, handshake time.Duration
+}
+
+type need struct{ name, what string }
+
+func (s *server) need(name, what string) {
+	if !slices.ContainsFunc(s.needs, func(n need) bool { return n.name == name }) {
+		s.needs = append(s.needs, need{name, what})
+	}
+}
+
+// Names are those of the servers that were taken.
+func (im *Import) Names() []string {
+	var all []string
+	for _, s := range im.servers {
+		all = append(all, s.name)
+	}
+	return all
+}
+
+// YAML is the new file: see Into.
+func (im *Import) YAML() []byte {
+	var b bytes.Buffer
+	var access bytes.Buffer
+	for i, a := range im.tokens {
+		s := &server{name: fmt.Sprintf("client-%d", i+1)}
+		token := im.secret(s, fmt.Sprintf("CLIENT_%d_TOKEN", i+1), a.token)
+		fmt.Fprintf(&access, "  - { name: %s, token: %s, servers: %s }\n", s.name, scalar(token), list(a.servers))
+	}
+	if access.Len() > 0 {
+		b.WriteString("access:\n" + access.String())
+	}
+	if im.into != nil {
+		b.Reset() // see Fault
+	} else {
+		b.WriteString("servers:\n")
+	}
+	for _, s := range im.servers {
+		s.write(&b)
+	}
+	if im.into != nil {
+		return im.into.with(b.Bytes())
+	}
+	return b.Bytes()
+}
+
+// Variables are the names of those to set before the new file is used.
+func (im *Import) Variables() []string {
+	names := slices.Collect(maps.Keys(im.values))
+	for _, s := range im.servers {
+		for _, n := range s.needs {
+			names = append(names, n.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (s *server) write(b *bytes.Buffer) {
+	from := "from " + comment(s.from)
+	if s.from == "" {
+		from = "an example: put your own server here"
+	}
+	fmt.Fprintf(b, "  %s:\n    # %s\n", s.name, from)
+	for _, note := range s.notes {
+		fmt.Fprintf(b, "    # %s\n", comment(note))
+	}
+	for _, n := range s.needs {
+		fmt.Fprintf(b, "    # %s: %s\n", n.name, comment(n.what))
+	}
+	if s.off {
+		b.WriteString("    enabled: false\n")
+	}
+	put := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "      %s: %s\n", key, scalar(value))
+		}
+	}
+	table := func(key string, values map[string]string) {
+		if len(values) == 0 {
+			return
+		}
+		fmt.Fprintf(b, "      %s:\n", key)
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			fmt.Fprintf(b, "        %s: %s\n", scalar(name), quoted(values[name]))
+		}
+	}
+	fmt.Fprintf(b, "    %s:\n", s.kind)
+	put("command", s.command)
+	if len(s.args) > 0 {
+		fmt.Fprintf(b, "      args: %s\n", list(s.args))
+	}
+	table("env", s.env)
+	put("env_file", s.envFile)
+	put("cwd", s.cwd)
+	put("url", s.url)
+	table("headers", s.headers)
+	if s.login {
+		b.WriteString("      oauth: { login: true }\n")
+	}
+	var parts []string
+	for _, f := range []struct {
+		key   string
+		names []string
+	}{{"allow", s.allow}, {"deny", s.deny}} {
+		if len(f.names) > 0 {
+			parts = append(parts, f.key+": "+list(f.names))
+		}
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(b, "    tools: { %s }\n", strings.Join(parts, ", "))
+	}
+	if len(s.forward) > 0 {
+		fmt.Fprintf(b, "    forward: %s\n", list(s.forward))
+	}
+	if s.timeout > 0 {
+		fmt.Fprintf(b, "    timeout: %s\n", seconds(s.timeout))
+	}
+	if s.timeout > time.Hour { // which is the default of the next
+		fmt.Fprintf(b, "    max_timeout: %s\n", seconds(s.timeout))
+	}
+	if s.handshake > 0 {
+		fmt.Fprintf(b, "    handshake_timeout: %s\n", seconds(s.handshake))
+	}
+}
+
+// check returns why the bridge would not take the server.
+func (s *server) check() string {
+	var b bytes.Buffer
+	b.WriteString("servers:\n")
+	on := *s
+	on.off = false
+	on.write(&b)
+	_, err := config.Parse("it", b.Bytes(), func(name string) (string, bool) { return "the-value-of-" + name, true })
+	if err == nil {
+		return ""
+	}
+	var all []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		_, message, _ := strings.Cut(line, fmt.Sprintf("server %q: ", s.name))
+		all = append(all, cmp.Or(message, line))
+	}
+	return strings.Join(all, "; ")
+}
+
+// comment is a text in one line, which may be shown on a terminal.
+func comment(s string) string { return sanitize.Text(strings.Join(strings.Fields(s), " ")) }
+
+var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// scalar is a text as YAML, without quotes where it needs none.
+func scalar(s string) string {
+	if plain.MatchString(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
+		return s
+	}
+	return quoted(s)
+}
+
+// quoted is a text in quotes, which may be shown on a terminal.
+func quoted(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a text can always be encoded
+	return string(sanitize.JSON(bytes.TrimSuffix(b.Bytes(), []byte("\n"))))
+}
+
+func list(texts []string) string {
+	all := make([]string, len(texts))
+	for i, s := range texts {
+		all[i] = quoted(s)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// Server writes a configuration with one server, which is described as in the file
+// of a client. from says in a comment where it is from; empty for an example.
+func Server(from, name string, entry map[string]any) ([]byte, error) {
+	im := Import{values: map[string]string{}}
+	if args, ok := entry["args"].([]string); ok {
+		all := make([]any, len(args))
+		for i, arg := range args {
+			all[i] = arg
+		}
+		entry["args"] = all
+	}
+	im.add(from, name, table{servers: object{name: entry}})
+	if len(im.servers) == 0 {
+		return nil, fmt.Errorf("%s", strings.Join(im.Notes, "; "))
+	}
+	return im.YAML(), nil
+}

@@ -1,0 +1,244 @@
+package arguments
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/similar"
+)
+
+// Pair is one key=value of a command line.
+type Pair struct {
+	Key   string
+	Value string
+	JSON  bool // key:=value
+}
+
+const pairForms = "key=value, key=@FILE or key:=JSON"
+
+// Pairs reads arguments of the form key=value. A value that begins with @ is
+// the text of a file.
+func Pairs(args []string) ([]Pair, error) {
+	var all []Pair
+	for _, arg := range args {
+		key, value, ok := strings.Cut(arg, "=")
+		p := Pair{Key: key, Value: value}
+		if before, raw := strings.CutSuffix(key, ":"); raw {
+			p.Key, p.JSON = before, true
+		}
+		if strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") {
+			return nil, exit.Usagef("the server comes first: mcp-bridge call URL TOOL key=value")
+		}
+		if !ok || p.Key == "" {
+			return nil, exit.Usagef("%q is no argument: expected %s", arg, pairForms)
+		}
+		if name, ok := strings.CutPrefix(value, "@"); ok {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, exit.Usagef("%s: %w (key:=JSON takes a string that begins with @)", p.Key, err)
+			}
+			p.Value = string(text)
+		}
+		if p.JSON && !json.Valid([]byte(p.Value)) {
+			return nil, exit.Usagef("%s: not valid JSON", p.Key)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Object reads the value of --json: JSON, @FILE, or - for stdin.
+func Object(value string, stdin io.Reader) (json.RawMessage, error) {
+	text := []byte(value)
+	var err error
+	if name, ok := strings.CutPrefix(value, "@"); ok {
+		text, err = os.ReadFile(name)
+	} else if value == "-" {
+		text, err = io.ReadAll(stdin)
+	}
+	if err != nil {
+		return nil, exit.Usagef("--json: %w", err)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil || members == nil {
+		return nil, exit.Usagef(`--json must be an object, such as '{"path":"."}', @FILE, or - for stdin`)
+	}
+	return text, nil
+}
+
+// Build makes the arguments of a tool, a JSON object, of pairs. Types are as
+// the schema has them; numbers keep their digits.
+func (s Schema) Build(all []Pair) (json.RawMessage, error) {
+	known := map[string]Argument{}
+	for _, a := range s.Arguments() {
+		known[a.Name] = a
+	}
+	var keys []string
+	values := map[string]string{}
+	lists := map[string][]string{} // what has been appended
+	for _, p := range all {
+		value, item, err := s.value(known[p.Key], p)
+		if err != nil {
+			return nil, exit.Usagef("%s: %v", p.Key, err)
+		}
+		if _, twice := values[p.Key]; twice && (!item || lists[p.Key] == nil) {
+			return nil, exit.Usagef("%s is given twice, and is no list", p.Key)
+		} else if !twice {
+			keys = append(keys, p.Key)
+		}
+		if item {
+			lists[p.Key] = append(lists[p.Key], value)
+			value = "[" + strings.Join(lists[p.Key], ",") + "]"
+		}
+		values[p.Key] = value
+	}
+	var b strings.Builder
+	for i, key := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(Quote(key) + ":" + values[key])
+	}
+	return json.RawMessage("{" + b.String() + "}"), nil
+}
+
+// Quote makes JSON of text.
+func Quote(s string) string {
+	text, _ := json.Marshal(s) // a string always can be
+	return string(text)
+}
+
+// value makes JSON of one pair, and says whether it is an item of a list.
+func (s Schema) value(a Argument, p Pair) (raw string, item bool, err error) {
+	if p.JSON {
+		return p.Value, false, nil
+	}
+	kinds := s.kinds(a.Schema)
+	if slices.Contains(kinds, "array") && !slices.Contains(kinds, "string") && !isJSON(p.Value, '[') {
+		raw, err = convert(s.kinds(s.items(a.Schema)), p.Value)
+		return raw, true, err
+	}
+	raw, err = convert(kinds, p.Value)
+	return raw, false, err
+}
+
+// isJSON reports whether text is valid JSON that begins with that character.
+func isJSON(text string, first byte) bool {
+	text = strings.TrimSpace(text)
+	return text != "" && text[0] == first && json.Valid([]byte(text))
+}
+
+// convert makes JSON of text for one of the kinds. A string stays a string
+// where it may be one; without any kinds it is what it looks like.
+func convert(kinds []string, text string) (string, error) {
+	if slices.Contains(kinds, "string") {
+		return Quote(text), nil
+	}
+	trimmed := strings.TrimSpace(text)
+	if kinds == nil {
+		if json.Valid([]byte(trimmed)) {
+			return trimmed, nil
+		}
+		return Quote(text), nil
+	}
+	for _, k := range kinds {
+		ok := false
+		switch k {
+		case "number":
+			ok = isNumber(trimmed)
+		case "integer":
+			ok = isInteger(trimmed)
+		case "boolean":
+			ok = trimmed == "true" || trimmed == "false"
+		case "null":
+			ok = trimmed == "null"
+		case "array":
+			ok = isJSON(trimmed, '[')
+		case "object":
+			ok = isJSON(trimmed, '{')
+		}
+		if ok {
+			return trimmed, nil
+		}
+	}
+	return "", fmt.Errorf("%q is not of the type %s", shorten(text), strings.Join(kinds, " or "))
+}
+
+// shorten cuts a value for a message.
+func shorten(s string) string {
+	if runes := []rune(s); len(runes) > 60 {
+		return string(runes[:60]) + "…"
+	}
+	return s
+}
+
+func isNumber(s string) bool {
+	return s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s))
+}
+
+// isInteger follows JSON Schema, where 1.0 and 1e3 are integers.
+func isInteger(s string) bool {
+	if !isNumber(s) {
+		return false
+	}
+	if !strings.ContainsAny(s, ".eE") {
+		return true
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return err == nil && f == math.Trunc(f)
+}
+
+// Check compares arguments with what is asked for: unknown ones, missing ones,
+// and values that are not among those listed. of is what they are of.
+func (s Schema) Check(of string, args json.RawMessage) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(args, &given); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	return s.Compare(of, s.Arguments(), given, s.open())
+}
+
+// Compare is Check with the arguments that are known of something else than a
+// schema. open allows others.
+func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMessage, open bool) error {
+	var faults, names []string
+	for _, a := range known {
+		names = append(names, a.Name)
+		value, ok := given[a.Name]
+		if !ok && a.Required {
+			faults = append(faults, fmt.Sprintf("%s needs %s", of, a.Name))
+		}
+		if list := s.choices(a.Schema); ok && len(list) > 0 && !slices.Contains(list, strings.TrimSpace(string(value))) {
+			var plain []string
+			for _, raw := range list {
+				plain = append(plain, Plain(raw))
+			}
+			text := Plain(string(value))
+			if !slices.Contains(plain, text) { // the same string may be written in two ways
+				faults = append(faults, fmt.Sprintf("%s is %q: %s", a.Name, shorten(text), similar.Hint(text, plain, "")))
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if !open && !slices.Contains(names, key) {
+			faults = append(faults, fmt.Sprintf("%s has no argument %q: %s", of, key, similar.Hint(key, names, "it takes none")))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	text := strings.Join(faults, "\n")
+	if len(known) > 0 {
+		text += "\n" + strings.TrimRight(s.Table(known, "  "), "\n")
+	}
+	return exit.With(exit.Usage, errors.New(text))
+}

@@ -1,0 +1,359 @@
+//lint:file-ignore SA1019 logging and roots are deprecated in 2026-07-28 and still what servers of today use.
+
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Options are what the commands take from the program around them.
+type Options struct {
+	Log            *flags.Log
+	Stdout, Stderr io.Writer
+	// Dial makes the link to a server. Default: DialBridge.
+	Dial func(c *config.Config, name string, log *slog.Logger) (*Link, error)
+	// Terminal reports whether a file is a terminal, and how many columns it
+	// has. Default: terminal.Is.
+	Terminal func(file any) (is bool, columns int)
+}
+
+// Commands returns the commands that look at a server and try it: tools,
+// prompts, resources and call.
+func Commands(o Options) []*cobra.Command {
+	if o.Dial == nil {
+		o.Dial = DialBridge
+	}
+	if o.Terminal == nil {
+		o.Terminal = terminal.Is
+	}
+	var all []*cobra.Command
+	for _, command := range []func(*clientFlags) *cobra.Command{newTools, newPrompts, newResources, newCall} {
+		f := &clientFlags{Options: o}
+		c := command(f)
+		f.add(c)
+		all = append(all, c)
+	}
+	return all
+}
+
+// clientFlags are the flags that these commands have in common.
+type clientFlags struct {
+	Options
+	set *pflag.FlagSet
+
+	command            string // its name
+	byURL              bool   // the server is named by its URL
+	file               string
+	remote             flags.Remote
+	document           flags.Document
+	program            flags.Program
+	era                string
+	roots              []string
+	timeout, handshake time.Duration
+	verbose            bool
+	quiet              bool
+	json               bool
+	all                bool // operations of HTTP APIs that are found by search are listed too
+}
+
+func (f *clientFlags) add(c *cobra.Command) {
+	f.set, f.command = c.Flags(), c.Name()
+	f.set.StringVarP(&f.file, "config", "c", flags.DefaultFile, "configuration file in which TARGET is a server's name")
+	f.remote.Add(f.set)
+	f.document.Add(f.set)
+	flags.AddEra(f.set, &f.era)
+	f.program.Add(f.set)
+	f.set.StringArrayVar(&f.roots, "root", nil, "folder to offer to the server as a root (repeatable)")
+	f.set.DurationVar(&f.timeout, "timeout", 300*time.Second, "how long the server may be silent, such as 30s; progress resets it")
+	flags.AddHandshake(f.set, &f.handshake)
+	f.set.BoolVarP(&f.verbose, "verbose", "v", false, "show the log on stderr: the server's messages and what it writes to its stderr")
+	f.set.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+	f.set.BoolVar(&f.json, "json-output", false, "print one JSON document, the server's result or {\"error\":…}, and nothing else")
+}
+
+func (f *clientFlags) changed(name string) bool { return f.set.Changed(name) }
+
+// exitHelp is the end of the help of these commands.
+const exitHelp = `
+TARGET is a URL (http or https), the path or the URL of an OpenAPI document, or
+the name of a server in the configuration file. Instead of TARGET you
+can run a program, at the end of the line: -- COMMAND [ARGS...]. If its start takes
+long, the terminal shows its stderr.
+
+Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
+3 the server could not be reached or started, or was lost; 4 time-out;
+130 interrupted.`
+
+// split takes the target off the arguments: it is the first one, or what stands
+// behind --.
+func (f *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
+	t.flags = f
+	switch n := cmd.ArgsLenAtDash(); {
+	case n >= 0 && n < len(args):
+		t.command, rest = args[n:], args[:n]
+	case n < 0 && len(args) == 0 && f.command == "tools": // of all servers of the file
+	case n >= 0 || len(args) == 0:
+		return t, nil, exit.Usagef("there is no target: %s (see '%s --help')", targetForms, cmd.CommandPath())
+	default:
+		t.name, rest = args[0], args[1:]
+	}
+	return t, rest, nil
+}
+
+// action is what a command does with a server. prepare looks at the arguments
+// behind the target, before anything is started.
+type action struct {
+	prepare func(rest []string) error
+	do      func(ctx context.Context, c *client) error
+}
+
+// runE makes a cobra command's RunE of an action.
+func (f *clientFlags) runE(a action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		con := newConsole(cmd.InOrStdin(), f.Stdout, f.Stderr, f.Terminal)
+		err := f.run(cmd, args, con, a)
+		if err != nil && f.json {
+			return f.jsonError(con, err)
+		}
+		return err
+	}
+}
+
+func (f *clientFlags) run(cmd *cobra.Command, args []string, con *console, a action) error {
+	t, rest, err := f.split(cmd, args)
+	if err != nil {
+		return err
+	}
+	if f.timeout <= 0 {
+		return exit.Usagef("--timeout must be longer than 0")
+	}
+	if err := a.prepare(rest); err != nil {
+		return err
+	}
+	roots, err := rootsOf(f.roots)
+	if err != nil {
+		return err
+	}
+	f.byURL = t.command == nil && flags.IsURL(t.name)
+	settings, name, err := t.resolve(cmd.Context())
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	c, err := f.connect(ctx, settings, name, con, roots)
+	if err != nil {
+		return f.explain(ctx, err)
+	}
+	err = a.do(ctx, c)
+	if err != nil {
+		err = f.explain(ctx, c.reason(err))
+	}
+	c.close()
+	return err
+}
+
+// rootsOf makes roots of the --root flags.
+func rootsOf(folders []string) ([]*mcp.Root, error) {
+	var roots []*mcp.Root
+	for _, folder := range folders {
+		path, err := filepath.Abs(folder)
+		if err == nil {
+			var info os.FileInfo
+			if info, err = os.Stat(path); err == nil && !info.IsDir() {
+				err = errors.New("not a folder")
+			}
+		}
+		if err != nil {
+			return nil, exit.Usagef("--root %s: %w", folder, err)
+		}
+		slashed := filepath.ToSlash(path)
+		if slashed[0] != '/' {
+			slashed = "/" + slashed // a drive
+		}
+		u := url.URL{Scheme: "file", Path: slashed}
+		roots = append(roots, &mcp.Root{URI: u.String(), Name: filepath.Base(path)})
+	}
+	return roots, nil
+}
+
+// client is a session with a server.
+type client struct {
+	*mcp.ClientSession
+	*console
+	flags  *clientFlags
+	wire   *wire
+	status *status
+	asker  *asker
+	link   *Link
+
+	silence time.Duration // how long a task may go without a change; 0 means no limit
+	longest time.Duration // how long a task may take; 0 means no limit
+	tasks   bool          // the server can run calls of tools as tasks
+}
+
+// logs are the flags about the log. Who looks at a server wants to see what is
+// there, so without --verbose only errors are logged, unless a level is asked
+// for.
+func (f *clientFlags) logs() *flags.Log {
+	logs := &flags.Log{Level: f.Log.Level, Format: f.Log.Format}
+	if !f.verbose && !f.changed("log-level") {
+		logs.Level = "error"
+	}
+	return logs
+}
+
+// connect opens a session. Its revision is the newest with a handshake: the
+// bridge translates where the server speaks another one.
+func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name string, con *console, roots []*mcp.Root) (*client, error) {
+	logs := f.logs()
+	log, err := logs.Logger(f.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{console: con, flags: f, status: &status{console: con, quiet: f.quiet, verbose: f.verbose}}
+	for _, s := range settings.Servers { // the only one
+		c.silence, c.longest = s.Timeout, s.MaxTimeout
+	}
+	log = slog.New(&listener{Handler: log.Handler(), status: c.status})
+	defer c.status.starting(cmp.Or(name, "all servers"))()
+	c.link, err = f.Dial(settings, name, log)
+	if err != nil {
+		return nil, err
+	}
+	c.asker = newAsker(con, c.status)
+	c.wire = newWire(c.link.Transport)
+	c.wire.hear, c.wire.ask = c.status.hear, c.asker.answer
+	can := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}}
+	if len(roots) > 0 {
+		can.RootsV2 = &mcp.RootCapabilities{}
+	}
+	own := mcp.NewClient(&mcp.Implementation{Name: "mcp-bridge", Version: server.Version()}, &mcp.ClientOptions{Capabilities: can})
+	own.AddRoots(roots...)
+	err = addTasks(own)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+
+	opening, cancel := context.WithTimeoutCause(ctx, f.timeout, errSilent)
+	defer cancel()
+	c.ClientSession, err = own.Connect(opening, c.wire, &mcp.ClientSessionOptions{ProtocolVersion: legacyRevision})
+	if err != nil {
+		if a := c.wire.last(); a != nil && a.Error != nil {
+			err = a.Error
+		} else if opening.Err() != nil {
+			err = context.Cause(opening)
+		}
+		err = c.reason(err)
+		c.close()
+		return nil, err
+	}
+	if a := c.wire.last(); a != nil { // to initialize; the SDK does not know of tasks
+		c.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
+	}
+	if f.verbose && c.InitializeResult().Capabilities != nil && c.InitializeResult().Capabilities.Logging != nil {
+		// A server that will not is no reason to stop: what it sends is shown.
+		_ = c.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(serverLevel(logs.Level))})
+	}
+	return c, nil
+}
+
+// legacyRevision is the newest revision with a handshake.
+const legacyRevision = "2025-11-25"
+
+// serverLevel is a --log-level in the words of MCP.
+func serverLevel(level string) string {
+	if level == "warn" {
+		return "warning"
+	}
+	return level
+}
+
+// close ends the session and everything that belongs to it: the bridge and its
+// children.
+func (c *client) close() {
+	c.status.clear()
+	defer c.status.stopping()()
+	if c.ClientSession != nil {
+		_ = c.Close() // the session is over; there is nobody to tell
+	}
+	c.wire.stop()
+	c.link.Close(c.ClientSession == nil)
+	c.wire.wg.Wait()
+	c.asker.close()
+}
+
+// takeBackLimit bounds the wait for a cancellation to go out.
+const takeBackLimit = time.Second
+
+// request makes one request, by a method of the SDK, and returns the result as
+// it came. The result counts even where the SDK cannot read it.
+func (c *client) request(ctx context.Context, send func(context.Context) error) (json.RawMessage, error) {
+	c.wire.begin()
+	err := send(ctx)
+	if a := c.wire.last(); a != nil {
+		if a.Error != nil {
+			return nil, a.Error
+		}
+		return a.Result, nil
+	}
+	if ctx.Err() != nil {
+		// The SDK tells the server in the background: the connection must not
+		// be closed before that has gone out.
+		select {
+		case <-c.wire.takenBack():
+		case <-time.After(takeBackLimit):
+		}
+	}
+	return nil, err
+}
+
+// reason adds to an error of the bridge what is known of the cause. It may name
+// programs and files, which are the user's own.
+func (c *client) reason(err error) error {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || faultOf(e) == "" {
+		return err
+	}
+	if why := c.link.Reason(); why != "" {
+		return &causeError{err, why}
+	}
+	return err
+}
+
+// causeError is an error and its cause.
+type causeError struct {
+	error
+	why string
+}
+
+func (e *causeError) Error() string {
+	if strings.Contains(e.why, e.error.Error()) { // also as one of several servers'
+		return e.why
+	}
+	return e.error.Error() + ": " + e.why
+}
+
+func (e *causeError) Unwrap() error { return e.error }

@@ -1,0 +1,63 @@
+package inspect
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Link is the way to a server.
+type Link struct {
+	Transport mcp.Transport
+	Reason    func() string // why the server does not work, for its own user; empty when nothing is known
+	// Close ends all that belongs to the link, and waits for it. What the client
+	// has said before is still heard, unless there is a hurry.
+	Close func(hurry bool)
+}
+
+// DialBridge makes the link to the server of that name; the empty name means all
+// servers as one. It puts a bridge in
+// between, so that the server is used exactly as when it is served: through the
+// same limits, headers and filters.
+func DialBridge(c *config.Config, name string, log *slog.Logger) (*Link, error) {
+	c.Cluster = config.Cluster{} // what serves one client is no instance (S-003)
+	s := server.New(c, log)
+	fromClient, toBridge := io.Pipe()
+	fromBridge, toClient := io.Pipe()
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := s.ServeStdio(ctx, name, fromClient, toClient)
+		toClient.CloseWithError(err)
+		fromClient.CloseWithError(err)
+	})
+	return &Link{
+		Transport: &mcp.IOTransport{Reader: fromBridge, Writer: toBridge, MaxLineLength: -1}, // the bridge has a limit
+		Reason: func() string {
+			var all []string
+			for _, st := range s.Status() {
+				if (st.Name == name || name == "") && st.Err != nil {
+					all = append(all, st.Err.Error())
+				}
+			}
+			return strings.Join(all, "\n")
+		},
+		Close: func(hurry bool) {
+			toBridge.Close()
+			fromBridge.Close()
+			if hurry {
+				stop()
+			}
+			wg.Wait()
+			stop()
+			s.Close(context.Background())
+		},
+	}, nil
+}

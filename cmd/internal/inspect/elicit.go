@@ -1,0 +1,247 @@
+package inspect
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/inspect/arguments"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// asker puts the server's questions (elicitation) to the user, on stderr and
+// stdin, one at a time. Where there is nobody to ask, the answer is cancel.
+type asker struct {
+	*console
+	status *status
+	turn   chan struct{} // holds a token while somebody is being asked
+	lines  chan string   // what the user types; closed at the end of stdin; nil until the first question
+	done   chan struct{} // closed when there will be no more questions
+}
+
+func newAsker(c *console, s *status) *asker {
+	return &asker{console: c, status: s, turn: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// close is called when no question is being asked.
+func (a *asker) close() { close(a.done) }
+
+// Why a question was not answered.
+var (
+	errDecline = errors.New("declined")
+	errCancel  = errors.New("cancelled")
+)
+
+// answer asks the user and returns an ElicitResult; nil when ctx has ended.
+func (a *asker) answer(ctx context.Context, params json.RawMessage) json.RawMessage {
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	a.status.hold(true)
+	defer func() {
+		a.status.hold(false)
+		<-a.turn
+	}()
+	q := gjson.ParseBytes(params)
+	if !a.asks() {
+		a.status.print(fmt.Sprintf("the server asks: %s\nthere is no terminal to answer on: the answer is cancel\n", sanitize.Text(q.Get("message").String())))
+		return json.RawMessage(`{"action":"cancel"}`)
+	}
+	content, err := a.ask(ctx, q)
+	switch {
+	case ctx.Err() != nil:
+		a.status.print("\nthe question is not open any more\n")
+		return nil
+	case errors.Is(err, errDecline):
+		return json.RawMessage(`{"action":"decline"}`)
+	case err != nil:
+		return json.RawMessage(`{"action":"cancel"}`)
+	case content == "":
+		return json.RawMessage(`{"action":"accept"}`)
+	}
+	return json.RawMessage(`{"action":"accept","content":` + content + `}`)
+}
+
+func (a *asker) ask(ctx context.Context, q gjson.Result) (content string, err error) {
+	a.status.print("\nThe server asks: " + sanitize.Text(q.Get("message").String()) + "\n")
+	if q.Get("mode").String() == "url" {
+		return "", a.visit(ctx, q.Get("url").String())
+	}
+	s := arguments.Of(q.Get("requestedSchema"))
+	for {
+		content, err := a.form(ctx, s)
+		if err != nil {
+			return "", err
+		}
+		switch key, err := a.choose(ctx, "Send this? [y]es, [n]o, [e]dit: ", "yne"); {
+		case err != nil:
+			return "", err
+		case key == 'y':
+			return content, nil
+		case key == 'n':
+			return "", errDecline
+		}
+	}
+}
+
+// visit asks whether the user agrees to go to an address. It is shown in full
+// and never opened from here (2025-11-25, client/elicitation, URL mode).
+func (a *asker) visit(ctx context.Context, address string) error {
+	host := "an address without a host"
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	a.status.print(fmt.Sprintf("It wants you to visit %s:\n  %s\n", sanitize.Text(host), sanitize.Text(address)))
+	key, err := a.choose(ctx, "Agree, and open it in your browser yourself? [y]es, [n]o: ", "yn")
+	if err == nil && key == 'n' {
+		return errDecline
+	}
+	return err
+}
+
+// choose asks for one of the letters.
+func (a *asker) choose(ctx context.Context, prompt, letters string) (byte, error) {
+	for {
+		text, err := a.line(ctx, prompt)
+		if err != nil {
+			return 0, err
+		}
+		text = strings.ToLower(strings.TrimSpace(text))
+		if text != "" && strings.Contains(letters, text[:1]) {
+			return text[0], nil
+		}
+	}
+}
+
+// line asks for a line. The end of stdin means cancel.
+func (a *asker) line(ctx context.Context, prompt string) (string, error) {
+	if a.lines == nil {
+		a.lines = make(chan string)
+		go a.read()
+	}
+	a.status.print(prompt)
+	select {
+	case text, ok := <-a.lines:
+		switch {
+		case !ok:
+			return "", errCancel
+		case text == "!decline":
+			return "", errDecline
+		case text == "!cancel":
+			return "", errCancel
+		}
+		return text, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// read passes on what the user types. Nothing can interrupt the reading of a
+// terminal: after the last question this ends with stdin or with the process.
+func (a *asker) read() {
+	defer close(a.lines)
+	in := bufio.NewScanner(a.in)
+	for in.Scan() {
+		select {
+		case a.lines <- in.Text():
+		case <-a.done:
+			return
+		}
+	}
+}
+
+// form asks for one field after the other and returns them as an object.
+func (a *asker) form(ctx context.Context, s arguments.Schema) (string, error) {
+	fields := s.Arguments()
+	if len(fields) > 0 {
+		a.status.print("(Enter takes the default or leaves a field out; !decline and !cancel end the questions)\n")
+	}
+	var parts []string
+	for _, f := range fields {
+		value, err := a.field(ctx, s, f)
+		if err != nil {
+			return "", err
+		}
+		if value != "" {
+			parts = append(parts, arguments.Quote(f.Name)+":"+value)
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}", nil
+}
+
+// field asks for one field until the answer fits, and returns it as JSON;
+// nothing when it is left out.
+func (a *asker) field(ctx context.Context, s arguments.Schema, f arguments.Argument) (string, error) {
+	choices := s.Options(f.Schema)
+	text := cmp.Or(title(f.Schema), f.Name)
+	if f.About != "" {
+		text += ": " + f.About
+	}
+	text += " (" + s.TypeName(f.Schema)
+	if f.Required {
+		text += ", required"
+	}
+	text += ")\n"
+	for i, c := range choices {
+		text += fmt.Sprintf("  %d. %s\n", i+1, terminal.OneLine(c.Label))
+	}
+	standard := f.Schema.Get("default")
+	prompt := "> "
+	if standard.Exists() {
+		prompt = "[" + terminal.OneLine(arguments.Plain(standard.Raw)) + "] > "
+	}
+	a.status.print(sanitize.Text(text))
+	for {
+		line, err := a.line(ctx, sanitize.Text(prompt))
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case line != "":
+		case standard.Exists():
+			return standard.Raw, nil
+		case !f.Required:
+			return "", nil
+		default:
+			a.status.print("this is required\n")
+			continue
+		}
+		value, err := s.Reply(f.Schema, choices, line)
+		if err == nil {
+			return value, nil
+		}
+		a.status.print(sanitize.Text(err.Error()) + "\n")
+	}
+}
+
+// codeVisit is the error of a call that needs the user to visit addresses first
+// (2025-11-25, URLElicitationRequiredError).
+const codeVisit = -32042
+
+// visits adds to such an error the addresses.
+func (c *client) visits(err error) error {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || e.Code != codeVisit || c.flags.json {
+		return err
+	}
+	text := ""
+	for _, q := range gjson.GetBytes(e.Data, "elicitations").Array() {
+		text += "\n  " + terminal.OneLine(q.Get("message").String()) + " " + terminal.OneLine(q.Get("url").String())
+	}
+	if text == "" {
+		return err
+	}
+	return exit.With(exit.Answer, &causeError{e, "visit these addresses, then call again" + text})
+}

@@ -1,0 +1,100 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+// errSilent says that --timeout has run out before there was a session.
+var errSilent = errors.New("the server was not ready in time (--timeout)")
+
+// explain gives an error its exit code and a text for the user.
+func (f *clientFlags) explain(ctx context.Context, err error) error {
+	if _, done := errors.AsType[exit.Error](err); done {
+		return err
+	}
+	if ctx.Err() != nil {
+		return exit.With(exit.Interrupted, errors.New("interrupted"))
+	}
+	if errors.Is(err, errSilent) {
+		return exit.With(exit.Timeout, err)
+	}
+	hint := ""
+	if !f.verbose && !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "sign in: ") { // such as the last lines on stderr
+		hint = " (--verbose shows more)"
+	}
+	if f.byURL && strings.Contains(err.Error(), "configure headers for it") {
+		hint = ": --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
+	}
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return exit.With(exit.Server, fmt.Errorf("%w%s", err, hint))
+	}
+	switch faultOf(e) {
+	case "":
+		return exit.With(exit.Answer, &answerError{e})
+	case "upstream_timeout":
+		return exit.With(exit.Timeout, err)
+	}
+	return exit.With(exit.Server, fmt.Errorf("%w%s", err, hint))
+}
+
+// faultOf returns what the bridge says about an error that it made itself, or
+// nothing for one of the server's.
+func faultOf(e *jsonrpc.Error) string { return gjson.GetBytes(e.Data, "bridge").String() }
+
+// answerError is a server's JSON-RPC error as its user sees it.
+type answerError struct{ err *jsonrpc.Error }
+
+const maxShownData = 500 // bytes of an error's data in a message; --json-output has all of it
+
+func (e *answerError) Error() string {
+	s := fmt.Sprintf("the server answered with error %d: %s", e.err.Code, e.err.Message)
+	if len(e.err.Data) > maxShownData {
+		s += "\n" + string(e.err.Data[:maxShownData]) + "…"
+	} else if len(e.err.Data) > 0 {
+		s += "\n" + string(e.err.Data)
+	}
+	return s
+}
+
+func (e *answerError) Unwrap() error { return e.err }
+
+// jsonError prints an error as a JSON document.
+func (f *clientFlags) jsonError(con *console, err error) error {
+	code := exit.Usage
+	if e, ok := errors.AsType[exit.Error](err); ok {
+		if code = e.Code; e.Err == nil {
+			return err // the result has been printed
+		}
+	}
+	doc := struct {
+		Code    int64           `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data,omitempty"`
+	}{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		doc.Code, doc.Message, doc.Data = e.Code, e.Message, e.Data
+		if c, ok := errors.AsType[*causeError](err); ok {
+			doc.Message = c.Error()
+		}
+	} else if code == exit.Usage {
+		doc.Code = jsonrpc.CodeInvalidParams
+	}
+	text, jerr := json.Marshal(map[string]any{"error": doc})
+	if jerr != nil {
+		return err
+	}
+	if werr := con.printJSON(text); werr != nil {
+		return werr
+	}
+	return exit.With(code, nil)
+}

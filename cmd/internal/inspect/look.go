@@ -1,0 +1,370 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/inspect/arguments"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+	"github.com/mcp-bridge/bridge/internal/similar"
+)
+
+// list fetches all pages of a listing; page asks for one of them. The raw result of a
+// single page is the server's own; of several it has the items of all of them. Where
+// the server does not offer such a list, it is empty. A list that does not end is cut
+// off, with a warning.
+func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Context, cursor string) error) (json.RawMessage, []gjson.Result, error) {
+	var items []gjson.Result
+	var at list.Mark
+	key := k.Member()
+	for first := true; ; first = false {
+		raw, err := c.request(ctx, func(ctx context.Context) error { return page(ctx, at.Cursor) })
+		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound && !c.offers(key) {
+			return json.RawMessage(`{"` + key + `":[]}`), nil, nil
+		} else if err != nil {
+			return nil, nil, err
+		}
+		more, cut := at.Follow(k, raw)
+		if !errors.Is(cut, list.ErrRepeats) {
+			items = append(items, gjson.GetBytes(raw, key).Array()...)
+		}
+		switch {
+		case cut != nil:
+			c.status.print(fmt.Sprintf("warning: %s was cut off: %v\n", k.Method(), cut))
+		case more && at.Cursor != "": // the SDK has no empty one
+			continue
+		case first:
+			return raw, items, nil
+		}
+		return whole(key, items), items, nil
+	}
+}
+
+// offers reports whether the server has said that it has such a list.
+func (c *client) offers(key string) bool {
+	can := c.InitializeResult().Capabilities
+	switch {
+	case can == nil:
+		return false
+	case key == "tools":
+		return can.Tools != nil
+	case key == "prompts":
+		return can.Prompts != nil
+	case key == "resources":
+		return can.Resources != nil
+	}
+	return false // templates, which come with resources or not
+}
+
+// whole makes one result of the items of all pages.
+func whole(key string, items []gjson.Result) json.RawMessage {
+	var b strings.Builder
+	for i, item := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(item.Raw)
+	}
+	return json.RawMessage(`{"` + key + `":[` + b.String() + `]}`)
+}
+
+func (c *client) listTools(ctx context.Context) (json.RawMessage, []gjson.Result, error) {
+	return c.list(ctx, list.Tools, func(ctx context.Context, cursor string) error {
+		_, err := c.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		return err
+	})
+}
+
+func newTools(f *clientFlags) *cobra.Command {
+	var long bool
+	c := &cobra.Command{
+		Use:   "tools [flags] [TARGET]",
+		Short: "List the tools of a server",
+		Long: `tools lists the tools of a server, one line each; --long shows their arguments and
+whole descriptions. Without TARGET it lists the tools of all servers of the file,
+under the names that clients see at /mcp.
+` + exitHelp,
+		Example: `  mcp-bridge tools https://tools.example.com/mcp
+  mcp-bridge tools files --long -c bridge.yaml
+  mcp-bridge tools -c bridge.yaml
+  mcp-bridge tools ./openapi.yaml --all
+  mcp-bridge tools https://tools.example.com/mcp -H 'Authorization:${TOKEN}'
+  mcp-bridge tools --json-output -- npx -y @modelcontextprotocol/server-everything`,
+	}
+	c.Flags().BoolVarP(&long, "long", "l", false, "show everything about each tool, with its arguments")
+	c.Flags().BoolVar(&f.all, "all", false, "list all operations of an HTTP API, also when they are found by search")
+	c.RunE = f.runE(action{
+		prepare: nothingMore(c, f, &long),
+		do: func(ctx context.Context, c *client) error {
+			raw, tools, err := c.listTools(ctx)
+			if why := c.link.Reason(); err == nil && why != "" { // of several servers, others may work
+				c.status.print("warning: " + sanitize.Text(why) + "\n")
+			}
+			switch {
+			case err != nil:
+				return err
+			case f.json:
+				return c.printJSON(raw)
+			case len(tools) == 0:
+				c.status.print("the server has no tools\n")
+				return nil
+			case long:
+				return c.emit(longTools(c.console, tools))
+			}
+			return c.emit(shortTools(c.console, tools))
+		},
+	})
+	return c
+}
+
+// nothingMore refuses arguments behind the target.
+func nothingMore(cmd *cobra.Command, f *clientFlags, long *bool) func([]string) error {
+	return func(rest []string) error {
+		if len(rest) > 0 {
+			return exit.Usagef("%s takes one target and nothing else, but got %q too (see '%s --help')", cmd.Name(), rest, cmd.CommandPath())
+		}
+		return f.notLong(*long)
+	}
+}
+
+// notLong refuses --long with --json-output, which has everything anyway.
+func (f *clientFlags) notLong(long bool) error {
+	if long && f.json {
+		return exit.Usagef("--long is of no use with --json-output, which prints everything")
+	}
+	return nil
+}
+
+func shortTools(c *console, tools []gjson.Result) string {
+	t := terminal.Table{Head: []string{"NAME", "HINTS", "DESCRIPTION"}}
+	for _, tool := range tools {
+		t.Add(c.text(tool.Get("name").String()), strings.Join(hints(tool), ", "), c.text(about(tool)))
+	}
+	return t.Format("", c.width, c.bold)
+}
+
+// about is what is said about a thing: its description, or at least its title.
+func about(v gjson.Result) string { return cmp.Or(v.Get("description").String(), title(v)) }
+
+// title is the name for people (revision 2025-06-18); tools had it among their
+// annotations before.
+func title(v gjson.Result) string {
+	return cmp.Or(v.Get("title").String(), v.Get("annotations.title").String())
+}
+
+// hints are the annotations of a tool that matter to who calls it. They are
+// the server's own words and nothing to rely on.
+func hints(tool gjson.Result) []string {
+	a := tool.Get("annotations")
+	if a.Get("readOnlyHint").Bool() {
+		return []string{"read-only"}
+	}
+	var all []string
+	if a.Get("destructiveHint").Bool() {
+		all = append(all, "destructive")
+	}
+	if a.Get("idempotentHint").Bool() {
+		all = append(all, "idempotent")
+	}
+	return all
+}
+
+func longTools(c *console, tools []gjson.Result) string {
+	var b strings.Builder
+	for i, tool := range tools {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(heading(c, tool, hints(tool)))
+		s := arguments.Of(tool.Get("inputSchema"))
+		b.WriteString(argumentTable(c, s, s.Arguments()))
+	}
+	return b.String()
+}
+
+// heading is a thing's name, title and whole description.
+func heading(c *console, v gjson.Result, marks []string) string {
+	name := c.text(terminal.OneLine(v.Get("name").String()))
+	line := c.bold(name)
+	if t := c.text(terminal.OneLine(title(v))); t != "" && t != name {
+		line += "  " + t
+	}
+	if len(marks) > 0 {
+		line += "  (" + strings.Join(marks, ", ") + ")"
+	}
+	line += "\n"
+	if text := strings.TrimSpace(c.text(v.Get("description").String())); text != "" {
+		line += "  " + strings.ReplaceAll(text, "\n", "\n  ") + "\n"
+	}
+	return line
+}
+
+func argumentTable(c *console, s arguments.Schema, args []arguments.Argument) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return "\n" + c.text(s.Table(args, "  "))
+}
+
+func newPrompts(f *clientFlags) *cobra.Command {
+	var long bool
+	var name string
+	var given []arguments.Pair
+	c := &cobra.Command{
+		Use:   "prompts [flags] TARGET [NAME [key=value ...]]",
+		Short: "List the prompts of a server, or get one",
+		Long: `prompts lists the prompts of a server with their arguments, those in brackets
+being optional. With a NAME it gets that prompt and shows its messages; a value
+key=@FILE is the text of a file.
+` + exitHelp,
+		Example: `  mcp-bridge prompts https://tools.example.com/mcp
+  mcp-bridge prompts files args-prompt city=Paris
+  mcp-bridge prompts args-prompt city=Paris -- npx -y @modelcontextprotocol/server-everything`,
+	}
+	c.Flags().BoolVarP(&long, "long", "l", false, "show everything about each prompt, with its arguments")
+	c.RunE = f.runE(action{
+		prepare: func(rest []string) error {
+			if len(rest) == 0 {
+				return f.notLong(long)
+			}
+			if long {
+				return exit.Usagef("--long is of use for the list only")
+			}
+			var err error
+			name = rest[0]
+			given, err = arguments.Pairs(rest[1:])
+			return err
+		},
+		do: func(ctx context.Context, c *client) error {
+			raw, prompts, err := c.list(ctx, list.Prompts, func(ctx context.Context, cursor string) error {
+				_, err := c.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
+				return err
+			})
+			switch {
+			case err != nil:
+				return err
+			case name != "":
+				return c.prompt(ctx, prompts, name, given)
+			case f.json:
+				return c.printJSON(raw)
+			case len(prompts) == 0:
+				c.status.print("the server has no prompts\n")
+				return nil
+			}
+			return c.emit(promptList(c.console, prompts, long))
+		},
+	})
+	return c
+}
+
+func promptArguments(prompt gjson.Result) []arguments.Argument {
+	var all []arguments.Argument
+	for _, a := range prompt.Get("arguments").Array() {
+		all = append(all, arguments.Argument{Name: a.Get("name").String(), Required: a.Get("required").Bool(), About: about(a)})
+	}
+	return all
+}
+
+func promptList(c *console, prompts []gjson.Result, long bool) string {
+	t := terminal.Table{Head: []string{"NAME", "ARGUMENTS", "DESCRIPTION"}}
+	var b strings.Builder
+	for i, p := range prompts {
+		args := promptArguments(p)
+		if long {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(heading(c, p, nil) + argumentTable(c, arguments.Schema{}, args))
+			continue
+		}
+		var names []string
+		for _, a := range args {
+			if !a.Required {
+				a.Name = "[" + a.Name + "]"
+			}
+			names = append(names, a.Name)
+		}
+		t.Add(c.text(p.Get("name").String()), c.text(strings.Join(names, " ")), c.text(about(p)))
+	}
+	if long {
+		return b.String()
+	}
+	return t.Format("", c.width, c.bold)
+}
+
+// prompt gets one prompt and shows its messages.
+func (c *client) prompt(ctx context.Context, prompts []gjson.Result, name string, given []arguments.Pair) error {
+	p, err := find("prompt", prompts, name)
+	if err != nil {
+		return err
+	}
+	args, values := map[string]string{}, map[string]json.RawMessage{}
+	for _, g := range given {
+		if _, twice := args[g.Key]; twice {
+			return exit.Usagef("%s is given twice", g.Key)
+		}
+		args[g.Key] = g.Value
+		if g.JSON {
+			args[g.Key] = arguments.Plain(g.Value)
+		}
+		values[g.Key] = json.RawMessage(arguments.Quote(args[g.Key]))
+	}
+	if err := (arguments.Schema{}).Compare(fmt.Sprintf("the prompt %q", name), promptArguments(p), values, false); err != nil {
+		return err
+	}
+	raw, err := c.request(ctx, func(ctx context.Context) error {
+		_, err := c.GetPrompt(ctx, &mcp.GetPromptParams{Name: name, Arguments: args})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(raw)
+	}
+	show := &shower{console: c.console}
+	for i, m := range gjson.GetBytes(raw, "messages").Array() {
+		gap := ""
+		if i > 0 {
+			gap = "\n"
+		}
+		if err := c.emit(gap + c.bold(c.text(terminal.OneLine(m.Get("role").String()))+":") + "\n"); err != nil {
+			return err
+		}
+		blocks := []gjson.Result{m.Get("content")}
+		if blocks[0].IsArray() {
+			blocks = blocks[0].Array()
+		}
+		for _, b := range blocks {
+			if err := show.block(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// find returns the thing of that name.
+func find(what string, all []gjson.Result, name string) (gjson.Result, error) {
+	var names []string
+	for _, v := range all {
+		names = append(names, v.Get("name").String())
+	}
+	if i := slices.Index(names, name); i >= 0 {
+		return all[i], nil
+	}
+	return gjson.Result{}, exit.Usagef("the server has no %s %q: %s", what, name, similar.Hint(name, names, "it has none"))
+}

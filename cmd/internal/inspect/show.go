@@ -1,0 +1,187 @@
+package inspect
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+)
+
+// shower prints content: what tools answer, prompts say and resources hold.
+type shower struct {
+	*console
+	dir  string // where binary content goes; empty means nowhere
+	name string // begins the names of its files
+	n    int    // files written
+}
+
+// indented lays JSON out over lines. Nothing else of it changes.
+func indented(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// result prints a tool's answer. Structured content repeats what the text says,
+// so it is shown where there is no text.
+func (s *shower) result(r gjson.Result) error {
+	texts := 0
+	for _, block := range r.Get("content").Array() {
+		if block.Get("type").String() == "text" {
+			texts++
+		}
+		if err := s.block(block); err != nil {
+			return err
+		}
+	}
+	if structured := r.Get("structuredContent"); structured.Exists() && texts == 0 {
+		return s.lines(indented([]byte(structured.Raw)))
+	}
+	return nil
+}
+
+// lines prints text that ends with a line break.
+func (s *shower) lines(text string) error {
+	text = s.text(text)
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return s.emit(text)
+}
+
+// block prints one block of content.
+func (s *shower) block(b gjson.Result) error {
+	switch b.Get("type").String() {
+	case "text":
+		return s.lines(b.Get("text").String())
+	case "image", "audio":
+		return s.binary(b.Get("type").String(), b.Get("mimeType").String(), b.Get("data").String())
+	case "resource_link":
+		return s.lines("[link] " + linkText(b))
+	case "resource":
+		r := b.Get("resource")
+		if text := r.Get("text"); text.Exists() {
+			if err := s.lines("[resource] " + linkText(r)); err != nil {
+				return err
+			}
+			return s.lines(text.String())
+		}
+		return s.binary("resource "+terminal.OneLine(r.Get("uri").String()), r.Get("mimeType").String(), r.Get("blob").String())
+	}
+	return s.lines(indented([]byte(b.Raw))) // of a kind that we do not know
+}
+
+// linkText describes a resource on one line.
+func linkText(r gjson.Result) string {
+	text := r.Get("uri").String()
+	var more []string
+	for _, key := range []string{"name", "mimeType"} {
+		if v := r.Get(key).String(); v != "" {
+			more = append(more, v)
+		}
+	}
+	if size := r.Get("size"); size.Exists() {
+		more = append(more, size.Raw+" bytes")
+	}
+	if more != nil {
+		text += " (" + strings.Join(more, ", ") + ")"
+	}
+	if about := r.Get("description").String(); about != "" {
+		text += ": " + about
+	}
+	return terminal.OneLine(text)
+}
+
+// binary writes binary content to a file, or says what there is.
+func (s *shower) binary(what, kind, encoded string) error {
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return s.lines(fmt.Sprintf("[%s] %s, not valid base64", what, terminal.OneLine(kind)))
+	}
+	text := fmt.Sprintf("[%s] %s, %d bytes", what, cmp.Or(terminal.OneLine(kind), "of an unnamed type"), len(data))
+	if s.dir == "" {
+		return s.lines(text + "; --output-dir DIR writes it to a file")
+	}
+	path, err := s.save(kind, data)
+	if err != nil {
+		return exit.With(exit.Failure, err)
+	}
+	return s.lines(text + ": " + path)
+}
+
+// maxSaved bounds the search for a free name.
+const maxSaved = 10_000
+
+// save writes data to a new file. Nothing of its name but letters and digits is
+// the server's, and no file is replaced.
+func (s *shower) save(kind string, data []byte) (string, error) {
+	for s.n < maxSaved {
+		s.n++
+		path := filepath.Join(s.dir, fmt.Sprintf("%s-%d%s", fileName(s.name), s.n, extension(kind)))
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = f.Write(data)
+		return path, errors.Join(err, f.Close())
+	}
+	return "", fmt.Errorf("%s has too many files of this name", s.dir)
+}
+
+// fileName makes a file's name of a tool's.
+func fileName(name string) string {
+	name = strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return '-'
+	}, name), "-")
+	return cmp.Or(name[:min(len(name), 64)], "content")
+}
+
+// extensions are those of the types that are common.
+var extensions = map[string]string{
+	"image/png":          ".png",
+	"image/jpeg":         ".jpg",
+	"image/jpg":          ".jpg",
+	"image/gif":          ".gif",
+	"image/webp":         ".webp",
+	"image/svg+xml":      ".svg",
+	"audio/wav":          ".wav",
+	"audio/x-wav":        ".wav",
+	"audio/wave":         ".wav",
+	"audio/mpeg":         ".mp3",
+	"audio/mp3":          ".mp3",
+	"audio/ogg":          ".ogg",
+	"audio/flac":         ".flac",
+	"video/mp4":          ".mp4",
+	"application/pdf":    ".pdf",
+	"application/json":   ".json",
+	"application/zip":    ".zip",
+	"application/gzip":   ".gz",
+	"application/x-gzip": ".gz",
+	"text/plain":         ".txt",
+}
+
+// extension is the end of a file's name for a type of content. The system's own
+// table is not asked: it differs from machine to machine.
+func extension(kind string) string {
+	kind, _, _ = strings.Cut(kind, ";")
+	return cmp.Or(extensions[strings.ToLower(strings.TrimSpace(kind))], ".bin")
+}

@@ -1,0 +1,255 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/inspect/arguments"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// status shows on stderr what the server says while a request is under way:
+// its progress, on a terminal in one line that is written anew, and with
+// --verbose its log.
+type status struct {
+	*console
+	quiet, verbose bool
+
+	mu    sync.Mutex // guards the rest, and keeps lines whole: it is held while one is written
+	shown bool       // a line of progress stands on the terminal
+	held  bool       // the user is being asked
+	start *start     // nil when the server is not being started
+}
+
+// lateAfter is how long something may take before the user is told of it.
+const lateAfter = 500 * time.Millisecond
+
+// late calls say, with s.mu held, if something takes long. The result is called
+// when that has ended: say is not called any more then.
+func (s *status) late(say func()) (ended func()) {
+	over := false
+	t := time.AfterFunc(lateAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !over {
+			say()
+		}
+	})
+	return func() {
+		t.Stop()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		over, s.start = true, nil
+	}
+}
+
+// stopping says on a terminal that the server is being stopped, if that takes long.
+// The result is called when it has stopped.
+func (s *status) stopping() (done func()) {
+	if s.quiet || !s.errTerm {
+		return func() {}
+	}
+	return s.late(func() {
+		s.wipe()
+		_, _ = io.WriteString(s.err, "stopping the server…\n") // nobody could be told
+	})
+}
+
+// starting says on a terminal that the server is being started, if that takes long,
+// and then shows what it writes to its standard error: it may be downloaded first.
+// The result is called when it has started.
+func (s *status) starting(name string) (done func()) {
+	if s.quiet || s.verbose || !s.errTerm {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start = &start{}
+	return s.late(func() {
+		s.start.told = true
+		_, _ = io.WriteString(s.err, "starting "+name+"…\n"+s.start.lines) // nobody could be told
+	})
+}
+
+// start is a server that is being started.
+type start struct {
+	told  bool   // the user knows
+	lines string // what it has written to its standard error before that
+}
+
+// maxUntold bounds these lines, in bytes.
+const maxUntold = 4 << 10
+
+// starts reports whether the server is being started, and the user may be told.
+func (s *status) starts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.start != nil
+}
+
+// wrote takes a line that the server has written to its standard error.
+func (s *status) wrote(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line = "  " + terminal.OneLine(sanitize.Text(line)) + "\n"
+	switch {
+	case s.start == nil:
+	case s.start.told:
+		_, _ = io.WriteString(s.err, line)
+	case len(s.start.lines)+len(line) <= maxUntold:
+		s.start.lines += line
+	}
+}
+
+// listener shows what a server writes to its standard error while it starts.
+type listener struct {
+	slog.Handler
+	status *status
+}
+
+// Enabled implements slog.Handler.
+func (l *listener) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.Handler.Enabled(ctx, level) || level == slog.LevelInfo && l.status.starts()
+}
+
+// Handle implements slog.Handler.
+func (l *listener) Handle(ctx context.Context, r slog.Record) error {
+	if l.Handler.Enabled(ctx, r.Level) {
+		return l.Handler.Handle(ctx, r)
+	}
+	if r.Message == "stderr" {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "text" {
+				l.status.wrote(a.Value.String())
+			}
+			return a.Key != "text"
+		})
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l *listener) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &listener{l.Handler.WithAttrs(attrs), l.status}
+}
+
+// WithGroup implements slog.Handler.
+func (l *listener) WithGroup(name string) slog.Handler {
+	return &listener{l.Handler.WithGroup(name), l.status}
+}
+
+// hear takes a notification.
+func (s *status) hear(method string, params json.RawMessage) {
+	switch method {
+	case "notifications/progress":
+		s.progress(progressText(gjson.ParseBytes(params)))
+	case "notifications/message":
+		if s.verbose {
+			s.print(logText(gjson.ParseBytes(params)) + "\n")
+		}
+	}
+}
+
+// progress shows how far the request has come.
+func (s *status) progress(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quiet || s.held {
+		return
+	}
+	if !s.errTerm {
+		fmt.Fprintln(s.err, text)
+		return
+	}
+	s.shown = true
+	fmt.Fprint(s.err, "\r"+terminal.Cut(text, s.errWidth-1)+"\x1b[K")
+}
+
+// progressText is one report: what is done of how much, and what the server
+// says about it.
+func progressText(p gjson.Result) string {
+	text := terminal.OneLine(p.Get("progress").Raw)
+	if total := p.Get("total"); total.Float() > 0 {
+		percent := 100 * p.Get("progress").Float() / total.Float()
+		text += "/" + terminal.OneLine(total.Raw) + " (" + strconv.FormatFloat(min(max(percent, 0), 100), 'f', 0, 64) + "%)"
+	}
+	if m := terminal.OneLine(p.Get("message").String()); m != "" {
+		text += " " + m
+	}
+	return sanitize.Text(text)
+}
+
+// logText is one message of the server's log.
+func logText(p gjson.Result) string {
+	text := "[" + p.Get("level").String() + "] "
+	if name := p.Get("logger").String(); name != "" {
+		text += name + ": "
+	}
+	return sanitize.Text(terminal.OneLine(text + arguments.Plain(p.Get("data").Raw)))
+}
+
+// print writes text to stderr, on lines of its own.
+func (s *status) print(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+	_, _ = io.WriteString(s.err, text) // nobody could be told
+}
+
+// clear takes the line of progress away.
+func (s *status) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+}
+
+// hold keeps progress from being shown, until it is called with false.
+func (s *status) hold(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+	s.held = yes
+}
+
+// holds reports whether the user is being asked.
+func (s *status) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+func (s *status) wipe() {
+	if s.shown {
+		fmt.Fprint(s.err, "\r\x1b[K")
+		s.shown = false
+	}
+}
+
+// emit writes a command's output. Text of a server's in it must have gone
+// through console.text.
+func (c *console) emit(text string) error {
+	if _, err := io.WriteString(c.out, text); err != nil {
+		return exit.With(exit.Failure, fmt.Errorf("write the output: %w", err))
+	}
+	return nil
+}
+
+// printJSON prints a JSON document: on a terminal with line breaks, otherwise
+// with the bytes that it has.
+func (c *console) printJSON(raw []byte) error {
+	if c.outTerm {
+		return c.emit(sanitize.Text(indented(raw)) + "\n")
+	}
+	return c.emit(strings.TrimRight(string(raw), "\n") + "\n")
+}

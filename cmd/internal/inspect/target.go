@@ -1,0 +1,121 @@
+package inspect
+
+import (
+	"context"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// target is what a command line says about the server to speak to.
+type target struct {
+	name    string   // a URL, or a name in the configuration file; empty with a command
+	command []string // behind --
+	api     bool     // name is an OpenAPI document
+	flags   *clientFlags
+}
+
+// resolve makes the configuration of the one server that is meant, so that the
+// server is reached exactly as when it is served. Its name is empty when all
+// servers of the file are meant.
+func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
+	if t.command == nil && t.name != "" && flags.MayBeDocument(t.name) {
+		var err error
+		if t.api, err = t.flags.document.Is(ctx, t.flags.command, t.name); err != nil {
+			return nil, "", err
+		}
+	}
+	if err := t.useless(); err != nil {
+		return nil, "", err
+	}
+	var c *config.Config
+	var err error
+	switch file, given := t.flags.file, t.flags.changed("config"); {
+	case t.command != nil:
+		c, err = t.flags.program.Config(t.command, t.flags.era)
+	case t.api:
+		c, err = t.flags.document.Config(t.name, &t.flags.remote)
+	case flags.IsURL(t.name):
+		if c, err = t.flags.remote.Config(t.name, t.flags.era); err == nil {
+			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, nil, true) // with what 'mcp-bridge login' has kept
+		}
+	case t.name == "":
+		c, err = flags.Target(file, given, targetForms)
+	default:
+		c, err = flags.Target(file, given, targetForms, t.name)
+	}
+	if err == nil {
+		err = t.flags.tune(c)
+	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case t.command == nil && t.name == "":
+		return c, "", nil
+	}
+	return c, c.Servers[0].Name, nil
+}
+
+// tune has the configuration be as the other flags want it.
+func (f *clientFlags) tune(c *config.Config) error {
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		if f.changed("timeout") { // otherwise the file's own
+			s.Timeout = f.timeout
+			s.MaxTimeout = max(s.MaxTimeout, s.Timeout)
+			s.HandshakeTimeout = max(s.HandshakeTimeout, s.Timeout)
+		}
+		if f.changed("handshake-timeout") {
+			s.HandshakeTimeout = f.handshake
+		}
+	}
+	if f.all {
+		apis := 0
+		for i := range c.Servers {
+			if s := &c.Servers[i]; s.Rest != nil {
+				s.Rest.Mode = rest.ModeTools
+				apis++
+			}
+		}
+		if apis == 0 {
+			return exit.Usagef("--all is for HTTP APIs, which are OpenAPI documents and servers of the kind rest in the configuration file")
+		}
+	}
+	c.Access, c.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
+	if err := c.Validate(); err != nil {
+		return exit.With(exit.Usage, flags.Named(err, ""))
+	}
+	return nil
+}
+
+// useless refuses flags that the target has no use for: they would seem to
+// work.
+func (t target) useless() error {
+	isCommand, remote := t.command != nil, flags.IsURL(t.name)
+	for _, f := range []struct {
+		name   string
+		useful bool
+		where  string
+	}{
+		{"env", isCommand, "a command behind --"},
+		{"env-all", isCommand, "a command behind --"},
+		{"cwd", isCommand, "a command behind --"},
+		{"header", remote || t.api, "a URL or an OpenAPI document"},
+		{"transport", remote && !t.api, "the URL of an MCP server"},
+		{"era", (isCommand || remote) && !t.api, "the URL of an MCP server or a command behind --"},
+		{"config", !isCommand && !remote && !t.api, "the name of a server in the file"},
+	} {
+		if err := flags.Useless(t.flags.set, f.where, f.name); err != nil && !f.useful {
+			return err
+		}
+	}
+	if t.api {
+		return nil
+	}
+	return flags.Useless(t.flags.set, "an OpenAPI document", flags.DocumentNames...)
+}
+
+// targetForms says what a target can be.
+const targetForms = "name a URL, an OpenAPI document, a server of the configuration file (-c FILE), or a program at the end, behind --"

@@ -1,0 +1,139 @@
+package inspect_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/inspect"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// errSeen ends a command when the target has been resolved.
+var errSeen = errors.New("seen")
+
+// resolved runs a command as far as to the server that is to be reached, and
+// returns what it is.
+func resolved(t *testing.T, command []string, args ...string) (c *config.Config, name string, err error) {
+	t.Helper()
+	r := newRig(t, func(settings *config.Config, of string, _ *slog.Logger) (*inspect.Link, error) {
+		c, name = settings, of
+		return nil, errSeen
+	})
+	if command != nil {
+		args = append(append(args, "--"), command...)
+	}
+	_, err = r.execute(inspect.Options{Stdout: io.Discard, Stderr: io.Discard}, append([]string{"tools"}, args...)...)
+	if errors.Is(err, errSeen) {
+		err = nil
+	}
+	return c, name, err
+}
+
+func TestResolve(t *testing.T) {
+	t.Setenv("TARGET_TOKEN", "secret")
+	path := file(t, "bridge.yaml", `access_log: { to: stdout, payloads: true }
+servers:
+  one: { stdio: { command: cat }, timeout: 20s, max_timeout: 40s }
+  two: { http: { url: "https://example.com/mcp" }, tools: { allow: ["get_*"] } }
+`)
+	t.Run("a command", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "my-server"), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c, name, err := resolved(t, []string{"./my-server", "-x"}, "--env", "A=b", "--cwd", dir, "--timeout", "2h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := c.Servers[0]
+		if name != "my-server" || s.Stdio.Command != "./my-server" || len(s.Stdio.Args) != 1 || s.Stdio.Args[0] != "-x" || s.Stdio.Env["A"] != "b" || s.Stdio.Cwd != dir {
+			t.Errorf("server %q is %+v", name, s.Stdio)
+		}
+		if s.Timeout != 2*time.Hour || s.MaxTimeout != 2*time.Hour || s.HandshakeTimeout != 2*time.Hour {
+			t.Errorf("time-outs %v, %v and %v, want 2h", s.Timeout, s.MaxTimeout, s.HandshakeTimeout)
+		}
+	})
+	t.Run("a URL", func(t *testing.T) {
+		c, name, err := resolved(t, nil, "https://tools.example.com/mcp?key=1", "-H", "authorization: Bearer ${TARGET_TOKEN}", "--header", "X-A:b:c", "--transport", "sse")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := c.Servers[0]
+		want := map[string]string{"Authorization": "Bearer secret", "X-A": "b:c"}
+		if name != "tools-example-com" || s.HTTP.URL != "https://tools.example.com/mcp?key=1" || s.HTTP.Transport != "sse" || !maps.Equal(s.HTTP.Headers, want) {
+			t.Errorf("server %q is %+v", name, s.HTTP)
+		}
+		if s.Timeout != 300*time.Second {
+			t.Errorf("the time-out is %v, want 300s", s.Timeout)
+		}
+	})
+	t.Run("a name", func(t *testing.T) {
+		c, name, err := resolved(t, nil, "one", "-c", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Servers[0]; name != "one" || len(c.Servers) != 1 || s.Timeout != 20*time.Second || s.MaxTimeout != 40*time.Second {
+			t.Errorf("%d servers, the first %q is %+v, want one, with the time-outs of the file", len(c.Servers), name, s)
+		}
+		if c.AccessLog.To != "" {
+			t.Errorf("access log to %s, where the command writes: want none", c.AccessLog.To)
+		}
+	})
+	t.Run("a name and a time-out", func(t *testing.T) {
+		c, _, err := resolved(t, nil, "two", "-c", path, "--timeout", "5s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Servers[0]; s.Timeout != 5*time.Second || s.HTTP == nil || len(s.Tools.Allow) != 1 {
+			t.Errorf("server %+v, want its filter and the given time-out", s)
+		}
+	})
+	for _, test := range []struct {
+		name    string
+		command []string
+		args    []string
+		fault   string
+	}{
+		{"another scheme", nil, []string{"ftp://example.com"}, "must be the address of an MCP endpoint"},
+		{"a password", nil, []string{"https://user:word@example.com/mcp"}, "must not hold a password"},
+		{"a wrong transport", nil, []string{"https://example.com", "--transport", "smoke"}, "--transport must be"},
+		{"an unknown name", nil, []string{"on", "-c", path}, `no server "on": did you mean one?`},
+		{"no file", nil, []string{"one"}, `"one" is no URL, and there is no bridge.yaml`},
+		{"a file that does not exist", nil, []string{"one", "-c", path + "x"}, "bridge.yamlx"},
+		{"a broken file", nil, []string{"one", "-c", file(t, "bad.yaml", "servers: 5")}, "the configuration has faults"},
+		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
+		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport is of use with the URL of an MCP server only"},
+		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env is of use with a command behind -- only"},
+		{"a folder of a URL", nil, []string{"https://example.com", "--cwd", "/"}, "--cwd is of use"},
+		{"a file for a URL", nil, []string{"https://example.com", "-c", path}, "--config is of use"},
+		{"an unset variable", []string{"cat"}, []string{"--env", "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"},
+		{"a reserved header", nil, []string{"https://example.com", "-H", "Host: a"}, "Host is set by the bridge itself"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := resolved(t, test.command, test.args...)
+			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.fault) {
+				t.Errorf("error %v of type %T, want one of usage with %q", err, err, test.fault)
+			}
+			if err != nil && strings.Contains(err.Error(), "word") && strings.Contains(err.Error(), "user:") {
+				t.Errorf("error %v repeats a password", err)
+			}
+		})
+	}
+}
+
+func TestNoTarget(t *testing.T) {
+	for _, args := range [][]string{{"tools"}, {"tools", "--"}, {"call"}, {"call", "t", "--"}, {"prompts"}, {"resources", "--long"}} {
+		code, stdout, stderr := newRig(t, nil).line(args...)
+		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "there is no target") {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d, nothing and what a target is", args, code, stdout, stderr, exit.Usage)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package terminal_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+)
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		in    string
+		width int
+		want  string
+	}{
+		{"short", 5, "short"},
+		{"longer", 5, "long…"},
+		{"a word", 3, "a…"},
+		{"日本語", 6, "日本語"},
+		{"日本語", 5, "日本…"},
+		{"日本語", 4, "日…"},
+		{"e\u0301e\u0301", 2, "e\u0301e\u0301"},
+	} {
+		got := terminal.Cut(test.in, test.width)
+		if got != test.want || terminal.Columns(got) > test.width {
+			t.Errorf("Cut(%q, %d) = %q, want %q", test.in, test.width, got, test.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	tab := terminal.Table{Head: []string{"NAME", "EMPTY", "DESCRIPTION"}}
+	tab.Add("a", "", "one\n  line")
+	tab.Add("日本", "", strings.Repeat("long ", 10))
+	tab.Add("longest", "", "")
+	want := "  NAME     DESCRIPTION\n  a        one line\n  日本     long long long l…\n  longest\n"
+	if got := tab.Format("  ", 28, nil); got != want {
+		t.Errorf("the table is\n%s\nwant\n%s", got, want)
+	}
+}

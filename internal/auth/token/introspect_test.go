@@ -1,0 +1,183 @@
+package token
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+)
+
+// rig is an endpoint whose issuer says of each token that it is not active.
+type rig struct {
+	*Endpoint
+	metadata func(context.Context) (*jwks.Metadata, error)
+	looked   int
+	answer   func(*http.Request)
+	log      bytes.Buffer
+}
+
+func newRig(t *testing.T, url string) *rig {
+	r := &rig{}
+	i := authtest.New(t, "https://idp.example.com")
+	i.Answer("/introspect", func(w http.ResponseWriter, q *http.Request) {
+		if r.answer != nil {
+			r.answer(q)
+		}
+		_, _ = w.Write([]byte(`{"active":false}`))
+	})
+	var mu sync.Mutex
+	r.Endpoint = NewEndpoint(EndpointOptions{Issuer: i.URL, URL: url, ID: "a", Secret: "b", Client: jwks.Client(i), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Metadata: func(ctx context.Context) (*jwks.Metadata, error) {
+		mu.Lock()
+		r.looked++
+		mu.Unlock()
+		return r.metadata(ctx)
+	}})
+	return r
+}
+
+const place = "https://idp.example.com/introspect"
+
+// Metadata that is slow or missing takes nobody's time but once, and not at all if it is
+// known where to ask.
+func TestFind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		good := func(context.Context) (*jwks.Metadata, error) { return &jwks.Metadata{Introspection: place}, nil }
+		slow := func(ctx context.Context) (*jwks.Metadata, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ask := func(name string, want bool, most time.Duration, looks int) {
+			t.Helper()
+			before, had := time.Now(), r.looked
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					if _, err := r.Ask(ctx, "x", false); (err == nil) != want {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(before); took > most || r.looked-had != looks {
+				t.Errorf("%s: took %v, and looked %d times", name, took, r.looked-had)
+			}
+		}
+		r.metadata = slow
+		ask("slow", false, findLimit, 1)
+		ask("a moment later", false, 0, 0)
+		r.metadata = good
+		time.Sleep(lostKept)
+		ask("good", true, 0, 1)
+		r.metadata = slow
+		time.Sleep(placeKept)
+		ask("slow again", true, findLimit, 1)
+		ask("within a minute", true, 0, 0)
+		time.Sleep(placeStays)
+		r.metadata = good
+		ask("good again", true, 0, 1)
+	})
+}
+
+// Whoever makes tokens up does not keep those waiting whose tokens were good.
+func TestSpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, place)
+		r.answer = func(q *http.Request) {
+			if _ = q.ParseForm(); q.PostForm.Get("token") == "made-up" {
+				<-q.Context().Done()
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 2 * (maxAsked + maxSpare) {
+			wg.Go(func() { _, _ = r.Ask(ctx, "made-up", false) })
+		}
+		synctest.Wait()
+		if _, err := r.Ask(ctx, "good", true); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Ask(ctx, "new", false); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("a new one beyond the bound: %v", err)
+		}
+		wg.Wait()
+	})
+}
+
+// What goes to and fro is not logged each time.
+func TestSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, place)
+		for range 100 {
+			r.say(errors.New("too slow"))
+			r.say(nil)
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(r.log.String(), "\n"); n != 4 || strings.Count(r.log.String(), "again") != 2 {
+			t.Errorf("%d lines:\n%s", n, &r.log)
+		}
+	})
+}
+
+// I-024, I-301: a key signs in place of a secret, for this issuer alone, anew for each question.
+func TestAskSigned(t *testing.T) {
+	key := authtest.NewKey(t, "k7", "ES256")
+	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, place)
+	r.o.Secret, r.o.Key = "", assertion.Key{File: file, ID: "k7"}
+	seen := map[string]bool{}
+	r.answer = func(q *http.Request) {
+		_ = q.ParseForm()
+		text := q.PostForm.Get("client_assertion")
+		signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.ES256})
+		if err != nil || signed.Signatures[0].Header.KeyID != "k7" || q.PostForm.Has("client_id") || q.Header.Get("Authorization") != "" || q.PostForm.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
+			t.Errorf("asked with %v %v: %v", q.Header, q.PostForm, err)
+			return
+		}
+		claims, err := signed.Verify(key.Private.Public())
+		var c struct{ Iss, Sub, Aud, Jti string }
+		if err != nil || json.Unmarshal(claims, &c) != nil || c.Iss != "a" || c.Sub != "a" || c.Aud != "https://idp.example.com" || seen[c.Jti] {
+			t.Errorf("the assertion says %s: %v", claims, err)
+		}
+		seen[c.Jti] = true
+	}
+	for range 2 {
+		if _, err := r.Ask(t.Context(), "x", false); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("%d assertions, want 2", len(seen))
+	}
+	r.o.Key.File += ".gone"
+	if _, err := r.Ask(t.Context(), "x", false); !errors.Is(err, ErrUnavailable) || !strings.Contains(r.log.String(), "key_file") {
+		t.Errorf("without the file: %v; the log: %s", err, r.log.String())
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package backlog
-
-import "net"
-
-// waits is not known here: what waits when the listener closes is reset.
-func waits(net.Listener) bool { return false }

@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Memory is a Queue in this process.
+type Memory struct {
+	mu    sync.Mutex // guards the rest
+	lines map[string][]*entry
+	next  int
+	added chan struct{} // closed with the next offer
+}
+
+type entry struct {
+	Taken
+	taken time.Time // zero as long as nobody has it
+}
+
+var _ Queue = (*Memory)(nil)
+
+// NewMemory makes one without offers.
+func NewMemory() *Memory {
+	return &Memory{lines: map[string][]*entry{}, added: make(chan struct{})}
+}
+
+// Add implements Queue.
+func (m *Memory) Add(_ context.Context, server string, o Offer, most int) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.lines[server]) >= most {
+		return "", session.ErrFull
+	}
+	m.next++
+	e := &entry{Taken: Taken{o, server, strconv.Itoa(m.next)}}
+	m.lines[server] = append(m.lines[server], e)
+	close(m.added)
+	m.added = make(chan struct{})
+	return e.Entry, nil
+}
+
+// Take implements Queue.
+func (m *Memory) Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		m.mu.Lock()
+		all, added := m.first(servers, func(e *entry) bool { return e.taken.IsZero() }, 1), m.added
+		m.mu.Unlock()
+		if len(all) > 0 {
+			return all, nil
+		}
+		select {
+		case <-added:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// Overdue implements Queue.
+func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duration, most int) ([]Taken, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.first(servers, func(e *entry) bool { return !e.taken.IsZero() && time.Since(e.taken) >= after }, most), nil
+}
+
+// first takes the first offers of each line that may be taken, most of each at most. The
+// caller holds m.mu.
+func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all []Taken) {
+	for _, name := range servers {
+		left := most
+		for _, e := range m.lines[name] {
+			if left > 0 && may(e) {
+				e.taken = time.Now()
+				all = append(all, e.Taken)
+				left--
+			}
+		}
+	}
+	return all
+}
+
+// Back implements Queue.
+func (m *Memory) Back(_ context.Context, t Taken) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.lines[t.Server] {
+		if e.Entry == t.Entry {
+			e.taken = time.Unix(0, 0)
+		}
+	}
+	return nil
+}
+
+// Has implements Queue.
+func (m *Memory) Has(_ context.Context, server, name string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.lines[server], func(e *entry) bool { return e.Entry == name }), nil
+}
+
+// Done implements Queue.
+func (m *Memory) Done(_ context.Context, server, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines[server] = slices.DeleteFunc(m.lines[server], func(e *entry) bool { return e.Entry == name })
+	return nil
+}
+
+// Lengths implements Queue.
+func (m *Memory) Lengths(_ context.Context, servers []string) ([]int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]int, len(servers))
+	for i, name := range servers {
+		all[i] = len(m.lines[name])
+	}
+	return all, nil
+}

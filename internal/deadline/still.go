@@ -1,0 +1,103 @@
+// Package still lets limits of time stand still while something is waited for that they are
+// not about: a person who signs in at a server, before the server can get the request.
+package deadline
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+)
+
+type key struct{}
+
+// limits are those that a context is under, the last one first.
+type limits struct {
+	hold func() (release func())
+	more *limits
+}
+
+// With returns a context that is under one more limit: Stand calls hold, and release when
+// the limit counts again.
+func With(ctx context.Context, hold func() (release func())) context.Context {
+	return context.WithValue(ctx, key{}, &limits{hold, of(ctx)})
+}
+
+func of(ctx context.Context) *limits {
+	l, _ := ctx.Value(key{}).(*limits)
+	return l
+}
+
+// Stand has all limits that a context is under stand still, until end is called.
+func Stand(ctx context.Context) (end func()) {
+	var all []func()
+	for l := of(ctx); l != nil; l = l.more {
+		all = append(all, l.hold())
+	}
+	return sync.OnceFunc(func() {
+		for _, release := range all {
+			release()
+		}
+	})
+}
+
+// WithTimeout is context.WithTimeoutCause with a time that can stand still. Nobody can know
+// when that ends: the context has no deadline, and Err returns context.Canceled. No cause
+// means context.DeadlineExceeded.
+func WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &clock{left: d, since: time.Now(), over: func() { cancel(cmp.Or(cause, context.DeadlineExceeded)) }}
+	c.timer = time.AfterFunc(d, c.ended)
+	return With(ctx, c.hold), func() {
+		c.stop()
+		cancel(nil)
+	}
+}
+
+// clock is the limit of WithTimeout.
+type clock struct {
+	over  func()
+	timer *time.Timer
+
+	mu      sync.Mutex // guards the rest
+	left    time.Duration
+	since   time.Time // when left was so much
+	held    int       // for how many it stands still
+	stopped bool
+}
+
+func (c *clock) hold() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held++; c.held == 1 {
+		c.timer.Stop()
+		c.left -= time.Since(c.since)
+	}
+	return c.release
+}
+
+func (c *clock) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held--; c.held == 0 && !c.stopped {
+		c.since = time.Now()
+		c.timer.Reset(max(c.left, 0))
+	}
+}
+
+// ended is called when the time is over, unless it stands still by now.
+func (c *clock) ended() {
+	c.mu.Lock()
+	held := c.held > 0
+	c.mu.Unlock()
+	if !held {
+		c.over()
+	}
+}
+
+func (c *clock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	c.timer.Stop()
+}

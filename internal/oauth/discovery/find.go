@@ -1,0 +1,354 @@
+// Package find finds out where tokens for a server come from: it reads the metadata of the
+// server (RFC 9728), and of the authorization server that this names (RFC 8414, OpenID
+// Connect Discovery).
+//
+// All that it reads was written by strangers. It sends no secret, and takes nothing for
+// true that would let one server have tokens that are meant for another.
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+const (
+	maxDocument = 1 << 20
+	// MaxDepth is how deep a document may be nested. What checks it further calls itself for
+	// each level.
+	MaxDepth = 100
+	// Limit is how long one request takes at most.
+	Limit        = 10 * time.Second
+	maxRedirects = 3
+	maxListed    = 100 // issuers or scopes in a list
+	wellKnown    = "/.well-known/"
+	prm          = "oauth-protected-resource"
+	oauth        = "oauth-authorization-server"
+	openid       = "openid-configuration"
+)
+
+// Finder reads metadata for one server.
+type Finder struct {
+	server  *url.URL
+	client  *http.Client
+	trusted []string // hosts
+}
+
+// NewFinder makes a finder for the server at that address, which the operator has set. The
+// transport should refuse addresses that strangers may not name. trusted are addresses that
+// the operator has set too.
+func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) *Finder {
+	at := *server
+	at.Fragment, at.User, at.Scheme, at.Host = "", nil, strings.ToLower(at.Scheme), strings.ToLower(at.Host)
+	return &Finder{&at, &http.Client{Transport: transport, Timeout: Limit, CheckRedirect: near}, Hosts(trusted...)}
+}
+
+// Hosts returns the hosts of addresses, with their ports.
+func Hosts(addresses ...string) (all []string) {
+	for _, a := range addresses {
+		if u, err := url.Parse(a); err == nil && u.Host != "" {
+			all = append(all, u.Host)
+		}
+	}
+	return all
+}
+
+// near follows a few redirects within an origin (I-214).
+func near(r *http.Request, via []*http.Request) error {
+	if first := via[0].URL; len(via) > maxRedirects || r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// Loopback reports whether a host is this machine.
+func Loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
+}
+
+// Address parses the address of something that metadata names. It has to be https. If the
+// server itself is on this machine, or the operator has named it, it may be http on this
+// machine too (I-214).
+func (f *Finder) Address(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
+		return nil, fmt.Errorf("%q is not a URL such as https://login.example.com/token", sanitize.Text(clip(text)))
+	case u.User != nil || u.Fragment != "":
+		return nil, fmt.Errorf("%q has a user or a #fragment", sanitize.Text(clip(text)))
+	case u.Scheme == "https", u.Scheme == "http" && Loopback(u.Hostname()) && (Loopback(f.server.Hostname()) || slices.ContainsFunc(f.trusted, func(host string) bool { return strings.EqualFold(host, u.Host) })):
+		return u, nil
+	}
+	return nil, fmt.Errorf("%q must be https", sanitize.Text(clip(text)))
+}
+
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 200)], "") }
+
+// Resource is the metadata of a server.
+type Resource struct {
+	// Name is what tokens are for, exactly as the server writes it.
+	Name string
+	// Issuers are the authorization servers, at least one.
+	Issuers []string
+	// Scopes are what a token should have to begin with; nil if it does not say.
+	Scopes []string
+}
+
+// errNotThere says that there is no such document at an address.
+var errNotThere = errors.New("there is no such document")
+
+// Resource reads the metadata of the server: at the address that a challenge has named, if
+// any, else where RFC 9728 puts it. nil means that there is none (I-202, I-207).
+func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) {
+	origin, path := f.Origin(), strings.TrimSuffix(f.server.EscapedPath(), "/")
+	places := []string{origin + wellKnown + prm}
+	if path != "" {
+		places = slices.Insert(places, 0, origin+wellKnown+prm+path)
+	}
+	if u, err := url.Parse(named); err == nil && u.IsAbs() { // others have no meaning (I-201)
+		places = slices.Insert(slices.DeleteFunc(places, func(p string) bool { return p == named }), 0, named)
+	}
+	for _, place := range places {
+		data, err := f.get(ctx, place)
+		if errors.Is(err, errNotThere) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the metadata of the server at %s: %w", clip(place), err)
+		}
+		r, err := f.resource(data)
+		if err != nil {
+			return nil, fmt.Errorf("the metadata of the server at %s: %w", clip(place), err)
+		}
+		return r, nil
+	}
+	return nil, nil
+}
+
+// resource reads the metadata, which must be about this server.
+func (f *Finder) resource(data []byte) (*Resource, error) {
+	r := &Resource{Name: one(data, "resource")}
+	if !f.covers(r.Name) {
+		return nil, fmt.Errorf("it says that it is %q, another resource: sign-in is refused", sanitize.Text(clip(r.Name)))
+	}
+	r.Issuers, r.Scopes = list(data, "authorization_servers"), list(data, "scopes_supported")
+	if len(r.Issuers) == 0 {
+		return nil, errors.New("it names no authorization server")
+	}
+	return r, nil
+}
+
+// covers reports whether a resource is this server: the same address, or the beginning of
+// it up to a slash, within its origin. Nothing is made equal that is not, since a token is
+// for exactly that text (I-203).
+func (f *Finder) covers(resource string) bool {
+	u, err := url.Parse(resource)
+	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || strings.HasSuffix(resource, "#") {
+		return false
+	}
+	if resource == f.server.String() {
+		return true
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Scheme != f.server.Scheme || !strings.EqualFold(u.Host, f.server.Host) {
+		return false
+	}
+	own, its := f.server.EscapedPath(), u.EscapedPath()
+	rest, ok := strings.CutPrefix(own, its)
+	return ok && (rest == "" || strings.HasSuffix(its, "/") || rest[0] == '/') || own == "" && its == "/"
+}
+
+// Origin is that of the server, without a slash at the end.
+func (f *Finder) Origin() string { return f.server.Scheme + "://" + f.server.Host }
+
+// Server is the address of the server, as a resource is named: without a query, in which a
+// key may be.
+func (f *Finder) Server() string {
+	u := *f.server
+	u.RawQuery, u.ForceQuery = "", false
+	return u.String()
+}
+
+// Issuer is the metadata of an authorization server.
+type Issuer struct {
+	// Name is what it calls itself, exactly.
+	Name string `json:"name"`
+	// Authorization, Token, Registration, Revocation and Device are its endpoints; empty if
+	// it has none.
+	Authorization string `json:"authorization,omitempty"`
+	Token         string `json:"token"`
+	Registration  string `json:"registration,omitempty"`
+	Revocation    string `json:"revocation,omitempty"`
+	Device        string `json:"device,omitempty"`
+	// Methods are the ways in which clients may show who they are at the token endpoint,
+	// and Algorithms those by which they may sign; nil if it does not say.
+	Methods    []string `json:"methods,omitempty"`
+	Algorithms []string `json:"algorithms,omitempty"`
+	// Scopes are all that it has; nil if it does not say.
+	Scopes []string `json:"scopes,omitempty"`
+	// Challenges are the methods of PKCE that it says it has.
+	Challenges []string `json:"challenges,omitempty"`
+	// Documents says that a client may be named by the URL of its metadata.
+	Documents bool `json:"documents,omitempty"`
+	// NamesItself says that its answers to an authorization request have iss.
+	NamesItself bool `json:"names_itself,omitempty"`
+	// Assumed says that it has no metadata: its endpoints are where 2025-03-26 puts them.
+	Assumed bool `json:"assumed,omitempty"`
+}
+
+// Issuer reads the metadata of an authorization server (I-205). nil means that it has none.
+func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
+	u, err := f.Address(name)
+	if err != nil {
+		return nil, fmt.Errorf("the authorization server %w", err)
+	}
+	if u.RawQuery != "" || u.ForceQuery {
+		return nil, fmt.Errorf("the authorization server %q has a query", sanitize.Text(clip(name)))
+	}
+	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
+	places := []string{origin + wellKnown + oauth + path, origin + wellKnown + openid + path}
+	if path != "" {
+		places = append(places, origin+path+wellKnown+openid)
+	}
+	for _, place := range places {
+		data, err := f.get(ctx, place)
+		if errors.Is(err, errNotThere) {
+			continue
+		}
+		var i *Issuer
+		if err == nil {
+			i, err = f.issuer(name, data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the metadata of the authorization server at %s: %w", clip(place), err)
+		}
+		return i, nil
+	}
+	return nil, nil
+}
+
+// issuer reads the metadata, which must be of the one that was asked for (I-206).
+func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
+	i := &Issuer{
+		Name: one(data, "issuer"), Authorization: one(data, "authorization_endpoint"), Token: one(data, "token_endpoint"),
+		Registration: one(data, "registration_endpoint"), Revocation: one(data, "revocation_endpoint"), Device: one(data, "device_authorization_endpoint"),
+		Methods: list(data, "token_endpoint_auth_methods_supported"), Algorithms: list(data, "token_endpoint_auth_signing_alg_values_supported"),
+		Scopes: list(data, "scopes_supported"), Challenges: list(data, "code_challenge_methods_supported"),
+		Documents:   gjson.GetBytes(data, "client_id_metadata_document_supported").Type == gjson.True,
+		NamesItself: gjson.GetBytes(data, "authorization_response_iss_parameter_supported").Type == gjson.True,
+	}
+	if i.Name != name && i.Name != name+"/" && i.Name+"/" != name {
+		return nil, fmt.Errorf("it is of another issuer, %q: sign-in is refused", sanitize.Text(clip(i.Name)))
+	}
+	if i.Token == "" {
+		return nil, errors.New("it names no token_endpoint")
+	}
+	for _, e := range []struct{ key, address string }{
+		{"authorization_endpoint", i.Authorization}, {"token_endpoint", i.Token}, {"registration_endpoint", i.Registration},
+		{"revocation_endpoint", i.Revocation}, {"device_authorization_endpoint", i.Device},
+	} {
+		if e.address == "" {
+			continue
+		}
+		if _, err := f.Address(e.address); err != nil {
+			return nil, fmt.Errorf("%s %w", e.key, err)
+		}
+	}
+	return i, nil
+}
+
+// Assumed returns where the endpoints are of a server of 2025-03-26 that has no metadata
+// (I-207).
+func (f *Finder) Assumed() *Issuer {
+	o := f.Origin()
+	return &Issuer{Name: o, Authorization: o + "/authorize", Token: o + "/token", Registration: o + "/register", Assumed: true}
+}
+
+// get reads a document. The error is errNotThere when there is none.
+func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
+	u, err := f.Address(place)
+	if err != nil {
+		return nil, err
+	}
+	r := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{
+		"Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}, "Mcp-Protocol-Version": {"2025-11-25"},
+	}}).WithContext(ctx)
+	res, err := f.client.Do(r)
+	if err != nil {
+		return nil, Reason(err)
+	}
+	defer res.Body.Close()
+	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests,
+		res.StatusCode == http.StatusOK && (kind == "text/html" || kind == "text/plain") && err == nil: // the page of a site that has one for every address
+		return nil, errNotThere
+	case res.StatusCode/100 == 3:
+		return nil, errors.New("it redirects to another origin, which is not followed")
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("the answer is HTTP %d", res.StatusCode)
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	switch {
+	case err != nil:
+		return nil, Reason(err)
+	case len(data) > maxDocument:
+		return nil, errors.New("the answer is larger than 1 MiB")
+	case rawjson.Deeper(data, MaxDepth):
+		return nil, fmt.Errorf("the answer is nested too deeply: more than %d levels", MaxDepth)
+	case !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject():
+		return nil, errors.New("the answer is no JSON object")
+	}
+	return data, nil
+}
+
+// Reason takes the address out of an error of net/http: it may hold a code or a token.
+func Reason(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func one(data []byte, key string) string {
+	if v := gjson.GetBytes(data, key); v.Type == gjson.String {
+		return v.Str
+	}
+	return ""
+}
+
+// list returns the texts of a list; nil for an empty one (I-211).
+func list(data []byte, key string) (all []string) {
+	gjson.GetBytes(data, key).ForEach(func(_, v gjson.Result) bool {
+		if v.Type == gjson.String {
+			all = append(all, v.Str)
+		}
+		return len(all) < maxListed
+	})
+	return all
+}
+
+// Answered checks the iss of the answer to an authorization request: has says whether there
+// was one (I-213; RFC 9207 §2.4). Nothing else of a wrong answer may be used.
+func (i *Issuer) Answered(iss string, has bool) error {
+	switch {
+	case has && iss != i.Name:
+		return errors.New("the answer came from another authorization server than was asked: it is refused")
+	case !has && i.NamesItself:
+		return errors.New("the answer does not say which authorization server it came from: it is refused")
+	}
+	return nil
+}

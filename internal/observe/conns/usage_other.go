@@ -1,6 +1,0 @@
-//go:build !linux
-
-package conns
-
-// Usage returns nothing: what processes use is told on Linux only.
-func Usage() Used { return nil }

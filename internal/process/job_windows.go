@@ -1,0 +1,87 @@
+package process
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// Job holds processes, and what they start. Nobody can leave it, and when the bridge dies
+// its handle is closed and Windows ends all members.
+type Job struct{ handle windows.Handle }
+
+// New makes an empty job.
+func New() (*Job, error) {
+	handle, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("job object: %w", err)
+	}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	if _, err := windows.SetInformationJobObject(handle, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+		windows.CloseHandle(handle)
+		return nil, fmt.Errorf("job object: %w", err)
+	}
+	return &Job{handle}, nil
+}
+
+// Run puts a process into the job that was created suspended, so that it has started
+// nothing yet, and lets it run. The caller holds a handle of it: the id is no other's.
+func (j *Job) Run(pid int) error {
+	if err := j.add(pid); err != nil {
+		return fmt.Errorf("job object: %w", err)
+	}
+	return nil
+}
+
+func (j *Job) add(pid int) error {
+	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(process)
+	if err := windows.AssignProcessToJobObject(j.handle, process); err != nil {
+		return err
+	}
+	// CreateProcess had the handle of the process's thread; package syscall closes
+	// it, so the thread is looked for. There is exactly one.
+	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(snapshot)
+	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	for err = windows.Thread32First(snapshot, &entry); err == nil; err = windows.Thread32Next(snapshot, &entry) {
+		if entry.OwnerProcessID != uint32(pid) {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
+		if err != nil {
+			return err
+		}
+		defer windows.CloseHandle(thread)
+		_, err = windows.ResumeThread(thread)
+		return err
+	}
+	return fmt.Errorf("thread of process %d: %w", pid, err)
+}
+
+// Kill ends all members.
+func (j *Job) Kill() error { return windows.TerminateJobObject(j.handle, 1) }
+
+// Empty reports whether no member is left.
+func (j *Job) Empty() bool {
+	// JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
+	var info struct {
+		TotalUserTime, TotalKernelTime, ThisPeriodTotalUserTime, ThisPeriodTotalKernelTime int64
+		TotalPageFaultCount, TotalProcesses, ActiveProcesses, TotalTerminatedProcesses     uint32
+	}
+	err := windows.QueryInformationJobObject(j.handle, windows.JobObjectBasicAccountingInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
+	return err == nil && info.ActiveProcesses == 0
+}
+
+// Close gives the job back, which ends whoever is still in it.
+func (j *Job) Close() { windows.CloseHandle(j.handle) }

@@ -1,0 +1,102 @@
+// Package visible shows what is hidden in the text of strangers. What a server, an
+// API or a client says reaches terminals and logs, where some characters do not show
+// but act: controls rewrite the screen or type for its user, and marks of direction
+// have a text read as another one.
+//
+// Nothing is lost: a character that is hidden is shown by its number, such as \u202e.
+package sanitize
+
+import (
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// hidden reports whether a character above ASCII acts on what is around it: a C1
+// control, a mark of direction, a line break that is not shown as one everywhere.
+func hidden(r rune) bool {
+	return r >= 0x80 && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+const digits = "0123456789abcdef"
+
+// escape appends a character as JSON and Go write it.
+func escape(b []byte, r rune) []byte {
+	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+}
+
+// Text returns a text as it may be shown on a terminal. Line breaks and tabs stay;
+// other controls of ASCII have pictures, such as ␛.
+func Text(s string) string {
+	b := make([]byte, 0, len(s))
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1: // no UTF-8; as one byte, a terminal may take it for C1
+			b = append(b, '\\', 'x', digits[s[i]>>4], digits[s[i]&15])
+		case r < ' ' && r != '\n' && r != '\t':
+			b = utf8.AppendRune(b, '␀'+r)
+		case r == 0x7f:
+			b = utf8.AppendRune(b, '␡')
+		case hidden(r):
+			b = escape(b, r)
+		default:
+			b = append(b, s[i:i+n]...)
+		}
+		i += n
+	}
+	return string(b)
+}
+
+// Short returns a text, or of one that has more bytes its beginning, cut between
+// characters, and an ellipsis.
+func Short(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// JSON returns JSON that says the same, without hidden characters: they can only
+// stand in texts, where they are escaped. b is not changed, and returned if it has
+// none.
+func JSON(b []byte) []byte {
+	var out []byte
+	from := 0
+	for i := 0; i < len(b); {
+		if b[i] < 0x7f {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(b[i:])
+		if r == 0x7f || hidden(r) {
+			out = escape(append(out, b[from:i]...), r)
+			from = i + n
+		}
+		i += n
+	}
+	if out == nil {
+		return b
+	}
+	return append(out, b[from:]...)
+}
+
+// JSONWriter returns a writer of what JSON makes of what it gets, which has to come
+// in whole characters.
+func JSONWriter(w io.Writer) io.Writer { return writer{w} }
+
+type writer struct{ to io.Writer }
+
+func (w writer) Write(p []byte) (int, error) {
+	shown := JSON(p)
+	n, err := w.to.Write(shown)
+	if err != nil {
+		return min(n, len(p)), err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,300 @@
+package wiretest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Discovered is what Modern answers to server/discover.
+const Discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
+
+// Modern is an MCP server of the stateless era in memory, without a wire. Its
+// tools are those of Server that ask nothing (echo, steps, log, wait, late,
+// large), and
+//
+//	fail  answers with the error arguments
+//	linger reports progress, and waits then
+//	flood reports progress arguments.n times with a message of arguments.bytes
+//	lost, unavailable, timeout, overloaded  give no answer, for that reason
+//
+// The last four are of any request while Faulty names one of them. A
+// subscription is acknowledged as it was asked for, and lasts until its client
+// goes.
+type Modern struct {
+	mu        sync.Mutex // guards the rest
+	faulty    string
+	delay     time.Duration // before what is faulty fails
+	got       []string      // methods, and what tools/call is about
+	cancelled []string      // what of it was taken back, and why
+	waiting   []chan string
+	listens   map[*bridge.Request]struct{}
+	heeded    chan struct{} // closed with the next of them; nil while nobody waits
+}
+
+var (
+	_ bridge.Adapter  = (*Modern)(nil)
+	_ bridge.Upstream = (*Modern)(nil)
+)
+
+// Open implements bridge.Adapter.
+func (s *Modern) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return s, nil
+}
+
+// Server implements bridge.Upstream.
+func (s *Modern) Server() *bridge.Greeting {
+	return &bridge.Greeting{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
+}
+
+// Attributes implements bridge.Attributing: each call has a way back of its own.
+func (s *Modern) Attributes() bool { return true }
+
+// Notify implements bridge.Upstream.
+func (s *Modern) Notify(context.Context, *bridge.Request) error { return nil }
+
+// Close implements bridge.Upstream.
+func (s *Modern) Close(context.Context) error { return nil }
+
+// Call implements bridge.Upstream.
+func (s *Modern) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	what := r.Method
+	if r.Method == "tools/call" {
+		what += " " + r.Name()
+	}
+	s.mu.Lock()
+	s.got = append(s.got, what)
+	fault, delay := s.faulty, s.delay
+	s.mu.Unlock()
+	if fault != "" {
+		select {
+		case <-time.After(delay):
+			return nil, faults[fault]
+		case <-ctx.Done():
+			return nil, s.takenBack(ctx, what)
+		}
+	}
+	switch r.Method {
+	case "server/discover":
+		return answered(Discovered), nil
+	case "tools/list":
+		return answered(`{"resultType":"complete","tools":[{"name":"echo","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}`), nil
+	case "tools/call":
+		return s.tool(ctx, r, what)
+	case "subscriptions/listen":
+		return s.listen(ctx, r)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "no such method", nil), nil
+}
+
+var faults = map[string]error{
+	"lost":        &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"},
+	"unavailable": &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start"},
+	"timeout":     &bridge.Error{Server: "fake", Kind: bridge.ErrTimeout, Public: "it said nothing"},
+	"overloaded":  bridge.ErrOverloaded,
+	"limited":     &bridge.Error{Server: "fake", Kind: bridge.ErrLimited, Public: "too often", After: 1500 * time.Millisecond},
+	"open":        &bridge.Error{Server: "fake", Kind: bridge.ErrOpen, Public: "circuit breaker open", After: 10 * time.Second},
+	"busy":        &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it limits its clients", After: 90 * time.Second},
+}
+
+func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jsonrpc.Message, error) {
+	args := gjson.GetBytes(r.Params, "arguments")
+	complete := func(members string) (*jsonrpc.Message, error) {
+		return answered(`{"resultType":"complete",` + members + `}`), nil
+	}
+	switch name := r.Name(); name {
+	case "echo":
+		return complete(`"content":[],"structuredContent":` + cmp.Or(args.Raw, "null"))
+	case "steps", "flood":
+		text := strings.Repeat("x", int(args.Get("bytes").Int()))
+		for i := range args.Get("n").Int() {
+			report(r, i+1, text)
+		}
+		return complete(`"content":[]`)
+	case "log":
+		r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}`))
+		return complete(`"content":[]`)
+	case "wait", "linger":
+		if name == "linger" {
+			report(r, 1, "")
+		}
+		answer := make(chan string, 1)
+		s.mu.Lock()
+		s.waiting = append(s.waiting, answer)
+		s.mu.Unlock()
+		select {
+		case result := <-answer:
+			return answered(result), nil
+		case <-ctx.Done():
+			return nil, s.takenBack(ctx, what)
+		}
+	case "late":
+		after, err := time.ParseDuration(args.Get("after").Str)
+		if err != nil {
+			panic(err)
+		}
+		select {
+		case <-time.After(after):
+			return complete(`"content":[],"late":true`)
+		case <-ctx.Done():
+			return nil, s.takenBack(ctx, what)
+		}
+	case "large":
+		return complete(`"content":[],"large":"` + strings.Repeat("x", int(args.Get("n").Int())) + `"`)
+	case "fail":
+		return said(`{"jsonrpc":"2.0","id":1,"error":` + args.Raw + `}`), nil
+	default:
+		if err := faults[name]; err != nil {
+			return nil, err
+		}
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no such tool", nil), nil
+}
+
+func (s *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	filter := gjson.GetBytes(r.Params, "notifications")
+	if !filter.IsObject() {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "params.notifications is missing", nil), nil
+	}
+	s.mu.Lock()
+	if s.listens == nil {
+		s.listens = map[*bridge.Request]struct{}{}
+	}
+	// With the lock held: who has read the acknowledgement hears what Say says.
+	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
+	s.listens[r] = struct{}{}
+	if s.heeded != nil {
+		close(s.heeded)
+		s.heeded = nil
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.listens, r)
+	s.mu.Unlock()
+	return nil, s.takenBack(ctx, r.Method)
+}
+
+func (s *Modern) takenBack(ctx context.Context, what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelled = append(s.cancelled, what+": "+context.Cause(ctx).Error())
+	return context.Cause(ctx)
+}
+
+func said(line string) *jsonrpc.Message {
+	m, err := jsonrpc.Parse([]byte(line))
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// report reports progress to a caller that wants to hear of it.
+func report(r *bridge.Request, n int64, text string) {
+	if r.Token() != nil {
+		r.Back.Notify(said(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, r.Token(), n, text)))
+	}
+}
+
+func answered(result string) *jsonrpc.Message {
+	return said(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`)
+}
+
+// Say says a notification to all subscriptions.
+func (s *Modern) Say(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.listens {
+		r.Back.Notify(said(line))
+	}
+}
+
+// Heeded is closed when somebody listens to what Say says. Clients need not wait
+// for that before they go on.
+func (s *Modern) Heeded() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	heeded := make(chan struct{})
+	switch {
+	case len(s.listens) > 0:
+		close(heeded)
+	case s.heeded != nil:
+		return s.heeded
+	default:
+		s.heeded = heeded
+	}
+	return heeded
+}
+
+// Answer answers the oldest call of the tool wait. It reports whether there is
+// one.
+func (s *Modern) Answer(result string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) == 0 {
+		return false
+	}
+	s.waiting[0] <- result
+	s.waiting = slices.Delete(s.waiting, 0, 1)
+	return true
+}
+
+// Faulty has all requests from now on fail with the fault of that name, after
+// that time; the empty name ends that.
+func (s *Modern) Faulty(fault string, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faulty, s.delay = fault, after
+}
+
+// Got returns what came since the last Got: methods, and the names of tools.
+func (s *Modern) Got() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := s.got
+	s.got = nil
+	return got
+}
+
+// Cancelled returns what was taken back since the last Cancelled, and why.
+func (s *Modern) Cancelled() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.cancelled
+	s.cancelled = nil
+	return all
+}
+
+// Listens returns the number of subscriptions.
+func (s *Modern) Listens() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.listens)
+}
+
+// Both is a server that speaks to each client in its own era.
+type Both struct {
+	Legacy *Server
+	Modern *Modern
+}
+
+var _ bridge.Adapter = Both{}
+
+// Open implements bridge.Adapter.
+func (b Both) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	if from.Modern() {
+		return b.Modern.Open(ctx, from, rest)
+	}
+	return b.Legacy.Open(ctx, from, rest)
+}
