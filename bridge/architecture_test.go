@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type listed struct {
 func product(t *testing.T) map[string]*listed {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,Imports", "./...")
+	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -37,40 +39,53 @@ func product(t *testing.T) map[string]*listed {
 		if err := d.Decode(&p); err != nil {
 			t.Fatal(err)
 		}
-		at, _ := folder(p.ImportPath)
-		if layer(at) >= 0 && !strings.HasSuffix(at, "test") {
+		at := strings.TrimPrefix(p.ImportPath, module+"/")
+		if in, _ := place(at); in >= 0 && !strings.HasSuffix(at, "test") {
 			packages[at] = &p
 		}
 	}
 	return packages
 }
 
-// room returns what stands for a package in the picture: a transport, or the
-// adapter for HTTP APIs, is one room, whatever packages it has.
-func room(at string) string {
-	parts := strings.Split(at, "/")
-	if len(parts) > 3 && parts[1] == "adapters" {
-		return strings.Join(parts[:3], "/")
+// box returns the folder that stands for a package in the picture.
+func box(at string) string {
+	parts, n := strings.Split(at, "/"), 2
+	switch {
+	case parts[0] == "cmd" || parts[0] == "config":
+		n = 1
+	case strings.HasPrefix(at, "bridge/internal/"):
+		n = 3
 	}
-	return at
+	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
-// leaf reports whether a room is one that nearly all others import.
-func leaf(room string) bool { return layer(room) > layer(".") }
+// boxes returns the folders of the picture with their layers. Folders that nearly all
+// others import are left out.
+func boxes(packages map[string]*listed) map[string]int {
+	innermost, _ := place("bridge")
+	all := map[string]int{}
+	for at := range packages {
+		in, _ := place(at)
+		if was, ok := all[box(at)]; in <= innermost && (!ok || in < was) {
+			all[box(at)] = in
+		}
+	}
+	return all
+}
 
-// edges returns what each room imports. What it reaches by way of another room is
-// left out, and so are leaves, so that the picture can be read.
+// edges returns the boxes that each box imports, but for those that it reaches by way of
+// another one.
 func edges(packages map[string]*listed) map[string][]string {
-	direct := map[string]map[string]bool{}
+	drawn, direct := boxes(packages), map[string]map[string]bool{}
 	for at, p := range packages {
-		from := room(at)
+		from := box(at)
 		if direct[from] == nil {
 			direct[from] = map[string]bool{}
 		}
 		for _, imported := range p.Imports {
-			to, ours := folder(imported)
-			if ours && packages[to] != nil && room(to) != from && !leaf(room(to)) {
-				direct[from][room(to)] = true
+			to := strings.TrimPrefix(imported, module+"/")
+			if _, ours := drawn[box(to)]; ours && packages[to] != nil && box(to) != from {
+				direct[from][box(to)] = true
 			}
 		}
 	}
@@ -85,6 +100,9 @@ func edges(packages map[string]*listed) map[string][]string {
 	}
 	short := map[string][]string{}
 	for from, all := range direct {
+		if _, ok := drawn[from]; !ok {
+			continue
+		}
 		for to := range all {
 			byWay := false
 			for other := range all {
@@ -99,34 +117,26 @@ func edges(packages map[string]*listed) map[string][]string {
 	return short
 }
 
-// picture draws the rooms and their imports, a box for each layer of the order of
-// imports.
+// picture draws the boxes and their imports. Boxes of one layer stand together.
 func picture(packages map[string]*listed) string {
-	rooms := map[string]bool{}
-	for at := range packages {
-		rooms[room(at)] = true
-	}
-	id := func(room string) string {
-		return strings.NewReplacer(".", "root", "/", "_", "-", "_").Replace(room)
-	}
-	name := func(room string) string { // short, so that the picture can be read
-		return strings.Replace(strings.ReplaceAll(room, "internal/", ""), ".", "bridge", 1)
-	}
+	id := strings.NewReplacer("/", "_", "-", "_").Replace
+	name := func(box string) string { return strings.Replace(box, "internal/", "", 1) }
+	drawn := boxes(packages)
 	var b strings.Builder
 	b.WriteString("```mermaid\nflowchart TD\n")
 	for i, l := range layers {
 		var here []string
-		for _, r := range slices.Sorted(maps.Keys(rooms)) {
-			if layer(r) == i {
+		for _, r := range slices.Sorted(maps.Keys(drawn)) {
+			if drawn[r] == i {
 				here = append(here, r)
 			}
 		}
-		switch len(here) {
-		case 0:
-		case 1:
+		if len(here) == 1 {
 			fmt.Fprintf(&b, "  %s[%q]\n", id(here[0]), name(here[0]))
-		default:
-			fmt.Fprintf(&b, "  subgraph layer%d[%q]\n", i, strings.ReplaceAll(l.name, "internal/", ""))
+			continue
+		}
+		if len(here) > 1 {
+			fmt.Fprintf(&b, "  subgraph layer%d[%q]\n", i, l.name)
 			for _, r := range here {
 				fmt.Fprintf(&b, "    %s[%q]\n", id(r), name(r))
 			}
@@ -154,18 +164,18 @@ func table(t *testing.T, packages map[string]*listed) string {
 			continue
 		}
 		words := strings.SplitN(text, " ", 3) // Package NAME does
-		fmt.Fprintf(&b, "| [`%s`](../%s) | %s |\n", strings.Replace(at, ".", "bridge", 1), at, strings.ReplaceAll(words[len(words)-1], "|", `\|`))
+		fmt.Fprintf(&b, "| [`%s`](../%s) | %s |\n", at, at, strings.ReplaceAll(words[len(words)-1], "|", `\|`))
 	}
 	return b.String()
 }
 
 // named matches what pages for contributors name of the repository.
-var named = regexp.MustCompile("`((?:internal|jsonrpc|server|inprocess|cmd|config|docs|examples|integration)(?:/[\\w.-]+)+)`")
+var named = regexp.MustCompile("`((?:internal|bridge|adapters|cmd|config|docs|examples|integration)(?:/[\\w.-]+)+)`")
 
 // What pages for contributors name is there.
 func TestPaths(t *testing.T) {
 	for _, name := range []string{"docs/architecture.md", "CONTRIBUTING.md"} {
-		page, err := os.ReadFile(name)
+		page, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +184,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s names %d paths: too few, the test looks for the wrong thing", name, len(all))
 		}
 		for _, m := range all {
-			if _, err := os.Stat(string(m[1])); err != nil && !strings.Contains(string(m[1]), "NAME") {
+			if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil && !strings.Contains(string(m[1]), "NAME") {
 				t.Errorf("%s names %s, which is not there", name, m[1])
 			}
 		}
@@ -182,15 +192,18 @@ func TestPaths(t *testing.T) {
 }
 
 // TestArchitecture holds docs/architecture.md to the code: its picture and its
-// table of packages are made of it. Run "go test . -run TestArchitecture
+// table of packages are made of it. Run "go test ./bridge -run TestArchitecture
 // -update" when it fails.
 func TestArchitecture(t *testing.T) {
 	const name = "docs/architecture.md"
-	page, err := os.ReadFile(name)
+	page, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	packages := product(t)
+	if n := len(boxes(packages)); n > 25 {
+		t.Errorf("the picture has %d boxes: more than a reader takes in", n)
+	}
 	if len(packages) < 40 {
 		t.Fatalf("go list has %d packages: too few, the test looks in the wrong place", len(packages))
 	}
@@ -203,12 +216,12 @@ func TestArchitecture(t *testing.T) {
 			t.Fatalf("%s has no %q and %q", name, begin, end)
 		}
 		if was != made && !*update {
-			t.Errorf("%s: its %s is not what the code is: run go test . -run TestArchitecture -update", name, part)
+			t.Errorf("%s: its %s is not what the code is: run go test ./bridge -run TestArchitecture -update", name, part)
 		}
 		text = before + begin + made + end + after
 	}
 	if *update {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

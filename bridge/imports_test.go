@@ -15,131 +15,105 @@ import (
 const (
 	module = "github.com/mcp-bridge/bridge"
 	sdk    = "github.com/modelcontextprotocol/go-sdk"
-	gin    = "github.com/gin-gonic/gin"
+	root   = ".." // of the module, as seen from this folder
 )
 
-// layers are the packages from the outside to the inside: a package may import
-// those of later layers, and of its own layer only what is in the same unit.
-var layers = []struct {
+// layer is a part of the order of imports.
+type layer struct {
 	name string
-	has  func(pkg string) bool
-}{
-	{"bridge/server/ginmount", under("bridge/server/ginmount")}, // above all others: gin is for programs that ask for it
-	{"cmd/bridge", func(pkg string) bool { return pkg == "cmd/bridge" }},
-	{"cmd/internal/inspect", func(pkg string) bool { return pkg == "cmd/internal/inspect" }},
-	{"cmd/internal/inspect/arguments", under("cmd/internal/inspect")},
-	{"cmd/internal/flags", under("cmd/internal/flags")},
-	{"cmd/internal/{exit,memory,orphans,terminal}", under("cmd/internal/exit", "cmd/internal/memory", "cmd/internal/orphans", "cmd/internal/terminal")},
-	{"server", func(pkg string) bool { return pkg == "server" }},
-	{"cmd/internal/imports", under("cmd/internal/imports")},
-	{"internal/{accesslog,admin,metrics}", under("bridge/server/internal/accesslog", "bridge/server/internal/admin", "bridge/server/internal/metrics")},
-	{"internal/{reload,scopes}", under("config/reload", "bridge/server/internal/access")},
-	{"config", func(pkg string) bool { return pkg == "config" }},
-	{"internal/{home,worker}", under("bridge/server/internal/placement", "bridge/server/internal/placement")},
-	{"bridge/server/internal/placement", under("bridge/server/internal/placement")},
-	{"internal/adapters/* and inprocess", func(pkg string) bool {
-		return under("internal/adapters", "inprocess")(pkg) && !helper(pkg) && pkg != "bridge/conn"
-	}},
-	{"helpers of adapters", helper},
-	{"bridge/conn", under("bridge/conn")},
-	{"bridge/gateway", under("bridge/gateway")},
-	{"bridge/internal/aggregate, bridge/internal/lane/share and internal/{guard,list,translate}/*", func(pkg string) bool {
-		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "internal/list/") && pkg != "bridge/internal/subscribe" || under("bridge/internal/aggregate", "bridge/internal/lane/share", "internal/translate")(pkg)
-	}},
-	{"bridge/internal/lane", func(pkg string) bool { return pkg == "bridge/internal/lane" }},
-	{"internal/observe/*", under("internal/observe")},
-	{"bridge/conn", under("bridge/conn")},
-	{"bridge/internal/subscribe", under("bridge/internal/subscribe")},
-	{"internal/list", under("internal/list")},
-	{"bridge", func(pkg string) bool { return pkg == "." || pkg == "bridge/bridgetest" }},
-	{"internal/cluster", under("internal/cluster")},
-	{"internal/oauth", under("internal/oauth")},
-	{"internal/{auth,era,session,replay,seal,validate}", under("internal/auth", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "internal/seal", "internal/validate")},
-	{"jsonrpc", under("jsonrpc")},
-	{"internal/rawjson", under("internal/rawjson")},
-	{"internal/openapitest", under("internal/openapitest")},
-	{"internal/{address,backlog,glob,job,openfiles,pause,ring,similar,sparse,still,strict,systemd,toolchain,visible} and docs", under("internal/address", "bridge/server", "internal/glob", "internal/process", "bridge/server", "internal/backoff", "internal/logs", "internal/programtest", "internal/scaletest", "internal/similar", "internal/logs", "internal/deadline", "cmd/internal/systemd", "internal/toolchain", "internal/sanitize", "internal/strict", "docs")},
+	in   []string // the folders whose packages are in it; a folder has those below it
+	free bool     // its packages may import each other; Go refuses circles
 }
 
-var helper = under("internal/httpio", "internal/httpio", "adapters/remote", "bridge/gateway", "internal/httpio")
-
-func under(dirs ...string) func(string) bool {
-	return func(pkg string) bool {
-		return slices.ContainsFunc(dirs, func(d string) bool { return pkg == d || strings.HasPrefix(pkg, d+"/") })
-	}
+// layers are the product's packages, the outermost first: a package imports packages of
+// later layers, and of its own folder in its own layer.
+var layers = []layer{
+	{"cmd", []string{"cmd"}, true},
+	{"bridge/server", []string{"bridge/server"}, true},
+	{"config", []string{"config"}, true},
+	{"adapters", []string{"adapters/adaptertest", "adapters/inprocess", "adapters/rest", "adapters/sse", "adapters/stdio", "adapters/streamable"}, false},
+	{"adapters/remote", []string{"adapters/remote"}, false},
+	{"bridge/gateway", []string{"bridge/gateway"}, false},
+	{"bridge/internal/translate/stateless", []string{"bridge/internal/translate/stateless"}, false},
+	{"wrappers", []string{
+		"bridge/filter",
+		"bridge/guard/breaker",
+		"bridge/guard/cache",
+		"bridge/guard/drain",
+		"bridge/guard/limits",
+		"bridge/guard/retry",
+		"bridge/internal/aggregate",
+		"bridge/internal/lane/share",
+		"bridge/internal/tools",
+		"bridge/internal/translate/lift",
+		"bridge/internal/translate/lower",
+	}, false},
+	{"bridge/internal/lane", []string{"bridge/internal/lane"}, false},
+	{"bridge/internal/observe", []string{"bridge/internal/observe"}, true},
+	{"bridge/conn", []string{"bridge/conn", "internal/wiretest"}, true},
+	{"bridge/internal/subscribe", []string{"bridge/internal/subscribe"}, false},
+	{"bridge", []string{"bridge"}, true},
+	{"internal", []string{"bridge/era", "bridge/guard", "docs", "internal"}, true},
+	{"bridge/{jsonrpc,replay,session}", []string{"bridge/jsonrpc", "bridge/replay", "bridge/session"}, false},
+	{"internal/rawjson", []string{"internal/rawjson"}, false},
 }
 
-func layer(pkg string) int {
+// place returns the layer of a package, by the longest of the folders that have it, and
+// that folder. Packages of examples, of integration tests and of deploy have none.
+func place(pkg string) (at int, folder string) {
+	at = -1
 	for i, l := range layers {
-		if l.has(pkg) {
-			return i
+		for _, d := range l.in {
+			if (pkg == d || strings.HasPrefix(pkg, d+"/")) && len(d) > len(folder) {
+				at, folder = i, d
+			}
 		}
 	}
-	return -1
+	return at, folder
 }
 
-// folder returns an imported package's folder below the module's root, which is
-// ".", and whether it is the module's.
-func folder(imported string) (string, bool) {
-	if imported == module {
-		return ".", true
-	}
-	return strings.CutPrefix(imported, module+"/")
-}
-
-// unit returns the folder that a package is a part of: what it may import
-// freely within its own layer.
-func unit(pkg string) string {
-	parts, n := strings.Split(pkg, "/"), 2
-	if under("internal/adapters", "bridge/guard", "internal/list", "internal/observe", "internal/translate")(pkg) {
-		n = 3
-	}
-	return strings.Join(parts[:min(len(parts), n)], "/")
-}
-
-// wrong returns what is wrong with an import by a file of pkg, a path below
-// the module, or nothing.
-func wrong(pkg, imported string, test bool) string {
+// forbidden returns what is wrong with an import by a package, a path below the module,
+// or "".
+func forbidden(pkg, imported string) string {
 	if imported == sdk || strings.HasPrefix(imported, sdk+"/") {
-		if test || under("examples", "integration", "inprocess", "cmd/internal/inspect")(pkg) {
-			return ""
+		for _, d := range []string{"examples", "integration", "adapters/inprocess", "cmd/internal/inspect"} {
+			if pkg == d || strings.HasPrefix(pkg, d+"/") {
+				return ""
+			}
 		}
-		return "only tests, examples, inprocess and cmd/internal/inspect import the SDK"
+		return "only adapters/inprocess, cmd/internal/inspect, examples and tests import the SDK"
 	}
-	if imported == gin && pkg != "bridge/server/ginmount" {
-		return "only bridge/server/ginmount imports gin: other programs do without"
-	}
-	to, ours := folder(imported)
-	if !test && under("examples")(pkg) && under("internal")(to) {
-		return "examples use what every program can use: public packages"
-	}
-	from, into := layer(pkg), layer(to)
+	to, ours := strings.CutPrefix(imported, module+"/")
+	from, folder := place(pkg)
+	into, other := place(to)
 	switch {
-	case !ours || from < 0:
-		return "" // examples and integration tests may use everything
+	case !ours:
+		return ""
+	case strings.HasPrefix(pkg, "examples/") && strings.Contains("/"+to+"/", "/internal/"):
+		return "examples import public packages only"
+	case from < 0: // examples, tests and deploy import all
+		return ""
 	case into < 0:
-		return "nothing of the product imports " + unit(to)
-	case test && from > 0:
-		return "" // a test may look at what is above
+		return "nothing of the product imports " + to
+	case strings.HasSuffix(to, "test") && !strings.HasSuffix(pkg, "test"):
+		return "only tests import " + to
 	case from > into:
 		return "imports point from " + layers[into].name + " to " + layers[from].name
-	case !test && strings.HasSuffix(to, "test") && !strings.HasSuffix(pkg, "test"):
-		return "only tests import " + to
-	case from == into && unit(pkg) != unit(to) && !(pkg == "bridge/internal/translate/stateless" && to == "bridge/internal/translate/lower"): // which holds its translators
-		return "packages of " + layers[from].name + " do not import each other"
+	case from == into && folder != other && !layers[from].free:
+		return folder + " and " + other + " do not import each other"
 	}
 	return ""
 }
 
-// Imports point one way: see layers.
+// TestImports holds imports to one direction: that of layers. Tests may import all but
+// what Go refuses.
 func TestImports(t *testing.T) {
-	root := "."
 	files, edges := 0, 0
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if base := d.Name(); d.IsDir() && name != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+		if base := d.Name(); d.IsDir() && name != root && (strings.HasPrefix(base, ".") || slices.Contains([]string{"testdata", "node_modules"}, base)) {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {
@@ -160,14 +134,14 @@ func TestImports(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if strings.HasPrefix(imported, module) {
+			if strings.HasPrefix(imported, module+"/") {
 				edges++
 			}
-			if what := wrong(pkg, imported, strings.HasSuffix(name, "_test.go")); what != "" {
+			switch what := forbidden(pkg, imported); {
+			case path.Base(name) == "example_test.go" && strings.Contains(imported, module) && strings.Contains(imported, "/internal/"):
+				t.Errorf("%s imports %s: examples import public packages only", filepath.ToSlash(rel), imported)
+			case what != "" && !strings.HasSuffix(name, "_test.go"):
 				t.Errorf("%s imports %s: %s", filepath.ToSlash(rel), imported, what)
-			}
-			if path.Base(name) == "example_test.go" && strings.HasPrefix(imported, module+"/internal/") {
-				t.Errorf("%s imports %s: examples use what every program can use: public packages", filepath.ToSlash(rel), imported)
 			}
 		}
 		return nil
@@ -175,7 +149,33 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files < 30 || edges < 30 {
+	if files < 500 || edges < 1000 {
 		t.Errorf("looked at %d files with %d imports of our own: too few, the test looks in the wrong place", files, edges)
+	}
+}
+
+// TestForbidden holds the rule itself to what it is for.
+func TestForbidden(t *testing.T) {
+	for _, tc := range []struct {
+		pkg, imported string
+		ok            bool
+	}{
+		{"bridge/server", module + "/config", true},
+		{"config", module + "/bridge/server", false},
+		{"adapters/stdio", module + "/adapters/sse", false},
+		{"adapters/rest/internal/wire", module + "/adapters/rest/internal/sign", true},
+		{"bridge/internal/translate/stateless", module + "/bridge/internal/translate/lower", true},
+		{"bridge/internal/translate/lower", module + "/bridge/internal/translate/stateless", false},
+		{"bridge/jsonrpc", module + "/bridge", false},
+		{"bridge/gateway", module + "/bridge/bridgetest", false},
+		{"bridge", module + "/examples/everything", false},
+		{"bridge/server", sdk + "/mcp", false},
+		{"adapters/inprocess", sdk + "/mcp", true},
+		{"examples/adapter", module + "/bridge/internal/lane", false},
+		{"bridge", "fmt", true},
+	} {
+		if what := forbidden(tc.pkg, tc.imported); (what == "") != tc.ok {
+			t.Errorf("%s imports %s: %q, want allowed: %t", tc.pkg, tc.imported, what, tc.ok)
+		}
 	}
 }

@@ -39,7 +39,7 @@ func aliases(t *testing.T, path string) map[string]string {
 // many are of internal packages.
 func TestNames(t *testing.T) {
 	named := map[string]bool{}
-	ofRest := aliases(t, filepath.Join("..", "internal", "adapters", "rest", "names.go"))
+	ofRest := aliases(t, filepath.Join("..", "adapters", "rest", "names.go"))
 	for _, name := range aliases(t, "names.go") {
 		if part, ok := strings.CutPrefix(name, reflect.TypeFor[rest.Config]().PkgPath()+"."); ok && ofRest[part] != "" {
 			name = ofRest[part]

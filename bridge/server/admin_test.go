@@ -515,7 +515,7 @@ func TestAdminDocs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one")
 		r.file("servers: { one: { stdio: sh } }")
-		text, err := os.ReadFile("../docs/admin.md")
+		text, err := os.ReadFile("../../docs/admin.md")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func TestMetricsLookOnce(t *testing.T) {
 
 // The documentation has every metric.
 func TestMetricsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/observability.md")
+	doc, err := os.ReadFile("../../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}

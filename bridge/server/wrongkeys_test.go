@@ -125,7 +125,7 @@ func TestWrongKeysBounded(t *testing.T) {
 // What docs/security.md has fail2ban look for is what the log has, in both of its
 // formats, once for each address in a while.
 func TestWrongKeysLogged(t *testing.T) {
-	page, err := os.ReadFile("../docs/security.md")
+	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}

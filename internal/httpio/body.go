@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
@@ -33,7 +32,7 @@ const first = 16 << 10
 // back when the last has freed it.
 type Body struct {
 	buf     *jsonrpc.Buffer
-	room    limits.Room
+	room    Room
 	counted bool
 	n       int          // bytes of room that are reserved
 	more    atomic.Int32 // users beside the first
@@ -99,11 +98,15 @@ func Hurry(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
 	return r, true
 }
 
+// Room is what bodies of one principal may take of the memory.
+type Room interface {
+	Reserve(n int) bool // every success needs a Return
+	Return(n int)
+}
+
 // ReadBody reads the body of r, of at most limit bytes. It counts among what is under
 // way of the principal whose request it is, in the room that rooms has for it.
-func ReadBody(rooms interface {
-	Room(principal string) limits.Room
-}, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
+func ReadBody[R Room](rooms interface{ Room(principal string) R }, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
 	body := &Body{room: rooms.Room(auth.Principal(r.Context())), counted: true}
 	return body.of(w, r, limit, readLimit)
 }

@@ -211,7 +211,7 @@ func TestMistakes(t *testing.T) {
 // A flag of another bridge that has a row in docs/coming-from.md is either one of
 // run's or connect's, or is answered with what to write here.
 func TestFlagsOfOthers(t *testing.T) {
-	page, err := os.ReadFile("../../docs/coming-from.md")
+	page, err := os.ReadFile("../../../docs/coming-from.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestSavedServers(t *testing.T) {
 // What the console exports is read: its test writes this very file (O-024).
 func TestSavedByConsole(t *testing.T) {
 	f := answering(t, always(`"result":{"content":[{"type":"text","text":"hello"}],"structuredContent":{"n":1}}`))
-	code, stdout, stderr := newRig(t, f.dial).run("call", "--saved", filepath.Join("..", "..", "..", "..", "internal", "admin", "console", "testdata", "calls.json"))
+	code, stdout, stderr := newRig(t, f.dial).run("call", "--saved", filepath.Join("..", "..", "..", "bridge", "server", "internal", "admin", "console", "testdata", "calls.json"))
 	if code != 0 || !strings.Contains(stdout, "ok      files t: says hello (") || strings.Count(stdout, "ok ") != 2 || !strings.Contains(f.all(), `{"n":12345678901234567890}`) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

@@ -80,7 +80,7 @@ servers:
 
 // Every file that the configuration takes can be shown.
 func TestMaskedFiles(t *testing.T) {
-	all, err := filepath.Glob("../../config/testdata/*.good.yaml")
+	all, err := filepath.Glob("../../../../config/testdata/*.good.yaml")
 	if err != nil || len(all) < 10 {
 		t.Fatalf("%d files, %v", len(all), err)
 	}
