@@ -6,6 +6,12 @@
 // an HTTP API's host. A Breaker is that of an MCP server: it stands between a lane and
 // its connections, counts calls and openings, and probes by itself.
 //
+// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling
+// window, open, let one probe pass after the pause, and ignore what began before they
+// opened. Ours is what gobreaker lacks: calls apart from openings, which failures are
+// in a row, outcomes of what outlasts the window, the probe itself, pauses that grow
+// (each is another gobreaker), and an operator's word.
+//
 // What the server has answered is never a failure, though it only refuses; nor is
 // what has not reached it for reasons of the bridge's own or of a client's.
 package breaker
@@ -25,7 +31,7 @@ import (
 // Breaker leaves a server alone that fails again and again: nothing is sent to
 // it, and no connection to it is opened, until it is worth trying.
 //
-// Calls over connections are counted, and openings of connections, each in a window
+// Calls over connections are counted, and openings of connections, each by a gate
 // of their own: calls that fail stop everything, openings that fail stop further
 // openings only. A connection that is open needs nothing of what keeps another one
 // from being opened.
@@ -88,7 +94,10 @@ func (b *Breaker) Pass(ctx context.Context, from *bridge.Caller) error {
 	if b == nil {
 		return nil
 	}
-	_, err := b.pass(ctx, from, openings)
+	a, err := b.pass(ctx, from, openings)
+	if err == nil {
+		a.Void() // Opening begins the one that counts
+	}
 	return err
 }
 
@@ -133,15 +142,16 @@ func (b *Breaker) refusal() error {
 	if b.Forced() != nil {
 		return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: "an operator has stopped calls to it; next attempt " + when}
 	}
+	why, used := b.circuit.reason()
 	text := "it keeps failing (%s): its circuit breaker is open; next attempt %s"
-	if b.circuit.windows[calls].Load() != nil {
+	if used {
 		text = "connections to it keep failing (%s): its circuit breaker is open; next attempt %s"
 	}
-	return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: fmt.Sprintf(text, b.circuit.reason(), when)}
+	return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: fmt.Sprintf(text, why, when)}
 }
 
 // Shut reports whether no connections are opened.
-func (b *Breaker) Shut() bool { return b != nil && b.circuit.windows[openings].Load() == nil }
+func (b *Breaker) Shut() bool { return b.Status().Why != nil }
 
 // Left returns for how much longer there is no use in trying to open a connection.
 func (b *Breaker) Left() time.Duration {
@@ -168,14 +178,14 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 		return nil, err
 	}
 	return func(c Conn, up bridge.Upstream, err error) bridge.Upstream {
-		switch judge(ctx, err) {
-		case works:
+		switch j := judge(ctx, err); {
+		case j == works:
 			a.Good()
 			b.served()
-		case fails:
-			if ctx.Err() == nil { // otherwise nobody wanted it any more
-				b.bad(a.w.attempt(b.circuit), err, from.Principal, "circuit breaker open: connections to the server keep failing") // each costs a start, also those that fail together
-			}
+		case j == fails && ctx.Err() == nil:
+			b.bad(a, err, from.Principal, "circuit breaker open: connections to the server keep failing")
+		default: // it says nothing, or nobody wanted it any more
+			a.Void()
 		}
 		if err != nil {
 			return nil
@@ -284,13 +294,13 @@ func (b *Breaker) Status() Status {
 		return Status{State: "off"}
 	}
 	c := b.circuit
-	st := Status{State: "closed", Trips: c.trips.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	st := Status{State: "closed", Trips: c.trips}
 	if c.o.Off {
 		st.State = "off"
 	}
-	if !b.Shut() {
+	if !c.at(openings).open {
 		return st
 	}
 	if st.State = "open"; c.probe != nil {

@@ -2,7 +2,6 @@ package breaker
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,30 +17,21 @@ import (
 // Its methods, and those of its attempts and probes, may be called concurrently. It
 // starts no goroutine and has no timer.
 //
-// The Breaker of a server counts the openings of connections besides, in a window
-// of their own.
+// The Breaker of a server counts the openings of connections besides, with a gate of
+// their own.
 type Circuit struct {
-	windows [openings + 1]atomic.Pointer[window] // nil while nothing of the kind is let pass; while no calls are, no openings are either
-	trips   atomic.Uint64                        // how often something was not let pass any more
-
-	mu    sync.Mutex // guards the rest, and the changes of windows
-	o     *Options   // complete
-	why   string     // it is open
-	since time.Time  // it is
+	mu    sync.Mutex          // guards all
+	gates [openings + 1]*gate // while that of calls is open, so are openings
+	o     *Options            // complete
+	trips uint64              // how often something was not let pass any more
+	why   string              // it is open
+	since time.Time           // it is
 	pause time.Duration
 	again time.Time // when the pause is over
 	probe *Probe    // under way, or nil
 
 	forced *Force // what an operator has decided, or nil
 }
-
-// kind is what a window counts.
-type kind int
-
-const (
-	calls kind = iota
-	openings
-)
 
 // maxPause is how far pauses grow, unless the first is longer.
 const maxPause = 2 * time.Minute
@@ -50,10 +40,17 @@ const maxPause = 2 * time.Minute
 func NewCircuit(o Options) *Circuit {
 	o = o.complete()
 	c := &Circuit{o: &o}
-	for k := range c.windows {
-		c.windows[k].Store(newWindow(c.o))
-	}
+	c.close(calls)
 	return c
+}
+
+// at returns the gate that keeps what is of a kind from passing, or else lets it pass.
+// The caller holds c.mu.
+func (c *Circuit) at(k kind) *gate {
+	if g := c.gates[calls]; g.open {
+		return g
+	}
+	return c.gates[k]
 }
 
 // set has other options count. What is counted begins anew; what is left alone stays so
@@ -69,9 +66,9 @@ func (c *Circuit) set(o Options) {
 	if o.Off {
 		c.forced = nil
 	}
-	for k := range c.windows {
-		if o.Off || c.windows[k].Load() != nil {
-			c.windows[k].Store(newWindow(c.o))
+	for k, g := range c.gates {
+		if o.Off || !g.open {
+			c.gates[k] = c.gate(g.kind, o.Pause)
 		}
 	}
 }
@@ -80,54 +77,65 @@ func (c *Circuit) set(o Options) {
 func (c *Circuit) Begin() (Attempt, bool) { return c.begin(calls) }
 
 func (c *Circuit) begin(k kind) (Attempt, bool) {
-	w := c.windows[k].Load()
-	if w == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.at(k)
+	if g.open {
 		return Attempt{}, false
 	}
-	return w.attempt(c), true
+	done, err := g.Allow()
+	return Attempt{c: c, g: g, done: done, began: time.Now(), fails: g.fails, goods: g.goods}, err == nil
 }
 
-// Attempt is a use that the circuit has let pass. One of Good and Bad is called at
-// most once; neither, when how it went says nothing about what was used. What began
-// before the circuit opened does not count when it is closed again.
+// Attempt is a use that the circuit has let pass. One of Good, Bad and Void is called,
+// once. What began before the circuit opened does not count when it is closed again.
 type Attempt struct {
 	c            *Circuit
-	w            *window
+	g            *gate
+	done         func(error)
 	began        time.Time
-	fails, goods int64 // of w, when it began
-}
-
-func (w *window) attempt(c *Circuit) Attempt {
-	return Attempt{c: c, w: w, began: time.Now(), fails: w.fails.Load(), goods: w.goods.Load()}
+	fails, goods int // of g, when it began
 }
 
 // Slow reports whether the attempt has taken longer by now than Options.Slow.
-func (a *Attempt) Slow() bool { return a.w.o.Slow > 0 && time.Since(a.began) > a.w.o.Slow }
+func (a *Attempt) Slow() bool { return a.g.o.Slow > 0 && time.Since(a.began) > a.g.o.Slow }
 
 // Good notes a success.
-func (a *Attempt) Good() { a.w.good() }
+func (a *Attempt) Good() { a.end(nil, false, "") }
 
 // Bad notes a failure, which is that there was no answer in time if it was late.
 // When the circuit opens for it, why is kept as the reason, and the pause is
 // returned; otherwise that is 0.
-func (a *Attempt) Bad(late bool, why string) (pause time.Duration) {
-	if !a.w.bad(a, late) {
-		return 0
-	}
-	c := a.c
+func (a *Attempt) Bad(late bool, why string) (pause time.Duration) { return a.end(errBad, late, why) }
+
+// Void notes that how it went says nothing about what was used.
+func (a *Attempt) Void() { a.end(errVoid, false, "") }
+
+func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration) {
+	c, g := a.c, a.g
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.o.Off, c.forced.counts():
-		return 0
-	case c.windows[calls].CompareAndSwap(a.w, nil):
-		c.windows[openings].Store(nil)
-	case !c.windows[openings].CompareAndSwap(a.w, nil):
-		return 0 // it is open
+	case outcome == nil:
+		g.goods, g.row = g.goods+1, 0
+	case outcome == errBad && g.another(a, late):
+		g.fails, g.row = g.fails+1, g.row+1
+		if late {
+			g.hung = a.began
+		}
 	}
-	c.trips.Add(1)
-	c.why, c.since, c.pause = why, time.Now(), c.o.Pause
-	c.again = c.since.Add(c.pause)
+	// A gobreaker dates an outcome when its attempt began, and forgets it when that was
+	// before the window: a call that times out may well have. So what took long is
+	// passed off as an attempt of now.
+	if !g.open && time.Since(a.began) >= g.o.Window/parts {
+		a.done(errVoid)
+		a.done, _ = g.Allow()
+	}
+	trips := c.trips
+	if a.done(outcome); c.trips == trips {
+		return 0
+	}
+	c.why = why
 	return c.pause
 }
 
@@ -146,8 +154,9 @@ func (c *Circuit) Left() (left time.Duration, probed bool) {
 // of its methods has to be called, once.
 type Probe struct {
 	c     *Circuit
+	g     *gate // when that is of calls, it is about openings too
+	pass  func(error)
 	began time.Time
-	calls bool          // it is about calls too, and not only about openings
 	done  chan struct{} // closed when it has ended
 }
 
@@ -158,64 +167,63 @@ func (c *Circuit) Try() (*Probe, bool) { return c.try(calls) }
 func (c *Circuit) try(k kind) (*Probe, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch now := time.Now(); {
-	case c.windows[k].Load() != nil:
+	g := c.at(k)
+	switch {
+	case !g.open:
 		return nil, false
-	case c.probe != nil || now.Before(c.again):
+	case c.probe != nil, c.forced.counts():
 		return c.probe, false
-	default:
-		c.probe = &Probe{c: c, began: now, calls: c.windows[calls].Load() == nil, done: make(chan struct{})}
 	}
+	pass, err := g.Allow()
+	if err != nil {
+		return nil, false
+	}
+	c.probe = &Probe{c: c, g: g, pass: pass, began: time.Now(), done: make(chan struct{})}
 	return c.probe, true
 }
 
-// Worked closes the circuit. It reports false when that has begun to fail meanwhile
-// which the probe was not about.
+// Worked closes the circuit. It reports false when the probe does not count: what it
+// was not about has begun to fail meanwhile, or others have decided.
 func (p *Probe) Worked() (closed bool) {
 	p.end(func(c *Circuit) {
-		if closed = p.calls || c.windows[calls].Load() != nil; !closed {
-			c.again = time.Now().Add(c.pause)
-			return
-		}
-		if p.calls {
-			c.windows[calls].Store(newWindow(c.o))
-		}
-		c.windows[openings].Store(newWindow(c.o))
+		p.pass(nil)
+		c.close(p.g.kind) // with the first pause again
+		closed = true
 	})
 	return closed
 }
 
 // Failed begins another pause, twice as long as the one before, and returns it. why
-// is the reason from now on.
+// is the reason from now on. When the probe does not count it returns 0.
 func (p *Probe) Failed(why string) (pause time.Duration) {
 	p.end(func(c *Circuit) {
-		c.pause = min(2*c.pause, max(maxPause, c.o.Pause))
-		c.why, c.again = why, time.Now().Add(c.pause)
-		pause = c.pause
+		pause = min(2*c.pause, max(maxPause, c.o.Pause))
+		c.why = why
+		c.leave(p.g.kind, pause)
 	})
 	return pause
 }
 
 // Missed begins another pause of the same length: the probe has found out nothing.
-func (p *Probe) Missed() { p.end(func(c *Circuit) { c.again = time.Now().Add(c.pause) }) }
+func (p *Probe) Missed() { p.end(func(c *Circuit) { c.leave(p.g.kind, c.pause) }) }
 
 // Dropped lets the next begin at once: the probe was not made.
-func (p *Probe) Dropped() { p.end(func(*Circuit) {}) }
+func (p *Probe) Dropped() { p.end(func(*Circuit) { p.pass(errVoid) }) }
 
-// end ends the probe, and has what it says noted.
+// end ends the probe, and has what it says noted, if its gate counts still.
 func (p *Probe) end(note func(c *Circuit)) {
 	p.c.mu.Lock()
 	p.c.probe = nil
-	if !p.c.o.Off && !p.c.forced.counts() { // otherwise it is not for a probe to say
+	if p.c.gates[p.g.kind] == p.g {
 		note(p.c)
 	}
 	p.c.mu.Unlock()
 	close(p.done)
 }
 
-// reason returns why the circuit was opened last.
-func (c *Circuit) reason() string {
+// reason returns why the circuit was opened last, and whether calls pass all the same.
+func (c *Circuit) reason() (why string, used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.why
+	return c.why, !c.gates[calls].open
 }

@@ -196,3 +196,44 @@ func TestCircuitSlow(t *testing.T) {
 		})
 	}
 }
+
+// Failures are in a row however long after each other they come.
+func TestCircuitRowLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := breaker.NewCircuit(breaker.Options{Failures: 3})
+		for i := range 3 {
+			a := begun(t, c)
+			if pause := a.Bad(false, "it failed"); (pause > 0) != (i == 2) {
+				t.Errorf("failure %d begins a pause of %v", i, pause)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// What ends while the circuit is open is no probe, also when the pause is over.
+func TestCircuitLate(t *testing.T) {
+	for _, end := range []func(*breaker.Attempt){
+		(*breaker.Attempt).Good,
+		(*breaker.Attempt).Void,
+		func(a *breaker.Attempt) { a.Bad(true, "no answer") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := breaker.NewCircuit(breaker.Options{Failures: 1})
+			before, after := begun(t, c), begun(t, c)
+			time.Sleep(open(t, c))
+			end(&before)
+			p, mine := c.Try()
+			if !mine || passes(c) {
+				t.Fatal("not tried when the pause is over")
+			}
+			end(&after)
+			if other, again := c.Try(); other != p || again || passes(c) {
+				t.Error("another one may try, too")
+			}
+			if pause := p.Failed("it fails still"); pause != 10*time.Second {
+				t.Errorf("the next pause is %v", pause)
+			}
+		})
+	}
+}

@@ -77,7 +77,7 @@ func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		g.settle(ctx, r, was, err)
 		return m, err
 	}
-	c := &guardedCall{Client: r.Back, r: *r, w: a.w}
+	c := &guardedCall{Client: r.Back, r: *r, a: a}
 	c.r.Back = c
 	m, err := g.Upstream.Call(ctx, &c.r)
 	if !c.settled.Swap(true) {
@@ -89,20 +89,16 @@ func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 // settle counts the outcome of a call.
 func (g *guarded) settle(ctx context.Context, r *bridge.Request, was before, err error) {
 	j := judge(ctx, err)
-	switch {
-	case j == nothing:
-		return
-	case g.conn.Asked() != was.asked: // it has spoken meanwhile, and whoever was asked takes his time
-		j = works
-	case j == works && was.Slow():
+	if j == works && was.Slow() {
 		j, err = fails, errSlow
 	}
-	if j == works {
+	switch {
+	case j == works, j == fails && g.conn.Asked() != was.asked: // it has spoken meanwhile, and whoever was asked takes his time
 		was.Good()
-		return
-	}
-	if g.counts(was, err) {
+	case j == fails && g.counts(was, err):
 		g.b.bad(was.Attempt, err, g.principal(r), "circuit breaker open: the server keeps failing")
+	default: // it says nothing, or was counted
+		was.Void()
 	}
 }
 
@@ -133,7 +129,7 @@ func (g *guarded) counts(was before, err error) bool {
 type guardedCall struct {
 	bridge.Client
 	r       bridge.Request
-	w       *window
+	a       Attempt
 	settled atomic.Bool
 }
 
@@ -141,7 +137,7 @@ var _ bridge.Client = (*guardedCall)(nil)
 
 func (c *guardedCall) alive() {
 	if !c.settled.Swap(true) {
-		c.w.good()
+		c.a.Good()
 	}
 }
 

@@ -48,16 +48,10 @@ func (c *Circuit) force(f *Force) bool {
 		c.again = time.Now()
 	case f == nil:
 	case f.Open:
-		c.windows[calls].Store(nil)
-		c.windows[openings].Store(nil)
-		c.why, c.since, c.pause, c.again = byOperator, f.Since, c.o.Pause, f.Until
+		c.leave(calls, 0) // a probe may begin when that does not count any more
+		c.why, c.since, c.pause, c.again = "an operator has decided so", f.Since, c.o.Pause, f.Until
 	default:
-		for k := range c.windows {
-			c.windows[k].Store(newWindow(c.o))
-		}
+		c.close(calls)
 	}
 	return true
 }
-
-// byOperator is why a circuit is open that an operator has opened.
-const byOperator = "an operator has decided so"

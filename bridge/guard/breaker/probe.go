@@ -28,9 +28,10 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 		}
 	case fails:
 		why := reason(err, from.Principal)
-		pause := p.Failed(why)
-		b.s.Noted(b.note(why))
-		b.s.Log.Warn("circuit breaker stays open: the probe failed", "for", pause.String(), "err", err)
+		if pause := p.Failed(why); pause > 0 {
+			b.s.Noted(b.note(why))
+			b.s.Log.Warn("circuit breaker stays open: the probe failed", "for", pause.String(), "err", err)
+		}
 	default:
 		p.Missed() // perhaps there was no room for a connection
 	}
@@ -45,7 +46,7 @@ func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 	ctx, stop := context.WithTimeoutCause(b.s.Life, b.s.Within, dead)
 	defer stop()
 	g, silent := (*guarded)(nil), false
-	if p.calls {
+	if p.g.kind == calls {
 		g = b.present()
 	}
 	if g != nil {

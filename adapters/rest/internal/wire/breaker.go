@@ -82,6 +82,7 @@ func (b *breakers) judge(began time.Time, err error) error {
 func (b *breakers) count(host string, a breaker.Attempt, err error) {
 	switch {
 	case errors.Is(err, errExcluded):
+		a.Void()
 	case err == nil:
 		a.Good()
 	default:
