@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
@@ -17,39 +17,39 @@ import (
 // the rules of the file.
 func TestValidateRemote(t *testing.T) {
 	text := "x"
-	remote := DefaultServer("remote", "")
-	remote.HTTP = &httpclient.Config{URL: "https://example.com/mcp?key=top-secret", Headers: map[string]string{"Authorization": "top-secret"}}
-	remote.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}
-	remote.Tools = filter.Rules{
+	far := DefaultServer("remote", "")
+	far.HTTP = &remote.Config{URL: "https://example.com/mcp?key=top-secret", Headers: map[string]string{"Authorization": "top-secret"}}
+	far.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}
+	far.Tools = filter.Rules{
 		Allow: []string{"*"}, Rename: map[string]string{"a": "b"},
 		Override: map[string]filter.Override{"c": {Title: &text, Annotations: map[string]json.RawMessage{"d": []byte("null")}}},
 	}
-	remote.Ping = time.Second
+	far.Ping = time.Second
 	child := DefaultServer("child", "")
 	child.Stdio = &stdio.Config{Command: "x"}
 	child.Forward = []bridge.Forward{{From: "X-Token", To: "GITHUB_TOKEN"}}
 	good := Default()
-	good.Servers = []Server{remote, child}
+	good.Servers = []Server{far, child}
 	if err := good.Validate(); err != nil {
 		t.Errorf("Validate() = %v", err)
 	}
 
 	bad := Default()
 	bad.Separator = "a b"
-	remote.HTTP = &httpclient.Config{
+	far.HTTP = &remote.Config{
 		URL: "top-secret", Transport: "top-secret",
 		Headers: map[string]string{"X-A": "top-secret", "x-a": "top-secret", "Host": "top-secret"},
 	}
-	remote.Forward = []bridge.Forward{{From: "Authorization", To: "X-A"}, {From: "X-B"}, {From: "X-C", To: "Mcp-Method"}}
-	remote.Ping = time.Millisecond
-	remote.Prompts = filter.Rules{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
-	remote.Prefix = "same"
+	far.Forward = []bridge.Forward{{From: "Authorization", To: "X-A"}, {From: "X-B"}, {From: "X-C", To: "Mcp-Method"}}
+	far.Ping = time.Millisecond
+	far.Prompts = filter.Rules{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
+	far.Prefix = "same"
 	child.Forward = []bridge.Forward{{From: "X-B", To: "LD_PRELOAD"}, {From: "X-B", To: "B"}, {From: "X-C", To: "B"}}
 	child.Share, child.Prefix = ShareAll, "same"
 	old := DefaultServer("old", "")
-	old.SSE = &httpclient.Config{URL: "http://localhost/sse", Transport: "streamable"}
+	old.SSE = &remote.Config{URL: "http://localhost/sse", Transport: "streamable"}
 	old.Prefix = strings.Repeat("x", maxPrefix+1)
-	bad.Servers = []Server{remote, child, old}
+	bad.Servers = []Server{far, child, old}
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("Validate() = nil")
@@ -109,7 +109,7 @@ func TestWarnings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, kind := range []string{"http", "sse"} {
 				s := DefaultServer("a", "")
-				c := &httpclient.Config{URL: test.url, Headers: map[string]string{test.header: "top-secret"}}
+				c := &remote.Config{URL: test.url, Headers: map[string]string{test.header: "top-secret"}}
 				if kind == "sse" {
 					s.SSE = c
 				} else {

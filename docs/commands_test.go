@@ -34,7 +34,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"CONTRIBUTING.md", "make soak"}:                                      "takes too long",
 	{"CONTRIBUTING.md", "make bench"}:                                     "CI runs the benchmark",
 	{"CONTRIBUTING.md", "make fuzz"}:                                      "takes too long; every test runs the seeds of the fuzz targets",
-	{"CONTRIBUTING.md", "go test ./bridge -run TestArchitecture -update"}:        "writes a page",
+	{"CONTRIBUTING.md", "go test ./bridge -run TestArchitecture -update"}: "writes a page",
 	{"docs/install.md", "git clone https://github.com/mcp-bridge/bridge"}: "needs the network",
 	{"docs/install.md", "cd bridge"}:                                      "the folder of the clone",
 	{"docs/install.md", "docker build -f deploy/image/Dockerfile --target mcp-bridge -t mcp-bridge ."}:                                  "needs Docker and the network: a test in deploy/check runs the commands of the Dockerfile",

@@ -1,5 +1,5 @@
-// Package httpclient makes the HTTP clients of the transports that reach
-// servers over HTTP: one pooled client for each server.
+// Package remote has the settings and the HTTP client of servers that are reached over
+// HTTP, and finds out which of two transports such a server speaks.
 package remote
 
 import (

@@ -1,6 +1,3 @@
-// Package upstream is what the upstream halves of adapters have in common,
-// whatever the transport: their limits, their errors, and the book-keeping of a
-// connection's life, of those who wait for room, and of what is no message.
 package conn
 
 import (

@@ -1,5 +1,3 @@
-// Package deliver makes what is put on the streams of clients, and delivers what there is to
-// say to clients that have no session.
 package gateway
 
 import (

@@ -1,7 +1,3 @@
-// Package downstream is what the downstream halves of adapters have in common,
-// whatever the transport: what may wait for a client that reads slowly, how the
-// calls under way are counted, and what may stand in a batch. The gateway does all
-// that is about sessions.
 package gateway
 
 import (

@@ -179,7 +179,7 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	return s
 }
 
-// forwarded returns what may be forwarded of h to one server or another: see adopted.Picked.
+// forwarded returns what may be forwarded of h to one server or another: see pickedHeaders.
 func (b *Gateway) forwarded(h http.Header) http.Header { return pickedHeaders(h, b.Forwards()) }
 
 // add enters the session among those that live.

@@ -1,5 +1,3 @@
-// Package refusal makes the JSON-RPC errors that clients get when the bridge has no answer
-// of a server for them.
 package gateway
 
 import (
@@ -39,7 +37,7 @@ var dataOf = []struct {
 // Refusal makes the JSON-RPC error that a client gets for err (protocol.md D7).
 func Refusal(id []byte, err error) *jsonrpc.Message { return refuse(id, err, (*bridge.Error).Told) }
 
-// FullRefusal is Answer for who runs the bridge: with all that is known, such as what the process
+// FullRefusal is Refusal for who runs the bridge: with all that is known, such as what the process
 // of a server wrote last.
 func FullRefusal(id []byte, err error) *jsonrpc.Message {
 	return refuse(id, err, (*bridge.Error).Error)

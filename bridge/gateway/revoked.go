@@ -1,5 +1,3 @@
-// Package revoked keeps out the callers whose key was taken away, and ends the calls of
-// their clients without sessions.
 package gateway
 
 import (
@@ -76,7 +74,7 @@ func (p *principals) Relist(of func(principal string) bool, server string, kinds
 	}
 }
 
-// Check returns Err if a principal is kept out.
+// Check returns errRevoked if a principal is kept out.
 func (p *principals) Check(principal string) error {
 	if principal == "" {
 		return nil

@@ -14,9 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// Status says the state of a server.
-type Status = ServerStatus
-
 // Status returns the state of each server, in the order of Options.
 func (b *Gateway) Status() []Status {
 	sessions := map[context.Context]int{} // of a name, whatever settings they began with
@@ -45,9 +42,6 @@ func (b *Gateway) Status() []Status {
 	}
 	return all
 }
-
-// Totals says what the bridge as a whole has to do.
-type Totals = totals
 
 // Totals returns what the bridge as a whole has to do.
 func (b *Gateway) Totals() Totals {

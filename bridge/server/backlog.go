@@ -1,6 +1,3 @@
-// Package backlog closes a listener without losing connections that the kernel has
-// taken and nobody has accepted yet: closing alone resets them, and what a client or a
-// proxy has sent on them is lost.
 package server
 
 import (
@@ -13,8 +10,9 @@ import (
 	"time"
 )
 
-// backlogListener is a listener that can be finished. Its methods may be called concurrently,
-// Accept by one goroutine.
+// backlogListener is a listener that closes without losing the connections that the kernel
+// has accepted and the program has not: closing alone resets them, with the requests on
+// them. Its methods may be called concurrently, Accept by one goroutine.
 type backlogListener struct {
 	net.Listener
 	until     func(time.Time) error // sets until when Accept waits; nil where the listener cannot tell
@@ -25,7 +23,7 @@ type backlogListener struct {
 	close     func() error
 }
 
-// newBacklog makes one of l.
+// newBacklog wraps l.
 func newBacklog(l net.Listener) *backlogListener {
 	b := &backlogListener{Listener: l, done: make(chan struct{}), closed: make(chan struct{})}
 	if d, ok := l.(interface{ SetDeadline(time.Time) error }); ok {

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
-	either "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 
 	"github.com/mcp-bridge/bridge/adapters/sse"
@@ -19,7 +19,7 @@ func TestEitherEras(t *testing.T) {
 	params := []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		f := newFar(t, map[string]string{"/events": "sse"})
-		c := either.Config{URL: f.url + "/events", Proxy: "none"}
+		c := remote.Config{URL: f.url + "/events", Proxy: "none"}
 		newer, err := streamable.NewUpstream("a", c, conn.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -29,15 +29,15 @@ func TestEitherEras(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { newer.Close(); older.Close() })
-		e := &either.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Ways: [2]either.Way{
-			{Transport: either.TransportStreamable, Title: "Streamable HTTP", Adapter: newer}, {Transport: either.TransportSSE, Title: "HTTP+SSE", Adapter: older},
+		e := &remote.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Ways: [2]remote.Way{
+			{Transport: remote.TransportStreamable, Title: "Streamable HTTP", Adapter: newer}, {Transport: remote.TransportSSE, Title: "HTTP+SSE", Adapter: older},
 		}}
 		for range 2 {
 			up, err := e.Open(t.Context(), &bridge.Caller{Revision: revision, Capabilities: []byte("{}"), Params: params}, &ignorant{})
 			if err != nil {
 				t.Fatalf("%s: Open: %v", revision, err)
 			}
-			if got := up.Server().Revision; got != "2025-11-25" || e.Transport() != either.TransportSSE {
+			if got := up.Server().Revision; got != "2025-11-25" || e.Transport() != remote.TransportSSE {
 				t.Errorf("%s: Open found revision %s over %s", revision, got, e.Transport())
 			}
 			if err := up.Close(t.Context()); err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
@@ -56,7 +56,7 @@ func TestFront(t *testing.T) {
 			identified(t, func(c *config.Config) {
 				c.PublicURL, c.BasePath = public, base
 				c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
-				c.Servers[1].HTTP = &httpclient.Config{URL: "https://tools.example.com/mcp", OAuth: &oauth.Settings{Exchange: "standard"}}
+				c.Servers[1].HTTP = &remote.Config{URL: "https://tools.example.com/mcp", OAuth: &oauth.Settings{Exchange: "standard"}}
 			}, func(t *testing.T, r *rig, i *authtest.Issuer) {
 				signsIn(t, i, group)
 				do := func(method, path string, form url.Values, header ...string) *httptest.ResponseRecorder {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/config"
@@ -87,7 +87,7 @@ func (s *Server) newFront() (*front.Front, error) {
 		if own.Transport, err = o.Reach(); err != nil {
 			return nil, fmt.Errorf("oauth: front: ca_file %w", err)
 		}
-		if own.Documents, err = httpclient.Strangers(); err != nil {
+		if own.Documents, err = remote.Strangers(); err != nil {
 			return nil, fmt.Errorf("oauth: front: %w", err)
 		}
 		if own.Secrets, err = o.Front.Secrets(); err != nil {

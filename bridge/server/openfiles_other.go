@@ -1,6 +1,5 @@
 //go:build !unix
 
-// Package openfiles says how many files the process may have open.
 package server
 
 // maxOpenFiles returns how many files the process may have open: here no number bounds

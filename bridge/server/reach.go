@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"slices"
 
-	either "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 
@@ -166,9 +166,9 @@ func (s *Server) remote(c *config.Server) reached {
 		tokens()
 		return cannot(c, err)
 	}
-	ways := [2]either.Way{
-		{Transport: either.TransportStreamable, Title: "Streamable HTTP", Adapter: newer},
-		{Transport: either.TransportSSE, Title: "HTTP+SSE", Adapter: older},
+	ways := [2]remote.Way{
+		{Transport: remote.TransportStreamable, Title: "Streamable HTTP", Adapter: newer},
+		{Transport: remote.TransportSSE, Title: "HTTP+SSE", Adapter: older},
 	}
 	both := func() {
 		newer.Close()
@@ -178,9 +178,9 @@ func (s *Server) remote(c *config.Server) reached {
 	fixed := r.Transport
 	switch {
 	case c.SSE != nil:
-		fixed = either.TransportSSE
+		fixed = remote.TransportSSE
 	case o.Era == conn.EraModern:
-		fixed = either.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
+		fixed = remote.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
 	}
 	for _, w := range ways {
 		if w.Transport == fixed {
@@ -190,13 +190,13 @@ func (s *Server) remote(c *config.Server) reached {
 	if config.EndsInSSE(r.URL) {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
-	e := &either.Adapter{Server: c.Name, Log: s.log, Ways: ways}
+	e := &remote.Adapter{Server: c.Name, Log: s.log, Ways: ways}
 	return reached{Adapter: e, transport: e.Transport, close: both}
 }
 
 // authorize gives the requests to a server the tokens that its settings tell of. The
 // result ends what gets them.
-func authorize(name string, r *either.Config, log *slog.Logger) (end func(), err error) {
+func authorize(name string, r *remote.Config, log *slog.Logger) (end func(), err error) {
 	if r.OAuth == nil || r.Auth != nil {
 		return func() {}, nil
 	}
@@ -204,7 +204,7 @@ func authorize(name string, r *either.Config, log *slog.Logger) (end func(), err
 	if err != nil {
 		return nil, errors.New("url: not a URL") // which may hold a secret
 	}
-	way, err := either.Outward(*r, r.OAuth.Private, r.OAuth.Trusted()...)
+	way, err := remote.Outward(*r, r.OAuth.Private, r.OAuth.Trusted()...)
 	if err != nil {
 		return nil, err
 	}

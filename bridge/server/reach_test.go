@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -110,9 +110,9 @@ func (n *near) ready() (status int, rows []row) {
 	return a.Status(), out.Servers
 }
 
-func remote(name, transport, url string) config.Server {
+func remoteServer(name, transport, url string) config.Server {
 	s := config.DefaultServer(name, "")
-	s.HTTP = &httpclient.Config{URL: url, Transport: transport}
+	s.HTTP = &remote.Config{URL: url, Transport: transport}
 	return s
 }
 
@@ -139,7 +139,7 @@ func TestRemote(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFar(t, map[string]string{test.path: test.speaks})
-			s := remote("remote", test.transport, f.url+test.path+"?key=top-secret")
+			s := remoteServer("remote", test.transport, f.url+test.path+"?key=top-secret")
 			s.StartsPerMinute = 1
 			if test.isSSE {
 				s.HTTP, s.SSE = nil, s.HTTP
@@ -177,7 +177,7 @@ func TestRemote(t *testing.T) {
 // A remote server gets the configured headers, and of the client's those that are forwarded and nothing else.
 func TestRemoteHeaders(t *testing.T) {
 	f := newFar(t, map[string]string{"/mcp": "streamable"})
-	s := remote("remote", "", f.url+"/mcp")
+	s := remoteServer("remote", "", f.url+"/mcp")
 	s.HTTP.Headers = map[string]string{"Authorization": "Bearer ours", "X-Region": "eu"}
 	s.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-User-Token", To: "Authorization"}}
 	n := newNear(t, s)
@@ -205,11 +205,11 @@ func TestUnusable(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFar(t, map[string]string{"/mcp": "streamable"})
-	broken := remote("broken", "", "https://127.0.0.1:1/mcp")
+	broken := remoteServer("broken", "", "https://127.0.0.1:1/mcp")
 	broken.HTTP.CAFile = path
-	missing := remote("missing", "", "https://127.0.0.1:1/mcp")
+	missing := remoteServer("missing", "", "https://127.0.0.1:1/mcp")
 	missing.HTTP.CAFile = path + "-not"
-	n := newNear(t, broken, missing, remote("good", "", f.url+"/mcp"))
+	n := newNear(t, broken, missing, remoteServer("good", "", f.url+"/mcp"))
 	if a := n.Do("POST", "/good/mcp", initialize).Wait(); a.Status() != 200 || a.Header("Mcp-Session-Id") == "" {
 		t.Errorf("good: %d %s", a.Status(), a.Body())
 	}
@@ -227,7 +227,7 @@ func TestUnusable(t *testing.T) {
 
 // Before anybody has tried it, such a server is failing already.
 func TestUnusableFromTheStart(t *testing.T) {
-	s := remote("broken", "", "https://127.0.0.1:1/mcp")
+	s := remoteServer("broken", "", "https://127.0.0.1:1/mcp")
 	s.HTTP.CAFile = filepath.Join(t.TempDir(), "none.pem")
 	n := newNear(t, s)
 	if status, rows := n.ready(); status != 503 || rows[0].State != "failing" || !strings.Contains(rows[0].Reason, "ca_file") {

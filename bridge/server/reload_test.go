@@ -18,7 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
@@ -400,7 +400,7 @@ func TestApplyFault(t *testing.T) {
 		"no access log": func(c *config.Config) { c.AccessLog.To = folder; c.Servers = append(c.Servers, tells("two", "2")) },
 		"no certificate": func(c *config.Config) {
 			r := config.DefaultServer("two", "")
-			r.HTTP = &httpclient.Config{URL: "https://a", CAFile: bad}
+			r.HTTP = &remote.Config{URL: "https://a", CAFile: bad}
 			c.Servers = append(c.Servers, r)
 		},
 	} {

@@ -47,7 +47,7 @@ func TestTokens(t *testing.T) {
 		t.Run(speaks, func(t *testing.T) {
 			p := guarded(t, newFar(t, map[string]string{path: speaks}), path)
 			p.Issuer.Register(oauthtest.Registered{ID: "bridge", Secret: "the secret"})
-			s := remote("remote", "", p.URL)
+			s := remoteServer("remote", "", p.URL)
 			s.HTTP.OAuth = &oauth.Settings{Issuer: p.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
 			n := newNear(t, s)
 			a := n.Do("POST", "/mcp", initialize).Wait()
@@ -71,7 +71,7 @@ func TestTokens(t *testing.T) {
 // The error says that there is no token, and not why in detail: clients are not operators.
 func TestTokensRefused(t *testing.T) {
 	p := guarded(t, newFar(t, map[string]string{"/mcp": "streamable"}), "/mcp")
-	s := remote("remote", "", p.URL)
+	s := remoteServer("remote", "", p.URL)
 	s.HTTP.OAuth = &oauth.Settings{Issuer: p.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
 	n := newNear(t, s)
 	for range 2 {

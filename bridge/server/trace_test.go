@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -73,11 +73,11 @@ func TestTraceHeaders(t *testing.T) {
 				s := config.DefaultServer(name, config.ShareSession)
 				switch name {
 				case "old":
-					s.HTTP, s.Era = &httpclient.Config{URL: streamable.URL}, config.EraLegacy
+					s.HTTP, s.Era = &remote.Config{URL: streamable.URL}, config.EraLegacy
 				case "new":
-					s.HTTP, s.Era = &httpclient.Config{URL: stateless.URL}, config.EraModern
+					s.HTTP, s.Era = &remote.Config{URL: stateless.URL}, config.EraModern
 				case "sse":
-					s.SSE = &httpclient.Config{URL: events.URL}
+					s.SSE = &remote.Config{URL: events.URL}
 				case "api":
 					s.Rest = &rest.Config{OpenAPI: document, BaseURL: api.URL}
 				}

@@ -1,5 +1,3 @@
-// Package claim has what servers are told of callers: claims of their tokens, as headers
-// and variables can have them.
 package auth
 
 import (

@@ -1,8 +1,9 @@
-// Package httpbody reads the bodies of POSTs for the HTTP transports, within
-// limits of size, of time and of what all messages under way may take.
+// Package httpio reads the bodies of POSTs within limits of size, of time and of the
+// memory for all messages, writes and reads server-sent events, and knows the media
+// types that adapters treat differently.
 //
-// What counts is what has come. That a body is announced, or that its first bytes
-// are here, takes nothing from anybody else.
+// Bytes count when they arrive. A body that is announced, or whose first bytes are here,
+// takes nothing from anybody else.
 package httpio
 
 import (

@@ -1,5 +1,3 @@
-// Package media knows the media types that have a meaning for adapters: what is
-// JSON, what is a form, what can be sent.
 package httpio
 
 import (

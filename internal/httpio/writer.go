@@ -1,5 +1,3 @@
-// Package eventstream writes and reads server-sent events for the HTTP
-// transports.
 package httpio
 
 import (

@@ -1,4 +1,3 @@
-// Package ring keeps the last few of things.
 package logs
 
 // Ring keeps so many things at most. It is not for several goroutines at once.

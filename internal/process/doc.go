@@ -1,3 +1,3 @@
-// Package job has Windows end a program together with all that it has started. On other
-// systems process groups do that, and the package has nothing.
+// Package process ends a program on Windows together with all that it has started. On
+// other systems process groups do that, and the package is empty.
 package process

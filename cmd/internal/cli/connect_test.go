@@ -23,8 +23,8 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 )
 
-// remote is a server that speaks Streamable HTTP, with one tool, echo.
-type remote struct {
+// remoteServer is a server that speaks Streamable HTTP, with one tool, echo.
+type remoteServer struct {
 	*httptest.Server
 	status int // of every answer; 0 means that it works
 
@@ -33,14 +33,14 @@ type remote struct {
 	auth []string   // the Authorization of each request
 }
 
-func newRemote(t *testing.T, status int) *remote {
-	r := &remote{status: status}
+func newRemote(t *testing.T, status int) *remoteServer {
+	r := &remoteServer{status: status}
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
 	return r
 }
 
-func (r *remote) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (r *remoteServer) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	body, _ := io.ReadAll(q.Body)
 	method, id := gjson.GetBytes(body, "method").String(), gjson.GetBytes(body, "id")
 	if q.Method != http.MethodPost {
@@ -72,7 +72,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Raw, result)
 }
 
-func (r *remote) seen() (got, auth []string) {
+func (r *remoteServer) seen() (got, auth []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got), slices.Clone(r.auth)
@@ -182,7 +182,7 @@ func TestConnect(t *testing.T) {
 					t.Errorf("stderr has %q, want lines of the log only", line)
 				}
 			}
-			for _, r := range []*remote{one, two} {
+			for _, r := range []*remoteServer{one, two} {
 				got, _ := r.seen()
 				if n, ended := len(got), slices.Contains(got, "DELETE"); n > 0 && !ended {
 					t.Errorf("a server got %q, want its session ended", got)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
@@ -86,7 +86,7 @@ func askOf(c *config.Config, ask func(server, address string)) {
 }
 
 // signInTarget returns how the server is reached that a command is about.
-func signInTarget(target, file string, f *flags.SignIn) (*httpclient.Config, error) {
+func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) {
 	if flags.IsURL(target) {
 		s, err := (&flags.Remote{}).Server(target, config.ShareSession)
 		if err != nil {
@@ -223,12 +223,12 @@ func ends(l *login.Login) string {
 }
 
 // person makes what signs in at a server, as how says.
-func person(r *httpclient.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
+func person(r *remote.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
 	at, err := url.Parse(r.URL)
 	if err != nil {
 		return nil, errors.New("url: not a URL")
 	}
-	way, err := httpclient.Outward(*r, true, r.OAuth.Trusted()...)
+	way, err := remote.Outward(*r, true, r.OAuth.Trusted()...)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept,
 
 // plainURL returns the address of the server that a target is, as logins name it: without
 // a query.
-func plainURL(target, file string) (string, *httpclient.Config, error) {
+func plainURL(target, file string) (string, *remote.Config, error) {
 	r, err := signInTarget(target, file, &flags.SignIn{})
 	if err != nil {
 		return "", nil, err
@@ -301,7 +301,7 @@ that has begun.`,
 				return err
 			}
 			server := ""
-			r := &httpclient.Config{}
+			r := &remote.Config{}
 			if !all {
 				if server, r, err = plainURL(args[0], file); err != nil {
 					return err
@@ -343,7 +343,7 @@ that has begun.`,
 }
 
 // forget ends a login.
-func forget(ctx context.Context, store *login.Store, l kept, r *httpclient.Config) error {
+func forget(ctx context.Context, store *login.Store, l kept, r *remote.Config) error {
 	at := *r
 	if l.Login == nil {
 		return login.SignOut(ctx, store, l.key, nil, nil) // which asks nobody
@@ -353,7 +353,7 @@ func forget(ctx context.Context, store *login.Store, l kept, r *httpclient.Confi
 	if r.OAuth != nil {
 		trusted = r.OAuth.Trusted()
 	}
-	way, err := httpclient.Outward(at, true, trusted...)
+	way, err := remote.Outward(at, true, trusted...)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
@@ -122,7 +122,7 @@ const askWithin = time.Minute
 
 // reload has the bridge at that address read its file again, or say what would change.
 func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
-	c := httpclient.Config{URL: strings.TrimSuffix(at, "/") + reloadPath, CAFile: o.caFile, Headers: map[string]string{}}
+	c := remote.Config{URL: strings.TrimSuffix(at, "/") + reloadPath, CAFile: o.caFile, Headers: map[string]string{}}
 	if o.tokenEnv != "" {
 		key, set := os.LookupEnv(o.tokenEnv)
 		if !set || key == "" {
@@ -157,11 +157,11 @@ func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.R
 }
 
 // post sends JSON to the bridge at that address, which is reached as c says.
-func post(ctx context.Context, at string, c httpclient.Config, body []byte) (status int, text []byte, err error) {
+func post(ctx context.Context, at string, c remote.Config, body []byte) (status int, text []byte, err error) {
 	if err := c.Validate(); err != nil {
 		return 0, nil, exit.With(exit.Usage, err)
 	}
-	client, err := httpclient.New(c)
+	client, err := remote.New(c)
 	if err != nil {
 		return 0, nil, exit.With(exit.Usage, err)
 	}

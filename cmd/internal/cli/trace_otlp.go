@@ -17,7 +17,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
@@ -26,7 +26,7 @@ import (
 // binary form. The exporter of the library would do the same, but has all of
 // gRPC in it, which would make the program half as large again.
 type collector struct {
-	http  *httpclient.Client
+	http  *remote.Client
 	limit time.Duration // for one batch, with what is tried again
 	gzip  bool
 }
@@ -44,7 +44,7 @@ const (
 // newCollector makes the client that the environment describes.
 func newCollector() (*collector, error) {
 	c := &collector{limit: defaultLimit}
-	at := httpclient.Config{URL: defaultEndpoint + "/" + tracesPath}
+	at := remote.Config{URL: defaultEndpoint + "/" + tracesPath}
 	if name, value := otlpEnv("ENDPOINT"); value != "" {
 		u, err := url.Parse(value)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // it may hold a secret
@@ -81,7 +81,7 @@ func newCollector() (*collector, error) {
 	_, at.CertFile = otlpEnv("CLIENT_CERTIFICATE")
 	_, at.KeyFile = otlpEnv("CLIENT_KEY")
 	if err = at.Validate(); err == nil {
-		c.http, err = httpclient.New(at)
+		c.http, err = remote.New(at)
 	}
 	if err != nil {
 		return nil, exit.Usagef("the environment variables OTEL_EXPORTER_OTLP_…: %w", err)

@@ -26,7 +26,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	httpclient "github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -251,7 +251,7 @@ func TestCollector(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.http, err = httpclient.New(httpclient.Config{URL: "http://127.0.0.1:4318/v1/traces",
+				c.http, err = remote.New(remote.Config{URL: "http://127.0.0.1:4318/v1/traces",
 					Dial: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }})
 				if err != nil {
 					t.Fatal(err)

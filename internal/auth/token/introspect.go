@@ -1,5 +1,3 @@
-// Package introspect asks an identity provider about tokens that only it can read
-// (RFC 7662).
 package token
 
 import (

@@ -1,9 +1,9 @@
-// Package find finds out where tokens for a server come from: it reads the metadata of the
-// server (RFC 9728), and of the authorization server that this names (RFC 8414, OpenID
-// Connect Discovery).
+// Package discovery finds the authorization server of a server, and asks it for tokens.
+// It reads the metadata of the server (RFC 9728), and of the authorization server that
+// this names (RFC 8414, OpenID Connect Discovery).
 //
-// All that it reads was written by strangers. It sends no secret, and takes nothing for
-// true that would let one server have tokens that are meant for another.
+// All that it reads was written by strangers. Reading metadata sends no secret, and
+// trusts nothing that would give one server the tokens of another.
 package discovery
 
 import (

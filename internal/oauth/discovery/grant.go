@@ -1,5 +1,3 @@
-// Package grant asks authorization servers for tokens: it shows them who the client is,
-// and reads what they answer.
 package discovery
 
 import (

@@ -1,7 +1,3 @@
-// Package object builds objects of JSON anew: with members of other names, with
-// other values, without some, with more. What is kept keeps its bytes; the space
-// between members goes, and of several members of one name the first stays. Edits
-// that leave all else as it stands are in package rawjson.
 package toolset
 
 import "github.com/tidwall/gjson"

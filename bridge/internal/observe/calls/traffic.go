@@ -1,5 +1,3 @@
-// Package traffic shows messages as they pass: between clients and the bridge, and between
-// the bridge and servers. It keeps none of them, and does nothing while nobody looks.
 package calls
 
 import (

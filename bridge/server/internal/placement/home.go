@@ -1,14 +1,3 @@
-// Package home has shared connections live at one instance of several: that of
-// `share: principal` and `share: all`, and those of clients without sessions to a child
-// or to a server with sessions. Otherwise a server with a memory would show another face
-// with each request that reaches another instance.
-//
-// The first instance that needs such a connection claims it in the store, and is its
-// home until it stops, ends, or has not used it for long. The others reach it there. A
-// lane's connection at the home is an inner MCP session to it, spoken as to any other
-// server: what the home loses, it opens again itself; when the home ends, the lane of
-// each other instance has lost a connection and opens another one, at the next home.
-// Requests of clients without sessions go to the home one by one.
 package placement
 
 import (

@@ -1,6 +1,3 @@
-// Package inner is how an instance of the bridge uses a connection that lives at another
-// one: by an inner MCP session to it, spoken as to any other server. Sessions serves those
-// of other instances, and Open makes one.
 package placement
 
 import (

@@ -1,12 +1,3 @@
-// Package worker has the child processes of servers with `place: workers` run at other
-// instances: at workers. Whoever needs a connection offers its opening in a queue; a worker
-// with a free place takes the offer, and gives a ticket for it. With that the other one,
-// the front, opens an inner MCP session at the worker, whose only server is a child process.
-// From then on the two speak with each other, and nothing of it goes through the store.
-//
-// To the front it is a lane's connection as any other. When the worker ends, it has lost a
-// connection, and opens another one. When the front ends, the worker keeps the child for a
-// while: the instance that takes the session over goes on with it.
 package placement
 
 import (

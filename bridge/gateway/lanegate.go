@@ -1,5 +1,3 @@
-// Package gate is what a lane asks before it opens a connection, and tells of it then: the
-// circuit breaker of the server, and the list of its open connections.
 package gateway
 
 import (
@@ -11,7 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// laneGate is that of one lane.
+// laneGate is what a lane asks before it opens a connection, and reports the outcome to: the
+// circuit breaker of the server, and the list of its open connections.
 type laneGate struct {
 	*breaker.Breaker
 	Open *health.Connections

@@ -1,4 +1,3 @@
-// Package sparse keeps the log readable where a line each would be too many.
 package logs
 
 import (

@@ -1,4 +1,3 @@
-// Package flight counts the calls under way, so that a stop can wait for them.
 package gateway
 
 import (

@@ -1,5 +1,3 @@
-// Package either reaches a server of which it is not known over which of two transports
-// it speaks.
 package remote
 
 import (

@@ -1,5 +1,3 @@
-// Package adopted says who a client is: by its initialize, or by what another instance of
-// the bridge has kept of its session, with which it goes on.
 package gateway
 
 import (
@@ -33,14 +31,14 @@ type handover struct {
 	waits atomic.Bool
 }
 
-// newHandover makes an Adoption.
+// newHandover makes a handover.
 func newHandover() *handover {
 	a := &handover{turn: make(chan struct{}, 1)}
 	a.turn <- struct{}{}
 	return a
 }
 
-// resumedHandover makes the Adoption of a session of this instance whose connection is made anew, and
+// resumedHandover makes the handover of a session of this instance whose connection is made anew, and
 // whose client was told: see Announce.
 func resumedHandover() *handover {
 	a := newHandover()

@@ -1,5 +1,3 @@
-// Package conns knows which connections to a server are open, for those who show them and
-// close them. It stands in no call's way.
 package health
 
 import (

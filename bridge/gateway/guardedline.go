@@ -1,5 +1,3 @@
-// Package line is a connection to a server with its guards, as those use it who translate
-// for clients without sessions.
 package gateway
 
 import (

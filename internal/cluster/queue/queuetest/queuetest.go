@@ -1,4 +1,4 @@
-// Package offerstest is the suite that every offers.Queue has to pass.
+// Package queuetest is the suite that every queue.Queue has to pass.
 package queuetest
 
 import (

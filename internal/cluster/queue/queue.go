@@ -1,4 +1,4 @@
-// Package offers is the queue by which instances have connections opened at others:
+// Package queue is the queue by which instances have connections opened at others:
 // a front offers an opening, a worker with a free place takes the offer, and the front
 // hands it out once. Only offers go through the store, and nothing of what clients say.
 //

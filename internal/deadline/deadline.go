@@ -1,5 +1,5 @@
-// Package still lets limits of time stand still while something is waited for that they are
-// not about: a person who signs in at a server, before the server can get the request.
+// Package deadline stops the clock of a time limit during a wait that the limit is not
+// about: a person signs in at a server before the server can get the request.
 package deadline
 
 import (

@@ -1,5 +1,3 @@
-// Package way has what the calls of a session go to: a connection to its server, and the
-// next one when the server gets settings that connections are made with.
 package gateway
 
 import (
@@ -11,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// binding is what calls go to from one moment to another.
+// binding is the connection that the calls of a session use until a reload replaces it.
 type binding[S any] struct {
 	At      S               // the server
 	Up      bridge.Upstream // nil until Reach
@@ -22,7 +20,7 @@ type binding[S any] struct {
 	over    chan struct{}
 }
 
-// bindings are those of a session, of which one counts.
+// bindings are those of a session: the current one, and former ones until their calls end.
 type bindings[S any] struct {
 	make  func(*binding[S]) (bridge.Upstream, error)
 	end   func(error)

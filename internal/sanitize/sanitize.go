@@ -1,7 +1,6 @@
-// Package visible shows what is hidden in the text of strangers. What a server, an
-// API or a client says reaches terminals and logs, where some characters do not show
-// but act: controls rewrite the screen or type for its user, and marks of direction
-// have a text read as another one.
+// Package sanitize makes texts of strangers safe to show. Texts of servers, APIs and
+// clients reach terminals and logs, where some characters act without being seen:
+// controls rewrite the screen or type for its user, and marks of direction reorder text.
 //
 // Nothing is lost: a character that is hidden is shown by its number, such as \u202e.
 package sanitize

@@ -1,5 +1,5 @@
-// Package pause is how long to wait before something is tried again, and the
-// waiting.
+// Package backoff computes how long to wait before something is tried again, and
+// waits.
 package backoff
 
 import (

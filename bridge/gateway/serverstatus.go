@@ -1,4 +1,3 @@
-// Package status says in plain data the state of servers, for those who show it.
 package gateway
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// ServerStatus says the state of a server.
+// Status says the state of a server.
 //
 // It has many fields: each is something that is shown.
-type ServerStatus struct {
+type Status struct {
 	Name     string    // of the server
 	Usable   bool      // it works, or nothing speaks against trying it
 	State    string    // "ready", "starting", "idle" or "failing"
@@ -57,8 +56,8 @@ type ServerStatus struct {
 
 // statusOf returns the state of a server that has so many connections and calls. check says why it
 // cannot work as things are, as long as it was not started; it may be nil.
-func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) ServerStatus {
-	st := ServerStatus{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
+func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) Status {
+	st := Status{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
 	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
 	if h.Last != nil {
 		st.Last, st.LastErr, st.LastAt = bridge.Brief(h.Last), h.Last, h.LastAt
@@ -97,8 +96,8 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 	return st
 }
 
-// totals says what the bridge as a whole has to do.
-type totals struct {
+// Totals says what the bridge as a whole has to do.
+type Totals struct {
 	Sessions  int // all
 	Together  int // of these, to all of several servers as one
 	Calls     int // under way

@@ -1,5 +1,3 @@
-// Package document fetches what strangers name the address of: metadata of clients, and their
-// keys (I-102). It bounds how many are fetched, and what they may be.
 package front
 
 import (
