@@ -33,8 +33,6 @@ import (
 )
 
 // Config is a configuration file with its defaults filled in.
-//
-// It has many fields: each is a key of the file.
 type Config struct {
 	// Listen is the address to serve on, HOST:PORT; port 0 picks a free one, and
 	// without HOST it is every network of the machine, and a port alone is one of
@@ -157,8 +155,6 @@ type Config struct {
 
 // Server is one server of the file. Exactly one of its pointer fields is set:
 // the kind, which says how to reach it. A new kind is a new pointer field.
-//
-// It has many fields: each is a key of the file.
 type Server struct {
 	// Name is the server's part of the URL: lower-case letters, digits and '-'.
 	Name string `yaml:"-"`

@@ -19,8 +19,6 @@ import (
 
 // toolKeys is how a file writes a rest.Tool, and argKeys what is not JSON Schema
 // of a rest.Arg.
-//
-// It has many fields: each is a key of the file.
 type toolKeys struct {
 	Name    string            `yaml:"name"`
 	Title   string            `yaml:"title"`

@@ -27,8 +27,8 @@ var _ bridge.Client = (*Client)(nil)
 
 // Question is one of the server's.
 type Question struct {
-	Line  string
-	Reply func(*jsonrpc.Message)
+	Line  string                 // as it stands on the wire
+	Reply func(*jsonrpc.Message) // answers it
 }
 
 // Notify implements bridge.Client.
@@ -150,7 +150,7 @@ func Parse(t testing.TB, text string) *jsonrpc.Message {
 // Outcome is what became of a call.
 type Outcome struct {
 	Answer string // empty when none came
-	Err    error
+	Err    error  // nil when an answer came
 }
 
 // Result returns the result of the answer as it stands on the wire.

@@ -228,6 +228,7 @@ func (c *cleaned) Unwrap() error { return c.err }
 // on the request. A client may know the text.
 type RedirectError string
 
+// Error implements error.
 func (e RedirectError) Error() string { return string(e) }
 
 // sameOrigin lets redirects lead elsewhere on the same server only, and only

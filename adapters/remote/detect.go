@@ -10,14 +10,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Adapter reaches such a server. What worked is tried first the next time; the other way
+// Adapter reaches a server whose transport is not configured. What worked is tried first the next time; the other way
 // is tried when a server says that it does not speak this one, and for no other reason: a
 // server that is out of order would otherwise be met with requests that it does not
 // understand (protocol.md C2.7).
 type Adapter struct {
-	Server string // its name
-	Log    *slog.Logger
-	Ways   [2]Way // in the order in which they are tried as long as none has worked
+	Server string       // its name
+	Log    *slog.Logger // must be set
+	Ways   [2]Way       // in the order in which they are tried as long as none has worked
 	works  atomic.Int32
 }
 

@@ -395,8 +395,6 @@ func (a *Adapter) Close() {
 }
 
 // Report is what is to be said of an API before it is used.
-//
-// It has many fields: each is another thing to say, or what that is taken from.
 type Report struct {
 	// Tools is how many there are, and Size the bytes of a list of all of them.
 	// Listed is how many clients see in their list.

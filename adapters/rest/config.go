@@ -21,8 +21,6 @@ import (
 
 // Config describes one API. At least one of OpenAPI, Tools and Catalog must be
 // there.
-//
-// It has many fields: each is a key of the file.
 type Config struct {
 	// OpenAPI is where the API's document is: a path or a URL.
 	OpenAPI string `yaml:"openapi"`

@@ -16,14 +16,18 @@ import (
 
 // Explained is a tool, line by line.
 type Explained struct {
-	Name  string
+	Name  string // as clients see it
 	Key   string // of the entry of Config.Tools that speaks of it; empty if none does
-	Lines []Line
+	Lines []Line // from its description to its request
 }
 
 // Line is something about a tool, and where it comes from: a line of a file, or
 // in words.
-type Line struct{ What, Text, From string }
+type Line struct {
+	What string // the part, such as "description"
+	Text string // its value
+	From string // its origin
+}
 
 // Explain says of the tools that match, by the names that clients see or by the
 // keys of the configuration, why they are as they are. file is the

@@ -30,9 +30,14 @@ var ErrElsewhere = errors.New("the catalogue is read from its file or URL: send 
 
 // CatalogError says why the catalogue that was brought cannot be used. The tools
 // stay as they were.
-type CatalogError struct{ Err error }
+type CatalogError struct {
+	Err error // the fault
+}
 
+// Error implements error.
 func (e *CatalogError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the fault.
 func (e *CatalogError) Unwrap() error { return e.Err }
 
 // Renew reads everything again at once, on behalf of a webhook. A body is the

@@ -111,9 +111,6 @@ func begin(f func() error) *job {
 }
 
 // peer is the client.
-//
-// It has many fields: what comes from the client, what goes to it, and its end,
-// which decide about each other.
 type peer struct {
 	b        *gateway.Gateway
 	server   string

@@ -22,9 +22,6 @@ var errQuiet = errors.New("nothing to read")
 
 // lineReader reads lines of any length. (A bufio.Scanner would not.) Most
 // children are silent most of the time: while nothing comes it holds no buffer.
-//
-// It has many fields: the buffer, the limits and the state of the line that is
-// being read.
 type lineReader struct {
 	r       io.Reader
 	limit   int                 // of a line

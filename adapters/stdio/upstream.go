@@ -119,9 +119,6 @@ func (u *child) attach(rest bridge.Client) {
 }
 
 // child is one process, and the connection to it.
-//
-// It has many fields: the life of the process and that of the connection are
-// known here together, so that each says why the other has ended.
 type child struct {
 	*conn.Conn
 	a      *Adapter

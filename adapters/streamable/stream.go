@@ -22,9 +22,6 @@ import (
 //
 // A stream begins without a log: a call that is answered at once, and about
 // which there is nothing else to say, becomes a plain JSON response.
-//
-// It has many fields: those who add to it, who reads it and who may come back to it decide
-// about each other under one lock.
 type stream struct {
 	p     *peer
 	id    string // first part of its event ids

@@ -22,9 +22,6 @@ import (
 
 // exchange is the POST of one call, in either era: how far it has got, and the
 // messages of its response.
-//
-// It has many fields: how far a POST has got decides what each event means, so
-// its state is in one piece.
 type exchange struct {
 	l      *link
 	call   int64

@@ -13,9 +13,6 @@ import (
 
 // link is what a connection is in either era: calls under way, each a POST of
 // its own, and the end of it all.
-//
-// It has many fields: its calls, its end and its renewal decide about each other
-// under one lock.
 type link struct {
 	*conn.Conn
 	a      *Upstream

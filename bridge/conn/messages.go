@@ -41,7 +41,7 @@ func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 // log of what is none. It is for one goroutine.
 type Parser struct {
 	Options
-	Conn *Conn
+	Conn *Conn // takes the answers
 	// Warning is logged, once in a while, when there was what is no message. Unit is
 	// what is counted then. Empty means that neither is.
 	Warning, Unit string

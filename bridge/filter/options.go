@@ -9,8 +9,9 @@ import (
 // Options choose and change what clients see of one server. The zero value shows
 // everything as it is.
 type Options struct {
-	Tools, Prompts Rules
-	Resources      Rules // and templates
+	Tools     Rules // of tools/list
+	Prompts   Rules // of prompts/list
+	Resources Rules // and templates
 }
 
 // Rules choose and change what clients see of one kind of a server's offers: its

@@ -18,6 +18,7 @@ import (
 // Settings are those of Options that can be exchanged, as they are there. There are
 // access rules from the beginning, or never.
 type Settings struct {
+	// SessionIdle, SessionLeft, Grants and PerPrincipal are the fields of Options of these names.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
 	Grants       map[string]filter.Grant

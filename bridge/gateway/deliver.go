@@ -28,7 +28,7 @@ func AnswerEvent(a *jsonrpc.Message) replay.Event {
 
 // StatelessClient is the Client of a call of a client without a session.
 type StatelessClient struct {
-	Back         bridge.Stream
+	Back         bridge.Stream      // of the response
 	Subscription []byte             // the id of the request, raw, if it is a subscription
 	Changes      *subscribe.Changes // that it is told of, if it is a subscription
 }

@@ -65,12 +65,13 @@ const (
 )
 
 // ServerOptions describe one server.
-//
-// It has many fields: each is a setting.
 type ServerOptions struct {
-	Name    string
+	// Name is the server's part of the URL. It must be unique.
+	Name string
+	// Adapter opens connections to the server.
 	Adapter bridge.Adapter
-	Share   Share // empty means ShareSession
+	// Share says who uses one connection together; empty means ShareSession.
+	Share Share
 	// Offer is what clients can use at the server's own address; empty means
 	// Options.Offer.
 	Offer Offer
@@ -131,11 +132,11 @@ type ServerOptions struct {
 	Check func() error
 }
 
-// Options configure a Bridge. It has many fields: each is a setting.
+// Options configure a Gateway.
 type Options struct {
-	Servers  []ServerOptions
-	Sessions session.Keeper // nil means one in memory for 10,000 sessions
-	Log      *slog.Logger   // nil means slog.Default()
+	Servers  []ServerOptions // in the order in which lists name them
+	Sessions session.Keeper  // nil means one in memory for 10,000 sessions
+	Log      *slog.Logger    // nil means slog.Default()
 	// Version is the program's own, as servers and clients are told; empty means
 	// "dev".
 	Version string
@@ -178,9 +179,6 @@ type Options struct {
 }
 
 // Gateway connects sessions with servers.
-//
-// It has many fields: all that starts and stops with it, and what its servers
-// share.
 type Gateway struct {
 	log               *slog.Logger
 	table             atomic.Pointer[table] // of its servers

@@ -30,9 +30,6 @@ import (
 )
 
 // Session is one client's stay.
-//
-// It has many fields: calls, questions, streams and the end of a session decide
-// about each other under one lock.
 type Session struct {
 	b      *Gateway
 	id     string

@@ -31,8 +31,6 @@ import (
 
 // server is what the bridge knows of one server: its settings, the connections
 // that sessions share, and its state.
-//
-// It has many fields: one for each wrapper, and what they share.
 type server struct {
 	b              *Gateway
 	o              ServerOptions

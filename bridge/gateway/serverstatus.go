@@ -13,8 +13,6 @@ import (
 )
 
 // Status says the state of a server.
-//
-// It has many fields: each is something that is shown.
 type Status struct {
 	Name     string    // of the server
 	Usable   bool      // it works, or nothing speaks against trying it
@@ -98,14 +96,14 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 
 // Totals says what the bridge as a whole has to do.
 type Totals struct {
-	Sessions  int // all
-	Together  int // of these, to all of several servers as one
-	Calls     int // under way
-	Stateless int // of these, of clients without sessions
-	Listens   int // subscriptions of clients without sessions
-	Bytes     int64
-	MaxBytes  int64 // that messages may hold together
-	Lanes     int64
+	Sessions  int    // all
+	Together  int    // of these, to all of several servers as one
+	Calls     int    // under way
+	Stateless int    // of these, of clients without sessions
+	Listens   int    // subscriptions of clients without sessions
+	Bytes     int64  // that messages hold
+	MaxBytes  int64  // that messages may hold together
+	Lanes     int64  // connections that are open or being opened
 	MaxLanes  int64  // connections to all servers
 	Admitted  uint64 // calls ever
 	Dropped   uint64 // notifications that were dropped because too many waited
@@ -116,13 +114,13 @@ type Totals struct {
 
 // SessionStatus says what a session of a client does.
 type SessionStatus struct {
-	ID        string    `json:"id"`     // the beginning of its key, as in logs: nobody can use it by that
-	Server    string    `json:"server"` // empty means all as one
-	Principal string    `json:"principal,omitempty"`
-	Client    string    `json:"client,omitempty"` // what the client calls itself
-	Revision  string    `json:"revision"`
-	Began     time.Time `json:"began"`   // at this instance
-	Used      time.Time `json:"used"`    // when the client was last heard of
-	Calls     int       `json:"calls"`   // under way
-	Streams   int       `json:"streams"` // open for what belongs to no call
+	ID        string    `json:"id"`                  // the beginning of its key, as in logs: nobody can use it by that
+	Server    string    `json:"server"`              // empty means all as one
+	Principal string    `json:"principal,omitempty"` // empty without access rules
+	Client    string    `json:"client,omitempty"`    // what the client calls itself
+	Revision  string    `json:"revision"`            // of the protocol
+	Began     time.Time `json:"began"`               // at this instance
+	Used      time.Time `json:"used"`                // when the client was last heard of
+	Calls     int       `json:"calls"`               // under way
+	Streams   int       `json:"streams"`             // open for what belongs to no call
 }

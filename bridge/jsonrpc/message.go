@@ -27,9 +27,6 @@ import (
 // Message is one request, notification or response: spans of the bytes that it
 // was parsed from. It is valid until Release, and for messages that an
 // interface hands over, for as long as that interface says.
-//
-// It has many fields: the spans are noted in one pass, so that nobody scans
-// again.
 type Message struct {
 	ID     []byte // raw JSON, exactly as sent; nil when there is none
 	Method string // empty in a response

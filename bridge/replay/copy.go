@@ -20,9 +20,9 @@ type Copy interface {
 
 // Entry is one line of the copy of a stream.
 type Entry struct {
-	Session string // its key
-	Stream  string
-	Kind    Kind
+	Session string   // its key
+	Stream  string   // its id within the session
+	Kind    Kind     // of entry
 	Seq     int64    // of the event, or of the last before
 	Open    [][]byte // ids of the requests that the stream has not answered by then, raw
 	Data    []byte   // of an event
@@ -55,7 +55,7 @@ type Store interface {
 type Taken struct {
 	Events   []Event  // that follow
 	Open     [][]byte // ids of the requests without an answer, raw
-	Finished bool
+	Finished bool     // nothing follows them
 }
 
 // ErrForgotten: nothing is known of a stream, or too little.

@@ -78,9 +78,6 @@ type Limits struct {
 }
 
 // Log is the history of one stream. Its methods may be called concurrently.
-//
-// It has many fields: what writers add, and readers and bounds take away, is
-// under one lock.
 type Log struct {
 	limits Limits
 	wake   chan struct{}

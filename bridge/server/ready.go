@@ -50,8 +50,6 @@ type whole struct {
 }
 
 // state is the state of a server.
-//
-// It has many fields: each is a member of the JSON that is shown.
 type state struct {
 	Name   string     `json:"name"`
 	State  string     `json:"state"`

@@ -50,8 +50,6 @@ import (
 )
 
 // Server is a bridge and the HTTP server in front of it.
-//
-// It has many fields: all that starts and stops with it.
 type Server struct {
 	conf       atomic.Pointer[config.Config] // what counts now; it is not changed
 	log        *slog.Logger

@@ -14,10 +14,10 @@ import (
 
 // Record is one session.
 type Record struct {
-	Key       string `json:"-"` // made from the id by Key: the id itself is a secret
-	Server    string
-	Principal string
-	Revision  string
+	Key       string      `json:"-"` // made from the id by Key: the id itself is a secret
+	Server    string      // empty means all as one
+	Principal string      // of the client; empty without access rules
+	Revision  string      // of the protocol
 	Params    []byte      // of initialize, raw JSON
 	Header    http.Header `json:",omitempty"` // what the client sent with it, as far as it is forwarded
 	Level     []byte      `json:",omitempty"` // params of the last logging/setLevel, raw JSON
@@ -54,9 +54,10 @@ var (
 // Moved is the error of a Put or a Take that came too late.
 type Moved struct {
 	Owner string // who has the session; empty when it was released
-	Epoch int64
+	Epoch int64  // of that owner
 }
 
+// Error implements error.
 func (*Moved) Error() string { return ErrFenced.Error() }
 
 // Unwrap makes a Moved a kind of ErrFenced.

@@ -46,9 +46,6 @@ type Options struct {
 const tries = 500 * time.Millisecond
 
 // Node is this instance. Methods may be called concurrently.
-//
-// It has many fields: beats, membership and the sessions decide about each other under
-// one lock.
 type Node struct {
 	o      Options
 	good   atomic.Pointer[time.Time] // when the last good beat was sent

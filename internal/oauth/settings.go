@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Settings say how the bridge gets tokens for one server. It has many fields: each is a key of the
-// file, or what only a program can set.
+// Settings say how the bridge gets tokens for one server.
 type Settings struct {
 	// Issuer is the authorization server, exactly as it names itself. Empty means the one that
 	// the server names.

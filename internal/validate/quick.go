@@ -17,8 +17,6 @@ import (
 // pass, without being decoded. It knows the keywords that most schemas are made
 // of. All that it can say is that a value is as the schema says: in any doubt the
 // value is decoded for the validator, which also knows what is wrong.
-//
-// It has many fields: one for each keyword.
 type quick struct {
 	doubt    bool // it has keywords that are not known here
 	plain    bool // it says nothing but what ref, all and any say

@@ -32,9 +32,6 @@ import (
 // from then on nothing from before is given out: neither what is kept, nor the
 // answer to what was asked before. That is why everything that is asked
 // is entered here before it is sent.
-//
-// It has many fields: what is kept, what is being fetched and what was announced
-// decide about each other under one lock.
 type Cache struct {
 	server Server
 	o      atomic.Pointer[Options] // with their defaults

@@ -34,9 +34,6 @@ import (
 // subscriptions (protocol.md D3, R-187). It is one state machine under one lock:
 // whether it opens, waits or closes depends on what calls, subscriptions and losses
 // there are.
-//
-// It has many fields: opening, losing, needing and closing a connection decide
-// about each other under one lock.
 type Lane struct {
 	o        *Options
 	caller   *bridge.Caller

@@ -14,9 +14,6 @@ import (
 
 // Options are what all lanes to one server have in common. All are needed but for
 // those that say what their zero value means.
-//
-// It has many fields: each is a setting, or something that the lanes of a server
-// share.
 type Options struct {
 	Name    string
 	Adapter bridge.Adapter

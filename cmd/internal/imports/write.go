@@ -16,8 +16,6 @@ import (
 )
 
 // A server is one of the new file.
-//
-// It has many fields: each is a key of the file, or a comment in it.
 type server struct {
 	name, from, kind   string
 	notes              []string

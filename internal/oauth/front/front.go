@@ -101,7 +101,7 @@ const (
 )
 
 // Front is the authorization server. Its methods may be called concurrently; those of nil
-// serve nothing. It has many fields: what it is made of, and the little that it remembers.
+// serve nothing.
 type Front struct {
 	o      Options
 	base   string // the path of the root

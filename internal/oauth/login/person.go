@@ -66,8 +66,6 @@ type Options struct {
 // Person gets tokens for one server with the help of a person. The first request goes out
 // without a token, unless there is a login: whether one is needed is the server's to say
 // (I-200).
-//
-// It has many fields: a renewal and a sign-in decide about each other under one lock.
 type Person struct {
 	o    Options
 	key  string

@@ -127,8 +127,6 @@ type Grant struct {
 }
 
 // Issuer is an authorization server.
-//
-// It has many fields: what tests change about it, and what it has given.
 type Issuer struct {
 	URL string // its name, without a slash at the end
 	// Change, if not nil, changes its metadata before it is sent.

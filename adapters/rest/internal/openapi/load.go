@@ -63,9 +63,6 @@ type file struct {
 }
 
 // loader reads texts and follows references between them.
-//
-// It has many fields: texts, references and what bounds both are followed in one
-// walk.
 type loader struct {
 	ctx      context.Context // of Load; nil afterwards: nothing more is read
 	src      Source

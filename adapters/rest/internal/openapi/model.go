@@ -50,8 +50,6 @@ func (w Warning) String() string {
 }
 
 // Operation is one method of one path.
-//
-// It has many fields: all that a document says of it and tools are made of.
 type Operation struct {
 	ID          string // operationId, "" when the document gives none
 	Method      string // in capitals
@@ -258,8 +256,6 @@ type Variable struct {
 // A file is an argument that is an object with data (base64) or text, and
 // maybe filename and type (its media type); or a string with a data: URI or,
 // with Options.Resources, the address of a resource.
-//
-// It has many fields: all that a document says of it and calls need.
 type Tool struct {
 	Name        string
 	Title       string

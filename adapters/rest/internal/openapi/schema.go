@@ -12,9 +12,6 @@ import (
 // render writes the schemas of one side of one tool as JSON Schema 2020-12.
 // What documents have that no validator or no provider of models accepts is
 // put right on the way; see keywords.go.
-//
-// It has many fields: where in which schema it is, and what it may still write,
-// goes down with it and up again.
 type render struct {
 	l       *loader
 	output  bool // for what comes back, not for what is sent

@@ -16,8 +16,6 @@ import (
 
 // Entry is an entry of Config.Tools. With a Request it is a tool of its own,
 // otherwise it changes one that the document gives.
-//
-// It has many fields: each is a key of the file.
 type Entry struct {
 	// Key is an operationId, or METHOD and path as the document has them; for a
 	// tool of its own it is the tool's name.

@@ -20,8 +20,6 @@ import (
 // Plan is one request as it will be sent. Credentials are added on the way, so
 // that nothing that shows a plan can show them; String masks what else looks
 // like a secret.
-//
-// It has many fields: the parts of an HTTP request, and how it is to be sent.
 type Plan struct {
 	Method string
 	URL    *url.URL

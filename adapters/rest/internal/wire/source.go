@@ -24,8 +24,6 @@ import (
 )
 
 // Options say how to reach one API. What is zero has a sensible default.
-//
-// It has many fields: each is a setting, or something that sources share.
 type Options struct {
 	// Name is what the API is called in addresses of files: rest://NAME/path.
 	Name string
@@ -79,8 +77,6 @@ type Options struct {
 }
 
 // Source makes calls to one API. It may be used by many goroutines.
-//
-// It has many fields: what calls to one API share, each guarded by itself.
 type Source struct {
 	o         Options
 	reach     *Reach

@@ -37,8 +37,6 @@ const linger = time.Minute
 
 // Row says what a call is, and what has become of it. It is not changed once it is given
 // out.
-//
-// It has many fields: each is a member of the JSON that is shown.
 type Row struct {
 	ID        string    `json:"id"`
 	Server    string    `json:"server,omitempty"` // empty if no server got it

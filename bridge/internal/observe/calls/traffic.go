@@ -29,8 +29,6 @@ const (
 )
 
 // Message says what has passed. It is not changed once it is given out.
-//
-// It has many fields: each is a member of the JSON that is shown.
 type Message struct {
 	At   time.Time `json:"at"`
 	Side string    `json:"side"` // Client or Server

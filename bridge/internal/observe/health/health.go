@@ -40,9 +40,6 @@ type Options struct {
 }
 
 // Server is the state of a server. Its methods may be called concurrently.
-//
-// It has many fields: counts, and what is known of the server, which changes in
-// one piece.
 type Server struct {
 	o      Options
 	ill    atomic.Bool  // failure is not nil

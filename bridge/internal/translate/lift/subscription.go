@@ -31,9 +31,6 @@ const (
 // (protocol.md D2.5). A subscription cannot be changed. When something else is
 // wanted another one is opened, and the old one ended after the new one has
 // begun: what both hear is told twice, and nothing is missed.
-//
-// It has many fields: what was asked for, what stands and what was heard
-// meanwhile decide about each other under one lock.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method

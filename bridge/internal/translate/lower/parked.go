@@ -16,8 +16,6 @@ import (
 // answers (protocol.md D1.4). Requests, the server, timers and what makes room for
 // others may all come at once, and one lock decides between them: so its state is
 // in one piece.
-//
-// It has many fields: see above.
 type parked struct {
 	bridge.Nobody // the end of the connection is of no interest: the call itself fails
 	l             *Translator

@@ -21,8 +21,6 @@ import (
 // (protocol.md D1). It is the Client of the connection: it finds the call, or
 // the subscription, that something from the server belongs to. What is asked must
 // be looked for in all that is under way, so all of that is under one lock.
-//
-// It has many fields: one for each kind of what is under way.
 type Translator struct {
 	s       *Server
 	of      Clients

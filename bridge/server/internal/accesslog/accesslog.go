@@ -25,8 +25,6 @@ import (
 
 // Log writes the lines. Who makes a request does not wait for that: lines are
 // queued, up to a limit, and one goroutine writes them.
-//
-// It has many fields: those of the goroutine stand beside those of who queues.
 type Log struct {
 	path     string // empty for what is not a file of ours
 	instance string // empty when there is one

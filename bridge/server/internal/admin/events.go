@@ -148,8 +148,6 @@ func (e *Events) asked(c *Call) (t wanted, err error) {
 }
 
 // stream is one of events. It is for one goroutine, but for what is put into its feed.
-//
-// It has many fields: what it is about, what was written, and when.
 type stream struct {
 	e      *Events
 	key    string // by which it is found again
