@@ -16,10 +16,10 @@ import (
 )
 
 // What docs/protocol.md has: rows of requirements, sections, and rows of the
-// tables of sections; and docs/cluster.md, docs/identity.md and docs/requirements.md: rows of
-// requirements, each with what shows that it holds.
+// tables of sections; and docs/internals.md: rows of requirements, each with what
+// shows that it holds.
 var (
-	clusterRow     = regexp.MustCompile(`(?m)^\| ([SIO]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
+	internalsRow   = regexp.MustCompile(`(?m)^\| ([SIO]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
 	interopRow     = regexp.MustCompile(`(?m)^\| [^|]+ \| [^|]+ \| ([^|]+) \|$`)
 	testName       = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+)`")
 	testFunction   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
@@ -39,29 +39,23 @@ var (
 
 // Pages that are cited.
 const (
-	ofProtocol = "docs/protocol.md"
-	ofCluster  = "docs/cluster.md"
-	ofIdentity = "docs/identity.md"
-	ofOperator = "docs/requirements.md"
-	ofInterop  = "docs/interop.md"
+	ofProtocol  = "docs/protocol.md"
+	ofInternals = "docs/internals.md"
+	ofInterop   = "docs/interop.md"
 )
 
 // pageOf returns the page that has what is cited.
 func pageOf(id string) string {
 	switch {
-	case strings.HasPrefix(id, "S-"):
-		return ofCluster
-	case strings.HasPrefix(id, "I-"):
-		return ofIdentity
-	case strings.HasPrefix(id, "O-"):
-		return ofOperator
+	case strings.HasPrefix(id, "S-"), strings.HasPrefix(id, "I-"), strings.HasPrefix(id, "O-"):
+		return ofInternals
 	}
 	return ofProtocol
 }
 
 // entries returns what the pages have that can be cited. What they have twice is a
 // fault.
-func entries(protocol, cluster string) (known map[string]bool, faults []string) {
+func entries(protocol, internals string) (known map[string]bool, faults []string) {
 	known = map[string]bool{}
 	note := func(page string, rows ...*regexp.Regexp) {
 		for _, r := range rows {
@@ -74,13 +68,13 @@ func entries(protocol, cluster string) (known map[string]bool, faults []string) 
 		}
 	}
 	note(protocol, requirementRow, section, sectionRow)
-	note(cluster, clusterRow)
+	note(internals, internalsRow)
 	return known, faults
 }
 
-// shown returns which tests the rows of docs/cluster.md name that are not there.
-func shown(cluster string, tests map[string]bool) (faults []string) {
-	for _, row := range clusterRow.FindAllStringSubmatch(cluster, -1) {
+// shown returns which tests the rows of docs/internals.md name that are not there.
+func shown(internals string, tests map[string]bool) (faults []string) {
+	for _, row := range internalsRow.FindAllStringSubmatch(internals, -1) {
 		for _, m := range testName.FindAllStringSubmatch(row[2], -1) {
 			if !tests[m[1]] {
 				faults = append(faults, pageOf(row[1])+": there is no "+m[1]+", which "+row[1]+" names")
@@ -170,7 +164,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 	return faults
 }
 
-// What comments and tests cite is in docs/protocol.md, docs/cluster.md or docs/identity.md, and no
+// What comments and tests cite is in docs/protocol.md or docs/internals.md, and no
 // requirement is there that nobody cites, or whose tests are gone.
 func TestCitations(t *testing.T) {
 	scaletest.Unraced(t)
@@ -178,15 +172,7 @@ func TestCitations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	several, err := os.ReadFile(filepath.Join(root, ofCluster))
-	if err != nil {
-		t.Fatal(err)
-	}
-	identity, err := os.ReadFile(filepath.Join(root, ofIdentity))
-	if err != nil {
-		t.Fatal(err)
-	}
-	operator, err := os.ReadFile(filepath.Join(root, ofOperator))
+	internals, err := os.ReadFile(filepath.Join(root, ofInternals))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +180,7 @@ func TestCitations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	several = append(append(several, identity...), operator...)
-	known, faults := entries(string(page), string(several))
+	known, faults := entries(string(page), string(internals))
 	cited, tests := map[string]bool{}, map[string]bool{}
 	files := 0
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -233,7 +218,7 @@ func TestCitations(t *testing.T) {
 			faults = append(faults, pageOf(id)+": nobody cites "+id+": remove the row")
 		}
 	}
-	faults = append(faults, shown(string(several), tests)...)
+	faults = append(faults, shown(string(internals), tests)...)
 	faults = append(faults, unshown(string(interop), tests)...)
 	slices.Sort(faults)
 	for _, f := range faults {
@@ -250,10 +235,10 @@ func TestCitationsWrong(t *testing.T) {
 	known, faults := entries("# P\n## A. Old\n### A7. HTTP\n#### D1.4 Questions\n| D1.4.6 | retries |\n## F. Limits\n"+
 		"| R-001 | must | x | all |\n| R-002 | should | x | bridge |\n| R-004 | must | x | all |\n"+
 		"| R-005 | maybe | x | all |\n| R-006 | must | x |  \n| R-001 | must | again | all |\n", rows)
-	if want := []string{"docs/protocol.md has R-001 twice", "docs/cluster.md has S-010 twice"}; !slices.Equal(faults, want) {
+	if want := []string{"docs/protocol.md has R-001 twice", "docs/internals.md has S-010 twice"}; !slices.Equal(faults, want) {
 		t.Errorf("entries: faults %q, want %q", faults, want)
 	}
-	if got, want := shown(rows, map[string]bool{"TestA": true}), []string{"docs/cluster.md: there is no TestB, which S-011 names"}; !slices.Equal(got, want) {
+	if got, want := shown(rows, map[string]bool{"TestA": true}), []string{"docs/internals.md: there is no TestB, which S-011 names"}; !slices.Equal(got, want) {
 		t.Errorf("shown = %q, want %q", got, want)
 	}
 	odd := "| a server | the bridge | shown by |\n| --- | --- | --- |\n| a | b | `TestA`, `TestB` |\n| c | d | it is so |\n"
@@ -271,11 +256,11 @@ func TestCitationsWrong(t *testing.T) {
 		{"requirement of a row that has no source", "// R-006\n", []string{"f:1: docs/protocol.md has no R-006" + no}},
 		{"requirement with a digit too few", "// R-01\n", []string{"f:1: docs/protocol.md has no R-01" + no}},
 		{"of several instances", "// (S-010, S-011)\n", nil},
-		{"of identity, without a row", "// (I-010)\n", []string{"f:1: docs/identity.md has no I-010" + no}},
-		{"of operators, without a row", "// (O-010)\n", []string{"f:1: docs/requirements.md has no O-010" + no}},
-		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/cluster.md has no S-012" + no}},
+		{"of identity, without a row", "// (I-010)\n", []string{"f:1: docs/internals.md has no I-010" + no}},
+		{"of operators, without a row", "// (O-010)\n", []string{"f:1: docs/internals.md has no O-010" + no}},
+		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/internals.md has no S-012" + no}},
 		{"range", "// R-001 to R-002\n", nil},
-		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/cluster.md has no S-012" + no}},
+		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/internals.md has no S-012" + no}},
 		{"range with a gap, over two lines", "// R-001 to\n// R-004\n", []string{"f:1: docs/protocol.md has no R-003" + no}},
 		{"range backwards", "// R-002 to R-001\n", []string{"f:1: R-002 to R-001 is no range"}},
 		{"section", "x\n// y (protocol.md A8)\n", []string{"f:2: docs/protocol.md has no A8" + no}},

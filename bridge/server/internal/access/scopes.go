@@ -1,4 +1,4 @@
-// Package scopes finds the scopes that messages of clients need (docs/identity.md, I-052 to
+// Package scopes finds the scopes that messages of clients need (docs/internals.md, I-052 to
 // I-055).
 package access
 
