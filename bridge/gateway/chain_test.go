@@ -49,7 +49,7 @@ type chainEnd struct {
 
 // method matches the function of a frame that is the Call of some type of the
 // core, such as lane.(*Lane).Call.
-var method = regexp.MustCompile(`/bridge/internal/(?:\w+/)*(?:gateway\.|(\w+\.))\(?\*?(\w+)\)?\.Call$`)
+var method = regexp.MustCompile(`/bridge/bridge/(?:\w+/)*(?:gateway\.|(\w+\.))\(?\*?(\w+)\)?\.Call$`)
 
 func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Message, err error) {
 	if r.Method == "tools/call" {

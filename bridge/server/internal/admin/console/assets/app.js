@@ -6,7 +6,7 @@ import { routeOf, to } from './page.js';
 import { fault } from './parts.js';
 import { Store } from './store.js';
 import './overview.js';
-import './bridge/server.js';
+import './server.js';
 import './calls.js';
 import './sessions.js';
 import './try.js';
