@@ -24,7 +24,7 @@ type Scopes struct {
 }
 
 // Forwards returns what reaches the server of a client's request: what Forward lists, and
-// what Identity makes of its token, which is in the header that claim.Header names.
+// what Identity makes of its token, which is in the header that auth.ClaimHeader names.
 func (s *Server) Forwards() []bridge.Forward {
 	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward

@@ -48,7 +48,7 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 func (u *Upstream) Close() { u.client.Close() }
 
 // Open opens a stream and does the handshake on behalf of from. The error wraps
-// httpclient.ErrOtherTransport when the server seems to speak Streamable HTTP.
+// remote.ErrOtherTransport when the server seems to speak Streamable HTTP.
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
 	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // of all requests of the connection

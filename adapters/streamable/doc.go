@@ -26,7 +26,7 @@
 // a JSON response. The first progress, question or second of waiting makes a log of
 // it, and the response becomes a stream of events. A GET has a stream too, the
 // standalone one, for what belongs to no call; such streams are many and mostly
-// silent, so they leave the HTTP server where they can (eventstream.Detach).
+// silent, so they leave the HTTP server where they can (httpio.Detach).
 //
 // A call without a session (modern_call.go) lasts as long as its POST: when its client
 // goes, it is cancelled. Subscriptions are such calls.

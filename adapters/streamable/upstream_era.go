@@ -12,7 +12,7 @@ import (
 
 // Open opens a connection on behalf of from, in the era that the server is
 // known to speak, otherwise in that of from first. The error wraps
-// httpclient.ErrOtherTransport when the server seems to speak HTTP+SSE.
+// remote.ErrOtherTransport when the server seems to speak HTTP+SSE.
 func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	first, other := a.eras.Order(from)
 	if first == conn.EraModern {

@@ -68,7 +68,7 @@ type Server struct {
 	disk       *disk.Disk     // where it keeps logins; nil when it is not there
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
-	complaints sync.Map       // *sparse.Lines about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
+	complaints sync.Map       // *logs.Limiter about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
 	wrong      *access.Limit
 	strange    *access.Limit     // tokens that their issuer knows nothing of, and that look like some
 	questions  *access.Questions // about tokens: each may turn out to be one of either

@@ -68,7 +68,7 @@ func (r *rig) machine(t *testing.T, s oauth.Settings) *oauth.Machine {
 	return m
 }
 
-// call makes a request to the server as httpclient.Client does, and returns its status.
+// call makes a request to the server as remote.Client does, and returns its status.
 func (r *rig) call(t *testing.T, m *oauth.Machine) (int, error) {
 	t.Helper()
 	for before := 0; ; before++ {

@@ -2,7 +2,7 @@
 // in its columns: one line of it, cut to a width, or a table.
 //
 // Widths are counted in columns, of which letters of some scripts take two. It
-// does not look for what is hidden in text: package visible does.
+// does not look for what is hidden in text: package sanitize does.
 package terminal
 
 import (

@@ -102,7 +102,7 @@ func (r *rig) person(change func(*login.Options)) *login.Person {
 	return p
 }
 
-// call makes a request to the server as httpclient.Client does, and returns its status.
+// call makes a request to the server as remote.Client does, and returns its status.
 func (r *rig) call(p *login.Person, header ...string) (int, error) {
 	return call(r.t.Context(), r.tools.URL, p, header...)
 }

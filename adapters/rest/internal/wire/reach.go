@@ -141,7 +141,7 @@ type guard uint8
 
 const (
 	unguarded guard = iota
-	notLink         // it is none at which no API is: see httpclient.LinkLocal
+	notLink         // it is none at which no API is: see remote.LinkLocal
 	outside         // it is on the internet: so is the document, whose author need not know our network
 )
 

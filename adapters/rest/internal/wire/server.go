@@ -118,7 +118,7 @@ func inside(u *url.URL) bool {
 }
 
 // Blocked reports whether an address that a document at a URL names leads to
-// where no API is: see httpclient.LinkLocal. Names are looked at when they are
+// where no API is: see remote.LinkLocal. Names are looked at when they are
 // dialled; but behind a proxy that does not happen here, and so a host that some
 // read as an address, such as 2852039166, is none that may be named.
 func Blocked(u *url.URL) bool {

@@ -87,7 +87,7 @@ func (l *Looker) Marked(r *calls.Row, m calls.Mark) {
 	}
 }
 
-// Wants implements traffic.Watcher.
+// Wants implements calls.TrafficWatcher.
 func (l *Looker) Wants(server, session string) (it, payload bool) {
 	if !l.Who.Look || l.Server != "" && l.Server != server || l.Session != "" && !strings.HasPrefix(session, l.Session) {
 		return false, false
@@ -95,7 +95,7 @@ func (l *Looker) Wants(server, session string) (it, payload bool) {
 	return true, l.Payloads()
 }
 
-// Passed implements traffic.Watcher.
+// Passed implements calls.TrafficWatcher.
 func (l *Looker) Passed(m *calls.Message) {
 	l.Put(Event{Type: "message", Data: m, Size: m.Weight()})
 }
