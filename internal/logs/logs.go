@@ -1,5 +1,6 @@
-// Package logs keeps the last lines of the bridge's log, for as long as somebody looks: its
-// own, and what servers write to their standard error.
+// Package logs keeps the last lines of the bridge's log while somebody looks: its own, and
+// those that servers write to their standard error. A Limiter keeps the log readable where
+// a line each would be too many.
 package logs
 
 import (

@@ -1,4 +1,4 @@
-// Command bridge lets any MCP client talk to any MCP server.
+// Package cli has the commands of mcp-bridge.
 package cli
 
 import (

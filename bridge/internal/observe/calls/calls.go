@@ -1,6 +1,6 @@
-// Package calls knows which calls of clients are under way, and what became of the last
-// ones, for as long as somebody looks. While nobody does, a call costs one look at a flag,
-// and only failures are noted.
+// Package calls keeps the calls in flight and the last ones that ended, and shows messages
+// as they pass, for as long as somebody looks. While nobody does, a call costs one look at
+// a flag, and only failures are noted.
 package calls
 
 import (
