@@ -10,8 +10,9 @@ BENCHTIME ?= 1s
 FUZZTIME  ?= 5s
 
 # A test and the programs that it starts are compiled quickly, for the same cache: the
-# bridge with the race detector takes 147 s of processor time in place of 301 s.
-QUICK     := GOGC=400 GOFLAGS="$(shell $(GO) env GOFLAGS) '-gcflags=all=-dwarf=false -l'"
+# bridge with the race detector takes 147 s of processor time in place of 301 s. The tag
+# keeps 6 MB out of the program: gin has MessagePack, which nothing here needs.
+QUICK     := GOGC=400 GOFLAGS="$(shell $(GO) env GOFLAGS) '-gcflags=all=-dwarf=false -l' -tags=nomsgpack"
 
 # A Go command that is older than go.mod asks for gets that version.
 export GOTOOLCHAIN := auto
@@ -29,7 +30,7 @@ help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the static binary, as bin/mcp-bridge
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/mcp-bridge ./cmd/bridge
+	CGO_ENABLED=0 $(GO) build -tags nomsgpack -trimpath -ldflags "-s -w" -o bin/mcp-bridge ./cmd/bridge
 
 dist: ## the archives of a release, in dist: the same bytes for the same commit
 	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))

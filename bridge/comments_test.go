@@ -76,7 +76,7 @@ func TestComments(t *testing.T) {
 			}
 		}
 	}
-	for _, dir := range []string{"bridge", "bridge/conn", "bridge/filter", "bridge/gateway", "bridge/jsonrpc", "bridge/replay", "bridge/server", "bridge/server/ginmount", "bridge/session", "config", "adapters/adaptertest", "adapters/inprocess", "adapters/remote", "adapters/rest", "adapters/sse", "adapters/stdio", "adapters/streamable"} {
+	for _, dir := range []string{"bridge", "bridge/conn", "bridge/filter", "bridge/gateway", "bridge/jsonrpc", "bridge/replay", "bridge/server", "bridge/session", "config", "adapters/adaptertest", "adapters/inprocess", "adapters/remote", "adapters/rest", "adapters/sse", "adapters/stdio", "adapters/streamable"} {
 		set, files := parse(filepath.FromSlash(dir))
 		for _, f := range files {
 			for _, d := range f.Decls {

@@ -135,7 +135,7 @@ export %[2]s
 case "$#|$*" in
 *"|run ./cmd/bridge"*) shift 2; exec %[1]s/mcp-bridge "$@";;
 *"|run ./examples/everything"*) shift 2; exec %[1]s/everything "$@";;
-"7|build -trimpath -ldflags -s -w -o $HOME/.local/bin/mcp-bridge ./cmd/bridge") exec ln -f %[1]s/mcp-bridge "$6";;
+"9|build -tags nomsgpack -trimpath -ldflags -s -w -o $HOME/.local/bin/mcp-bridge ./cmd/bridge") exec ln -f %[1]s/mcp-bridge "$8";;
 esac
 echo "go $*: newWorld has nothing built for this command" >&2
 exit 2
@@ -391,7 +391,7 @@ func TestCommandsInSentences(t *testing.T) {
 // What docs/library.md shows is code that tests run.
 func TestLibrary(t *testing.T) {
 	var code strings.Builder
-	for _, folder := range []string{"bridge/server", "bridge/server/ginmount", "adapters/inprocess", "config"} {
+	for _, folder := range []string{"bridge/server", "adapters/inprocess", "config"} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "example_test.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -470,7 +471,7 @@ func TestAccessLogged(t *testing.T) {
 			}
 		}
 		knock(1000)
-		time.Sleep(complainEvery)
+		time.Sleep(access.ComplainEvery)
 		knock(10)
 		if n := strings.Count(out.String(), "\n"); n != 2 || !strings.Contains(out.String(), "level=INFO") || !strings.Contains(out.String(), "more=999") ||
 			!strings.Contains(out.String(), "path=/one/mcp") || !strings.Contains(out.String(), "from=198.51.100.7") {

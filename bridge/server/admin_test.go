@@ -274,7 +274,7 @@ func TestSignInGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one")
 		wrong := func() *httptest.ResponseRecorder { return r.ask("POST", "/ui/login", `{"key":"`+newKey+`"}`) }
-		for n := range access.AtOnce {
+		for n := range access.WrongAtOnce {
 			if w := wrong(); w.Code != 401 {
 				t.Fatalf("wrong key %d: %d %s", n, w.Code, w.Body)
 			}
@@ -285,7 +285,7 @@ func TestSignInGuessing(t *testing.T) {
 		if code, c := r.signIn(opsKey); code != 200 || c == nil {
 			t.Errorf("a good key meanwhile: %d", code)
 		}
-		time.Sleep(access.Every)
+		time.Sleep(access.WrongEvery)
 		if first, second := wrong().Code, wrong().Code; first != 401 || second != 429 {
 			t.Errorf("after the pause: %d, then %d", first, second)
 		}

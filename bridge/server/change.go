@@ -153,7 +153,6 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 // nothing.
 func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) error {
 	was := s.now.Load()
-	s.claimed()                                      // it remembers the names that c may change
 	before := &table{reached: map[string]*reached{}} // of those that were there and stay: nobody finds the others
 	gone := map[string]*reached{}
 	for name, r := range was.reached {
@@ -167,8 +166,7 @@ func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) e
 	}
 	s.count(now)
 	s.now.Store(before)
-	s.coming.Store(c) // nothing new is served before its scopes count
-	defer s.coming.Store(nil)
+	defer s.access.Coming(c)() // nothing new is served before its scopes count
 	change.Names, change.Drain = now.names(), c.Drain
 	change.Gone = func(name string) {
 		if r := gone[name]; r.close != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/address"
 
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
@@ -38,12 +39,12 @@ const operatorConnections = 256
 
 // newConnections bounds them to most, and to half of the files that the process
 // may open: the others are for servers.
-func newConnections(most int, g func() *guard, log *slog.Logger) *connections {
+func newConnections(most int, proxy func(netip.Addr) bool, log *slog.Logger) *connections {
 	if files := maxOpenFiles(); files > 0 && files/2 < most {
 		most = max(1, files/2)
 	}
 	return &connections{log: log, most: most, each: max(1, most/4), from: map[netip.Prefix]int{},
-		exempt: func(a netip.Addr) bool { return a.IsLoopback() || g().proxy(a) }}
+		exempt: func(a netip.Addr) bool { return a.IsLoopback() || proxy(a) }}
 }
 
 // addressOf returns what counts as the address of a peer. Without one it is the
@@ -97,7 +98,7 @@ func (l bounded) Accept() (net.Conn, error) {
 			return &clientConn{Conn: conn, all: l.c, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
 		}
 		l.c.refused.Add(1)
-		if more, ok := l.c.complaints.Due(complainEvery); ok {
+		if more, ok := l.c.complaints.Due(access.ComplainEvery); ok {
 			l.c.log.Warn("a connection was refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
 		}
 		_ = conn.Close()

@@ -59,7 +59,7 @@ func TestHalfOfTheFiles(t *testing.T) {
 	if files == 0 {
 		t.Skip("no number bounds the files of a process here")
 	}
-	c := newConnections(1<<30, func() *guard { return &guard{} }, slog.New(slog.DiscardHandler))
+	c := newConnections(1<<30, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
 	if c.most != files/2 || c.each != files/2/4 {
 		t.Errorf("with %d files: %d connections, %d of one address; want %d and %d", files, c.most, c.each, files/2, files/2/4)
 	}
@@ -71,7 +71,7 @@ func TestHalfOfTheFiles(t *testing.T) {
 // An instance that goes waits for connections that are open for another request: until
 // they end, or until its time is over.
 func TestQuiet(t *testing.T) {
-	c := newConnections(8, func() *guard { return &guard{} }, slog.New(slog.DiscardHandler))
+	c := newConnections(8, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.waiting.Load() != 0 {
 			t.Error("a connection with a request waits for one")
@@ -111,7 +111,7 @@ func TestQuiet(t *testing.T) {
 // One address has a quarter of the connections, unless it stands for many.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var log bytes.Buffer
-	c := newConnections(8, func() *guard { return &guard{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}} }, slog.New(slog.NewTextHandler(&log, nil)))
+	c := newConnections(8, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.NewTextHandler(&log, nil)))
 	for _, test := range []struct {
 		peer string
 		free bool

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -56,8 +57,8 @@ func (s *Server) overview(c *admin.Caller) *overview {
 	if c.Act {
 		out.tell()
 	}
-	if sees := s.sees(c); !sees.all {
-		out.limit(sees.of)
+	if sees := s.sees(c); !sees.All {
+		out.limit(sees.Of)
 		return out
 	}
 	s.queues(out.readiness)
@@ -100,12 +101,12 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 // showMetrics has the metrics for who does not read the text of Prometheus.
 func (s *Server) showMetrics(c *admin.Call) (any, error) {
 	sees := s.sees(&c.Caller)
-	of := sees.of
-	if sees.all {
+	of := sees.Of
+	if sees.All {
 		of = nil
 	}
 	if one := c.Query.Get("server"); one != "" {
-		if !sees.of(one) || s.now.Load().reached[one] == nil {
+		if !sees.Of(one) || s.now.Load().reached[one] == nil {
 			return nil, admin.NotFound("server of that name")
 		}
 		of = func(server string) bool { return server == one }
@@ -115,14 +116,14 @@ func (s *Server) showMetrics(c *admin.Call) (any, error) {
 }
 
 // sees returns how much the caller may see of the state of servers.
-func (s *Server) sees(c *admin.Caller) sight {
+func (s *Server) sees(c *admin.Caller) access.Sight {
 	if c.Look {
-		return sight{true, func(string) bool { return true }}
+		return access.Sight{All: true, Of: func(string) bool { return true }}
 	}
-	if s.keys == nil { // a program around us knows its callers
-		return sight{false, func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
+	if !s.access.Keyed() { // a program around us knows its callers
+		return access.Sight{Of: func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
 	}
-	return s.sight(c.Principal)
+	return s.access.Sight(c.Principal)
 }
 
 // detail is what is known of one server.
@@ -137,7 +138,7 @@ type detail struct {
 func (s *Server) showServer(c *admin.Call) (any, error) {
 	name := c.Var("name")
 	st, err := s.stateOf(name)
-	if err != nil || !s.sees(&c.Caller).of(name) {
+	if err != nil || !s.sees(&c.Caller).Of(name) {
 		return nil, admin.NotFound("server of that name")
 	}
 	if c.Act {

@@ -161,10 +161,10 @@ func TestAdminEventsOther(t *testing.T) {
 		r := newRig(t, operators, "one")
 		page := r.Do("GET", "/ui/api/v1/events?topics=sessions", "", "X-API-Key", sinKey)
 		synctest.Wait()
-		counted := r.s.keys.Count(token.OK)
+		counted := r.s.access.Door().Count(token.OK)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if now := r.s.keys.Count(token.OK); now != counted || has(eventsOf(page), "bye ") {
+		if now := r.s.access.Door().Count(token.OK); now != counted || has(eventsOf(page), "bye ") {
 			t.Errorf("a stream counts as %d requests: %q", now-counted, eventsOf(page))
 		}
 		r.apply(func(c *config.Config) {

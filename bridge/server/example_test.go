@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/gin-gonic/gin"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/inprocess"
@@ -102,6 +103,25 @@ func ExampleNew() {
 	// Hello, Ada!
 	// Hello, Grace!
 	// my own page
+}
+
+// It has its place among the routes of a gin engine, too.
+func ExampleServer_Mount() {
+	s := server.New(greeter(), slog.New(slog.DiscardHandler))
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.GET("/about", func(c *gin.Context) { c.String(http.StatusOK, "my own page") })
+	s.Mount(engine.Group("/tools"))
+	site := httptest.NewServer(engine)
+
+	greet(&mcp.StreamableClientTransport{Endpoint: site.URL + "/tools/mcp"}, "Ada")
+	greet(&mcp.SSEClientTransport{Endpoint: site.URL + "/tools/sse"}, "Grace")
+
+	s.Close(context.Background())
+	site.Close()
+	// Output:
+	// Hello, Ada!
+	// Hello, Grace!
 }
 
 // A program that knows who calls says so: what callers have is kept apart, and the

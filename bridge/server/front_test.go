@@ -20,10 +20,10 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
-
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
@@ -134,12 +134,9 @@ func TestFront(t *testing.T) {
 				// nobody else (I-110).
 				for text, shown := range map[string]bool{token: false, i.Token(root+"/one/mcp", authtest.Claims{"groups": "eng"}): true} {
 					q := from(peer, loopback, "POST", base+"/one/mcp", as(text)...)
-					at := place{base, "/one/mcp"}
-					who, err := r.s.keys.Caller(q.Context(), q.Header, r.s.resource(q, at))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if q = r.s.identify(q.WithContext(auth.WithCaller(q.Context(), who)), at); (len(q.Header[auth.TokenHeader]) > 0) != shown {
+					at := access.Place{Base: base, Endpoint: "/one/mcp"}
+					q, ok := r.s.access.Admit(httptest.NewRecorder(), q, "", at)
+					if q = r.s.access.Identify(q, at); !ok || (len(q.Header[auth.TokenHeader]) > 0) != shown {
 						t.Errorf("a token is handed on: %t, want %t", !shown, shown)
 					}
 				}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
@@ -46,6 +47,25 @@ const (
 	// signature is the header with the HMAC-SHA256 of the body.
 	signature = "X-Hub-Signature-256"
 )
+
+// hooked returns the webhook of the server of that name; nil when it has none.
+func (s *Server) hooked(name string) *hook {
+	if r := s.now.Load().reached[name]; r != nil {
+		return r.hook
+	}
+	return nil
+}
+
+// hooks returns the webhooks of all servers that have one.
+func (s *Server) hooks() map[string]*hook {
+	all := map[string]*hook{}
+	for name, r := range s.now.Load().reached {
+		if r.hook != nil {
+			all[name] = r.hook
+		}
+	}
+	return all
+}
 
 // hook answers senders. Nothing of the body is looked at before the sender has
 // shown that it knows the secret.
@@ -124,7 +144,7 @@ func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signe
 // object answers with a JSON object that has one member.
 func object(w http.ResponseWriter, status int, key string, value any) {
 	body, _ := json.Marshal(map[string]any{key: value}) // nothing in it can fail
-	data(w, status, "application/json; charset=utf-8", body)
+	answer.Data(w, status, "application/json; charset=utf-8", body)
 }
 
 // knows reports whether an Authorization header shows the secret. How long that

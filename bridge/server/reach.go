@@ -100,7 +100,7 @@ func (s *Server) local(name string) (placement.Local, bool) {
 // api makes the adapter of an HTTP API.
 func (s *Server) api(c *config.Server) reached {
 	o := RestOptions(c, int(s.c().MaxMessage), s.log)
-	o.May = mayCall(s.grants, c.Tools.Rename)
+	o.May = mayCall(s.access.Grants(), c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
 		return cannot(c, err)

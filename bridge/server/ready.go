@@ -13,6 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/cluster"
@@ -32,8 +34,8 @@ type readiness struct {
 	// Config is which configuration counts; not there where it is not read again, and as Whole.
 	Config *reload.Status `json:"config,omitempty"`
 	// Issuers is the state of the keys of those whose tokens count; as Whole.
-	Issuers []issuerState `json:"issuers,omitempty"`
-	Servers []state       `json:"servers"`
+	Issuers []access.IssuerState `json:"issuers,omitempty"`
+	Servers []state              `json:"servers"`
 }
 
 // whole is how much the bridge has to do.
@@ -142,7 +144,7 @@ func (s *Server) readiness() *readiness {
 		now := s.reloader.Status()
 		out.Config = &now
 	}
-	out.Issuers, out.Drained = s.issuers(), s.drained.Load()
+	out.Issuers, out.Drained = s.access.Issuers(), s.drained.Load()
 	out.Reason, out.Draining = s.unready(servers)
 	out.Ready = out.Reason == ""
 	return out
@@ -232,7 +234,7 @@ func moment(t time.Time) *time.Time {
 // ready answers /readyz: as JSON, or as a table for people.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	all := s.readiness()
-	sees, acts, inside := s.insider(r, base)
+	sees, acts, inside := s.access.Insider(r, base)
 	if acts {
 		all.tell()
 	}
@@ -240,8 +242,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	if !all.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	if !sees.all {
-		all.limit(sees.of)
+	if !sees.All {
+		all.limit(sees.Of)
 	} else if inside {
 		s.queues(all)
 	}
@@ -249,10 +251,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	case !inside: // the status says it all
 		object(w, status, "ready", all.Ready)
 	case format == "text", format == "" && wantsText(r.Header.Get("Accept")):
-		text(w, status, all.table(time.Now()))
+		answer.Text(w, status, all.table(time.Now()))
 	default:
 		body, _ := json.MarshalIndent(all, "", "    ") // nothing in it can fail
-		data(w, status, "application/json; charset=utf-8", sanitize.JSON(body))
+		answer.Data(w, status, "application/json; charset=utf-8", sanitize.JSON(body))
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
 // Plan returns what Apply would change, and when that would count. It changes nothing,
@@ -62,31 +61,21 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.keys != nil { // who leaves does so before there are other rules, and who comes when there are
-		s.keys.Set(slices.DeleteFunc(keysOf(next), func(k auth.Key) bool {
-			return !slices.ContainsFunc(was.Access, func(a config.Access) bool { return a.Name == k.Principal })
-		}))
-	}
+	s.access.Leave(was, next)
 	if err := s.exchange(next, made.table, gateway.Change{Servers: made.fresh, Tuned: made.tuned, Settings: &gateway.Settings{
 		SessionIdle: next.SessionIdle, SessionLeft: next.SessionLeft, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
 	}}); err != nil {
 		made.close()
-		if s.keys != nil {
-			s.keys.Set(keysOf(was))
-		}
+		s.access.Stay(was)
 		return nil, err
 	}
-	if s.keys != nil {
-		s.grants.Set(next.Grants())
-		s.keys.Set(keysOf(next))
-	}
-	s.guard.Store(newGuard(next, s.log))
+	s.access.Enter(next)
 	s.sse.Limit(next.PerPrincipal.Sessions)
 	if made.pair != nil {
 		s.cert.use(next.TLS, made.pair)
 	}
 	if was.AccessLog != next.AccessLog {
-		if old := s.access.Swap(made.access); old != nil {
+		if old := s.calllog.Swap(made.calllog); old != nil {
 			s.end(old)
 			s.lost.Add(old.Lost())
 		}
@@ -96,11 +85,11 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 
 // made is what another configuration needs, and can fail to be made.
 type made struct {
-	table  *table
-	fresh  []gateway.ServerOptions
-	tuned  []gateway.ServerOptions // of servers of which something counts at once
-	pair   *tls.Certificate        // nil if it is the same
-	access *accesslog.Log          // likewise, or if there is none
+	table   *table
+	fresh   []gateway.ServerOptions
+	tuned   []gateway.ServerOptions // of servers of which something counts at once
+	pair    *tls.Certificate        // nil if it is the same
+	calllog *accesslog.Log          // likewise, or if there is none
 }
 
 // make makes what next needs beside what there is. An error leaves nothing behind.
@@ -120,7 +109,7 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 		}
 	}
 	if next.AccessLog != was.AccessLog {
-		if m.access, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
+		if m.calllog, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
 			return err
 		}
 	}
@@ -169,7 +158,7 @@ func effects(changes []config.Change) affected {
 
 // close closes what nobody will use.
 func (m *made) close() {
-	if m.access != nil {
-		m.access.Close(nil)
+	if m.calllog != nil {
+		m.calllog.Close(nil)
 	}
 }

@@ -200,69 +200,6 @@ func TestScopesElsewhere(t *testing.T) {
 	})
 }
 
-// What messages need, by what they are about. Where that cannot be told, they need all
-// that it could be (I-053, I-055).
-func TestNeeds(t *testing.T) {
-	identified(t, func(c *config.Config) {
-		scoped(c)
-		for _, name := range []string{"bare", "bare-two"} {
-			one := config.DefaultServer(name, "")
-			one.Prefix = ""
-			one.Scopes.Tools = map[string]config.Words{"t*": {name}}
-			c.Servers = append(c.Servers, one)
-		}
-	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
-		const staff, guests = "staff/x#ann", "guests/x#guest-1"
-		for _, tc := range []struct{ server, who, method, params, want string }{
-			{"one", staff, "tools/call", `{"name":"echo"}`, "one:echo"},
-			{"one", staff, "tools/call", `{"name":"echo","Name":"log"}`, "one:echo one:s one:steps"},
-			{"one", staff, "tools/call", `{"name":["echo"]}`, "one:echo one:s one:steps"},
-			{"one", staff, "tools/call", `{}`, "one:echo one:s one:steps"},
-			{"one", staff, "tools/list", `{}`, ""},
-			{"one", guests, "tools/call", `{"name":"echo"}`, ""},
-			{"two", staff, "tools/list", `{}`, "two:use"},
-			{"two", staff, "notifications/cancelled", `{}`, "two:use"},
-			{"two", staff, "prompts/get", `{"name":"x"}`, "two:prompts two:use"},
-			{"two", staff, "completion/complete", `{"ref":{"type":"ref/prompt","name":"x"}}`, "two:prompts two:use"},
-			{"two", staff, "completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///secret/x"}}`, "two:secret two:use"},
-			{"two", staff, "completion/complete", `{"ref":{"name":"x","uri":"file:///public/x"}}`, "two:prompts two:secret two:use"},
-			{"two", staff, "resources/read", `{"uri":"file:///public/x"}`, "two:use"},
-			{"two", staff, "resources/read", `{"uri":"file:///secret/x"}`, "two:secret two:use"},
-			{"two", staff, "resources/read", `{"uri":"FILE:///public/../secret/x"}`, "two:secret two:use"},
-			{"two", staff, "resources/read", `{"uri":"file:///%73ecret/x"}`, "two:secret two:use"},
-			{"two", staff, "resources/read", `{"uri":"file:///a","URI":"file:///b"}`, "two:secret two:use"},
-			{"two", staff, "resources/subscribe", `{"uri":"file:///secret/x"}`, "two:secret two:use"},
-			{"two", staff, "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["file:///a","file:///secret/b"]}}`, "two:secret two:use"},
-			{"two", staff, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, "two:use"},
-			{"", staff, "tools/list", `{}`, ""},
-			{"", staff, "tools/call", `{"name":"one__echo"}`, "one:echo"},
-			{"", staff, "tools/call", `{"name":"two__x"}`, "bare bare-two two:use"}, // those without a prefix may have a tool of that name
-			{"", staff, "tools/call", `{"name":"nobody"}`, ""},                      // it begins with the prefix of those that have none
-			{"", staff, "tools/call", `{"name":"two"}`, "bare bare-two"},
-			{"", staff, "tools/call", `{"name":"bare__two"}`, "bare"}, // of two of that name, one has its server's before it
-			{"", staff, "tools/call", `{"name":"one__very_long_0123abcd"}`, "bare bare-two one:echo one:s one:steps"},
-			{"", staff, "tools/call", `{"name":["x"]}`, "bare bare-two one:echo one:s one:steps two:log two:use"},
-			{"", staff, "prompts/get", `{"name":"two__x"}`, "two:prompts two:use"},
-			{"", staff, "resources/read", `{"uri":"file:///secret/x"}`, "two:secret two:use"},
-			{"", guests, "resources/read", `{"uri":"file:///secret/x"}`, ""},
-			{"", guests, "tools/call", `{"name":"two__log"}`, ""},
-			{"", staff, "tasks/result", `{"taskId":"two:7"}`, "two:use"},
-			{"", staff, "tasks/result", `{"taskId":"one:7"}`, ""},
-			{"", staff, "tasks/result", `{"taskId":"7"}`, "two:use"}, // of a session that began when there was one server
-			{"", staff, "subscriptions/listen", `{"notifications":{"taskIds":["one:7","two:7"]}}`, "two:use"},
-			{"", staff, "subscriptions/listen", `{"notifications":{"taskIds":["one:7"]}}`, ""},
-			{"none", staff, "tools/call", `{"name":"echo"}`, ""},
-		} {
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+tc.params+`}`)
-			got, _ := r.s.needs(tc.server, tc.who, []*jsonrpc.Message{m})
-			slices.Sort(got)
-			if strings.Join(got, " ") != tc.want {
-				t.Errorf("%q: %s %s of %s needs %v, want %s", tc.server, tc.method, tc.params, tc.who, got, tc.want)
-			}
-		}
-	})
-}
-
 // A server that is the only one is served as it is, also where all are one; a session that
 // began with it goes on with its names when there are more.
 func TestScopesOfOne(t *testing.T) {
@@ -312,7 +249,7 @@ func TestScopesOfFormer(t *testing.T) {
 	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
 		check := func(name, want string) {
 			t.Helper()
-			got, _ := r.s.needs("one", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
+			got, _ := r.s.access.Needs("one", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
 			if slices.Sort(got); strings.Join(got, " ") != want {
 				t.Errorf("%s needs %v, want %s", name, got, want)
 			}
@@ -322,10 +259,10 @@ func TestScopesOfFormer(t *testing.T) {
 		c.Servers = slices.Clone(c.Servers)
 		c.Servers[0].Tools.Rename = map[string]string{"echo": "tell"}
 		c.Servers[0].Scopes.Tools = map[string]config.Words{"tell": {"tell"}}
-		r.s.coming.Store(&c)
+		done := r.s.access.Coming(&c)
 		check("say", "say tell")
 		check("tell", "say tell")
-		r.s.coming.Store(nil)
+		done()
 		check("tell", "say")
 		if _, err := r.s.Apply(&c); err != nil {
 			t.Fatal(err)
@@ -333,9 +270,6 @@ func TestScopesOfFormer(t *testing.T) {
 		check("say", "tell")
 		check("tell", "tell")
 		check("other", "")
-		if r.s.coming.Load() != nil {
-			t.Error("the settings that count are still about to")
-		}
 	})
 }
 
@@ -350,7 +284,7 @@ func TestScopesOfFormerPrefix(t *testing.T) {
 	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
 		check := func(name, want string) {
 			t.Helper()
-			got, _ := r.s.needs("", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
+			got, _ := r.s.access.Needs("", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
 			if strings.Join(got, " ") != want {
 				t.Errorf("%s needs %v, want %s", name, got, want)
 			}
@@ -383,7 +317,7 @@ func TestScopesOfFormerPrefixes(t *testing.T) {
 	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
 		check := func(who, name, want string) { // of staff and guests
 			t.Helper()
-			got, _ := r.s.needs("", who+"/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
+			got, _ := r.s.access.Needs("", who+"/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
 			if slices.Sort(got); strings.Join(got, " ") != want {
 				t.Errorf("%s of %s needs %v, want %s", name, who, got, want)
 			}
@@ -412,29 +346,6 @@ func TestScopesOfFormerPrefixes(t *testing.T) {
 		check("guests", "gh.x", "a")
 		time.Sleep(10 * time.Minute)
 		check("staff", "two__push", "b")
-	})
-}
-
-// An operation of an HTTP API needs its scopes also when it is called by its id.
-func TestScopesOfOperations(t *testing.T) {
-	identified(t, func(c *config.Config) {
-		c.Servers[0].Rest = &config.Rest{}
-		c.Servers[0].Tools.Rename = map[string]string{"delete_pet": "remove"}
-		c.Servers[0].Scopes.Tools = map[string]config.Words{"remove": {"pets:delete"}, "get_*": {"pets:read"}}
-	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
-		for args, want := range map[string]string{
-			`{"id":"delete_pet"}`: "pets:delete", `{"id":"get_pet","arguments":{"id":"delete_pet"}}`: "pets:read", `{"id":"other"}`: "",
-			`{"id":"other","id":"delete_pet"}`: "pets:delete pets:read", `{}`: "pets:delete pets:read", `{"id":7}`: "pets:delete pets:read", `null`: "pets:delete pets:read",
-		} {
-			for name, server := range map[string]string{"call_operation": "one", "one__call_operation": "", "read_operation": "one", "one__read_operation": ""} {
-				m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+args+`}}`)
-				got, _ := r.s.needs(server, "staff/x#ann", []*jsonrpc.Message{m})
-				slices.Sort(got)
-				if strings.Join(got, " ") != want {
-					t.Errorf("%s %s needs %v, want %s", name, args, got, want)
-				}
-			}
-		}
 	})
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin/console"
@@ -41,12 +40,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/metrics"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/logs"
-	"github.com/mcp-bridge/bridge/internal/oauth/front"
-	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
 // Server is a bridge and the HTTP server in front of it.
@@ -62,23 +60,10 @@ type Server struct {
 	b          *gateway.Gateway
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
-	guard      atomic.Pointer[guard]
-	keys       *auth.Door     // who lets callers in; nil when there are no access rules
-	front      *front.Front   // gives tokens to users of an issuer; nil when there is none
-	disk       *disk.Disk     // where it keeps logins; nil when it is not there
-	grants     *filter.Grants // what each caller may use, likewise
+	access     *access.Access // who comes in, and what that one may do
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
-	complaints sync.Map       // *logs.Limiter about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
-	wrong      *access.Limit
-	strange    *access.Limit     // tokens that their issuer knows nothing of, and that look like some
-	questions  *access.Questions // about tokens: each may turn out to be one of either
-	lives      lives
-	wanted     atomic.Pointer[claimed]
-	coming     atomic.Pointer[config.Config] // what is about to count; nil if nothing is
-	elevations elevations
-	unfollow   func() // ends following the files of keys, and returns when it has
 	metrics    *metrics.Metrics
-	access     atomic.Pointer[accesslog.Log] // nil when there is none
+	calllog    atomic.Pointer[accesslog.Log] // the access log; nil when there is none
 	lost       atomic.Uint64                 // lines of access logs that there were before
 	fault      error                         // why the bridge cannot be served as it is configured
 	http       *http.Server
@@ -113,14 +98,11 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
-	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, backs: backs, began: time.Now(), leaving: map[string]int{}, times: times{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
+	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, backs: backs, began: time.Now(), leaving: map[string]int{}, times: times{}, serving: make(chan struct{}), anyHook: newHook(rand.Text(), nil)}
 	s.conf.Store(c)
 	s.actions, s.page = s.newAPI(), console.Handler()
-	s.guard.Store(newGuard(c, log))
 	var err error
-	s.wrong, s.strange = access.NewLimit(log), access.NewLimit(slog.New(slog.DiscardHandler))
-	s.questions = access.AskLimits(s.wrong, s.strange)
-	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.keys.Holder(sum) }, s.pagePath)
+	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.access.Door().Holder(sum) }, s.pagePath)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
 	var tag string
 	var elsewhere *wire.Peers
@@ -131,17 +113,12 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 			sessions, tag, elsewhere = s.instance.node, s.instance.tag(), s.instance.peers
 		}
 	}
-	if s.front, err = s.newFront(); err != nil {
+	if s.access, err = s.newAccess(); err != nil {
 		s.fault = err
-		log.Error("the bridge cannot stand in for an issuer", "err", err)
-	}
-	if s.keys, err = newDoor(c, s.front, log); err != nil {
-		s.fault = err
-		log.Error("tokens of an issuer cannot be checked", "err", err)
 	}
 	o := gateway.Options{
 		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle, SessionLeft: c.SessionLeft,
-		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants.All(), PerPrincipal: c.PerPrincipal,
+		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.access.Grants().All(), PerPrincipal: c.PerPrincipal,
 		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	if s.instance != nil {
@@ -159,17 +136,17 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.now.Store(now)
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
-	access, err := accesslog.Open(c.AccessLog, tag, log)
+	written, err := accesslog.Open(c.AccessLog, tag, log)
 	if err != nil {
 		s.fault = err
 		log.Error("there is no access log", "err", err)
 	}
-	s.access.Store(access)
+	s.calllog.Store(written)
 	s.b = gateway.New(o)
 	s.acts = &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
 	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
 	s.events = &admin.Events{
-		Operator: s.acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: s.keys == nil,
+		Operator: s.acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: !s.access.Keyed(),
 		Heartbeat: func() time.Duration { return s.c().Heartbeat }, Payloads: s.calls.Keeps,
 		Most: func() int { return s.c().ConsoleStreams },
 	}
@@ -181,13 +158,13 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 		so.Elsewhere, eo.Elsewhere = elsewhere, elsewhere
 		so.Copies = s.instance.copies
 	}
-	if s.keys.Tokens() {
-		so.Screen, eo.Screen = s.screen, s.screen
+	if s.access.Door().Tokens() {
+		so.Screen, eo.Screen = s.access.Screen, s.access.Screen
 	}
 	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
-	s.unfollow = s.follow()
+	s.access.Start()
 	s.http = &http.Server{
-		Handler:           s.handlerAt(c.BasePath),
+		Handler:           s.treeAt(c.BasePath),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 		// It has to be one number for all: who asks is known when the header has been
@@ -196,25 +173,48 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
 		BaseContext:    s.base,
 	}
-	if s.keys != nil {
+	if s.access.Keyed() {
 		s.http.ConnContext = withClient
 	}
-	if s.keys != nil || s.instance != nil {
+	if s.access.Keyed() || s.instance != nil {
 		s.http.ConnState = func(c net.Conn, state http.ConnState) {
 			if client := clientOf(c); client != nil {
 				client.follow(state)
-				if s.keys != nil {
+				if s.access.Keyed() {
 					client.heed(state)
 				}
 			}
 		}
 	}
-	s.clients = newConnections(c.MaxConnections, s.guard.Load, log)
+	s.clients = newConnections(c.MaxConnections, s.access.Proxy, log)
 	if c.TLS.CertFile != "" {
 		s.cert = &certificate{files: c.TLS, log: log}
 		s.http.TLSConfig, s.http.Protocols = s.cert.config(), protocols(runtime.Version(), log)
 	}
 	return s
+}
+
+// newAccess makes what says who a caller is and what it may do.
+func (s *Server) newAccess() (*access.Access, error) {
+	o := access.Options{
+		Config: s.c, Log: s.log,
+		Servers: func() []string { return s.b.Servers() },
+		Has:     func(server string) bool { return s.now.Load().reached[server] != nil },
+		Allowed: func(server, principal string) error { return s.b.Allowed(server, principal) },
+		Heed: func(principal string, good bool) {
+			if good {
+				s.b.Restore(principal)
+				return
+			}
+			s.b.Revoke(principal)
+			s.sse.Revoke(principal)
+		},
+		Known: shown,
+	}
+	if s.instance != nil {
+		o.Store = s.instance.kept.values
+	}
+	return access.New(o)
 }
 
 // c returns the configuration that counts now. It is not to be changed.
@@ -230,8 +230,8 @@ func (s *Server) watch(p report.Report) {
 // note has a line written to the access log, if there is one. take reports false when
 // that one is closed, and the line belongs to the one in its place.
 func (s *Server) note(take func(*accesslog.Log) bool) {
-	for l := s.access.Load(); l != nil && !take(l); {
-		next := s.access.Load()
+	for l := s.calllog.Load(); l != nil && !take(l); {
+		next := s.calllog.Load()
 		if next == l {
 			return // the bridge has ended
 		}
@@ -254,7 +254,7 @@ func (s *Server) measure() {
 	}
 	b.LogLost = func() uint64 {
 		n := s.lost.Load()
-		if l := s.access.Load(); l != nil {
+		if l := s.calllog.Load(); l != nil {
 			n += l.Lost()
 		}
 		return n
@@ -262,8 +262,8 @@ func (s *Server) measure() {
 	if s.instance != nil {
 		b.Cluster, b.Workers = s.instance.node, s.instance.workers.Status
 	}
-	if s.keys.Tokens() {
-		b.Door = s.keys
+	if door := s.access.Door(); door.Tokens() {
+		b.Door = door
 	}
 	s.metrics.Ask(b)
 }
@@ -311,6 +311,10 @@ func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
 // Status is the state of a server.
 type Status = gateway.Status
 
+// Whoami is what the bridge makes of the key or the token that a request shows: the answer
+// of GET /whoami.
+type Whoami = access.Whoami
+
 // Status returns the state of each server, in the order of the configuration.
 func (s *Server) Status() []Status { return s.b.Status() }
 
@@ -343,10 +347,8 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if s.fault != nil {
 		return nil, s.fault
 	}
-	if s.disk != nil {
-		if err := s.disk.Open(); err != nil {
-			return nil, fmt.Errorf("oauth: front: %w", err)
-		}
+	if err := s.access.Open(); err != nil {
+		return nil, fmt.Errorf("oauth: front: %w", err)
 	}
 	if err := s.listenForOperators(ctx); err != nil {
 		return nil, err
@@ -468,7 +470,7 @@ func (s *Server) serve(l net.Listener) error {
 	}
 	counted := bounded{l, s.clients}
 	if l == s.operators { // clients cannot take their places
-		counted.c = newConnections(operatorConnections, s.guard.Load, s.log)
+		counted.c = newConnections(operatorConnections, s.access.Proxy, s.log)
 	}
 	if s.cert == nil {
 		return s.http.Serve(counted)
@@ -492,7 +494,7 @@ const lastRequests = time.Second
 
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
-	s.unfollow()
+	s.access.Stop()
 	defer s.logs.Close()
 	defer s.calls.Close()
 	defer s.events.Close()
@@ -518,10 +520,8 @@ func (s *Server) Close(ctx context.Context) {
 	if s.operators != nil {
 		_ = s.operators.Close() // if it was never served
 	}
-	if s.disk != nil {
-		_ = s.disk.Close() // what was put is there already
-	}
-	if l := s.access.Load(); l != nil {
+	s.access.Close()
+	if l := s.calllog.Load(); l != nil {
 		s.end(l)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 )
@@ -33,8 +34,8 @@ func TestUnsentBodies(t *testing.T) {
 			{"GET", "/healthz", "", 400},
 			{"HEAD", "/healthz", "", 200},
 			{"POST", "/readyz", "", 405},
-			{"GET", wellKnown, "", 400},
-			{"HEAD", wellKnown, "", 200},
+			{"GET", access.WellKnown, "", 400},
+			{"HEAD", access.WellKnown, "", 200},
 			{"POST", "/.well-known/nothing", "", 404},
 			{"POST", "/one/mcp", "Origin: https://evil.example\r\n", 403},
 			{"OPTIONS", "/one/mcp", "Origin: http://127.0.0.1:8808\r\nAccess-Control-Request-Method: POST\r\n", 204},

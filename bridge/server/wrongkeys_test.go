@@ -40,7 +40,7 @@ func TestWrongKeys(t *testing.T) {
 			}
 		}
 		const v6 = "[2001:db8::1]:1"
-		for i := range access.AtOnce {
+		for i := range access.WrongAtOnce {
 			for _, peer := range []string{peer, v6} {
 				if got := r.guess(peer); got != http.StatusUnauthorized {
 					t.Fatalf("wrong key %d from %s: %d, want 401", i+1, peer, got)
@@ -62,7 +62,7 @@ func TestWrongKeys(t *testing.T) {
 		if a := r.answer(from(peer, loopback, "GET", "/readyz", as(wrongKey)...)); a.Code != 200 || strings.Contains(a.Body.String(), "servers") {
 			t.Errorf("/readyz: %d %s", a.Code, a.Body)
 		}
-		time.Sleep(access.Every)
+		time.Sleep(access.WrongEvery)
 		status(401, "after the pause", peer, as(wrongKey)...)
 		status(429, "another one after the pause", peer, as(wrongKey)...)
 	})
@@ -72,7 +72,7 @@ func TestWrongKeys(t *testing.T) {
 // that its client has made up.
 func TestWrongKeysForwarded(t *testing.T) {
 	run(t, behind, []string{"one"}, func(t *testing.T, r *rig) {
-		for range access.AtOnce {
+		for range access.WrongAtOnce {
 			r.guess(proxy, "X-Forwarded-For", "203.0.113.1")
 		}
 		for _, test := range []struct {
@@ -104,20 +104,20 @@ func TestWrongKeysForwarded(t *testing.T) {
 // longest time is forgotten.
 func TestWrongKeysBounded(t *testing.T) {
 	run(t, private, []string{"one"}, func(t *testing.T, r *rig) {
-		for range access.AtOnce {
+		for range access.WrongAtOnce {
 			r.guess("192.0.2.1:1")
 		}
-		for i := range access.Addresses - 1 {
+		for i := range access.WrongAddresses - 1 {
 			r.guess(peerOf(i))
 		}
 		if got := r.guess("192.0.2.1:1"); got != 429 {
-			t.Errorf("beside %d others: %d, want 429", access.Addresses-1, got)
+			t.Errorf("beside %d others: %d, want 429", access.WrongAddresses-1, got)
 		}
-		for i := range access.Addresses {
+		for i := range access.WrongAddresses {
 			r.guess(peerOf(i))
 		}
 		if got := r.guess("192.0.2.1:1"); got != 401 {
-			t.Errorf("after %d others: %d, want 401", access.Addresses, got)
+			t.Errorf("after %d others: %d, want 401", access.WrongAddresses, got)
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestWrongKeysLogged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			r := newRigLog(t, slog.New(handler(&log)), private, "one")
-			for range 3 * access.AtOnce {
+			for range 3 * access.WrongAtOnce {
 				r.guess(peer)
 				r.guess("[2001:db8::7]:1")
 			}

@@ -199,7 +199,7 @@ func (r *release) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 
 // build compiles the program with those tags.
 func (r *release) build(ctx context.Context, to, tags string, env ...string) error {
-	c := r.goCommand(ctx, "build", "-trimpath", "-buildvcs=false", "-tags="+tags,
+	c := r.goCommand(ctx, "build", "-trimpath", "-buildvcs=false", "-tags=nomsgpack,"+tags,
 		"-ldflags=-s -w -buildid= -X github.com/mcp-bridge/bridge/bridge/server.version=v"+r.version, "-o", to, "./cmd/bridge")
 	c.Env = append(c.Env, env...)
 	if _, err := output(c); err != nil {

@@ -76,8 +76,8 @@ func BasePath(s string) (string, error) {
 		return "", nil
 	case trimmed[0] != '/':
 		return "", errors.New("must begin with a slash, such as /tools")
-	case err != nil || u.Path != trimmed || path.Clean(trimmed) != trimmed || u.EscapedPath() != trimmed:
-		return "", errors.New("must be a plain path such as /tools or /a/b, without query, dots, spaces or %")
+	case err != nil || u.Path != trimmed || path.Clean(trimmed) != trimmed || u.EscapedPath() != trimmed || strings.Contains(trimmed, "*"):
+		return "", errors.New("must be a plain path such as /tools or /a/b, without query, dots, spaces, % or *")
 	}
 	return trimmed, nil
 }

@@ -80,7 +80,7 @@ func build(root, target, pkg string, race bool) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	args := []string{"build", "-ldflags=-s -w", "-o", target} // debug information takes half of the time
+	args := []string{"build", "-tags=nomsgpack", "-ldflags=-s -w", "-o", target} // debug information takes half of the time
 	if race {
 		args = append(args, "-race")
 	}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -234,10 +235,15 @@ func (f *Front) Tokens() *token.Front {
 	return &token.Front{Issuer: f.o.Root, Keys: f.keys, Open: f.opened}
 }
 
-// Takes reports whether a path is one of the front's.
-func (f *Front) Takes(path string) bool { return f != nil && f.routes[path] != nil }
+// Paths returns the paths that it serves.
+func (f *Front) Paths() []string {
+	if f == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(f.routes))
+}
 
-// ServeHTTP serves a request for a path that Takes has.
+// ServeHTTP serves a request for one of its paths.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Anybody may send a body here, and could keep a connection by never ending it. The
 	// limit stays for one that is not read: net/http does so at the end. It sets another

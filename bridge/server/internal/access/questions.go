@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Questions bounds how many answers are waited for that may each say that a key was wrong:
+// questions bounds how many answers are waited for that may each say that a key was wrong:
 // as many as the address may still show wrong ones. Otherwise all that come before the
 // first answer would pass. Its methods may be called concurrently.
-type Questions struct {
-	limits []*Limit
+type questions struct {
+	limits []*limit
 
 	mu   sync.Mutex // guards the rest
 	open map[netip.Prefix]*open
@@ -24,20 +24,20 @@ type open struct {
 	changed chan struct{} // closed when one has ended; nil while nobody waits for that
 }
 
-// AskLimits makes Questions whose answers count in one of those limits.
-func AskLimits(limits ...*Limit) *Questions {
-	return &Questions{limits: limits, open: map[netip.Prefix]*open{}}
+// ask makes questions whose answers count in one of those limits.
+func ask(limits ...*limit) *questions {
+	return &questions{limits: limits, open: map[netip.Prefix]*open{}}
 }
 
 // Begin begins a question for whoever is at an address. end is called once, when a wrong
-// key has been counted (see Limit.Take), or the key was good. It is nil if there may be no
+// key has been counted (see limit.Take), or the key was good. It is nil if there may be no
 // question now: until busy is closed, or if that is nil too, until the address may show a
 // wrong key again.
-func (q *Questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
+func (q *questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	left := AtOnce
+	left := WrongAtOnce
 	for _, l := range q.limits {
 		left = min(left, l.left(at))
 	}
@@ -58,7 +58,7 @@ func (q *Questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	return func() { q.end(at, of) }, nil
 }
 
-func (q *Questions) end(at netip.Prefix, of *open) {
+func (q *questions) end(at netip.Prefix, of *open) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if of.n--; of.n == 0 {
@@ -71,12 +71,12 @@ func (q *Questions) end(at netip.Prefix, of *open) {
 }
 
 // left returns how many wrong keys may be shown from there at once.
-func (w *Limit) left(from netip.Prefix) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	of, ok := w.by.Get(from)
+func (l *limit) left(from netip.Prefix) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of, ok := l.by.Get(from)
 	if !ok {
-		return AtOnce
+		return WrongAtOnce
 	}
 	return int(of.rate.TokensAt(time.Now()) + 1e-10) // a nanosecond is more: it is for what rounding costs
 }

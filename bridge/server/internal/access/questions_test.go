@@ -12,8 +12,8 @@ import (
 // if all come at once. One whose key was good makes way for another.
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, tokens := NewLimit(slog.New(slog.DiscardHandler)), NewLimit(slog.New(slog.DiscardHandler))
-		q := AskLimits(keys, tokens)
+		keys, tokens := newLimit(slog.New(slog.DiscardHandler)), newLimit(slog.New(slog.DiscardHandler))
+		q := ask(keys, tokens)
 		from, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		begin := func(what string) func() {
 			t.Helper()
@@ -32,7 +32,7 @@ func TestQuestions(t *testing.T) {
 			return busy
 		}
 		var ends []func()
-		for range AtOnce {
+		for range WrongAtOnce {
 			ends = append(ends, begin("at first"))
 		}
 		busy, also := full("one too many"), full("two too many")
@@ -54,11 +54,11 @@ func TestQuestions(t *testing.T) {
 			}
 			end()
 		}
-		for i := range AtOnce / 2 { // half of each limit is left
+		for i := range WrongAtOnce / 2 { // half of each limit is left
 			ends[i] = begin("when half of them were wrong")
 		}
 		full("when half of them were wrong, and one more")
-		for _, end := range ends[:AtOnce/2] {
+		for _, end := range ends[:WrongAtOnce/2] {
 			keys.Take(from)
 			end()
 		}
@@ -72,7 +72,7 @@ func TestQuestions(t *testing.T) {
 			}
 		}
 		refused("when all were wrong")
-		time.Sleep(Every - 1)
+		time.Sleep(WrongEvery - 1)
 		refused("just before the next may be")
 		time.Sleep(time.Nanosecond)
 		end := begin("after the pause")

@@ -1,4 +1,4 @@
-package server
+package access
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/logs"
@@ -52,23 +53,15 @@ var nosniff = []string{"nosniff"}
 // named reports whether a request comes under a name that is served here; otherwise it
 // has been answered.
 func (g *guard) named(w http.ResponseWriter, r *http.Request) bool {
-	_, ok := g.host(w, r)
-	return ok
-}
-
-// host returns the name under which a request comes. It is not ok if that is not served
-// here, which has been answered.
-func (g *guard) host(w http.ResponseWriter, r *http.Request) (host string, ok bool) {
 	w.Header()["X-Content-Type-Options"] = nosniff
 	if r.URL.RawPath != "" { // a proxy's rules for paths would not see which server it is for
-		refuse(w, http.StatusNotFound, "nothing is served here: write the path without %")
-		return "", false
+		answer.Refuse(w, http.StatusNotFound, "nothing is served here: write the path without %")
+		return false
 	}
-	host = g.asked(r)
-	if !g.hostAllowed(host, onLoopback(r)) {
-		return "", g.deny(w, r, "host", host, "this Host is not served here: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
+	if host := g.asked(r); !g.hostAllowed(host, onLoopback(r)) {
+		return g.deny(w, r, "host", host, "this Host is not served here: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
 	}
-	return host, true
+	return true
 }
 
 // asked returns the host that the client has asked for.
@@ -80,13 +73,10 @@ func (g *guard) asked(r *http.Request) string {
 	return r.Host
 }
 
-// check reports whether a request may come in; otherwise it has been answered.
-func (g *guard) check(w http.ResponseWriter, r *http.Request) bool {
+// fromOwn reports whether a request, which named has let on, is of no web page, or of one
+// that may call; otherwise it has been answered, as preflights are.
+func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
-	host, ok := g.host(w, r)
-	if !ok {
-		return false
-	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		// A browser says so where it sends no Origin: for images, links, and fetches
@@ -100,7 +90,7 @@ func (g *guard) check(w http.ResponseWriter, r *http.Request) bool {
 		}
 		return true
 	}
-	if len(origins) > 1 || !g.originAllowed(origins[0], host, onLoopback(r)) {
+	if len(origins) > 1 || !g.originAllowed(origins[0], g.asked(r), onLoopback(r)) {
 		return g.deny(w, r, "origin", strings.Join(origins, ", "), "this Origin may not call: list it in allowed_origins of the configuration file, or pass --allow-origin to run")
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
@@ -139,10 +129,10 @@ func mirrors(wanted []string) string {
 // deny refuses a request for the value of a header, and logs that, so that the
 // operator learns why a page cannot call. It returns false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
-	if more, due := g.refusals.Due(complainEvery); due {
+	if more, due := g.refusals.Due(ComplainEvery); due {
 		g.log.Info("a request was refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
 	}
-	refuse(w, http.StatusForbidden, why)
+	answer.Refuse(w, http.StatusForbidden, why)
 	return false
 }
 
@@ -230,4 +220,41 @@ func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	}
 	_, err = netip.ParseAddr(u.Hostname())
 	return u.Host == strings.ToLower(host) && (err == nil || g.listed(host))
+}
+
+// Named reports whether a request comes under a name that is served here; otherwise it has
+// been answered.
+func (a *Access) Named(w http.ResponseWriter, r *http.Request) bool {
+	return a.guard.Load().named(w, r)
+}
+
+// FromOwn reports whether a request, which Named has let on, is of no web page, or of one
+// that may call; otherwise it has been answered, as preflights are.
+func (a *Access) FromOwn(w http.ResponseWriter, r *http.Request) bool {
+	return a.guard.Load().fromOwn(w, r)
+}
+
+// Asked returns the host that the client has asked for.
+func (a *Access) Asked(r *http.Request) string { return a.guard.Load().asked(r) }
+
+// Trusts reports whether a peer is a proxy whose X-Forwarded headers count.
+func (a *Access) Trusts(peer string) bool { return a.guard.Load().trusts(peer) }
+
+// Proxy reports whether an address is that of such a proxy.
+func (a *Access) Proxy(at netip.Addr) bool { return a.guard.Load().proxy(at) }
+
+// Client returns the address that a request comes from, as far as such proxies say it.
+func (a *Access) Client(r *http.Request) netip.Addr { return a.guard.Load().client(r) }
+
+// Near reports whether a request is of a program on this machine. A proxy on it may speak
+// for anybody.
+func (a *Access) Near(r *http.Request) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(a.c().OperatorsListen()) && !proxied(r.Header)
+}
+
+// proxied reports whether a proxy says that a request came through it.
+func proxied(h http.Header) bool {
+	names := []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+	return slices.ContainsFunc(names, func(name string) bool { return h[name] != nil })
 }

@@ -1,4 +1,4 @@
-package server
+package access
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -62,26 +62,26 @@ func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Doo
 
 // newFront makes what stands in for an issuer; nil if it is not configured. Where there are
 // several instances, they share its keys and its store.
-func (s *Server) newFront() (*front.Front, error) {
-	c := s.c()
+func (a *Access) newFront() (*front.Front, error) {
+	c := a.c()
 	for i := range c.OAuth {
 		o := &c.OAuth[i]
 		if o.Front == nil || len(c.Access) == 0 {
 			continue
 		}
 		own := front.Options{
-			Settings: *o.Front, Root: c.PublicURL + c.BasePath, Provider: o.Issuer, Log: s.log,
+			Settings: *o.Front, Root: c.PublicURL + c.BasePath, Provider: o.Issuer, Log: a.o.Log,
 			Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
-				return s.keys.Identify(ctx, o.Issuer, raw, client, nonce)
+				return a.keys.Identify(ctx, o.Issuer, raw, client, nonce)
 			},
 			Admits: func(ctx context.Context, text, resource string) bool {
 				root := c.PublicURL + c.BasePath
-				_, err := s.keys.Again(ctx, http.Header{"Authorization": {"Bearer " + text}}, token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
+				_, err := a.keys.Again(ctx, http.Header{"Authorization": {"Bearer " + text}}, token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
 				return !errors.Is(err, auth.ErrDenied)
 			},
-			Resource: s.scopesAt,
-			Scopes:   func() []string { return slices.Sorted(maps.Keys(s.claimed().known)) },
-			From:     func(r *http.Request) netip.Addr { return s.guard.Load().client(r) },
+			Resource: a.scopesAt,
+			Scopes:   func() []string { return slices.Sorted(maps.Keys(a.claimed().known)) },
+			From:     func(r *http.Request) netip.Addr { return a.guard.Load().client(r) },
 		}
 		var err error
 		if own.Transport, err = o.Reach(); err != nil {
@@ -94,14 +94,14 @@ func (s *Server) newFront() (*front.Front, error) {
 			return nil, fmt.Errorf("oauth: front: %w", err)
 		}
 		switch {
-		case s.instance != nil:
-			own.Store = s.instance.kept.values
+		case a.o.Store != nil:
+			own.Store = a.o.Store
 			if len(own.Secrets) == 0 {
 				own.Secrets = c.Cluster.Keys()
 			}
 		case o.Front.StateDir != "":
-			s.disk = disk.New(o.Front.StateDir)
-			own.Store = s.disk
+			a.disk = disk.New(o.Front.StateDir)
+			own.Store = a.disk
 		}
 		return front.New(own)
 	}
@@ -110,14 +110,14 @@ func (s *Server) newFront() (*front.Front, error) {
 
 // scopesAt returns the scopes that clients of an address are told to ask for; ok is false
 // if it is none of the bridge.
-func (s *Server) scopesAt(address string) (scopes []string, ok bool) {
-	root := s.c().PublicURL + s.c().BasePath
+func (a *Access) scopesAt(address string) (scopes []string, ok bool) {
+	root := a.c().PublicURL + a.c().BasePath
 	endpoint, ok := strings.CutPrefix(address, root)
-	to := place{s.c().BasePath, endpoint}
-	if !ok || endpoint != "" && (endpoint[0] != '/' || !s.serves(to)) {
+	to := Place{a.c().BasePath, endpoint}
+	if !ok || endpoint != "" && (endpoint[0] != '/' || !a.serves(to)) {
 		return nil, false
 	}
-	return s.asked(to), true
+	return a.asked(to), true
 }
 
 // rulesOf returns the access rules that are for users.
@@ -141,27 +141,27 @@ func rulesOf(c *config.Config) []auth.Rule {
 	return all
 }
 
-// place is what a request is for, as tokens name it: an endpoint below base, such as
+// Place is what a request is for, as tokens name it: an endpoint below base, such as
 // /files/mcp, or without one the bridge as a whole (I-001).
-type place struct{ base, endpoint string }
+type Place struct{ Base, Endpoint string }
 
-// placeOf returns the place of an endpoint: messages are for the stream that they
+// PlaceOf returns the place of an endpoint: messages are for the stream that they
 // belong to.
-func placeOf(base, path string) place {
+func PlaceOf(base, path string) Place {
 	if stream, ok := strings.CutSuffix(path, "/messages"); ok {
-		return place{base, stream + "/sse"}
+		return Place{base, stream + "/sse"}
 	}
-	return place{base, path}
+	return Place{base, path}
 }
 
 // resource returns the place as tokens name it. Where clients are is what the operator
 // says. Only on loopback the request may say by which of its names it came (I-002); of
 // any other request nobody knows for which address its token has to be.
-func (s *Server) resource(r *http.Request, to place) token.Resource {
-	if !s.keys.Tokens() {
+func (a *Access) resource(r *http.Request, to Place) token.Resource {
+	if !a.keys.Tokens() {
 		return token.Resource{}
 	}
-	root := s.c().PublicURL
+	root := a.c().PublicURL
 	if root == "" {
 		scheme, port := "http", "80"
 		if r.TLS != nil {
@@ -172,7 +172,7 @@ func (s *Server) resource(r *http.Request, to place) token.Resource {
 		}
 		root = scheme + "://" + r.Host
 	}
-	return token.Resource{Root: root + to.base, Path: to.endpoint}
+	return token.Resource{Root: root + to.Base, Path: to.Endpoint}
 }
 
 // ownHost reports whether a request came in on loopback, and its Host is a name of
@@ -191,34 +191,20 @@ func ownHost(r *http.Request, port string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback() && port == strconv.Itoa(int(at.Port()))
 }
 
-// wellKnown begins the paths at which protected resources describe themselves
+// WellKnown begins the paths at which protected resources describe themselves
 // (RFC 9728 §3).
-const wellKnown = "/.well-known/oauth-protected-resource"
-
-// described returns the place that a path has the metadata of. It has them below the
-// base, which a proxy may be all that it hands on, and where the standard looks for
-// them: between the host and the path of the resource (I-003, I-004).
-func described(path, base string) (to place, ok bool) {
-	endpoint, ok := strings.CutPrefix(path, base+wellKnown)
-	if !ok {
-		endpoint, ok = strings.CutPrefix(path, wellKnown+base)
-	}
-	if endpoint == "/" {
-		endpoint = ""
-	}
-	return place{base, endpoint}, ok && (endpoint == "" || endpoint[0] == '/')
-}
+const WellKnown = "/.well-known/oauth-protected-resource"
 
 // serves reports whether there is such a place.
-func (s *Server) serves(to place) bool {
-	if to.endpoint == "" {
+func (a *Access) serves(to Place) bool {
+	if to.Endpoint == "" {
 		return true
 	}
-	name, last, of := strings.Cut(to.endpoint[1:], "/")
+	name, last, of := strings.Cut(to.Endpoint[1:], "/")
 	if !of {
 		name, last = "", name
 	}
-	return (last == "mcp" || last == "sse") && (name == "" && !of || s.now.Load().reached[name] != nil)
+	return (last == "mcp" || last == "sse") && (name == "" && !of || a.o.Has(name))
 }
 
 // metadata is what a protected resource says of itself (RFC 9728 §2).
@@ -230,55 +216,57 @@ type metadata struct {
 	Name     string   `json:"resource_name"`
 }
 
-// describe answers a request for the metadata of a place: to anybody, and to the pages of
-// all sites, since clients may be pages (I-005, I-006).
-func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
+// Readable lets the pages of all sites read an answer, since clients may be pages (I-005,
+// I-006). It reports false for a preflight, which has been answered.
+func Readable(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
-	switch {
-	case r.Method == http.MethodOptions:
-		h.Set("Access-Control-Allow-Methods", looking)
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
 		h.Set("Access-Control-Allow-Headers", "MCP-Protocol-Version, Content-Type, Accept")
 		h.Set("Access-Control-Max-Age", corsMaxAge)
 		w.WriteHeader(http.StatusNoContent)
-		return
-	case !takes(looking, r.Method):
-		wrongMethod(w, looking)
-		return
-	case !s.serves(to):
-		refuse(w, http.StatusNotFound, "nothing is served here")
+		return false
+	}
+	return true
+}
+
+// Describe answers a request for the metadata of a place: to anybody.
+func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Place) {
+	if !a.serves(to) {
+		answer.Refuse(w, http.StatusNotFound, "nothing is served here")
 		return
 	}
-	id := s.resource(r, to)
+	id := a.resource(r, to)
 	if id.Root == "" {
-		refuse(w, http.StatusNotFound, "the address of this bridge is not known: set public_url in its configuration")
+		answer.Refuse(w, http.StatusNotFound, "the address of this bridge is not known: set public_url in its configuration")
 		return
 	}
-	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: s.asked(to), Name: "mcp-bridge"}
-	if name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/"); of {
+	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: a.asked(to), Name: "mcp-bridge"}
+	if name, _, of := strings.Cut(strings.TrimPrefix(to.Endpoint, "/"), "/"); of {
 		m.Name = name
 	}
-	for i := range s.c().OAuth {
-		if s.front != nil && s.c().OAuth[i].Front != nil {
-			m.Issuers = append(m.Issuers, s.front.Issuer())
+	for i := range a.c().OAuth {
+		if a.front != nil && a.c().OAuth[i].Front != nil {
+			m.Issuers = append(m.Issuers, a.front.Issuer())
 			continue
 		}
-		m.Issuers = append(m.Issuers, s.c().OAuth[i].Issuer)
+		m.Issuers = append(m.Issuers, a.c().OAuth[i].Issuer)
 	}
 	body, _ := json.Marshal(m) // nothing in it can fail
-	h.Set("Cache-Control", "max-age=300")
-	data(w, http.StatusOK, "application/json", body)
+	w.Header().Set("Cache-Control", "max-age=300")
+	answer.Data(w, http.StatusOK, "application/json", body)
 }
 
 // asked returns the scopes that clients of a place are told to ask for to begin with.
-func (s *Server) asked(to place) []string {
-	var all access.Need
-	for i := range s.c().OAuth {
-		all.Add(s.c().OAuth[i].Scopes)
+func (a *Access) asked(to Place) []string {
+	var all need
+	for i := range a.c().OAuth {
+		all.Add(a.c().OAuth[i].Scopes)
 	}
-	name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/")
-	for i := range s.c().Servers {
-		if one := &s.c().Servers[i]; one.Name == name || !of && to.endpoint != "" && len(s.c().Servers) == 1 {
+	name, _, of := strings.Cut(strings.TrimPrefix(to.Endpoint, "/"), "/")
+	for i := range a.c().Servers {
+		if one := &a.c().Servers[i]; one.Name == name || !of && to.Endpoint != "" && len(a.c().Servers) == 1 {
 			all.Add(one.Scopes.All)
 		}
 	}
@@ -287,21 +275,21 @@ func (s *Server) asked(to place) []string {
 
 // challenge returns what tells a client how to get in. fault is the error and its
 // description, or empty (I-007, I-008).
-func (s *Server) challenge(r *http.Request, to place, fault, why string) string {
+func (a *Access) challenge(r *http.Request, to Place, fault, why string) string {
 	text := challenge
 	if fault != "" {
 		text += `, error="` + fault + `"`
 	}
-	if !s.keys.Tokens() {
+	if !a.keys.Tokens() {
 		return text
 	}
 	if fault != "" {
 		text += `, error_description="` + why + `"`
 	}
-	if id := s.resource(r, to); id.Root != "" {
-		text += `, resource_metadata="` + id.Root + wellKnown + id.Path + `"`
+	if id := a.resource(r, to); id.Root != "" {
+		text += `, resource_metadata="` + id.Root + WellKnown + id.Path + `"`
 	}
-	if scopes := s.asked(to); len(scopes) > 0 {
+	if scopes := a.asked(to); len(scopes) > 0 {
 		text += `, scope="` + strings.Join(scopes, " ") + `"`
 	}
 	return text
@@ -318,16 +306,16 @@ type refusal struct {
 
 // refusalOf returns the answer to a request that was not let in for that reason. It says
 // nothing of keys, issuers and claims.
-func (s *Server) refusalOf(r *http.Request, to place, why error) refusal {
+func (a *Access) refusalOf(r *http.Request, to Place, why error) refusal {
 	var e *token.Error
 	switch errors.As(why, &e); {
-	case errors.Is(why, auth.ErrMissing) && s.keys.Tokens():
+	case errors.Is(why, auth.ErrMissing) && a.keys.Tokens():
 		return refusal{http.StatusUnauthorized, "unauthorized", "this takes a key or a token, in the header Authorization: Bearer KEY-OR-TOKEN", "", false}
 	case errors.Is(why, auth.ErrMissing):
 		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "", false}
 	case errors.Is(why, auth.ErrDenied):
 		return refusal{http.StatusForbidden, "denied", "no access rule lets this user in", "", false}
-	case e == nil && !s.keys.Tokens():
+	case e == nil && !a.keys.Tokens():
 		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "invalid_token", true}
 	case e == nil:
 		return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", true}
@@ -336,7 +324,7 @@ func (s *Server) refusalOf(r *http.Request, to place, why error) refusal {
 	case e.Result == token.Expired:
 		return refusal{http.StatusUnauthorized, "unauthorized", "the token has expired", "invalid_token", false}
 	case e.Result == token.Audience:
-		id := s.resource(r, to)
+		id := a.resource(r, to)
 		if id.Root == "" {
 			return refusal{http.StatusUnauthorized, "unauthorized", "no token is for this address: set public_url in the configuration of the bridge", "invalid_token", false}
 		}
@@ -350,30 +338,30 @@ func (s *Server) refusalOf(r *http.Request, to place, why error) refusal {
 const retryIdentity = "5"
 
 // turnAway answers a request that is not let in. Its body is not looked at.
-func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, to place, why error) {
+func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, to Place, why error) {
 	if gone := r.Context().Err(); gone != nil && errors.Is(why, gone) {
 		return // the client has gone while its token was being checked; otherwise that counts
 	}
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
 	}
-	no := s.refusalOf(r, to, why)
-	if wait := s.guessed(r, no.guess, why); wait > 0 {
-		tooMany(w, wait)
+	no := a.refusalOf(r, to, why)
+	if wait := a.guessed(r, no.guess, why); wait > 0 {
+		TooMany(w, wait)
 		return
 	}
 	switch no.status {
 	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", s.challenge(r, to, no.fault, no.text))
+		w.Header().Set("WWW-Authenticate", a.challenge(r, to, no.fault, no.text))
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", retryIdentity)
 	}
-	s.complain(r, path, why)
-	data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
+	a.complain(r, path, why)
+	answer.Data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
 }
 
-// issuerState is the state of the keys of an issuer, for /readyz.
-type issuerState struct {
+// IssuerState is the state of the keys of an issuer, for /readyz.
+type IssuerState struct {
 	Issuer string `json:"issuer"`
 	// State is ok, old (the keys cannot be fetched again) or unreachable (there are none,
 	// or it could not be asked about a token, so that tokens of it cannot be checked).
@@ -382,12 +370,16 @@ type issuerState struct {
 	Fault string     `json:"last_error,omitempty"`
 }
 
-func (s *Server) issuers() (all []issuerState) {
-	if !s.keys.Tokens() {
+// Issuers returns the state of the keys of all issuers.
+func (a *Access) Issuers() (all []IssuerState) {
+	if !a.keys.Tokens() {
 		return nil
 	}
-	for _, i := range s.keys.Issuers() {
-		st := issuerState{Issuer: i.Issuer, State: "ok", Since: moment(i.At), Fault: i.Fault}
+	for _, i := range a.keys.Issuers() {
+		st := IssuerState{Issuer: i.Issuer, State: "ok", Fault: i.Fault}
+		if !i.At.IsZero() {
+			st.Since = &i.At
+		}
 		switch {
 		case i.Keys && !i.Have:
 			st.State = "unreachable"

@@ -1,4 +1,4 @@
-package server
+package access
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
@@ -27,29 +28,26 @@ type Whoami struct {
 	Servers []string `json:"servers"`
 }
 
-// whoami answers a caller who asks what the bridge makes of it. A token for one endpoint is
-// shown with that in the query: for=/files/mcp.
-func (s *Server) whoami(w http.ResponseWriter, r *http.Request, base string) {
-	to := place{base, r.URL.Query().Get("for")}
-	if to.endpoint != "" && (to.endpoint[0] != '/' || !s.serves(to)) {
-		to.endpoint = ""
+// PlaceFor returns what somebody is for who asks what the bridge makes of it. A token for
+// one endpoint is shown with that in the query: for=/files/mcp.
+func (a *Access) PlaceFor(r *http.Request, base string) Place {
+	to := Place{base, r.URL.Query().Get("for")}
+	if to.Endpoint != "" && (to.Endpoint[0] != '/' || !a.serves(to)) {
+		to.Endpoint = ""
 	}
-	r, ok := s.admit(w, r, r.URL.Path, to)
-	if !ok {
-		return
-	}
-	if !takes(looking, r.Method) {
-		wrongMethod(w, looking)
-		return
-	}
+	return to
+}
+
+// Whoami answers a caller who asks what the bridge makes of it.
+func (a *Access) Whoami(w http.ResponseWriter, r *http.Request) {
 	me := Whoami{Principal: auth.Principal(r.Context()), Servers: []string{}}
 	me.Rule = auth.RuleOf(me.Principal)
 	if t := auth.TokenOf(r.Context()); t != nil {
 		until := t.Until.UTC()
 		me.Issuer, me.Subject, me.Client, me.Scopes, me.Until = t.Issuer, t.Subject, t.Client, t.Scopes, &until
 	}
-	for _, name := range s.b.Servers() {
-		if s.b.Allowed(name, me.Principal) == nil {
+	for _, name := range a.o.Servers() {
+		if a.o.Allowed(name, me.Principal) == nil {
 			me.Servers = append(me.Servers, name)
 		}
 	}
@@ -59,5 +57,5 @@ func (s *Server) whoami(w http.ResponseWriter, r *http.Request, base string) {
 	e.SetIndent("", "  ")
 	_ = e.Encode(me) // nothing in it can fail
 	w.Header().Set("Cache-Control", "no-store")
-	data(w, http.StatusOK, "application/json", []byte(text.String()))
+	answer.Data(w, http.StatusOK, "application/json", []byte(text.String()))
 }

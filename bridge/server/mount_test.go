@@ -1,4 +1,4 @@
-package ginmount_test
+package server_test
 
 import (
 	"context"
@@ -14,14 +14,13 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/inprocess"
 	"github.com/mcp-bridge/bridge/bridge/server"
-	"github.com/mcp-bridge/bridge/bridge/server/ginmount"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-const key = "0123456789abcdef"
+const mountKey = "0123456789abcdef"
 
-// newServer makes a bridge of two servers, of which alice may use the first.
-func newServer(t *testing.T) *server.Server {
+// newMounted makes a bridge of two servers, of which alice may use the first.
+func newMounted(t *testing.T) *server.Server {
 	t.Helper()
 	c := config.Default()
 	for _, name := range []string{"one", "two"} {
@@ -30,7 +29,7 @@ func newServer(t *testing.T) *server.Server {
 		c.Servers = append(c.Servers, s)
 	}
 	c.BasePath = "/elsewhere" // is not used
-	c.Access = []config.Access{{Name: "alice", Token: key, Servers: []string{"one"}}}
+	c.Access = []config.Access{{Name: "alice", Token: mountKey, Servers: []string{"one"}}}
 	c.AllowedOrigins = []string{"http://localhost:1"}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
@@ -56,15 +55,15 @@ func ask(e http.Handler, method, path string, header ...string) *httptest.Respon
 func TestMount(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	for _, at := range []string{"/tools", "/"} {
-		s := newServer(t)
+		s := newMounted(t)
 		e := gin.New()
 		e.GET("/own", func(c *gin.Context) { c.Status(http.StatusOK) })
 		group := e.Group(at)
 		group.GET("/mine", func(c *gin.Context) { c.Status(http.StatusOK) })
-		ginmount.Mount(s, group)
+		s.Mount(group)
 		base := strings.TrimSuffix(at, "/")
 		alone := s.HandlerAt(base)
-		bearer := "Bearer " + key
+		bearer := "Bearer " + mountKey
 		for _, tc := range []struct {
 			method, path, key string
 			status            int
@@ -74,6 +73,7 @@ func TestMount(t *testing.T) {
 			{"GET", "/one/mcp", "", 401}, {"GET", "/mcp", "Bearer wrong", 401}, {"GET", "/one/mcp", bearer, 400},
 			{"GET", "/two/mcp", bearer, 404}, {"GET", "/three/mcp", bearer, 404}, {"PUT", "/one/messages", bearer, 405},
 			{"OPTIONS", "/one/messages", bearer, 405}, {"POST", "/hooks/one", bearer, 401},
+			{"GET", "/whoami", "", 401}, {"GET", "/whoami", bearer, 200}, {"GET", "/ready", "", 200}, {"GET", "/ui/api/v1/me", "", 401},
 		} {
 			header := []string{"Accept", "text/event-stream"}
 			if tc.key != "" {
@@ -96,11 +96,11 @@ func TestMount(t *testing.T) {
 }
 
 // Pages may ask what they may send to each endpoint.
-func TestPreflight(t *testing.T) {
-	s := newServer(t)
+func TestMountPreflight(t *testing.T) {
+	s := newMounted(t)
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	ginmount.Mount(s, e.Group("/tools"))
+	s.Mount(e.Group("/tools"))
 	alone := s.HandlerAt("/tools")
 	for _, path := range []string{"/mcp", "/sse", "/messages", "/one/mcp", "/one/sse", "/one/messages"} {
 		ask := func(origin string) (mounted, own *httptest.ResponseRecorder) {

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
+	"github.com/mcp-bridge/bridge/internal/auth"
+)
+
+// mcp serves Streamable HTTP.
+func (t *tree) mcp(c *gin.Context) {
+	w, r := of(c)
+	t.s.streamable.Serve(c.Param("server"), w, r)
+}
+
+// sse serves the stream of HTTP+SSE. Clients that try the newer transport first, on whatever
+// URL they were given, find it here too: a session tells the two kinds of GET apart.
+func (t *tree) sse(c *gin.Context) {
+	w, r := of(c)
+	if r.Method != http.MethodGet || streamable.HasSession(r) {
+		t.mcp(c)
+		return
+	}
+	t.s.sse.Stream(c.Param("server"), t.s.outside(r)+strings.TrimSuffix(r.URL.Path, "sse")+"messages", w, r)
+}
+
+// messages serves what clients of HTTP+SSE send.
+func (t *tree) messages(c *gin.Context) {
+	w, r := of(c)
+	t.s.sse.Message(c.Param("server"), w, r)
+}
+
+// hook serves the webhook of a server.
+func (t *tree) hook(c *gin.Context) {
+	w, r := of(c)
+	name := c.Param("server")
+	if h := t.s.hooked(name); h != nil {
+		t.s.hook(w, r, name, h)
+	} else { // it was removed a moment ago
+		t.nowhere(c)
+	}
+}
+
+// healthz answers that the process does.
+func (t *tree) healthz(c *gin.Context) {
+	w, _ := of(c)
+	answer.Text(w, http.StatusOK, "ok\n")
+}
+
+// describe serves the metadata of an endpoint, or of the bridge as a whole.
+func (t *tree) describe(c *gin.Context) {
+	w, r := of(c)
+	endpoint := c.Param("endpoint")
+	if endpoint == "/" {
+		endpoint = ""
+	}
+	t.s.access.Describe(w, r, access.Place{Base: t.base, Endpoint: endpoint})
+}
+
+// toConsole leads to the page for operators, below whatever a proxy has put before it.
+func (t *tree) toConsole(c *gin.Context) {
+	w, r := of(c)
+	if !takes(looking, r.Method) {
+		t.nowhere(c)
+		return
+	}
+	w.Header().Set("Location", "ui/")
+	w.WriteHeader(http.StatusPermanentRedirect)
+}
+
+// file serves the page for operators.
+func (t *tree) file(c *gin.Context) {
+	w, r := of(c)
+	r = r.Clone(r.Context())
+	r.URL.Path = strings.TrimPrefix(r.URL.Path, t.base+"/ui")
+	t.s.page.ServeHTTP(w, r)
+}
+
+// action serves what operators see and do.
+func (t *tree) action(c *gin.Context) {
+	w, r := of(c)
+	path := strings.TrimPrefix(r.URL.Path, t.base+"/"+admin.Base)
+	if !t.s.actions.Has(path) {
+		t.nowhere(c)
+		return
+	}
+	t.s.actions.Serve(w, r, path, func(w http.ResponseWriter, r *http.Request) (admin.Caller, bool, error) {
+		return t.s.caller(w, r, t.base)
+	})
+}
+
+// serveMetrics serves the metrics that the caller may see.
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	sees := s.access.Sight(auth.Principal(r.Context()))
+	if sees.All {
+		sees.Of = nil
+	}
+	s.metrics.Serve(w, r, sees.Of)
+}

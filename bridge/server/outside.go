@@ -1,0 +1,36 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// outside returns what stands before the request's path where the client sees it:
+// what trusted proxies have taken off, and what http.StripPrefix has.
+func (s *Server) outside(r *http.Request) string {
+	prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/")
+	if !s.access.Trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
+		prefix = ""
+	}
+	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		path := strings.TrimSuffix(sent.EscapedPath(), "/") // see unslashed
+		if stripped, ok := strings.CutSuffix(path, strings.TrimSuffix(r.URL.EscapedPath(), "/")); ok && cleanPrefix(stripped) {
+			prefix += stripped
+		}
+	}
+	return prefix
+}
+
+// cleanPrefix reports whether a prefix is nothing but a path.
+func cleanPrefix(p string) bool {
+	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
+		return false
+	}
+	for _, c := range []byte(p) {
+		if c <= ' ' || c >= 0x7f || c == '?' || c == '#' || c == '\\' || c == '"' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// TestRoutes states what is served, and through what requests pass on their way there, the
+// outermost first. Each order is relied on:
+//
+//   - recovered ends one request where anything below it panics.
+//   - hurried sets its limit before anybody waits for a body: all below may answer without
+//     having read it, and net/http reads it then.
+//   - stripped takes away what other instances say of a caller, before anybody reads who it is.
+//   - leaving is about each answer, also those of what follows.
+//   - named refuses what is for another name, also where anybody may ask: a page of an
+//     attacker's name, which leads to us, has our origin in the eyes of its visitor's browser.
+//     It refuses paths with %, too, before what is below goes by them.
+//   - ownPages answers preflights, which show no key. It refuses other pages before their
+//     visitors' keys are looked at. Metadata and the pages of the front are for all pages.
+//   - known comes before the key is looked at: for a server that is not there the path is as
+//     any that is not, and its log does not have it.
+//   - works comes before that, too: a worker asks no issuer about tokens.
+//   - client, caller, operator, sender and page say who the caller is. All below goes by that.
+//   - identified is about a caller with a good token, and comes before what goes by the place
+//     that it notes: scoped.
+//   - followed stands around all that may open a stream.
+//   - granted comes before scoped: nobody learns the scopes of a server that it may not use.
+//   - forOperators comes before hasConsole, and both before all that reads a cookie.
+func TestRoutes(t *testing.T) {
+	const (
+		all       = "recovered > hurried > stripped > leaving > named"
+		metadata  = all + " > readable"
+		public    = all + " > ownPages"
+		let       = " > identified > followed > granted > scoped"
+		clients   = public + " > known > works > client" + let
+		operators = public + " > forOperators"
+		console   = operators + " > hasConsole"
+		page      = console + " > known > page" + let
+	)
+	i := authtest.New(t, "https://idp.example.com")
+	r := newRig(t, func(c *config.Config) {
+		users(i)(c)
+		c.BasePath, c.PublicURL = "/b", here
+		c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
+	}, "one")
+	tree := r.s.http.Handler.(*tree)
+	var got []string
+	for _, route := range tree.routes {
+		got = append(got, route.methods+" "+route.whole()+": "+chain(route.group.Handlers))
+	}
+	want := []string{
+		"any /b/mcp: " + clients,
+		"any /b/sse: " + clients,
+		"POST, OPTIONS /b/messages: " + clients,
+		"any /b/:server/mcp: " + clients,
+		"any /b/:server/sse: " + clients,
+		"POST, OPTIONS /b/:server/messages: " + clients,
+		"GET, HEAD /b/whoami: " + public + " > caller",
+		"POST /b/hooks/:server: " + public + " > sender",
+		"GET, HEAD /b/healthz: " + public,
+		"GET, HEAD /b/health: " + public,
+		"GET, HEAD /b/readyz: " + public,
+		"GET, HEAD /b/ready: " + public,
+		"GET, HEAD /b/metrics: " + public + " > operator",
+		"any /b/ui: " + console,
+		"any /b/ui/: " + console,
+		"any /b/ui/:file: " + console,
+		"any /b/ui/:file/*rest: " + console,
+		"POST /b/ui/login: " + console,
+		"POST /b/ui/logout: " + console,
+		"any /b/ui/mcp: " + page,
+		"any /b/ui/mcp/:server: " + page,
+		"any /b/ui/mcp/:server/*rest: " + console,
+		"any /b/ui/api/v1/*path: " + operators,
+		"GET, HEAD /b/.well-known/oauth-protected-resource: " + metadata,
+		"GET, HEAD /b/.well-known/oauth-protected-resource/*endpoint: " + metadata,
+		"GET, HEAD /.well-known/oauth-protected-resource/b: " + metadata,
+		"GET, HEAD /.well-known/oauth-protected-resource/b/*endpoint: " + metadata,
+	}
+	for _, path := range []string{
+		"/.well-known/oauth-authorization-server/b", "/.well-known/openid-configuration/b", "/b/.well-known/oauth-authorization-server", "/b/.well-known/openid-configuration",
+		"/b/authorize", "/b/oauth/callback", "/b/oauth/consent", "/b/oauth/jwks", "/b/oauth/revoke", "/b/register", "/b/token",
+	} {
+		want = append(want, "any "+path+": "+all)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	if other := chain(tree.other.group.Handlers); other != public || tree.other.methods != anyMethod {
+		t.Errorf("what is not there: %s", other)
+	}
+	// gin has them all, and nothing else.
+	known := map[string]bool{}
+	for _, route := range tree.engine.Routes() {
+		known[route.Path] = true
+	}
+	for _, route := range tree.routes {
+		delete(known, route.whole())
+	}
+	if len(known) > 0 {
+		t.Errorf("gin has the routes %v too", known)
+	}
+}
+
+// chain returns the names of handlers.
+func chain(handlers gin.HandlersChain) string {
+	var names []string
+	for _, h := range handlers {
+		name := runtime.FuncForPC(reflect.ValueOf(h).Pointer()).Name()
+		names = append(names, strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "-fm"))
+	}
+	return strings.Join(names, " > ")
+}
+
+// gin finds no route for a path that is none of it. What it misses, otherMethod finds: gin
+// v1.12 does not go back for a slash at the end, as of /ui/login/.
+func TestRoutesAgree(t *testing.T) {
+	words := []string{"", "mcp", "m", "hooks", "health", "ui", "u", "api", "v1", "login", "x", ":server", "é"}
+	tree := newRig(t, nil, "one").s.http.Handler.(*tree)
+	// The same routes without what they pass and serve.
+	var e *gin.Engine
+	found := ""
+	quietly(func() {
+		e = newEngine()
+		for _, r := range tree.routes {
+			e.Any(r.whole(), func(c *gin.Context) { found = r.whole() + " " + c.Param("server") })
+		}
+	})
+	e.NoRoute(func(*gin.Context) { found = "" })
+	var look func(path string, depth int)
+	n := 0
+	look = func(path string, depth int) {
+		for _, word := range words {
+			at := path + "/" + word
+			q := &http.Request{Method: "GET", URL: httptest.NewRequest("GET", "/", nil).URL}
+			q.URL.Path = at
+			e.ServeHTTP(httptest.NewRecorder(), q)
+			all := map[string]bool{}
+			for i, r := range tree.routes {
+				if params, ok := matches(at, tree.parts[i]); ok {
+					all[r.whole()+" "+params.ByName("server")] = true
+				}
+			}
+			if n++; found != "" && !all[found] {
+				t.Errorf("%q: gin has %q, and otherMethod %v", at, found, all)
+			}
+			if depth > 1 {
+				look(at, depth-1)
+			}
+		}
+	}
+	look("", 4)
+	if n < 20_000 {
+		t.Errorf("only %d paths", n)
+	}
+}
+
+// flushing is a writer that knows more than net/http's interface.
+type flushing struct {
+	http.ResponseWriter
+	heads int
+}
+
+func (f *flushing) WriteHeader(status int) {
+	f.heads++
+	f.ResponseWriter.WriteHeader(status)
+}
+
+func (f *flushing) FlushError() error { return errors.New("the client has gone") }
+
+// Handlers get the writer that the HTTP server or a program around the bridge gave, and gin
+// says nothing behind them.
+func TestWriter(t *testing.T) {
+	tree := newRig(t, nil, "one").s.http.Handler.(*tree)
+	w := &flushing{ResponseWriter: httptest.NewRecorder()}
+	tree.engine.GET("/flush", func(c *gin.Context) {
+		got, _ := of(c)
+		if got != http.ResponseWriter(w) || http.NewResponseController(got).Flush() == nil {
+			t.Errorf("it has a %T", got)
+		}
+	})
+	tree.ServeHTTP(w, from(peer, loopback, "GET", "/flush"))
+	if w.heads != 0 {
+		t.Errorf("a header was written %d times behind a handler that has written none", w.heads)
+	}
+	tree.ServeHTTP(w, from(peer, loopback, "GET", "/nowhere"))
+	if got := w.ResponseWriter.(*httptest.ResponseRecorder); w.heads != 1 || got.Code != 404 || strings.Count(got.Body.String(), "{") != 2 {
+		t.Errorf("%d headers, %d %s", w.heads, got.Code, got.Body)
+	}
+}
+
+// Nothing runs that would have followed a handler which has panicked.
+func TestPanicEnds(t *testing.T) {
+	r := newRig(t, nil, "one")
+	tree := r.s.http.Handler.(*tree)
+	tree.engine.GET("/panics", func(*gin.Context) { panic("a fault") }, func(*gin.Context) { t.Error("it goes on behind a panic") })
+	if a := r.answer(from(peer, loopback, "GET", "/panics")); a.Code != http.StatusInternalServerError {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+}
+
+// gin prints nothing of the bridge's routes, whatever its mode: clients on stdio would read
+// it. The program around the bridge has its mode back.
+func TestGinPrintsNothing(t *testing.T) {
+	out, mode := gin.DefaultWriter, gin.Mode()
+	var printed bytes.Buffer
+	gin.DefaultWriter = &printed
+	gin.SetMode(gin.DebugMode)
+	defer func() {
+		gin.DefaultWriter = out
+		gin.SetMode(mode)
+	}()
+	r := newRig(t, nil, "one")
+	h := r.s.HandlerAt("/tools")
+	h.ServeHTTP(httptest.NewRecorder(), from(peer, loopback, "GET", "/tools/healthz"))
+	h.ServeHTTP(httptest.NewRecorder(), from(peer, loopback, "PUT", "/tools/nowhere"))
+	if printed.Len() > 0 || gin.Mode() != gin.DebugMode {
+		t.Errorf("in the mode %s gin has printed %q", gin.Mode(), printed.String())
+	}
+}
