@@ -5,13 +5,12 @@ import (
 	"net/http"
 	"strings"
 
-	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
-
 	"github.com/gin-gonic/gin"
 
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
+	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/httpio"
