@@ -83,6 +83,9 @@ type Client interface {
 //
 // An Adapter gets the message for the server: Params has the server's name of a tool or a
 // prompt, not the clients'. Progress goes to Back with the token of the message.
+//
+// A wrapper reads that name by Name. It is the server's own below the filter, where
+// Params may still show what the client sent.
 type Request struct {
 	*jsonrpc.Message         // valid until Call returns
 	From             *Caller // the client that asks

@@ -26,7 +26,8 @@ type layer struct {
 }
 
 // layers are the product's packages, the outermost first: a package imports packages of
-// later layers, and of its own folder in its own layer.
+// later layers, and of its own folder in its own layer. A package that no layer names is in
+// that of the next folder above it: a new guard would be in "internal".
 var layers = []layer{
 	{"cmd", []string{"cmd"}, true},
 	{"bridge/server", []string{"bridge/server"}, true},
@@ -108,7 +109,7 @@ func forbidden(pkg, imported string) string {
 // TestImports holds imports to one direction: that of layers. Tests may import all but
 // what Go refuses.
 func TestImports(t *testing.T) {
-	files, edges := 0, 0
+	files, edges, packages := 0, 0, map[string]bool{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -129,6 +130,7 @@ func TestImports(t *testing.T) {
 			return err
 		}
 		pkg := path.Dir(filepath.ToSlash(rel))
+		packages[pkg] = true
 		for _, spec := range f.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
@@ -148,6 +150,13 @@ func TestImports(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for pkg := range packages {
+		_, folder := place(pkg)
+		parent := path.Dir(pkg)
+		if (parent == "bridge/guard" || parent == "bridge/internal" || parent == "adapters") && folder != pkg {
+			t.Errorf("%s is in no layer: name it in layers", pkg)
+		}
 	}
 	if files < 500 || edges < 1000 {
 		t.Errorf("looked at %d files with %d imports of our own: too few, the test looks in the wrong place", files, edges)

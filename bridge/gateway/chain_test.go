@@ -131,7 +131,8 @@ func TestChains(t *testing.T) {
 }
 
 // chainsOf calls a tool as each kind of client, with every option of the server
-// set, and returns what each call has passed.
+// set, and returns what each call has passed. A new option is set here: a wrapper
+// that is off is not seen.
 func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []string) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &chains{Adapter: &fake{}}

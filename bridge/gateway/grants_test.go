@@ -177,7 +177,8 @@ func TestGrantsNothingElse(t *testing.T) {
 }
 
 // Without rules everybody may use everything, whoever that is, and nothing is in
-// the way of a call.
+// the way of a call: a new wrapper that is always on, too. The message names the
+// outermost one, and what is in the way may stand below that.
 func TestGrantsNone(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a")})
 	all(t, []stock{{name: "one", f: one}}, func(t *testing.T, b *Gateway) {

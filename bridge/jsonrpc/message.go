@@ -61,7 +61,8 @@ func (m *Message) IsResponse() bool { return m.Method == "" }
 // Meta returns params._meta as raw JSON, or nil.
 func (m *Message) Meta() []byte { return m.meta }
 
-// Name returns params.name decoded: the tool or prompt that is meant.
+// Name returns params.name decoded: the tool or prompt that is meant. It is a copy, valid
+// also after Release, and empty when the name is no text.
 func (m *Message) Name() string {
 	if m.rename != nil {
 		return text(m.rename)

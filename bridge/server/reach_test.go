@@ -246,8 +246,8 @@ func TestReadyChildren(t *testing.T) {
 	}
 }
 
-// Everything that can be set for a server reaches the bridge: a field that is added to bridge.ServerOptions must be
-// set here, or named as having no setting.
+// Everything that can be set for a server reaches the bridge. A field that is added to gateway.ServerOptions is set by
+// options, in server.go, and here; or it is named here as having no setting.
 func TestOptions(t *testing.T) {
 	title := "t"
 	rules := func(name string) filter.Rules {

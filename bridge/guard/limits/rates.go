@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// Rates bound how often the server is called to a server: one for all, and others for tools by
-// patterns of their names.
+// Rates bound how often each caller calls a server: one for all calls, and others for tools
+// by patterns of their names.
 type Rates struct {
 	server  string
 	rules   atomic.Pointer[rules]
