@@ -66,23 +66,32 @@ type Server struct {
 	calllog    atomic.Pointer[accesslog.Log] // the access log; nil when there is none
 	lost       atomic.Uint64                 // lines of access logs that there were before
 	fault      error                         // why the bridge cannot be served as it is configured
-	http       *http.Server
-	serving    chan struct{} // closed when clients are served
-	served     sync.Once     // closes it
-	operators  net.Listener  // of console_listen; nil without it, or when nobody listens yet
-	clients    *connections
-	reloader   *reload.Reloader // nil when nobody reads the configuration again
-	actions    *admin.API       // what operators see and do
-	acts       *admin.Operator
-	events     *admin.Events
-	page       http.Handler // for operators
-	pages      *admin.Pages // on which somebody has signed in
-	calls      *calls.Calls // that clients make, for those who look
-	logs       *logs.Log
-	drained    atomic.Pointer[drained] // by an operator; nil if it is not
-	began      time.Time
-	instance   *instance    // nil when it is the only one
-	cert       *certificate // nil without TLS
+	listeners
+	operating
+	began    time.Time
+	instance *instance // nil when it is the only one
+}
+
+// listeners is how clients and operators are served: on which listeners, and how many.
+type listeners struct {
+	http      *http.Server
+	serving   chan struct{} // closed when clients are served
+	served    sync.Once     // closes it
+	operators net.Listener  // of console_listen; nil without it, or when nobody listens yet
+	clients   *connections
+	cert      *certificate // nil without TLS
+}
+
+// operating is what operators see and do.
+type operating struct {
+	reloader *reload.Reloader // nil when nobody reads the configuration again
+	actions  *admin.API
+	events   *admin.Events
+	page     http.Handler
+	pages    *admin.Pages // on which somebody has signed in
+	calls    *calls.Calls // of clients, for those who look
+	logs     *logs.Log
+	drained  atomic.Pointer[drained] // by an operator; nil if it is not
 }
 
 // New builds everything that the configuration names. It starts nothing but
@@ -98,7 +107,17 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
-	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, backs: backs, began: time.Now(), leaving: map[string]int{}, times: times{}, serving: make(chan struct{}), anyHook: newHook(rand.Text(), nil)}
+	s := &Server{
+		log:       log,
+		reacher:   reach,
+		backs:     backs,
+		began:     time.Now(),
+		leaving:   map[string]int{},
+		times:     times{},
+		anyHook:   newHook(rand.Text(), nil),
+		listeners: listeners{serving: make(chan struct{})},
+		operating: operating{logs: lines, calls: calls.New()},
+	}
 	s.conf.Store(c)
 	s.actions, s.page = s.newAPI(), console.Handler()
 	var err error
@@ -143,14 +162,14 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	}
 	s.calllog.Store(written)
 	s.b = gateway.New(o)
-	s.acts = &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
+	acts := &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
 	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
 	s.events = &admin.Events{
-		Operator: s.acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: !s.access.Keyed(),
+		Operator: acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: !s.access.Keyed(),
 		Heartbeat: func() time.Duration { return s.c().Heartbeat }, Payloads: s.calls.Keeps,
 		Most: func() int { return s.c().ConsoleStreams },
 	}
-	s.actions.Add(append(s.acts.Routes(), s.events.Routes()...)...)
+	s.actions.Add(append(acts.Routes(), s.events.Routes()...)...)
 	s.measure()
 	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
 	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
