@@ -2,6 +2,8 @@ module example.com/adapter
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/mcp-bridge/bridge v0.0.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
