@@ -32,5 +32,5 @@ func (c Config) target() (network, address string, err error) {
 	case u.Scheme == "unix" && u.Host == "" && u.Path != "":
 		return "unix", u.Path, nil
 	}
-	return "", "", errors.New("Address must be tcp://HOST:PORT or unix:///PATH, such as tcp://127.0.0.1:9000")
+	return "", "", errors.New("address must be tcp://HOST:PORT or unix:///PATH, such as tcp://127.0.0.1:9000")
 }
