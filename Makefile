@@ -57,7 +57,7 @@ vet: ## go vet, with the flags of the tests, which find its packages compiled
 # What it reads of other packages is compiled as for "make alone".
 lint: ## staticcheck, in the version that go.mod names
 	@echo '== staticcheck'
-	@tool=$$($(GO) tool -n staticcheck) && export $(QUICK) && $$tool ./...
+	@tool=$$($(GO) tool -n staticcheck) && export $(QUICK) && $$tool ./... && cd examples/adapter && $$tool ./...
 
 # At the end gotestsum lists each skipped test with its reason, which go test
 # itself hides. integration takes the longest by far: it begins first, and beside it

@@ -57,6 +57,9 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/admin.md", "curl -X POST -H 'Content-Type: application/json' -d '{}' http://127.0.0.1:8808/ui/api/v1/servers/files/resume"}:              "needs a bridge that runs: a test of server does it",
 	{"docs/observability.md", "docker run -d -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.5.0"}:                                               "needs Docker and the network",
 	{"docs/identity.md", "mcp-bridge login https://notes.example.com/mcp"}:                                                                          "needs a server that wants a sign-in, and a browser: a test of cmd/bridge does it",
+	{"examples/adapter/README.md", "socat TCP-LISTEN:9000,bind=127.0.0.1,fork EXEC:'npx -y @modelcontextprotocol/server-everything'"}:               "needs socat: a test of examples/adapter has a server on a socket",
+	{"examples/adapter/README.md", "cd examples/adapter"}:                                                                                           "a module of its own",
+	{"examples/adapter/README.md", "go run . tcp://127.0.0.1:9000"}:                                                                                 "needs that server: a test of examples/adapter does it",
 	{"docs/rest.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                      "needs an engine of workflows: a test of examples/workflow-tools does it",
 }}
 
@@ -391,8 +394,11 @@ func TestCommandsInSentences(t *testing.T) {
 // What docs/library.md shows is code that tests run.
 func TestLibrary(t *testing.T) {
 	var code strings.Builder
-	for _, folder := range []string{"bridge/server", "adapters/inprocess", "config"} {
-		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "example_test.go"))
+	for _, file := range []string{
+		"bridge/server/example_test.go", "adapters/inprocess/example_test.go", "config/example_test.go",
+		"examples/adapter/main.go",
+	} {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +409,7 @@ func TestLibrary(t *testing.T) {
 		for _, b := range p.blocks() {
 			if b.language == "go" {
 				if n++; !strings.Contains(code.String(), b.text) {
-					t.Errorf("%s: no example_test.go has\n%s", b, b.text)
+					t.Errorf("%s: none of these files has\n%s", b, b.text)
 				}
 			}
 		}

@@ -71,14 +71,14 @@ func (c connection) SessionID() string { return "" }
 // Close implements mcp.Connection. It is for the session's own end, which watch
 // tells to everybody else.
 func (c connection) Close() error {
-	c.u.queue.stop(c.u.a.name.Lost("it ended the session", nil), io.EOF)
+	c.u.queue.Stop(c.u.a.name.Lost("it ended the session", nil), io.EOF)
 	return nil
 }
 
 // Read implements mcp.Connection. Its context never ends: the queue is stopped
 // instead.
 func (c connection) Read(context.Context) (sdk.Message, error) {
-	m, err := c.u.queue.take()
+	m, err := c.u.queue.Take()
 	if err != nil {
 		return nil, err
 	}

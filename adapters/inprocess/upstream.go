@@ -79,7 +79,7 @@ func Shared(name string, s *mcp.Server, o Options) *Adapter {
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	u := &session{a: a, rest: rest, done: make(chan struct{})}
 	u.ctx, u.cancel = context.WithCancelCause(context.Background())
-	u.queue = &queue{limit: 2 * a.o.MaxMessage, full: u.unread}
+	u.queue = conn.NewQueue(2*a.o.MaxMessage, u.unread)
 	u.Conn = conn.New(string(a.name), u.queue, rest, a.o.Timeouts)
 	wait, err := a.join(u, from)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 type session struct {
 	*conn.Conn
 	a      *Adapter
-	queue  *queue
+	queue  *conn.Queue
 	rest   bridge.Client
 	server *bridge.Greeting
 	ctx    context.Context // ends with the connection, and every handler's with it
@@ -123,8 +123,8 @@ const unreadWhy = "it does not read what is sent to it"
 // unread ends a connection whose queue is overfull. Gone is left to watch: it
 // must not be called in the midst of what is being delivered.
 func (u *session) unread() {
-	err := u.a.name.Lost(unreadWhy, errFull)
-	u.queue.stop(err, errFull)
+	err := u.a.name.Lost(unreadWhy, conn.ErrFull)
+	u.queue.Stop(err, conn.ErrFull)
 	u.Fail(err)
 }
 
@@ -134,7 +134,7 @@ func (u *session) watch(wait func() error) {
 	defer close(u.done)
 	cause := wait()
 	why := "it ended the session"
-	if errors.Is(cause, errFull) {
+	if errors.Is(cause, conn.ErrFull) {
 		why = unreadWhy
 	}
 	err := u.a.name.Lost(why, cause)
@@ -145,7 +145,7 @@ func (u *session) watch(wait func() error) {
 		return
 	}
 	u.cancel(err)
-	u.queue.stop(err, io.EOF)
+	u.queue.Stop(err, io.EOF)
 	u.Fail(err)
 	if gone {
 		u.rest.Gone(err)
@@ -179,7 +179,7 @@ func (u *session) Close(ctx context.Context) error {
 	err := u.a.name.Closed()
 	u.Fail(err)
 	u.cancel(err)
-	u.queue.stop(err, io.EOF)
+	u.queue.Stop(err, io.EOF)
 	timer := time.NewTimer(u.a.o.Stop)
 	defer timer.Stop()
 	select {

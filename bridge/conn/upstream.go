@@ -133,7 +133,7 @@ func (n Name) Unopened(err error) error {
 // connection has ended by itself, is the better reason if there is one.
 func (n Name) Ended(over *bridge.Error, err error) error {
 	if over == nil {
-		return err
+		return n.Unopened(err)
 	}
 	failed := n.Lost(strings.TrimSuffix(over.Public, unknown), nil)
 	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Public != over.Public {

@@ -65,6 +65,10 @@ func TestEnded(t *testing.T) {
 			t.Errorf("%v became %v, want %q", tc.err, got, tc.want)
 		}
 	}
+	// Why it has ended may not be known yet.
+	if err := server.Ended(nil, server.Unsent("it does not read its input", nil)); !errors.Is(err, bridge.ErrUnavailable) || errors.Is(err, bridge.ErrUnsent) {
+		t.Errorf("what was not sent became %v, want ErrUnavailable alone", err)
+	}
 }
 
 func TestLife(t *testing.T) {

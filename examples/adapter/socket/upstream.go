@@ -1,0 +1,186 @@
+package socket
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Adapter connects to one server.
+type Adapter struct {
+	name conn.Name
+	o    conn.Options
+	// network and address are what net.Dial takes.
+	network, address string
+}
+
+var _ bridge.Adapter = (*Adapter)(nil)
+
+// New makes the adapter for the server of that name. o has the limits of its calls.
+func New(name string, c Config, o conn.Options) (*Adapter, error) {
+	network, address, err := c.target()
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", name, err)
+	}
+	return &Adapter{name: conn.Name(name), o: o.Filled(name), network: network, address: address}, nil
+}
+
+// Open connects and does the handshake.
+func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	wire, err := new(net.Dialer).DialContext(ctx, a.network, a.address)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil: // clients hear the first text, the log the address too
+		return nil, a.name.Unavailable("it cannot be connected to", err)
+	}
+	l := &link{a: a, wire: wire, rest: rest}
+	l.queue = conn.NewQueue(2*a.o.MaxMessage, func() { l.deaf(conn.ErrFull) })
+	l.Conn = conn.New(string(a.name), l.queue, rest, a.o.Timeouts)
+	l.running.Go(l.write)
+	l.running.Go(l.read)
+	l.server, err = conn.Handshake(ctx, l.Conn, from, a.o.Revision)
+	if err == nil {
+		err = l.life.Opened() // it may have ended just now
+	}
+	if err == nil {
+		return l, nil
+	}
+	_ = l.Close(context.Background())
+	return nil, a.name.Ended(l.life.Over(), err)
+}
+
+// link is one connection. It has the methods of bridge.Upstream from conn.Conn, except
+// for Server and Close.
+type link struct {
+	*conn.Conn
+	a       *Adapter
+	wire    net.Conn
+	rest    bridge.Client
+	server  *bridge.Greeting
+	queue   *conn.Queue
+	running sync.WaitGroup // of read and write
+	life    conn.Life
+	unread  atomic.Pointer[bridge.Error] // why nothing can be written any more
+}
+
+// Server returns what the handshake said.
+func (l *link) Server() *bridge.Greeting { return l.server }
+
+// Close ends the connection and waits for its goroutines.
+func (l *link) Close(context.Context) error {
+	l.life.Close() // from now on its end is no news
+	l.queue.Stop(l.a.name.Unsent("its connection was closed", nil), io.EOF)
+	l.Fail(l.a.name.Closed())
+	_ = l.wire.Close()
+	l.running.Wait()
+	return nil
+}
+
+const (
+	writeLimit = 5 * time.Minute        // how long the server may leave a message unread
+	lastWords  = 250 * time.Millisecond // how long it may then still answer
+)
+
+// write writes what the queue has, until that is stopped.
+func (l *link) write() {
+	for {
+		m, err := l.queue.Take()
+		if err != nil {
+			return
+		}
+		_ = l.wire.SetWriteDeadline(time.Now().Add(writeLimit)) // a closed wire fails below
+		_, err = l.wire.Write(append(m.Line.B, '\n'))
+		m.Line.Free()
+		if err != nil {
+			l.deaf(err)
+			return
+		}
+	}
+}
+
+// deaf notes that nothing can be written any more. It leaves it to read to end the
+// connection: answers may be on their way.
+func (l *link) deaf(err error) {
+	const why = "it does not read what is sent to it"
+	lost := l.a.name.Lost(why, err)
+	l.unread.CompareAndSwap(nil, lost)
+	l.queue.Stop(l.a.name.Unsent(why, lost), io.EOF) // what comes now was surely not sent
+	_ = l.wire.SetReadDeadline(time.Now().Add(lastWords))
+}
+
+// read hands on what comes, until the wire ends. It alone tells of the end, so that
+// nothing comes after that.
+func (l *link) read() {
+	err := l.receive()
+	_ = l.wire.Close() // a write may be waiting
+	lost := cmp.Or(l.unread.Load(), l.a.name.Lost("it ended the connection", err))
+	news, gone := l.life.End(lost)
+	if !news {
+		return
+	}
+	l.queue.Stop(l.a.name.Unsent("its connection has ended", lost), io.EOF)
+	l.Fail(lost) // calls under way may have had an effect
+	if gone {
+		l.rest.Gone(lost)
+	}
+}
+
+// receive hands on messages. It waits for nothing but the wire.
+func (l *link) receive() error {
+	texts := &conn.Parser{Options: l.a.o, Conn: l.Conn, Quotes: true, Unit: "lines",
+		Warning: "ignored lines of the server that are not MCP messages"}
+	defer texts.Warn()
+	in := l.Intake() // what comes counts among the bytes under way
+	defer in.Drop()
+	r := bufio.NewReader(l.wire)
+	for {
+		line, over, err := l.line(r, &in)
+		switch {
+		case err != nil:
+			return err
+		case over != nil:
+			l.a.o.Log.Warn("message dropped", "why", in.Why(l.a.o.MaxMessage), "id", string(over.ID()))
+			l.Unkept(&in, over.ID(), l.a.o.MaxMessage) // costs its own call, and no other
+		case len(bytes.TrimSpace(line.B)) == 0:
+			line.Free()
+		default:
+			_ = texts.Parse(line, line.B, &in, l.Deliver) // has logged it, and failed the call
+		}
+		in.Drop()
+	}
+}
+
+// line reads one line. It keeps nothing of a line that is too long, or has no room: over
+// has found out whose answer that is.
+func (l *link) line(r *bufio.Reader, in *conn.Intake) (line *jsonrpc.Buffer, over *jsonrpc.Finder, err error) {
+	line = jsonrpc.NewBuffer(0)
+	for {
+		part, err := r.ReadSlice('\n')
+		if size := len(line.B) + len(part); over == nil && (size > l.a.o.MaxMessage+conn.EnvelopeRoom || !in.Size(size)) {
+			over = &jsonrpc.Finder{}
+			_, _ = over.Write(line.B)
+			line.Free()
+			in.Size(0)
+		}
+		if over != nil {
+			_, _ = over.Write(part)
+		} else {
+			line.Append(part)
+		}
+		if err != bufio.ErrBufferFull {
+			return line, over, err
+		}
+	}
+}
