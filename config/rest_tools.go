@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
-
 	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 

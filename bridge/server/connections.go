@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/address"
-
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/logs"
 )

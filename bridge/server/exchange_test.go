@@ -18,10 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"

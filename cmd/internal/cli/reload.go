@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/server"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/config"

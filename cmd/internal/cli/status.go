@@ -16,10 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/server"
-
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
