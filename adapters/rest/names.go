@@ -32,6 +32,10 @@ type (
 	ToolLimits = toolset.ToolLimits
 	// Bytes is how much of a body is read: ToolLimits.
 	Bytes = toolset.Bytes
+	// Fault is one of Faults.
+	Fault = toolset.Fault
+	// Warning is something odd in a document, which is passed over.
+	Warning = openapi.Warning
 	// Faults are the faults of Rules and Tools, each with its line.
 	Faults = toolset.Faults
 )

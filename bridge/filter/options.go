@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 
 	"github.com/mcp-bridge/bridge/internal/glob"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
+
+// Kind is what a list has: tools, prompts, resources or templates.
+type Kind = list.Kind
 
 // Options choose and change what clients see of one server. The zero value shows
 // everything as it is.

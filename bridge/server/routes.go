@@ -29,8 +29,10 @@ func (s *Server) HandlerAt(base string) http.Handler { return s.toldAt(base) }
 
 // Mount adds the HTTP surface to a gin engine, or below the path of a group of one, beside
 // its other routes: those are not guarded by the bridge's checks of Origin, Host and
-// keys. The group's path has no parameters. The configuration's base_path is not used, and
-// the log is told what HandlerAt tells it.
+// keys. The group's path has no parameters. It panics, as gin does, where a route has a path
+// of the bridge: /health and /ready among them. An engine with HandleMethodNotAllowed panics
+// in gin v1.12.0 for methods without routes: leave it off. The configuration's base_path is
+// not used. The log names what Listen would refuse, as for HandlerAt.
 func (s *Server) Mount(on gin.IRouter) {
 	at := on.Group("")
 	t := s.toldAt(strings.TrimSuffix(at.BasePath(), "/"))
@@ -268,6 +270,9 @@ func (t *tree) based(f func(w http.ResponseWriter, r *http.Request, base string)
 // otherMethod serves a request that gin finds no route for: the path is not there, does not
 // take the method, or takes any, also those that gin does not know. What the other methods
 // pass through is for this one too: some of that is about who may know that the path is there.
+//
+// It is no chain of gin's: what a pass does behind c.Next comes before serve. That does no
+// harm to what gets here, which answers at once and opens no stream.
 func (t *tree) otherMethod(c *gin.Context) {
 	at := &t.other
 	for i := range t.routes {

@@ -187,11 +187,13 @@ func (f *flushing) FlushError() error { return errors.New("the client has gone")
 func TestWriter(t *testing.T) {
 	tree := newRig(t, nil, "one").s.http.Handler.(*tree)
 	w := &flushing{ResponseWriter: httptest.NewRecorder()}
-	tree.engine.GET("/flush", func(c *gin.Context) {
-		got, _ := of(c)
-		if got != http.ResponseWriter(w) || http.NewResponseController(got).Flush() == nil {
-			t.Errorf("it has a %T", got)
-		}
+	quietly(func() {
+		tree.engine.GET("/flush", func(c *gin.Context) {
+			got, _ := of(c)
+			if got != http.ResponseWriter(w) || http.NewResponseController(got).Flush() == nil {
+				t.Errorf("it has a %T", got)
+			}
+		})
 	})
 	tree.ServeHTTP(w, from(peer, loopback, "GET", "/flush"))
 	if w.heads != 0 {
@@ -207,7 +209,9 @@ func TestWriter(t *testing.T) {
 func TestPanicEnds(t *testing.T) {
 	r := newRig(t, nil, "one")
 	tree := r.s.http.Handler.(*tree)
-	tree.engine.GET("/panics", func(*gin.Context) { panic("a fault") }, func(*gin.Context) { t.Error("it goes on behind a panic") })
+	quietly(func() {
+		tree.engine.GET("/panics", func(*gin.Context) { panic("a fault") }, func(*gin.Context) { t.Error("it goes on behind a panic") })
+	})
 	if a := r.answer(from(peer, loopback, "GET", "/panics")); a.Code != http.StatusInternalServerError {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}

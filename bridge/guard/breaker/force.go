@@ -48,6 +48,7 @@ func (c *Circuit) force(f *Force) bool {
 		c.again = time.Now()
 	case f == nil:
 	case f.Open:
+		c.close(openings) // those under way do not count any more, and nor does their probe
 		c.leave(calls, 0) // a probe may begin when that does not count any more
 		c.why, c.since, c.pause, c.again = "an operator has decided so", f.Since, c.o.Pause, f.Until
 	default:

@@ -74,3 +74,41 @@ func TestForce(t *testing.T) {
 		}
 	})
 }
+
+// An opening that began before an operator opens the circuit says nothing any more: neither
+// its failure nor a probe changes when the operator's word ends.
+func TestForceOpenings(t *testing.T) {
+	word := func() *Force {
+		return &Force{Open: true, By: "ops", Since: time.Now(), Until: time.Now().Add(time.Hour)}
+	}
+	left := func(t *testing.T, c *Circuit) {
+		if got, _ := c.Left(); got != time.Hour || c.trips > 1 {
+			t.Errorf("%v are left after %d trips, want an hour", got, c.trips)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuit(Options{Failures: 1})
+		a, _ := c.begin(openings)
+		c.force(word())
+		if pause := a.Bad(false, "no connection"); pause != 0 || c.trips != 0 {
+			t.Errorf("an opening fails: a pause of %v, %d trips", pause, c.trips)
+		}
+		left(t, c)
+	})
+	for _, works := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := NewCircuit(Options{Failures: 1})
+			a, _ := c.begin(openings)
+			time.Sleep(a.Bad(false, "no connection"))
+			p, mine := c.try(openings)
+			if !mine {
+				t.Fatal("no probe")
+			}
+			c.force(word())
+			if works && p.Worked() || !works && p.Failed("still") > 0 {
+				t.Errorf("a probe (works: %t) counts", works)
+			}
+			left(t, c)
+		})
+	}
+}

@@ -39,7 +39,7 @@ type Document struct {
 type Warning struct {
 	File string // relative to the document's folder; a URL without its query
 	Line int    // from 1; 0 when it is about the whole file
-	Text string
+	Text string // what is wrong, and the rule
 }
 
 func (w Warning) String() string {

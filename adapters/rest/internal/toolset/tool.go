@@ -103,7 +103,7 @@ type Arg struct {
 type Fault struct {
 	Key  string // such as "issues/lock: args: owner: "
 	Line int    // of the configuration; 0 when it is not known
-	Text string
+	Text string // says what is wrong
 
 	common bool // it is about Config.Args
 }

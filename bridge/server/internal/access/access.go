@@ -44,7 +44,7 @@ type Access struct {
 	front      *front.Front   // gives tokens to users of an issuer; nil when there is none
 	disk       *disk.Disk     // where it keeps logins; nil when it is not there
 	grants     *filter.Grants // what each caller may use, likewise
-	complaints sync.Map       // *sparse.Lines about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
+	complaints sync.Map       // *logs.Limiter about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
 	wrong      *limit
 	strange    *limit     // tokens that their issuer knows nothing of, and that look like some
 	questions  *questions // about tokens: each may turn out to be one of either
