@@ -2,8 +2,8 @@
 
 GO        ?= go
 RACE      := $(if $(shell command -v $(firstword $(shell $(GO) env CC))),-race)
-# One package more at a time than there are processors: tests wait, too.
-PACKAGES  := $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
+# As many packages at a time as there are processors: with more, leases of clusters end.
+PACKAGES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # "make vet" is a step of its own.
 TESTFLAGS ?= $(RACE) -vet=off -timeout 30m -p $(PACKAGES)
 BENCHTIME ?= 1s

@@ -72,19 +72,34 @@ func stubborn() {
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, syscall.SIGTERM)
 	fmt.Printf("pid %d\n", os.Getpid())
+	if os.Getenv(readyVariable) != "" {
+		_ = os.NewFile(3, "ready").Close()
+	}
 	for range terms {
 	}
 }
 
-// leaves starts a stubborn process in its group and ends.
+// readyVariable is in the environment of a child that closes its descriptor 3 when it has
+// printed its pid.
+const readyVariable = "BRIDGE_TEST_READY"
+
+// leaves starts a stubborn process in its group and ends when that has printed its pid:
+// what is printed later may be lost.
 func leaves() {
-	c := exec.Command(os.Args[0])
-	c.Env = childEnv("stubborn")
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := c.Start(); err != nil {
+	ready, printed, err := os.Pipe()
+	if err == nil {
+		c := exec.Command(os.Args[0])
+		c.Env = append(childEnv("stubborn"), readyVariable+"=3")
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		c.ExtraFiles = []*os.File{printed}
+		err = c.Start()
+		_ = printed.Close()
+	}
+	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	_, _ = io.Copy(io.Discard, ready)
 }
 
 // childEnv is the environment that makes the test binary the child of that name.

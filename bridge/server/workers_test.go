@@ -94,7 +94,13 @@ func TestWorkers(t *testing.T) {
 				t.Errorf("the server was connected to %d times", n)
 			}
 			for n := range 4 {
-				if _, m := v.post(v.all[n%2].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`)); m.Get("result.echo.text").Str != "hello" {
+				_, m := v.post(v.all[n%2].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`))
+				for m.Get("error.data.bridge").Str == "overloaded" { // a starved instance answers the other one too late
+					t.Logf("a call is made again: %s", m.Raw)
+					time.Sleep(100 * time.Millisecond)
+					_, m = v.post(v.all[n%2].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`))
+				}
+				if m.Get("result.echo.text").Str != "hello" {
 					t.Errorf("echo without a session = %s", m.Raw)
 				}
 			}
