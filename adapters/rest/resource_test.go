@@ -202,6 +202,11 @@ func TestResourceFiles(t *testing.T) {
 	if list := ask(t, up, "tools/list", "{}").Raw; strings.Count(list, "or the rest:// address of a resource of this server") != 2 {
 		t.Errorf("clients are not told: %s", list)
 	}
+	n := api.count()
+	plan, err := a.Plan(t.Context(), "put", []byte(`{"body":"rest://pets/shelves"}`))
+	if err != nil || !strings.Contains(plan, "(what is at rest://pets/shelves)") || api.count() > n {
+		t.Errorf("dry run: %s, %v", plan, err)
+	}
 	const books = `{"method":"GET","items":[{"id":12345678901234567890,"name":"Rex"}]}`
 	for _, test := range []struct {
 		tool, args, want string // of the request, or of the error
@@ -228,11 +233,6 @@ func TestResourceFiles(t *testing.T) {
 		if !strings.Contains(text, test.want) || test.asked >= 0 && api.count()-n != test.asked {
 			t.Errorf("%s: %s (error: %t), %d requests, want %s and %d", test.args, text, isError, api.count()-n, test.want, test.asked)
 		}
-	}
-	n := api.count()
-	plan, err := a.Plan(t.Context(), "put", []byte(`{"body":"rest://pets/shelves"}`))
-	if err != nil || !strings.Contains(plan, "(what is at rest://pets/shelves)") || api.count() > n {
-		t.Errorf("dry run: %s, %v", plan, err)
 	}
 	c.Limits.File = 100
 	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files that are given by their addresses have more than 100 bytes together") {
