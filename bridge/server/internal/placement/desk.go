@@ -38,7 +38,7 @@ const (
 	// checkEvery is how often it is looked whether a server can be started here.
 	checkEvery = 5 * time.Second
 	// workerLetGo is how long other instances have to notice that their lanes here have ended.
-	workerLetGo = 500 * time.Millisecond
+	workerLetGo = 2 * time.Second
 )
 
 // desk has the places of a worker: each is free, or a ticket stands for it.

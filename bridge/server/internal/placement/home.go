@@ -340,7 +340,7 @@ func (h *Homes) patience() time.Duration { return h.o.Lease + 2*time.Second }
 
 // homeLetGo is how long other instances have to notice that their lanes here have ended: what
 // they send meanwhile is refused, and would be lost later.
-const homeLetGo = 500 * time.Millisecond
+const homeLetGo = 2 * time.Second
 
 // looks is how often an instance that stops looks whether connections are used.
 const looks = 50 * time.Millisecond

@@ -51,7 +51,7 @@ type Tunnel struct {
 
 // settle is how long the end of a lane waits for its calls when the other instance has
 // refused one: it refuses the others too, and then they can be made over another lane.
-const settle = time.Second
+const settle = 5 * time.Second
 
 // OpenTunnel opens an inner session at the other instance.
 func OpenTunnel(ctx context.Context, w TunnelWay, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
