@@ -100,7 +100,7 @@ func (p *peer) callStateless(a arrival) {
 	case p.over:
 		no = tooLate(a.m)
 	case len(p.stateless) >= maxStateless:
-		no = jsonrpc.NewError(a.m.ID, jsonrpc.CodeInternal, "too many requests are under way; try again later", []byte(`{"bridge":"overloaded"}`))
+		no = jsonrpc.NewError(a.m.ID, jsonrpc.CodeInternal, "too many requests are in flight; try again later", []byte(`{"bridge":"overloaded"}`))
 	default:
 		p.stateless[v] = struct{}{}
 		if !v.listens {

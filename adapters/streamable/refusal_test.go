@@ -122,7 +122,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		if a := begin("q"); a.Status() != 200 {
 			t.Errorf("another's session = %d %s", a.Status(), a.Body())
 		}
-		check("one too many in all", begin("q"), 503, "5", "the bridge has as many sessions as it may have (max_sessions)")
+		check("one too many in all", begin("q"), 503, "5", "the bridge is at its limit of sessions (max_sessions)")
 	})
 }
 

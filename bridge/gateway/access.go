@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Settings are those of Options that can be exchanged, as they are there. There are
-// access rules from the beginning, or never.
+// Settings are the fields of Options that Apply can change. Access rules exist from
+// the start or never.
 type Settings struct {
 	// SessionIdle, SessionLeft, Grants and PerPrincipal are the fields of Options of these names.
 	SessionIdle  time.Duration
@@ -25,7 +25,7 @@ type Settings struct {
 	PerPrincipal limits.PerPrincipal
 }
 
-// take has the settings count. It returns the principals whose grants have changed.
+// take applies the settings, and returns the principals with changed grants.
 func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 	if s == nil {
 		return nil
@@ -39,12 +39,12 @@ func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 	return changed
 }
 
-// regrant ends what principals have at servers that they may not use any more, and has
-// their clients look again at what they may. Calls at all servers as one may go on
-// within drain; leave is as in retire.
+// regrant ends sessions and calls of principals at servers that they may no longer use,
+// and announces changed lists to their clients. Calls of the aggregate may continue for
+// drain; leave is as in retire.
 func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, leave func(context.Context, *aggregate.Server)) {
 	for _, s := range now.servers {
-		s.laneShares.Set(s.users()) // there may be more, also when nobody's have changed
+		s.laneShares.Set(s.users()) // a new principal changes no grant
 		for principal := range changed {
 			if err := b.allowed(s, s.o.Name, principal); err != nil {
 				s.pool.Revoke(principal, err)
@@ -72,7 +72,7 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	})
 }
 
-// users returns how many principals may use the server.
+// users counts the principals that may use the server.
 func (s *server) users() (n int) {
 	for principal := range s.b.grants.All() {
 		if s.filter.Serves(principal) {
@@ -82,10 +82,9 @@ func (s *server) users() (n int) {
 	return n
 }
 
-// Revoke ends what a principal has, whose key was taken away: its sessions with
-// their streams, and of its clients without sessions the calls under way, those
-// that wait for their answers, and the subscriptions. Nothing of it begins any
-// more until Restore. Other principals are not disturbed.
+// Revoke ends everything of a principal whose key was removed: sessions, streams,
+// calls in flight, parked calls and subscriptions. Until Restore, the principal can
+// begin nothing. Other principals are not affected.
 func (b *Gateway) Revoke(principal string) {
 	calls := b.revoked.Revoke(principal)
 	ended := b.open(func(s *Session) bool { return s.caller.Principal == principal })
@@ -95,19 +94,19 @@ func (b *Gateway) Revoke(principal string) {
 	for _, r := range b.table.Load().servers {
 		r.pool.Revoke(principal, errRevoked)
 	}
-	b.log.Info("the sessions and calls of a caller have ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
+	b.log.Info("sessions and calls of a caller ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
 }
 
-// Restore lets a principal in again that Revoke has put out.
+// Restore admits a revoked principal again.
 func (b *Gateway) Restore(principal string) { b.revoked.Restore(principal) }
 
-// Allowed says whether a principal may use the server of that name, which is as
-// in Initialize. The error is ErrUnknownServer, or of the kind ErrDenied.
+// Allowed returns nil if the principal may use the server of that name, which is as
+// in Initialize. Its error is ErrUnknownServer, or of the kind ErrDenied.
 func (b *Gateway) Allowed(server, principal string) error {
 	return b.allowed(b.table.Load().at(server), server, principal)
 }
 
-// allowed is Allowed of what the table has at that name.
+// allowed is Allowed for a server that the table holds; s is nil for the aggregate.
 func (b *Gateway) allowed(s *server, name, principal string) error {
 	if err := b.revoked.Check(principal); err != nil {
 		return err
@@ -128,9 +127,9 @@ func (b *Gateway) allowed(s *server, name, principal string) error {
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
 }
 
-// Shared returns the connections to a server that sessions share, and what the server gets
-// of clients' headers; nil when they share none. Sessions at other instances join without
-// what guards clients: that stands there.
+// Shared returns the shared connections to a server, and its forwarded headers; nil without
+// sharing. Sessions of other instances join them without guards for clients: these guards
+// run at the other instance.
 func (b *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
 	if s := b.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
 		return s.shared, s.o.Forward
@@ -138,7 +137,7 @@ func (b *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
 	return nil, nil
 }
 
-// Pool returns what serves the clients without sessions of a server; nil when there is none.
+// Pool returns the pool that serves a server's stateless clients; nil for an unknown server.
 func (b *Gateway) Pool(name string) *stateless.Pool {
 	if s := b.table.Load().named[name]; s != nil {
 		return s.pool

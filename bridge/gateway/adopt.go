@@ -12,16 +12,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Portable reports whether another process can go on with a session: not where the end
-// of its connection is to be the session's (restart: false), unless it takes that over.
+// Portable reports whether another instance can continue a session. It cannot where a
+// session ends with its connection (restart: false), unless that connection moves too.
 func (b *Gateway) Portable(r *session.Record) bool {
 	return !slices.ContainsFunc(b.table.Load().servers, func(s *server) bool {
 		return (r.Server == "" || s.o.Name == r.Server) && s.ends() && r.Carry[s.o.Name] == nil
 	})
 }
 
-// Adopt goes on with a session that another instance has begun: h is its record, which
-// was taken over. Nothing is opened before its first call needs it.
+// Adopt continues a session of another instance; h is its record, taken over from there.
+// The first call opens the connection.
 func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 	if err := b.Allowed(h.Server, h.Principal); err != nil {
 		return nil, err
@@ -42,33 +42,33 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 	return s, nil
 }
 
-// resume readies a session for its first call that goes that way, which is m; nil if the
-// bridge does so by itself.
+// resume restores the session's state on a fresh connection before the first call, m; m is
+// nil when no call caused it.
 func (s *Session) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Message) error {
 	if w.Adopted.Done() {
 		return nil
 	}
-	if w.At != nil { // nothing is opened for a call that is refused
+	if w.At != nil { // a refused call opens no connection
 		if err := w.At.drained.Refuses(m, s.caller); err != nil {
 			return err
 		}
 		ctx = drain.Passing(ctx)
 	}
 	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Tell)
-	if errors.Is(err, bridge.ErrReplaced) && w.Counts() { // calls may go elsewhere by now
+	if errors.Is(err, bridge.ErrReplaced) && w.Counts() { // a newer binding is not affected
 		s.End(err)
 	}
 	return err
 }
 
-// restore resumes a session though its client calls nothing, which may only listen: at once,
-// or when an operator has its server take calls again.
+// restore resumes a session whose client only listens: at once, or when the operator ends
+// the server's drain.
 func (s *Session) restore(w *binding[*server]) {
 	if !w.Counts() || w.Adopted.Waits(true) {
 		return
 	}
 	now := func() (stop func()) {
-		_ = s.resume(s.ctx, w, nil) // the next call says what is wrong
+		_ = s.resume(s.ctx, w, nil) // the next call returns the error
 		w.Adopted.Waits(false)
 		return nil
 	}
@@ -82,8 +82,8 @@ func (s *Session) restore(w *binding[*server]) {
 	}
 }
 
-// repeat makes a call that has set something for the session where calls go now: what is
-// there may have been told before what was set. It waits for that, unless ctx ends.
+// repeat sends a request that set session state again on the current binding, which may have
+// been resumed before that state was recorded. It waits for the answer or the end of ctx.
 func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {
@@ -95,7 +95,7 @@ func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
 	})
 }
 
-// record returns what is kept of the session.
+// record returns the session's record.
 func (s *Session) record() session.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,11 +113,11 @@ func (s *Session) keep(change func(*session.Record)) {
 	}
 }
 
-// ErrMoved: the session goes on at another instance.
+// ErrMoved means that another instance continues the session.
 var ErrMoved = errors.New("the session goes on at another instance")
 
-// unkeep ends what is kept of the session, unless another instance may go on with it.
-func (s *Session) unkeep() {
+// forget deletes the session's record, or releases it if another instance may continue.
+func (s *Session) forget() {
 	s.mu.Lock()
 	held := s.held
 	s.mu.Unlock()
@@ -130,17 +130,17 @@ func (s *Session) unkeep() {
 	}
 }
 
-// moves reports whether another instance may go on with the session, which has ended here.
+// moves reports whether another instance may continue the session, which ended here.
 func (s *Session) moves() bool {
 	cause, r := context.Cause(s.ctx), s.record()
 	return (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && !r.Bound && s.b.Portable(&r)
 }
 
-// Move ends the session of that key here: another instance has it.
+// Move ends the session of that key here, because another instance owns it.
 func (b *Gateway) Move(key string) { b.move(func(s *Session) bool { return s.id == key }) }
 
-// MoveIdle ends the sessions here that have no calls under way, so that other instances
-// go on with them. It returns how many are here still.
+// MoveIdle ends the sessions without calls in flight, so that other instances continue
+// them. It returns the number of sessions that were here.
 func (b *Gateway) MoveIdle() (left int) {
 	b.move(func(s *Session) bool {
 		left++
@@ -151,7 +151,7 @@ func (b *Gateway) MoveIdle() (left int) {
 	return left
 }
 
-// move ends sessions here.
+// move ends the selected sessions with ErrMoved.
 func (b *Gateway) move(which func(*Session) bool) {
 	for _, s := range b.open(which) {
 		s.End(ErrMoved)

@@ -9,31 +9,31 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// binding is the connection that the calls of a session use until a reload replaces it.
+// A binding is the chain of wrappers that a session's calls use, until a reload replaces it.
 type binding[S any] struct {
 	At      S               // the server
 	Up      bridge.Upstream // nil until Reach
-	Adopted *handover       // nil unless the server has to be told what one before it was
+	Adopted *handover       // nil unless the state of an earlier connection must be restored
 	of      *bindings[S]
-	calls   atomic.Int64 // that have entered
+	calls   atomic.Int64 // calls that entered
 	closed  sync.Once
 	over    chan struct{}
 }
 
-// bindings are those of a session: the current one, and former ones until their calls end.
+// bindings holds a session's current binding; former ones close with their last call.
 type bindings[S any] struct {
 	make  func(*binding[S]) (bridge.Upstream, error)
 	end   func(error)
 	later func(shut func(ctx context.Context))
 	now   atomic.Pointer[binding[S]]
 
-	mu    sync.Mutex // guards the rest, and Up until it is there
+	mu    sync.Mutex // guards the rest, and Up until it is set
 	ended bool
 }
 
-// Begin has the calls of a session go to at, which is not reached yet. make makes what calls
-// go to and opens nothing, end ends the session and returns at once, and so does later, which
-// has a connection shut that nobody uses any more; if it does not, End does.
+// Begin sets the first binding, to the server at; Reach makes its chain. make returns a chain
+// and opens nothing. end ends the session. later runs shut for a former binding, or drops it,
+// and then End shuts. end and later must not block.
 func (s *bindings[S]) Begin(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
 	s.make, s.end, s.later = make, end, later
 	s.now.Store(s.way(at))
@@ -43,14 +43,13 @@ func (s *bindings[S]) way(at S) *binding[S] {
 	return &binding[S]{At: at, of: s, over: make(chan struct{})}
 }
 
-// Now returns the one that counts.
+// Now returns the current binding.
 func (s *bindings[S]) Now() *binding[S] { return s.now.Load() }
 
-// Counts reports whether new calls go this way.
+// Counts reports whether the binding is the current one.
 func (w *binding[S]) Counts() bool { return w.of.Now() == w }
 
-// Enter returns the one that counts, for a call that goes there: until Leave it is closed by
-// End only.
+// Enter returns the current binding for a call. Until Leave, only End closes it.
 func (s *bindings[S]) Enter() *binding[S] {
 	for {
 		w := s.Now()
@@ -58,19 +57,18 @@ func (s *bindings[S]) Enter() *binding[S] {
 		if w.Counts() {
 			return w
 		}
-		w.Leave() // Renew may have seen that it has no calls
+		w.Leave() // Renew replaced it, and may have counted no calls
 	}
 }
 
-// Leave says that a call that has entered is over. With the last one a former connection is
-// closed.
+// Leave ends a call that entered. The last one shuts a former binding.
 func (w *binding[S]) Leave() {
 	if w.calls.Add(-1) == 0 && !w.Counts() {
 		w.of.later(w.shut)
 	}
 }
 
-// shut closes what calls went to, once. It returns when that is done.
+// shut closes the chain once. It returns when the chain is closed.
 func (w *binding[S]) shut(ctx context.Context) {
 	w.of.mu.Lock()
 	up := w.Up
@@ -80,12 +78,13 @@ func (w *binding[S]) shut(ctx context.Context) {
 	}
 }
 
-// anyBusy reports whether calls are under way that have entered one of those ways.
+// anyBusy reports whether one of the bindings has calls in flight.
 func anyBusy[S any](ways []*binding[S]) bool {
 	return slices.ContainsFunc(ways, func(w *binding[S]) bool { return w.calls.Load() > 0 })
 }
 
-// Reach makes what calls go to. The error may be why life, the session's, has ended.
+// Reach makes the chain of the current binding. life is the session's context; its cause is
+// the error when the session ended.
 func (s *bindings[S]) Reach(ctx, life context.Context) error {
 	for {
 		w := s.Now()
@@ -109,9 +108,9 @@ func (s *bindings[S]) Reach(ctx, life context.Context) error {
 	}
 }
 
-// Renew has calls go to at from now on. It returns the way there, which knows nothing yet
-// of what the server was told, or nil if there is nothing to tell: the session has not
-// begun, or has ended. Those under way go on, until the last of them leaves: see End.
+// Renew makes a binding to at the current one, and returns it if session state must be
+// restored there. It returns nil for a session that did not begin or has ended. Calls in
+// flight keep the former binding until the last one leaves: see End.
 func (s *bindings[S]) Renew(ctx context.Context, at S) *binding[S] {
 	was, w := s.Now(), s.way(at)
 	up, err := s.make(w)
@@ -141,22 +140,22 @@ func (s *bindings[S]) Renew(ctx context.Context, at S) *binding[S] {
 	return w
 }
 
-// Close closes what calls go to, and has Reach and Renew change nothing any more.
+// Close closes the current chain. Afterwards Reach and Renew change nothing.
 func (s *bindings[S]) Close(ctx context.Context) {
 	s.mu.Lock()
 	s.ended = true
 	up := s.Now().Up
 	s.mu.Unlock()
 	if up != nil {
-		_ = up.Close(ctx) // what matters is logged where it happens
+		_ = up.Close(ctx) // the wrappers log their errors
 	}
 }
 
-// Over says that nothing is left of the session. It comes after Close.
+// Over marks the session as released. The session calls it after Close.
 func (s *bindings[S]) Over() { close(s.Now().over) }
 
-// End ends the session if its calls go this way still, and waits for that; err says why.
-// Otherwise it closes what they went to, whether they are over or not.
+// End ends the session with err if the binding is still current, and waits for its release.
+// Otherwise it closes the binding's chain, calls in flight included.
 func (w *binding[S]) End(ctx context.Context, err error) {
 	if w.Counts() {
 		w.of.end(err)
@@ -166,8 +165,8 @@ func (w *binding[S]) End(ctx context.Context, err error) {
 	w.shut(ctx)
 }
 
-// awaitBindings waits until new calls go none of those ways, or left is closed. It reports whether
-// it had to wait.
+// awaitBindings waits until none of the bindings is current, or left is closed. It reports
+// whether it waited.
 func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool) {
 	for _, w := range ways {
 		select {
@@ -187,7 +186,7 @@ func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool
 	return waited
 }
 
-// endBindings ends all of them.
+// endBindings calls End of all bindings, and waits for them.
 func endBindings[S any](ctx context.Context, ways []*binding[S], err error) {
 	var wg sync.WaitGroup
 	for _, w := range ways {

@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lift"
 )
 
-// This page is the only place where the wrappers of a server are put together: an
-// Upstream around an Upstream, the outermost last. Each order is relied on, and
-// TestChains says why. What servers say by themselves goes the other way: a
-// wrapper that also hears (lift, filter, share) is the Client of what is below.
+// This file is the only place that builds the chains of wrappers: an Upstream around
+// an Upstream, the outermost last. TestChains states each order and its reason.
+// Messages that servers start go the other way: a wrapper that handles them (lift,
+// filter, share) is the Client of the wrapper below it.
 
-// session returns what the calls of one session go to. Nothing is opened yet.
+// session returns the chain of one session. It opens nothing.
 func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	if err := s.b.allowed(s, s.o.Name, from.Principal); err != nil {
 		return nil, err
@@ -26,24 +26,23 @@ func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	if err != nil {
 		return nil, err
 	}
-	up = s.tools.Wrap(up)     // above what is kept, which it asks for lists as they are now
-	up = l.Wrap(up)           // below it are the server's words, and its era
-	up = s.rates.Wrap(up)     // what clients ask, not what lift asks for them; by the server's own names
-	up = s.tasks.Wrap(up)     // a principal's own tasks; stateless clients have sealed handles
-	up = s.filter.Wrap(up)    // from here on the names that clients see,
-	up = s.filter.Granted(up) // which grants are about
-	up = s.drained.Wrap(up)   // what it refuses is reported, and what the bridge asks for passes below it
+	up = s.tools.Wrap(up)     // above the cache, which answers its own list requests
+	up = l.Wrap(up)           // below it: messages in the server's era
+	up = s.rates.Wrap(up)     // counts requests of clients, not those of lift; by the server's names
+	up = s.tasks.Wrap(up)     // a principal sees its own tasks; stateless clients have sealed handles
+	up = s.filter.Wrap(up)    // above it: the names that clients see,
+	up = s.filter.Granted(up) // which grants use
+	up = s.drained.Wrap(up)   // its refusals are reported; requests of the bridge pass below it
 	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(up)), nil
 }
 
-// stateless returns what the calls of all stateless clients go to. The pool finds
-// a connection for each, and translates for a legacy server.
+// stateless returns the chain of all stateless clients. The pool picks a connection for
+// each call, and translates for a legacy server.
 func (s *server) stateless() bridge.Upstream {
 	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(s.filter.Granted(s.filter.Wrap(s.rates.Wrap(s.pool))))))
 }
 
-// connection returns a connection of the session's own, or its part of one
-// that it shares.
+// connection returns the session's own connection, or its view of a shared one.
 func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	switch s.share {
 	case SharePrincipal, ShareAll:
@@ -55,34 +54,34 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 	return up, nil
 }
 
-// guarded returns a lane, and the same with its guards. The breaker stands between
-// the lane and its connections, which it keeps from being opened too. own says that
-// the lane is one session's; givenUp is as in lane.Ends.
+// guarded returns a lane, and the lane inside its guards. The breaker stands between
+// the lane and its connections, so it also refuses openings. own: the lane belongs to one
+// session. givenUp is as in lane.Ends.
 func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
-	kept, places := s.cache.Source(from), s.gate.Places() // they hear the lane, so they come before it
-	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: s.door(own), GivenUp: givenUp}
+	kept, places := s.cache.Source(from), s.gate.Places() // they observe the lane, so they come first
+	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: s.opener(own), GivenUp: givenUp}
 	if own {
 		ends.Stay = from.Stay
 	}
 	l := lane.New(o, from, ends)
-	up := places.Wrap(s.retries.Wrap(l)) // made again, a call keeps its place
-	return l, kept.Wrap(up, l)           // what is kept needs neither place nor connection
+	up := places.Wrap(s.retries.Wrap(l)) // a retried call keeps its slot
+	return l, kept.Wrap(up, l)           // a cached answer needs neither slot nor connection
 }
 
-// perCall returns what opens a lane for each call. The guards stand around that,
-// so a call that waits has no process; it is made again within its own lane.
+// perCall returns an Upstream that opens a lane for each call. The limits stand outside, so
+// a queued call has no process. A retry uses the lane of its call.
 func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
 	places := s.gate.Places()
 	to := places.Client(rest)
 	up := places.Wrap(&share.PerCall{Name: s.o.Name, Client: to, Budget: s.lane.Budget, Force: s.b.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
-		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: s.door(false), Level: level})
+		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: s.opener(false), Level: level})
 		return l, s.retries.Wrap(l)
 	}})
 	return s.cache.Wrap(up, from)
 }
 
-// asMember returns the server as the aggregate has it: a chain of those above for
-// each session, and one for all stateless clients.
+// asMember returns the server as a member of the aggregate: one chain for each session, and
+// one for all stateless clients.
 func (s *server) asMember() *aggregate.Server {
 	return &aggregate.Server{
 		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Remembers: func() bool { return s.cache.On() && len(s.o.Forward) == 0 },

@@ -9,16 +9,17 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// NotificationEvent makes the event of a notification.
+// NotificationEvent returns the event that carries a notification.
 func NotificationEvent(n *jsonrpc.Message) replay.Event {
 	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
-	if e.Key = subscribe.Changed(n); n.Method == "notifications/tasks" { // which says all of the task
+	if e.Key = subscribe.Changed(n); n.Method == "notifications/tasks" { // a newer one replaces it: it carries the whole state
 		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
 	}
 	return e
 }
 
-// AnswerEvent makes the event of an answer, and releases it: its room is the event's now.
+// AnswerEvent returns the event that carries an answer, and releases the answer. The event
+// takes over its share of MaxBytes.
 func AnswerEvent(a *jsonrpc.Message) replay.Event {
 	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true, Answers: a.ID}
 	e.Free = a.TakeRelease()
@@ -26,16 +27,16 @@ func AnswerEvent(a *jsonrpc.Message) replay.Event {
 	return e
 }
 
-// StatelessClient is the Client of a call of a client without a session.
+// StatelessClient is the bridge.Client of a stateless client's call.
 type StatelessClient struct {
 	Back         bridge.Stream      // of the response
-	Subscription []byte             // the id of the request, raw, if it is a subscription
-	Changes      *subscribe.Changes // that it is told of, if it is a subscription
+	Subscription []byte             // the raw id of the request, if it is a subscription
+	Changes      *subscribe.Changes // of a subscription
 }
 
 var _ bridge.Client = (*StatelessClient)(nil)
 
-// Notify passes on what belongs to the call. What belongs to a subscription says so.
+// Notify sends a notification of the call. One of a subscription carries its id.
 func (c *StatelessClient) Notify(n *jsonrpc.Message) {
 	if c.Subscription == nil {
 		c.Back.Send(NotificationEvent(n))
@@ -48,16 +49,16 @@ func (c *StatelessClient) Notify(n *jsonrpc.Message) {
 	c.Tell(n)
 }
 
-// Tell passes on what belongs to the subscription.
+// Tell sends a notification of the subscription, with its id.
 func (c *StatelessClient) Tell(n *jsonrpc.Message) {
 	c.Back.Send(NotificationEvent(subscribe.Tagged(n, c.Subscription)))
 }
 
-// Ask refuses: nobody asks a client without a session.
+// Ask refuses: a stateless client gets no requests.
 func (c *StatelessClient) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
 	return nil
 }
 
-// Gone is of no interest: the call itself fails.
+// Gone does nothing: the call itself fails.
 func (c *StatelessClient) Gone(error) {}

@@ -7,32 +7,30 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// A client that does not read is not served any more when unread messages of the
-// largest size wait for it. The answers to the calls under way come on top, of
-// which a session may have mostCalls.
+// A client that does not read gets no more calls when `unread` messages of the largest
+// size are queued for it. Answers to calls in flight come on top: at most mostCalls.
 const (
 	unread    = 4
 	mostCalls = 128
 )
 
-// ReplayLimits bound what waits for a client all of whose messages go the same way.
-// maxMessage is the largest message, in bytes.
+// ReplayLimits returns the limits of the queue of a client with a single stream.
+// maxMessage is the size of the largest message in bytes.
 func ReplayLimits(maxMessage int) replay.Limits {
 	return replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * maxMessage}
 }
 
-// Unread reports whether too much waits for the client: no more calls are to be
-// taken from it.
+// Unread reports whether the queue of a client is too long to accept further calls.
 func Unread(out *replay.Log, maxMessage int) bool { return out.Bytes() > unread*maxMessage }
 
-// Calls counts the calls under way.
+// Calls counts the calls in flight.
 type Calls struct {
 	mu   sync.Mutex // guards the rest
 	n    int
-	none chan struct{} // to be closed when n falls to 0; nil while nobody waits
+	none chan struct{} // closed when n falls to 0; nil while nobody waits
 }
 
-// Add counts n calls, or the end of one with -1.
+// Add adds n to the count; -1 ends a call.
 func (c *Calls) Add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +41,7 @@ func (c *Calls) Add(n int) {
 	}
 }
 
-// None returns a channel that is closed when no call is under way. It is asked for
-// when no more calls can begin.
+// None returns a channel that closes when no call is in flight. No call may begin after it.
 func (c *Calls) None() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,10 +57,10 @@ func (c *Calls) None() <-chan struct{} {
 	return none
 }
 
-// TooEarly is what a client is told whose message comes before its session.
+// TooEarly is the error text for a message before its session.
 const TooEarly = "initialize first, and wait for its answer"
 
-// Early answers a request that comes before the session.
+// Early answers a request before the session: ping works, others fail.
 func Early(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Method == "ping" {
 		return jsonrpc.NewResult(m.ID, []byte("{}"))
@@ -71,19 +68,19 @@ func Early(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, TooEarly, nil)
 }
 
-// MaxBatch bounds the messages in one array (2025-03-26).
+// MaxBatch limits the messages of one batch (2025-03-26).
 const MaxBatch = 100
 
-// NoBatches is what a client of that revision is told that sends an array. each is
-// where a single message is to stand.
+// NoBatches returns the error text for a batch in a revision without batches. each says
+// where a single message belongs.
 func NoBatches(revision, each string) string {
 	return "batches do not exist in revision " + revision + ": send one message " + each
 }
 
-// Batch looks at the messages of one array, in their order.
+// Batch checks the messages of one batch, in order. It holds the ids so far.
 type Batch map[string]bool
 
-// Fault says why a message cannot be part of the batch; empty means that it can.
+// Fault returns why a message cannot be part of the batch, or an empty string.
 func (b Batch) Fault(m *jsonrpc.Message) string {
 	switch {
 	case !m.IsRequest():

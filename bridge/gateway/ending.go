@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Done returns a channel that is closed when the session has begun to end.
+// Done returns a channel that closes when the session begins to end.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// OnEnd has f called when the session ends, at once if it has ended.
+// OnEnd calls f when the session ends, or at once if it already ended.
 func (s *Session) OnEnd(f func()) {
 	s.mu.Lock()
 	if !s.ending {
@@ -24,8 +24,8 @@ func (s *Session) OnEnd(f func()) {
 	f()
 }
 
-// Go runs f in a goroutine that the end of the session waits for. It reports
-// false when the session has ended.
+// Go runs f in a goroutine that the session's end awaits. It reports false when the
+// session ended.
 func (s *Session) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,17 +40,17 @@ func (s *Session) Go(f func()) bool {
 	return true
 }
 
-// Seen notes that the client showed a sign of life.
+// Seen records a sign of life of the client.
 func (s *Session) Seen() {
 	s.left.Store(false)
-	s.rest()
+	s.touch()
 }
 
-// rest begins the time anew for which nobody uses the session.
-func (s *Session) rest() { s.seen.Store(time.Now().UnixNano()) }
+// touch restarts the session's idle time.
+func (s *Session) touch() { s.seen.Store(time.Now().UnixNano()) }
 
-// idleFor returns how long nobody has used the session: an open stream or a
-// call under way is use.
+// idleFor returns how long the session is idle. An open stream or a call in flight
+// makes it busy.
 func (s *Session) idleFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,14 +60,14 @@ func (s *Session) idleFor(now time.Time) time.Duration {
 	return now.Sub(time.Unix(0, s.seen.Load()))
 }
 
-// unusedTTL is how long a session is kept whose client never came back after
-// initialize: its answer was probably lost, and with it the session's id.
+// unusedTTL is the idle limit of a session without any message after initialize: the
+// client probably lost the answer, and with it the id of the session.
 const unusedTTL = 5 * time.Minute
 
-// patience returns how long the session may be idle; left is for one whose client has
-// probably gone without a word, as most do: it has closed its stream, and sent nothing since.
-// Only if a process waits for it, there is a hurry.
-func (s *Session) patience(idle, left time.Duration) time.Duration {
+// idleLimit returns how long the session may be idle. The shorter left is for a client that
+// closed its stream and sent nothing since: it probably left without DELETE. It only counts
+// if a process runs for this session alone.
+func (s *Session) idleLimit(idle, left time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -88,26 +88,25 @@ func (s *Session) hasProcess() bool {
 	return slices.ContainsFunc(s.b.table.Load().servers, own)
 }
 
-// End ends the session and returns at once; err says why. What belongs to it
-// ends in the background.
+// End ends the session with the reason err, and returns at once. Its connection closes in
+// the background.
 func (s *Session) End(err error) {
 	if !s.finish(err) {
 		return
 	}
-	s.b.wg.Go(func() { s.wind(s.b.force) })
+	s.b.wg.Go(func() { s.release(s.b.force) })
 }
 
-// close ends the session and waits until nothing is left of it.
+// close ends the session and returns when it is released.
 func (s *Session) close(ctx context.Context, err error) {
 	if s.finish(err) {
-		s.wind(ctx)
+		s.release(ctx)
 		return
 	}
-	<-s.ended // whoever has begun to end it heeds b.force, which ends with ctx
+	<-s.ended // the first caller uses b.force, which ends with ctx
 }
 
-// finish marks the session as ending. Only the first call does something; it
-// reports whether it was.
+// finish marks the session as ending, and reports whether this was the first call.
 func (s *Session) finish(err error) bool {
 	s.mu.Lock()
 	if s.ending {
@@ -126,7 +125,7 @@ func (s *Session) finish(err error) bool {
 	s.cancel(err)
 	for _, q := range questions {
 		q.timer.Stop()
-		q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone", nil))
+		q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client's session ended", nil))
 	}
 	level := slog.LevelDebug
 	if s.greeted.Load() {
@@ -139,12 +138,12 @@ func (s *Session) finish(err error) bool {
 	return true
 }
 
-// wind closes what belongs to the session. Its connection is closed even when
-// calls that wait for it have not returned yet.
-func (s *Session) wind(ctx context.Context) {
+// release closes the session's connection, awaits its goroutines, and removes the session.
+// The connection closes first, so that calls which wait for it return.
+func (s *Session) release(ctx context.Context) {
 	s.ways.Close(ctx)
 	s.wg.Wait()
-	s.unkeep()
+	s.forget()
 	s.b.mu.Lock()
 	_, enrolled := s.b.sessions[s]
 	delete(s.b.sessions, s)

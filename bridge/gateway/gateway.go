@@ -1,5 +1,5 @@
-// Package gateway serves clients: it keeps their sessions, and puts together what
-// their calls to servers go through.
+// Package gateway holds the sessions of clients, and builds the chain of wrappers
+// that a client's calls to a server pass.
 package gateway
 
 import (
@@ -37,196 +37,191 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Share says which sessions use one connection to a server.
+// Share selects which sessions use one connection to a server.
 type Share string
 
 // The modes of sharing.
 const (
-	// ShareSession gives each session a connection of its own.
+	// ShareSession: each session has its own connection.
 	ShareSession Share = "session"
-	// SharePrincipal gives one to all sessions of a principal whose clients
+	// SharePrincipal: all sessions of a principal share one, if their clients
 	// have the same revision and capabilities.
 	SharePrincipal Share = "principal"
-	// ShareCall opens one for each request and closes it afterwards.
+	// ShareCall: each request opens a connection and closes it afterwards.
 	ShareCall Share = "call"
-	// ShareAll gives one to everybody. The server cannot ask its clients
-	// anything then, since the question might reach the wrong person.
+	// ShareAll: all clients share one. The server cannot ask its clients
+	// questions, since a question could reach the wrong client.
 	ShareAll Share = "all"
 )
 
-// Offer says which revisions of the protocol clients can use at an address of
-// the bridge, whatever its server speaks.
+// Offer selects which revisions clients can use at an address of the bridge,
+// independent of the server's revision.
 type Offer string
 
-// What can be offered.
+// The values of Offer.
 const (
-	OfferAll    Offer = "all"    // all that the bridge knows
+	OfferAll    Offer = "all"    // all that the bridge implements
 	OfferLegacy Offer = "legacy" // those with a handshake and sessions, to 2025-11-25
 )
 
 // ServerOptions describe one server.
 type ServerOptions struct {
-	// Name is the server's part of the URL. It must be unique.
+	// Name is the server's path segment in URLs. It must be unique.
 	Name string
 	// Adapter opens connections to the server.
 	Adapter bridge.Adapter
-	// Share says who uses one connection together; empty means ShareSession.
+	// Share selects which sessions share a connection; empty means ShareSession.
 	Share Share
-	// Offer is what clients can use at the server's own address; empty means
+	// Offer selects the revisions at the server's own address; empty means
 	// Options.Offer.
 	Offer Offer
 	// EndWithServer ends a session when its connection is lost, for servers
-	// whose state lives in the process. Otherwise the session goes on with a
-	// new connection.
+	// that keep state in the process. Otherwise the session gets a new
+	// connection.
 	EndWithServer bool
-	// Idle is how long a connection without calls and subscriptions is kept;
-	// 0 means for ever with ShareSession and ShareCall, 10 minutes otherwise;
-	// negative means for ever.
+	// Idle is how long a connection without calls and subscriptions stays open.
+	// 0 means no limit with ShareSession and ShareCall, and 10 minutes otherwise;
+	// a negative value means no limit.
 	Idle time.Duration
 	// Handshake bounds the opening of a connection; 0 means 60 s.
 	Handshake time.Duration
-	// Restarts bounds how often a lost connection is opened again within a
-	// minute; 0 means 30. When half of that is used up, the rest is spread over
-	// the minute.
+	// Restarts is how often a lost connection may be reopened in a minute; 0 means 30.
+	// Once half of them are used, the rest is spread over the minute.
 	Restarts int
-	// MaxPause bounds the pause before a connection is opened again that could not
-	// be opened, or was lost before it had answered anything. The first pause is
-	// a second, and each is twice as long as the one before. 0 means 1 min.
+	// MaxPause is the longest pause before the bridge reopens a connection that
+	// failed to open, or was lost before its first answer. Pauses begin at 1 s
+	// and double. 0 means 1 min.
 	MaxPause time.Duration
-	// MaxLanes bounds the connections to this server; 0 means 256.
+	// MaxLanes limits the connections to this server; 0 means 256.
 	MaxLanes int
-	// Prefix stands before the names of the server's tools and prompts where
-	// several servers are offered as one; empty means none.
+	// Prefix precedes the names of the server's tools and prompts in the
+	// aggregate; empty means none.
 	Prefix string
-	// Filter chooses and changes what clients see.
+	// Filter selects and changes the list entries that clients see.
 	Filter filter.Options
-	// Ping is how long a connection may be silent before the server is asked for
-	// a sign of life; 0 means never. A server that owes it for as long again has
-	// lost its connection.
+	// Ping is how long a connection may be silent before the bridge pings the
+	// server; 0 means never. Without an answer within the same time, the
+	// connection counts as lost.
 	Ping time.Duration
-	// Forward lists the headers of clients that the server gets. Nothing else of
-	// them is passed on (protocol.md D0.9).
+	// Forward lists the client headers that the server gets. No other header is
+	// passed on (protocol.md D0.9).
 	Forward []bridge.Forward
-	// Validate checks the arguments of tool calls against the tools' input
-	// schemas before the server gets them.
+	// Validate checks arguments of tool calls against the input schemas of the
+	// tools before the server gets them.
 	Validate bool
-	// MaxTask bounds how long a task of the server's that a call waits for may
-	// work; 0 means no limit. The Adapter bounds all other calls.
+	// MaxTask limits how long a call waits for a task of the server; 0 means no
+	// limit. The Adapter limits all other calls.
 	MaxTask time.Duration
-	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
+	// Cache, Breaker, Limits and Retry configure the server's guards.
 	Cache   cache.Options
 	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options
-	// Renew says that open sessions at a server of that name go on with these settings, as
-	// after the loss of their connection, and do not keep the former ones.
+	// Renew moves open sessions at the server of that name to these settings, as after a
+	// lost connection. Otherwise they keep the former settings.
 	Renew bool
-	// Process says that opening a connection starts a process: a list that is kept
-	// is no reason for that.
+	// Process: opening a connection starts a process. Refreshing a cached list is no
+	// reason to do so.
 	Process bool
-	// Homed says that connections which are shared live at one of several instances: see
-	// bridge.Cluster.
+	// Homed: a shared connection lives at one of several instances. See bridge.Cluster.
 	Homed bool
-	// Check tells why the server cannot work as things are, before it is
-	// started for the first time; nil means that nothing can be said.
+	// Check reports why the server cannot work, before its first start. A nil Check
+	// checks nothing.
 	Check func() error
 }
 
 // Options configure a Gateway.
 type Options struct {
-	Servers  []ServerOptions // in the order in which lists name them
+	Servers  []ServerOptions // in the order of lists
 	Sessions session.Keeper  // nil means one in memory for 10,000 sessions
 	Log      *slog.Logger    // nil means slog.Default()
-	// Version is the program's own, as servers and clients are told; empty means
-	// "dev".
+	// Version is the bridge's version in handshakes; empty means "dev".
 	Version string
-	// Offer is what clients can use where several servers are offered as one, and
-	// at the address of each server that says nothing else. Empty means OfferAll.
+	// Offer selects the revisions at the address of the aggregate, and of each server
+	// without its own Offer. Empty means OfferAll.
 	Offer Offer
-	// SessionIdle is how long a session lives without a request, a call under
-	// way or an open stream; 0 means 30 minutes.
+	// SessionIdle is how long a session lives without a request, a call in flight
+	// or an open stream; 0 means 30 minutes.
 	SessionIdle time.Duration
-	// SessionLeft is the same for a session with a process of its own whose client has closed
-	// its last stream, and sent nothing since; 0 means 5 minutes.
+	// SessionLeft replaces SessionIdle for a session with its own process whose client
+	// closed its last stream and sent nothing since; 0 means 5 minutes.
 	SessionLeft time.Duration
-	// MaxBytes bounds what messages hold together: the bodies of requests, large
-	// answers, and what event streams hold for their clients; 0 means 512 MiB. An
-	// eighth of it is for requests only. Where there are several principals, one of
-	// them has at most three quarters of it.
+	// MaxBytes limits the memory of all messages together: request bodies, large
+	// answers, and events queued for clients; 0 means 512 MiB. One eighth is reserved
+	// for requests. With several principals, each has at most three quarters.
 	MaxBytes int64
-	// MaxLanes bounds the connections to all servers together; 0 means 1,024.
+	// MaxLanes limits the connections to all servers together; 0 means 1,024.
 	MaxLanes int
-	// Grants are the access rules: what each principal may use. A principal that
-	// has none may use nothing. nil means that there are no rules, and everybody
-	// is the one principal whose name is empty.
+	// Grants are the access rules by principal. A principal without a grant may use
+	// nothing. nil means no rules: all callers are the principal with the empty name.
 	Grants map[string]filter.Grant
-	// PerPrincipal bounds what each principal may have.
+	// PerPrincipal limits each principal.
 	PerPrincipal limits.PerPrincipal
-	MaxCalls     int // requests of a session that may be under way; 0 means 128
-	// Watch is told what becomes of each request of a client, at once and by
-	// several goroutines: it must not block. nil means that nobody wants to know.
+	MaxCalls     int // requests of a session in flight; 0 means 128
+	// Watch is called with the outcome of each client request, from several
+	// goroutines. It must not block. It may be nil.
 	Watch func(report.Report)
-	// Calls are told of each call that begins, while somebody looks; nil for nobody.
+	// Calls records calls while an operator watches; it may be nil.
 	Calls *calls.Calls
-	// Front tells from a request's headers which instance has sent it on; nil without.
+	// Front returns the instance that forwarded a request, by its headers; nil without
+	// a cluster.
 	Front func(http.Header) string
-	// Cluster is what several instances of the bridge have in common.
+	// Cluster holds the shared state of several instances.
 	Cluster bridge.Cluster
-	// Traces gets the spans of calls, and has servers told of them. nil means
-	// that the bridge takes no part in tracing: what clients say of their traces
-	// goes on to the servers as it is.
+	// Traces receives the spans of calls, and the bridge passes them to servers.
+	// nil turns tracing off: trace contexts of clients pass unchanged.
 	Traces trace.TracerProvider
 }
 
 // Gateway connects sessions with servers.
 type Gateway struct {
 	log               *slog.Logger
-	table             atomic.Pointer[table] // of its servers
-	grants            *filter.Grants        // what each principal may use; nil when there are no rules
+	table             atomic.Pointer[table] // of servers
+	grants            *filter.Grants        // nil without access rules
 	store             session.Keeper
-	idle, left        atomic.Int64  // how long a session may be, in nanoseconds
-	quota             *limits.Quota // what each principal may have
+	idle, left        atomic.Int64  // Options.SessionIdle and SessionLeft, in nanoseconds
+	quota             *limits.Quota // of each principal
 	revoked           principals
-	drains            *drain.Servers // nil when nobody operates them
-	statelessInFlight atomic.Int64   // calls under way of clients without sessions
+	drains            *drain.Servers // nil without operators
+	statelessInFlight atomic.Int64   // calls of stateless clients
 	bytes             *limits.Bytes
 	version           string
 	offer             Offer
 	tracing           *tracing.Tracing // nil without
-	ownParams         []byte           // of initialize, where no client's will do: there is nobody in particular to ask (D3)
+	ownParams         []byte           // of initialize for connections that no single client owns (D3)
 	lanes             *lane.Total
 	laneShares        *limits.Shares // of these connections, by principal
 	dropped           atomic.Uint64  // notifications
-	failures          rate.Sometimes // when a failed call is logged as more than a detail
+	failures          rate.Sometimes // limits failed calls logged at info
 	reports           *report.Reporter
-	calls             *calls.Calls // nil when nobody ever looks
+	calls             *calls.Calls // nil without operators
 	cluster           bridge.Cluster
-	seals             *seal.Key // of the handles that clients without sessions keep
-	instance          string    // of the bridge, for handles that are good for this one only
+	seals             *seal.Key // seals the handles of stateless clients
+	instance          string    // name of this instance, in handles that only it can open
 	flight            InFlight
 	maxCalls          int                  // of a session
 	aggregate         *aggregate.Aggregate // all servers as one
-	stateless         bridge.Upstream      // the same, for clients without sessions
-	listening         context.Context      // ends when the bridge begins to stop: subscriptions do too
+	stateless         bridge.Upstream      // the aggregate for stateless clients
+	listening         context.Context      // ends when the bridge begins to stop; ends subscriptions
 	stopListening     context.CancelFunc
 	life              context.Context // ends with Close
 	stop              context.CancelFunc
-	force             context.Context // ends when Close has no more time
+	force             context.Context // ends when Close runs out of time
 	hurry             context.CancelFunc
 	workers           *goroutines // make the calls
 	wg                sync.WaitGroup
 
-	applying sync.Mutex // held while the table is changed
+	applying sync.Mutex // held while the table changes
 
 	mu       sync.Mutex // guards the rest
 	sessions map[*Session]struct{}
 	closed   bool
 }
 
-// maxCallsPerClient bounds a client: nobody takes what others need (protocol.md F).
+// maxCallsPerClient limits the calls of one client in flight, for the sake of the others (protocol.md F).
 const maxCallsPerClient = 128
 
-// New makes a bridge. Close ends it.
+// New returns a running Gateway. Close ends it.
 func New(o Options) *Gateway {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Gateway{
@@ -272,14 +267,13 @@ func New(o Options) *Gateway {
 	return b
 }
 
-// Room returns the room of a principal among the bytes under way
-// (Options.MaxBytes); the empty name is nobody's in particular.
+// Room returns a principal's share of Options.MaxBytes; the empty name stands for
+// no particular principal.
 func (b *Gateway) Room(principal string) limits.Room { return b.bytes.Room(principal) }
 
-// OffersModern reports whether clients of 2026-07-28 and later are served as such
-// at the address of that server; an empty name means all servers as one, or the
-// only one. Where they are not, their requests are to be taken for those of a
-// client that has not begun its session.
+// OffersModern reports whether the address of that server offers 2026-07-28; an
+// empty name means the aggregate, or the only server. Where it does not, the caller
+// treats a stateless request like one before initialize.
 func (b *Gateway) OffersModern(server string) bool {
 	offer := b.offer
 	if r := b.table.Load().at(server); r != nil {
@@ -288,7 +282,7 @@ func (b *Gateway) OffersModern(server string) bool {
 	return offer != OfferLegacy
 }
 
-// Drain refuses new calls and waits until those under way have ended, or ctx.
+// Drain refuses new calls, and waits for the calls in flight or the end of ctx.
 func (b *Gateway) Drain(ctx context.Context) error {
 	b.stopListening()
 	return b.flight.Drain(ctx)
@@ -297,11 +291,10 @@ func (b *Gateway) Drain(ctx context.Context) error {
 // Draining reports whether Drain or Close was called.
 func (b *Gateway) Draining() bool { return b.flight.Draining() }
 
-// Activity returns the number of calls under way, and of all calls so far.
+// Activity returns the number of calls in flight, and of all calls so far.
 func (b *Gateway) Activity() (now int, all uint64) { return b.flight.Activity() }
 
-// enter admits a call, whatever kind of client makes it. Every success needs a
-// leave.
+// enter admits a call of any client. After a nil error, leave must be called.
 func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	if err := b.flight.Enter(); err != nil {
 		return err
@@ -313,14 +306,14 @@ func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	return nil
 }
 
-// leave ends what enter began.
+// leave releases what enter took.
 func (b *Gateway) leave(from *bridge.Caller) {
 	b.quota.Leave(from)
 	b.flight.Leave()
 }
 
-// Close ends all sessions and connections and returns when nothing is left of
-// them. The end of ctx cuts the polite part short.
+// Close ends all sessions and connections, and returns when all their goroutines
+// ended. The end of ctx forces connections to close at once.
 func (b *Gateway) Close(ctx context.Context) {
 	b.flight.Shut()
 	b.stopListening()
@@ -348,8 +341,7 @@ func (b *Gateway) Close(ctx context.Context) {
 	b.hurry()
 }
 
-// goes runs f in a goroutine that Close awaits. It reports false when the
-// bridge has been closed.
+// goes runs f in a goroutine that Close awaits. It reports false after Close.
 func (b *Gateway) goes(f func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -360,7 +352,7 @@ func (b *Gateway) goes(f func()) bool {
 	return true
 }
 
-// open returns the sessions of which that is true.
+// open returns the sessions for which which is true.
 func (b *Gateway) open(which func(*Session) bool) (all []*Session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -372,11 +364,11 @@ func (b *Gateway) open(which func(*Session) bool) (all []*Session) {
 	return all
 }
 
-// sweepEvery is how often idle sessions are looked for: more often where they
-// are not kept for long, so that none is kept for much longer.
+// sweepEvery is the longest interval between searches for idle sessions. Short idle
+// limits shorten it.
 const sweepEvery = 30 * time.Second
 
-// sweep ends sessions that nobody uses.
+// sweep ends idle sessions until ctx ends.
 func (b *Gateway) sweep(ctx context.Context) {
 	every := func() time.Duration {
 		return max(min(sweepEvery, time.Duration(min(b.idle.Load(), b.left.Load()))/4), 10*time.Millisecond)
@@ -395,7 +387,7 @@ func (b *Gateway) sweep(ctx context.Context) {
 			r.rates.Sweep(time.Now())
 		}
 		for _, s := range all {
-			if s.idleFor(time.Now()) > s.patience(time.Duration(b.idle.Load()), time.Duration(b.left.Load())) {
+			if s.idleFor(time.Now()) > s.idleLimit(time.Duration(b.idle.Load()), time.Duration(b.left.Load())) {
 				s.End(bridge.ErrIdle)
 			}
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 )
 
-// guardedLine is a lane with its guards, or a part in a shared one.
+// guardedLine is a lane inside its guards, or a view of a shared one.
 type guardedLine struct {
 	bridge.Upstream
 	guardedLane
-	checked bridge.Upstream // with what the tools ask of calls
-	kept    *cache.Cached   // nil when nothing is kept
+	checked bridge.Upstream // checks calls against the list of tools
+	kept    *cache.Cached   // nil without a cache
 }
 
 var _ stateless.Line = (*guardedLine)(nil)
 
-// guardedLane is what a lane has beside its Upstream, which has no guards.
+// guardedLane holds the methods of a lane that its guards do not wrap.
 type guardedLane interface {
 	Caller() *bridge.Caller
 	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
@@ -30,17 +30,17 @@ type guardedLane interface {
 	Ping(ctx context.Context, within time.Duration) error
 }
 
-// newGuardedLine returns the line of up, which calls over lane; guarded is up, or of a part in a
-// shared lane what has the guards. tools are those of the server.
+// newGuardedLine returns a line that calls up over lane. guarded is up, or for a view of a
+// shared lane the Upstream with the guards.
 func newGuardedLine(up, guarded bridge.Upstream, lane guardedLane, tools *tools.Tools) *guardedLine {
 	kept, _ := guarded.(*cache.Cached)
 	return &guardedLine{up, lane, tools.Wrap(up), kept}
 }
 
-// Checked returns it with what the tools ask of calls.
+// Checked returns the line with the checks of the list of tools.
 func (l *guardedLine) Checked() bridge.Upstream { return l.checked }
 
-// Holds reports whether the answer to a request is kept: see stateless.Line.
+// Holds reports whether the cache has the answer to a request. See stateless.Line.
 func (l *guardedLine) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
 	if !l.kept.Holds(r, s, why) {
 		return false

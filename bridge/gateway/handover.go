@@ -22,49 +22,47 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// handover is what an adopted session needs before its first call: its fresh connection
-// does not know what the one before was told.
+// handover restores the state of a session on a fresh connection before the first call:
+// initialize, log level and subscriptions.
 type handover struct {
-	turn  chan struct{} // holds one; whoever has it tells the server
+	turn  chan struct{} // holds one token, for the goroutine that restores
 	done  atomic.Bool
-	told  bool // the client knows already what may have changed for it
+	told  bool // the client already got the notifications of changes
 	waits atomic.Bool
 }
 
-// newHandover makes a handover.
+// newHandover returns the handover of an adopted session.
 func newHandover() *handover {
 	a := &handover{turn: make(chan struct{}, 1)}
 	a.turn <- struct{}{}
 	return a
 }
 
-// resumedHandover makes the handover of a session of this instance whose connection is made anew, and
-// whose client was told: see Announce.
+// resumedHandover returns the handover of a session that gets a new connection at this
+// instance, and whose client was notified by announceKept.
 func resumedHandover() *handover {
 	a := newHandover()
 	a.told = true
 	return a
 }
 
-// Done reports whether the server was told. It is true of a session that was not adopted.
+// Done reports whether the state is restored. A nil handover has nothing to restore.
 func (a *handover) Done() bool { return a == nil || a.done.Load() }
 
-// Waits notes whether somebody waits to resume without a call, and returns what was noted
-// before.
+// Waits sets whether a goroutine waits to resume without a call, and returns the former value.
 func (a *handover) Waits(now bool) (before bool) { return a.waits.Swap(now) }
 
-// maxIntroduction bounds what a client says of itself, in bytes: it is kept for
-// longer than its request.
+// maxIntroduction limits the params of initialize in bytes, since the session keeps them.
 const maxIntroduction = 256 << 10
 
-// tooMuchSaid is what a client is told that says more.
-var tooMuchSaid = bridge.OverLimit("what the client says of itself is too long", maxIntroduction)
+// introductionTooLong is the error text for a client that exceeds maxIntroduction.
+var introductionTooLong = bridge.OverLimit("the client's capabilities and clientInfo are too long", maxIntroduction)
 
-// keptHeaders returns what of a caller's headers is kept with its session: all but its token, which
-// each request shows anew.
+// keptHeaders returns the headers of a caller that its session record keeps: all but the
+// token, which each request carries.
 func keptHeaders(h http.Header) http.Header { return auth.LastingHeaders(h) }
 
-// newCaller reads what initialize says about the client, or says what is wrong with it.
+// newCaller reads the caller from initialize. The string, if not empty, is the fault of the request.
 func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 	asked := gjson.GetBytes(m.Params, "protocolVersion")
 	if asked.Type != gjson.String {
@@ -75,7 +73,7 @@ func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 		return nil, "initialize: params.capabilities must be an object"
 	}
 	if len(m.Params) > maxIntroduction {
-		return nil, "initialize: " + tooMuchSaid
+		return nil, "initialize: " + introductionTooLong
 	}
 	c := &bridge.Caller{
 		Principal: principal, Revision: era.Negotiate(asked.Str),
@@ -90,9 +88,8 @@ func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 	return c, ""
 }
 
-// callerWithoutSession reads who asks from a request of a stateless revision. The message, if it is
-// not nil, is the error that answers a request which is not one as it has to be
-// (protocol.md B7.7, B7.8, B7.9).
+// callerWithoutSession reads the caller from a stateless request. The message, if not nil, is
+// the error that answers a malformed request (protocol.md B7.7, B7.8, B7.9).
 func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)
 	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
@@ -104,7 +101,7 @@ func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller,
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
 	}
 	if len(meta.Capabilities)+len(meta.ClientInfo) > maxIntroduction {
-		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+tooMuchSaid, nil)
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+introductionTooLong, nil)
 	}
 	if era.IsRemoved(m.Method) { // R-079, R-095
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
@@ -114,7 +111,7 @@ func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller,
 	return c, nil
 }
 
-// callerOf returns whose session the record is of.
+// callerOf returns the caller of a session record.
 func callerOf(r *session.Record) *bridge.Caller {
 	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params, Header: r.Header}
 	if caps := gjson.GetBytes(r.Params, "capabilities"); caps.IsObject() {
@@ -123,9 +120,9 @@ func callerOf(r *session.Record) *bridge.Caller {
 	return c
 }
 
-// Resume tells the server what it was told before, unless that was done, and changed
-// what may have changed for the client. The error is a kind of bridge.ErrReplaced if the
-// session cannot go on, since the server has changed.
+// Resume restores the session's state at the server once, and calls changed for each list
+// that may have changed. The error is a kind of bridge.ErrReplaced if the server changed and
+// the session cannot continue.
 func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
 	if a.Done() {
 		return nil
@@ -143,7 +140,7 @@ func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	m, err := callOwn(ctx, up, from, "initialize", from.Params)
 	if err == nil && m.Error != nil {
 		m.Release()
-		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it does not take its client again over a new connection"}
+		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it refused initialize on a new connection"}
 	}
 	if err != nil {
 		return err
@@ -166,8 +163,8 @@ func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	return nil
 }
 
-// awaitRun has run call f in a goroutine, and waits for its end, or that of ctx. run reports
-// false if it does not.
+// awaitRun runs f by run, and waits for f or the end of ctx. run reports false if it does
+// not run f.
 func awaitRun(ctx context.Context, run func(func()) bool, f func()) {
 	done := make(chan struct{})
 	if !run(func() {
@@ -182,25 +179,24 @@ func awaitRun(ctx context.Context, run func(func()) bool, f func()) {
 	}
 }
 
-// notifyServer tells a server again what its client has set. What goes wrong is logged.
+// notifyServer repeats a request that set state at the server. It logs a failure.
 func notifyServer(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte, log *slog.Logger) {
 	m, err := callOwn(ctx, up, from, method, params)
 	if err == nil && m.Error != nil {
 		err = errors.New(string(m.Error))
 	}
 	if err != nil {
-		log.Warn("could not restore", "method", method, "err", err)
+		log.Warn("could not restore the state of a session", "method", method, "err", err)
 	}
 	m.Release()
 }
 
-// callOwn makes a request of the bridge's own.
+// callOwn makes a request that the bridge itself starts.
 func callOwn(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte) (*jsonrpc.Message, error) {
 	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
 }
 
-// pickedHeaders returns the headers of those names, as a copy. It is nil when there is no h, or no
-// name.
+// pickedHeaders returns a copy of the headers of those names; nil without h or names.
 func pickedHeaders(h http.Header, names []string) http.Header {
 	if len(names) == 0 || h == nil {
 		return nil
@@ -214,7 +210,7 @@ func pickedHeaders(h http.Header, names []string) http.Header {
 	return out
 }
 
-// announceKept tells a client what may have changed for it; kept is the Greeting of its record.
+// announceKept calls changed for each list that the greeting of a record announces.
 func announceKept(kept []byte, changed func(what string, n *jsonrpc.Message)) {
 	announceLists(keptGreeting(kept), changed)
 }
@@ -227,7 +223,7 @@ func announceLists(of *bridge.Greeting, changed func(what string, n *jsonrpc.Mes
 	}
 }
 
-// greetingOf returns what is kept of the result of initialize.
+// greetingOf returns the part of an initialize result that the record keeps.
 func greetingOf(result []byte) []byte {
 	v, caps := gjson.GetBytes(result, "protocolVersion"), gjson.GetBytes(result, "capabilities")
 	if v.Type != gjson.String || !caps.IsObject() {
@@ -236,13 +232,13 @@ func greetingOf(result []byte) []byte {
 	return []byte(`{"protocolVersion":` + v.Raw + `,"capabilities":` + caps.Raw + `}`)
 }
 
-// keptGreeting reads what Greeting returned.
+// keptGreeting parses the result of greetingOf.
 func keptGreeting(kept []byte) *bridge.Greeting {
 	return &bridge.Greeting{Revision: gjson.GetBytes(kept, "protocolVersion").Str, Capabilities: []byte(gjson.GetBytes(kept, "capabilities").Raw)}
 }
 
-// recordOf returns how a call that has succeeded changes the record, or nil: what it has
-// set, a fresh connection of another instance has to be told again.
+// recordOf returns the change of the record after a successful call, or nil. A fresh
+// connection restores the state from the record.
 func recordOf(m *jsonrpc.Message) func(*session.Record) {
 	switch m.Method {
 	case "logging/setLevel":
@@ -259,8 +255,8 @@ func recordOf(m *jsonrpc.Message) func(*session.Record) {
 	return nil
 }
 
-// introduction makes the params of initialize for a client that has no
-// handshake of its own (protocol.md D1.2).
+// introduction returns the params of initialize on behalf of a stateless client
+// (protocol.md D1.2).
 func introduction(capabilities, clientInfo []byte) []byte {
 	if clientInfo == nil {
 		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)

@@ -8,19 +8,19 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
-// InFlight is the calls under way. The zero value has none.
+// InFlight counts the calls in flight of all clients. Its zero value is ready to use.
 type InFlight struct {
 	mu     sync.Mutex // guards the rest
 	n      int
 	total  uint64 // calls ever admitted
 	closed bool
-	empty  chan struct{} // closed when n falls to 0 after closing
+	empty  chan struct{} // closed when n falls to 0 after Drain
 }
 
-// MaxInFlight is how many calls may be under way, whoever makes them (protocol.md F).
+// MaxInFlight limits the calls in flight of all clients together (protocol.md F).
 const MaxInFlight = 4096
 
-// Enter admits a call. Every nil needs a Leave.
+// Enter admits a call. After a nil error, Leave must be called.
 func (f *InFlight) Enter() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -28,14 +28,14 @@ func (f *InFlight) Enter() error {
 	case f.closed:
 		return bridge.ErrShutdown
 	case f.n >= MaxInFlight:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the bridge has too many calls under way", MaxInFlight)}
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the bridge has too many calls in flight", MaxInFlight)}
 	}
 	f.n++
 	f.total++
 	return nil
 }
 
-// Leave ends what Enter began.
+// Leave ends a call.
 func (f *InFlight) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *InFlight) Draining() bool {
 	return f.closed
 }
 
-// Drain refuses new calls, and waits until those under way have ended, or ctx.
+// Drain refuses new calls, and waits for the calls in flight or the end of ctx.
 func (f *InFlight) Drain(ctx context.Context) error {
 	f.mu.Lock()
 	f.closed = true
@@ -80,7 +80,7 @@ func (f *InFlight) Drain(ctx context.Context) error {
 	}
 }
 
-// Activity returns the number of calls under way, and of all calls so far.
+// Activity returns the number of calls in flight, and of all calls so far.
 func (f *InFlight) Activity() (now int, all uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// laneGate is what a lane asks before it opens a connection, and reports the outcome to: the
-// circuit breaker of the server, and the list of its open connections.
+// laneGate admits the openings of a lane by the server's circuit breaker, and lists its open
+// connections.
 type laneGate struct {
 	*breaker.Breaker
 	Open *health.Connections
-	For  string // how sessions share connections
-	Own  bool   // the lane is one session's
+	For  string // ServerOptions.Share
+	Own  bool   // the lane belongs to one session
 }
 
 var _ lane.Gate = laneGate{}
@@ -25,7 +25,7 @@ func (g laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.C
 	opened, err := g.Breaker.Opening(ctx, from, g.Own)
 	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream {
 		guarded := opened(c, up, err)
-		if _, away := up.(bridge.LivesElsewhere); away { // there is a breaker where it lives
+		if _, away := up.(bridge.LivesElsewhere); away { // its own instance has the breaker
 			return up
 		}
 		if err != nil {
@@ -35,7 +35,7 @@ func (g laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.C
 	}, err
 }
 
-// kind says for whom the connection is.
+// kind returns the connection's kind as operators see it.
 func (g laneGate) kind() string {
 	if g.For == "session" && !g.Own {
 		return "stateless"

@@ -29,87 +29,86 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Session is one client's stay.
+// Session is the session of one client.
 type Session struct {
 	b      *Gateway
 	id     string
-	server string // its name; empty means all as one
+	server string // its name; empty means the aggregate
 	log    *slog.Logger
 	caller *bridge.Caller
-	ways   bindings[*server] // the servers are nil where several are as one
+	ways   bindings[*server] // their server is nil for the aggregate
 	ctx    context.Context   // of the session's life
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // calls and other goroutines of the session
 	seen   atomic.Int64   // last use, Unix nanoseconds
-	left   atomic.Bool    // the client has closed its last stream, and sent nothing since
+	left   atomic.Bool    // the client closed its last stream, and sent nothing since
 	began  time.Time
 
 	greeted atomic.Bool // initialize was answered
 
-	changes *subscribe.Changes // that the client is told of
+	changes *subscribe.Changes // notifications of changes, to the client
 
 	mu        sync.Mutex // guards the rest
-	ready     bool       // the client has finished the handshake
-	used      bool       // a request came after it
+	ready     bool       // the client finished the handshake
+	used      bool       // a request came after the handshake
 	ending    bool
-	ended     chan struct{} // closed when nothing of the session is left
-	calls     *Call         // the newest of the calls under way
+	ended     chan struct{} // closed when the session is released
+	calls     *Call         // the newest call in flight
 	callCount int
-	questions map[string]*question // by the id that we gave them, raw
+	questions map[string]*question // by the bridge's raw id
 	asked     int64
-	streams   []*attachment // open for what belongs to no call; the newest is used
-	pending   *replay.Log   // what waits for such a stream
+	streams   []*attachment // open standing streams; the newest is used
+	pending   *replay.Log   // events that wait for a standing stream
 	onEnd     []func()
-	held      session.Held // what is kept of it, and the right to change that
+	held      session.Held // the record, and the right to change it
 }
 
-// Call is one request of the client, entered among those under way or refused. It
-// is the Client that its progress goes to.
+// Call is one request of the client, in flight or refused. It is the bridge.Client for
+// the progress of the request.
 type Call struct {
 	s          *Session
 	way        *binding[*server]
 	m          *jsonrpc.Message
 	header     http.Header
-	id         []byte // the client's own, raw
+	id         []byte // the client's raw id
 	back       bridge.Stream
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	span       trace.Span // nil without tracing
 	prev, next *Call      // in the session's list
 	arrival    report.Arrival
-	answer     *jsonrpc.Message // of what was refused, or is not for the server
-	err        error            // why it was refused
+	answer     *jsonrpc.Message // of a refused call, or one that the bridge answers itself
+	err        error            // of a refused call
 }
 
 // question is a request of the server that waits for the client's answer.
 type question struct {
-	token []byte // the server's own progress token, raw
+	token []byte // the server's raw progress token
 	reply func(*jsonrpc.Message)
 	to    bridge.Stream // nil while it waits for one
-	place int64         // among what is pending, meanwhile
+	seq   int64         // its event in Session.pending while it waits
 	timer *time.Timer
 }
 
-// How long a question waits.
+// Time limits of a question.
 const (
 	questionTTL = 10 * time.Minute // for the client's answer
-	streamTTL   = 30 * time.Second // for a stream to put it on (D3)
+	streamTTL   = 30 * time.Second // for a stream that carries it (D3)
 )
 
-// Initialize starts a session for a client that sent the initialize request m
-// to the server of that name, and returns it with the result for the client.
-// The empty name means all servers as one; if there is only one, that one.
-// id is the session's; it must not be guessable. The session ends by itself
-// when the handshake fails: the answer is then the error for the client. h are the headers of the client's request, or nil. What no server's
-// allow-list names is not looked at; this holds for Call and Notify too.
+// Initialize starts a session for the initialize request m to the server of that
+// name, and returns it with the answer. The empty name means the aggregate, or the
+// only server. id must not be guessable. If the handshake fails, the session ends
+// and the answer is the error. h are the headers of the request, or nil. Only headers
+// that a server forwards are read, also by Call and Notify.
 //
-// The session ends with this process, whatever its store is: see InitializePortable.
+// The session ends with this process: see InitializePortable.
 func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	return b.begin(ctx, server, id, principal, h, m, true)
 }
 
-// InitializePortable is Initialize for a session that another instance may go on
-// with, by Adopt: its client does not depend on a stream of this one's.
+// InitializePortable is Initialize for a session that another instance may continue by
+// Adopt. Its client must not depend on a stream of this instance.
 func (b *Gateway) InitializePortable(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	return b.begin(ctx, server, id, principal, h, m, false)
 }
@@ -152,8 +151,7 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 	return s, a, nil
 }
 
-// who says for the log whose session it is: what the client calls itself, and its
-// principal.
+// who returns the attributes of the session's log lines: clientInfo and principal.
 func (s *Session) who() []any {
 	who := []any{"client", health.Client(s.caller)}
 	if s.caller.Principal != "" {
@@ -162,7 +160,7 @@ func (s *Session) who() []any {
 	return who
 }
 
-// newSession makes a session that nobody knows yet.
+// newSession returns a session that is not yet registered.
 func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: keptHeaders(caller.Header)}
@@ -176,10 +174,10 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	return s
 }
 
-// forwarded returns what may be forwarded of h to one server or another: see pickedHeaders.
+// forwarded returns the headers of h that some server forwards.
 func (b *Gateway) forwarded(h http.Header) http.Header { return pickedHeaders(h, b.Forwards()) }
 
-// add enters the session among those that live.
+// add registers the session, within its principal's limit.
 func (b *Gateway) add(s *Session) error {
 	if err := b.quota.Stay(s.caller); err != nil {
 		return err
@@ -191,12 +189,12 @@ func (b *Gateway) add(s *Session) error {
 	return nil
 }
 
-// enroll is add, of a session that its principal may have.
+// enroll stores and registers the session.
 func (b *Gateway) enroll(s *Session) error {
-	if s.held.Owner == "" { // otherwise it was taken over
+	if s.held.Owner == "" { // an adopted session is stored already
 		held, err := b.store.Put(s.ctx, s.held)
 		if errors.Is(err, session.ErrFull) {
-			return &bridge.Error{Kind: bridge.ErrOverloaded, Public: "the bridge has as many sessions as it may have (max_sessions); try again later"}
+			return &bridge.Error{Kind: bridge.ErrOverloaded, Public: "the bridge is at its limit of sessions (max_sessions); try again later"}
 		}
 		if err != nil {
 			return err
@@ -205,11 +203,11 @@ func (b *Gateway) enroll(s *Session) error {
 	}
 	b.mu.Lock()
 	at := b.table.Load().at(s.server)
-	no := b.allowed(at, s.server, s.caller.Principal) // it may have left meanwhile
+	no := b.allowed(at, s.server, s.caller.Principal) // the table may have changed meanwhile
 	if b.closed {
 		no = bridge.ErrShutdown
 	}
-	if at != nil { // before others see the session
+	if at != nil { // before other goroutines see the session
 		s.ways.Now().At, s.log = at, at.log
 	}
 	if no == nil {
@@ -221,13 +219,13 @@ func (b *Gateway) enroll(s *Session) error {
 		return no
 	}
 	if err := b.revoked.Check(s.caller.Principal); err != nil {
-		s.End(err) // who puts it out may have looked at the sessions before
+		s.End(err) // Revoke may have listed the sessions before this one
 	}
 	return nil
 }
 
-// initialize opens the connection to the server and makes the client's answer
-// of the server's. ctx is the client's request's, life the session's.
+// initialize opens the connection, and returns the client's answer. ctx is that of the
+// request, life that of the session.
 func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
 	if err := s.ways.Reach(ctx, s.ctx); err != nil {
 		return nil, err
@@ -236,7 +234,7 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	w := s.ways.Enter()
 	defer w.Leave()
 	a, err := w.Up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
-	if !stop() { // the client has gone; with it, so has the session's context
+	if !stop() { // the client cancelled, which ended the session's context
 		return nil, context.Cause(ctx)
 	}
 	if cause := context.Cause(s.ctx); cause != nil {
@@ -245,8 +243,8 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	if err != nil {
 		return nil, err
 	}
-	// A server that speaks another revision is no reason for the client to
-	// leave: it is answered its own (D3). All else is relayed as it is.
+	// The client gets its own revision, whatever the server's is (D3). The rest passes
+	// unchanged.
 	result := a.Result
 	s.keep(func(r *session.Record) { r.Greeting = greetingOf(result) })
 	if v := gjson.GetBytes(result, "protocolVersion"); v.Str != s.caller.Revision && v.Index > 0 {
@@ -256,7 +254,7 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	return jsonrpc.NewResult(nil, result), nil
 }
 
-// way makes what calls go to.
+// way makes the chain of a binding.
 func (s *Session) way(w *binding[*server]) (bridge.Upstream, error) {
 	if w.At == nil {
 		return s.b.aggregate.Session(s.caller, receiver{s, w}), nil
@@ -264,24 +262,24 @@ func (s *Session) way(w *binding[*server]) (bridge.Upstream, error) {
 	return w.At.session(s.caller, receiver{s, w})
 }
 
-// Server returns the name of the session's server; empty means all as one.
+// Server returns the name of the session's server; empty means the aggregate.
 func (s *Session) Server() string { return s.server }
 
-// Principal returns whose session it is: nobody else may use it, or learn that it
-// exists.
+// Principal returns the owner of the session. No other principal may use it, or learn
+// that it exists.
 func (s *Session) Principal() string { return s.caller.Principal }
 
 // Revision returns the revision agreed with the client.
 func (s *Session) Revision() string { return s.caller.Revision }
 
-// Call enters the client's request and makes it.
+// Call is Enter and Do.
 func (s *Session) Call(m *jsonrpc.Message, h http.Header, back bridge.Stream) (*jsonrpc.Message, error) {
 	return s.Enter(m, h, back).Do()
 }
 
-// Enter enters the client's request m among those under way, so that a cancellation
-// that follows finds it. h are its headers, or nil; back takes what the server has
-// to say meanwhile. Either Do or Go is to be called, once.
+// Enter registers the client's request m, so that a later cancellation finds it. h are
+// its headers, or nil. back takes messages of the server before the answer. Then the
+// caller calls either Do or Go, once.
 func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *Call {
 	s.Seen()
 	c := &Call{s: s, m: m, header: h, id: bytes.Clone(m.ID), back: back} // the answer outlives the request
@@ -314,15 +312,15 @@ func (c *Call) reject(err error) *Call {
 	return c
 }
 
-// end ends what Enter began.
+// end releases what Enter took.
 func (c *Call) end() {
 	c.way.Leave()
 	c.cancel(nil)
 	c.s.b.leave(c.s.caller)
 }
 
-// Go has the call made in a goroutine of the session's, which gives done what Do
-// returns. When the session has ended it reports false, and Do says why.
+// Go calls Do in a goroutine of the session, and done with its results. It reports false
+// when the session ended; then Do returns the reason.
 func (c *Call) Go(done func(*jsonrpc.Message, error)) bool {
 	ok := c.s.Go(func() { done(c.Do()) })
 	if !ok && c.answer == nil {
@@ -333,9 +331,9 @@ func (c *Call) Go(done func(*jsonrpc.Message, error)) bool {
 	return ok
 }
 
-// Do makes the call and returns the answer, which carries the client's id: an error
-// message when the call failed, and the error then says why. There is none only of a
-// call that the client itself has cancelled.
+// Do makes the call and returns the answer with the client's id. For a failed call the
+// answer is an error message, and err the reason. There is no answer only if the client
+// cancelled the call.
 func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	if c.answer != nil {
 		return c.answer, c.err
@@ -377,15 +375,14 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	return Refusal(c.id, err), err
 }
 
-// callFailed logs that a call had no answer. A server that is down fails many: a line
-// a second is enough, and the others are details.
+// callFailed logs a call without an answer: one line a second at info, the others at debug.
 func (b *Gateway) callFailed(log *slog.Logger, method string, err error, span trace.Span) {
 	level := slog.LevelDebug
 	b.failures.Do(func() { level = slog.LevelInfo })
 	log.Log(context.Background(), level, "call failed", "method", fmt.Sprintf("%.64s", method), "err", bridge.Brief(err), tracing.ID(span))
 }
 
-// reject reports a request that was refused at the door, and returns its answer.
+// reject reports a refused request, and returns its answer.
 func (b *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
 	b.reports.Reject(session, from, m, nil, err)
 	return Refusal(bytes.Clone(m.ID), err)
@@ -400,7 +397,7 @@ func (s *Session) enter(c *Call) error {
 	case at != nil && at.left.Err() != nil:
 		return context.Cause(at.left)
 	case s.callCount >= s.b.maxCalls:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls under way", s.b.maxCalls)}
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls in flight", s.b.maxCalls)}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c
@@ -409,7 +406,7 @@ func (s *Session) enter(c *Call) error {
 	s.callCount++
 	s.used = true
 	if !s.ready {
-		s.begin() // a client that forgets notifications/initialized is ready all the same
+		s.begin() // some clients omit notifications/initialized
 	}
 	return nil
 }
@@ -426,10 +423,10 @@ func (s *Session) leave(c *Call) {
 		c.next.prev = c.prev
 	}
 	s.callCount--
-	s.rest()
+	s.touch()
 }
 
-// Notify takes a notification of the client.
+// Notify handles a notification of the client.
 func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 	s.Seen()
 	switch m.Method {
@@ -438,7 +435,7 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 		s.used = true
 		s.begin()
 		s.mu.Unlock()
-		return // the server was told when its connection was opened
+		return // the bridge sent its own when it opened the connection
 	case "notifications/cancelled":
 		s.cancelCall(m)
 		return
@@ -447,26 +444,25 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 		q := s.questions[string(jsonrpc.Unquoted(m.Token()))]
 		s.mu.Unlock()
 		if q == nil || q.token == nil {
-			return // about nothing that this client was asked
+			return // it belongs to no open question
 		}
 		theirs, err := jsonrpc.Parse(m.Append(nil, nil, q.token))
 		if err != nil {
-			return // cannot be: both halves were parsed before
+			return // impossible: both parts were parsed before
 		}
 		m = theirs
 	}
 	w := s.ways.Now()
 	if !w.Adopted.Done() {
-		return // there is no connection yet that it could be about
+		return // there is no connection yet
 	}
 	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }
 
-// cancelCall cancels the call that a notification takes back. When several have
-// its id, which is against the protocol, it cannot be told which is meant, and
-// none is.
+// cancelCall cancels the call that the notification names. If several have that id,
+// against the protocol, it cancels none.
 func (s *Session) cancelCall(n *jsonrpc.Message) {
 	id := n.RequestID()
 	s.mu.Lock()
@@ -487,9 +483,8 @@ func (s *Session) cancelCall(n *jsonrpc.Message) {
 	}
 }
 
-// Notify passes on what the server says about the call, on the call's stream.
-// When that cannot take it, progress and log messages are dropped, and the
-// rest goes where goes what belongs to no call.
+// Notify sends a notification about the call on the call's stream. If the stream does
+// not take it, progress and log messages are dropped; others go to a standing stream.
 func (c *Call) Notify(n *jsonrpc.Message) {
 	if c.back != nil && c.back.Send(NotificationEvent(n)) {
 		return
@@ -499,16 +494,16 @@ func (c *Call) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// Ask passes a question about this call on to the client.
+// Ask puts a question about this call to the client.
 func (c *Call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.s.ask(q, reply, c)
 }
 
-// Gone is of no interest: the call itself fails.
+// Gone does nothing: the call itself fails.
 func (c *Call) Gone(error) {}
 
-// shown tells the session from others in a log, and is not its id.
+// shown returns the session's short name in logs. It is not its id.
 func (s *Session) shown() string { return shown(s.id) }
 
-// shown is what logs and reports have of a session's key.
+// shown shortens a session key for logs and reports.
 func shown(key string) string { return key[:min(len(key), 8)] }

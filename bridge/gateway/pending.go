@@ -7,11 +7,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// pendingLimits bound what waits for a stream.
+// pendingLimits limit the events that wait for a standing stream.
 var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
 
-// Attach opens a stream for what belongs to no call, from now until detach.
-// What has waited for one goes there at once, and so do questions.
+// Attach adds a standing stream until detach: it carries messages that belong to no
+// call. Pending events and questions go there at once.
 func (s *Session) Attach(st bridge.Stream) (detach func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,16 +25,15 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.streams = slices.DeleteFunc(s.streams, func(o *attachment) bool { return o == a })
-		s.rest()
+		s.touch()
 		s.left.Store(len(s.streams) == 0)
 	}
 }
 
-// attachment is one opening of a stream, which may be opened again.
+// attachment is one Attach of a stream, which may be attached again.
 type attachment struct{ bridge.Stream }
 
-// begin lets out what the server said before the client was ready for it. The
-// caller holds s.mu.
+// begin marks the client as ready and sends the pending events. The caller holds s.mu.
 func (s *Session) begin() {
 	if !s.ready {
 		s.ready = true
@@ -42,7 +41,7 @@ func (s *Session) begin() {
 	}
 }
 
-// flush moves what is pending to the streams. The caller holds s.mu.
+// flush moves pending events to the streams. The caller holds s.mu.
 func (s *Session) flush() {
 	if !s.ready || s.pending == nil || len(s.streams) == 0 {
 		return
@@ -51,39 +50,39 @@ func (s *Session) flush() {
 	if n := s.pending.Drops(); n > 0 {
 		s.log.Warn("notifications dropped: the client had no stream open", "count", n)
 	}
-	s.pending.Close() // its room is needed for where they go
+	s.pending.Close() // frees its bytes for the stream
 	s.pending = nil
 	waiting := map[int64]*question{}
 	for _, q := range s.questions {
 		if q.to == nil {
-			waiting[q.place] = q
+			waiting[q.seq] = q
 		}
 	}
 	for _, e := range events {
-		to, ok := s.put(e) // there was room for it before, which somebody else may have by now
+		to, ok := s.put(e) // another client may have taken the freed bytes
 		switch q := waiting[e.Seq]; {
 		case q == nil:
 		case ok:
 			s.placed(q, to)
 		default:
-			q.place = 0 // nowhere: it expires
+			q.seq = 0 // dropped: it expires
 		}
 	}
 }
 
-// placed notes where a question is: on a stream, or last among what is pending.
+// placed records that a question went to a stream, or to the end of pending if to is nil.
 // The caller holds s.mu.
 func (s *Session) placed(q *question, to bridge.Stream) {
 	q.to = to
 	if to == nil {
-		q.place = s.pending.Last()
+		q.seq = s.pending.Last()
 	} else if q.timer != nil {
 		q.timer.Reset(questionTTL)
 	}
 }
 
-// standing sends an event on the newest stream for what belongs to no call, and returns
-// it; nil means that none takes it. The caller holds s.mu.
+// standing sends an event on the newest standing stream that takes it, and returns that
+// stream or nil. The caller holds s.mu.
 func (s *Session) standing(e replay.Event) bridge.Stream {
 	if s.ready {
 		for _, st := range slices.Backward(s.streams) {
@@ -95,12 +94,11 @@ func (s *Session) standing(e replay.Event) bridge.Stream {
 	return nil
 }
 
-// attended is a stream that knows whether its client reads it.
+// attended is a stream that reports whether its client reads it.
 type attended interface{ Attended() bool }
 
-// ofCall sends a question on the stream of the newest call whose client reads it, and
-// returns it; nil means that none takes it. All lead to the same client. The caller holds
-// s.mu.
+// ofCall sends a question on the newest call's stream that the client reads, and returns
+// that stream or nil. The question need not be about that call. The caller holds s.mu.
 func (s *Session) ofCall(e replay.Event) bridge.Stream {
 	for c := s.calls; c != nil; c = c.next {
 		if a, ok := c.back.(attended); ok && a.Attended() && c.back.Send(e) {
@@ -110,9 +108,8 @@ func (s *Session) ofCall(e replay.Event) bridge.Stream {
 	return nil
 }
 
-// put sends an event on the newest standing stream that takes it, or keeps it until
-// there is one. It reports false when there is no room to keep it. The caller
-// holds s.mu.
+// put sends an event on a standing stream, or adds it to pending. It reports false when
+// pending is full. The caller holds s.mu.
 func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
 	if to := s.standing(e); to != nil {
 		return to, true
@@ -123,8 +120,7 @@ func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
 	return nil, s.pending.Append(e) == nil
 }
 
-// only returns the one call under way, if there is exactly one. The caller
-// holds s.mu.
+// only returns the call in flight if there is exactly one. The caller holds s.mu.
 func (s *Session) only() *Call {
 	if s.callCount != 1 {
 		return nil
@@ -132,9 +128,8 @@ func (s *Session) only() *Call {
 	return s.calls
 }
 
-// NewLog makes the log of a stream to a client of that principal, within what all
-// of them may hold. keeps says that the client may come back for what was written
-// to it.
+// NewLog returns the event log of a stream to a client of that principal, within
+// Options.MaxBytes. keeps: the client may resume the stream.
 func (b *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
 	l.Dropped, l.Room = &b.dropped, b.bytes.Room(principal).Outgoing()
 	if keeps {

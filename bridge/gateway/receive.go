@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// receiver is a session as its server's connection sees it, which is part of way.
+// receiver is the bridge.Client of a session's connection.
 type receiver struct {
 	s   *Session
 	way *binding[*server]
@@ -27,8 +27,8 @@ var (
 	_ bridge.Client = (*Call)(nil)
 )
 
-// Notify passes on what the server says outside of progress. A log message
-// goes with the call under way when there is only one that it can be about.
+// Notify sends a notification that names no call. A log message goes on the stream of
+// the call in flight if there is exactly one.
 func (r receiver) Notify(n *jsonrpc.Message) {
 	s := r.s
 	if what := subscribe.Changed(n); what != "" {
@@ -50,7 +50,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 	s.put(e)
 }
 
-// tell tells the client that something has changed.
+// tell sends a notification of a change to the client.
 func (s *Session) tell(n *jsonrpc.Message) {
 	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
 	s.mu.Lock()
@@ -60,8 +60,7 @@ func (s *Session) tell(n *jsonrpc.Message) {
 	}
 }
 
-// Ask passes on a question. It goes with the call under way when there is only
-// one that it can be about.
+// Ask puts a question. It goes on the stream of the call in flight if there is exactly one.
 func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	r.s.mu.Lock()
 	c := r.s.only()
@@ -69,17 +68,17 @@ func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 	return r.s.ask(q, reply, c)
 }
 
-// Gone ends the session: its server has ended and will not be replaced.
+// Gone ends the session: its connection ended and is not replaced.
 func (r receiver) Gone(err error) {
-	if r.way.Counts() { // otherwise the session goes on with another connection
+	if r.way.Counts() { // a former binding does not end the session
 		r.s.End(err)
 	}
 }
 
-// ask numbers a question and puts it to the client: on the stream of the call that it is
-// about when that is known, on a standing stream, or on that of another call.
+// ask puts a question to the client: on the stream of its call if that is known, else on a
+// standing stream, else on that of another call.
 func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
-	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
+	mine := s.caller.Revision // lift translated a question of a modern server already
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
 		reply(no.Answer())
@@ -100,12 +99,12 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *C
 	}
 }
 
-// pose puts the question, which is such as the client understands it.
+// pose sends the question, which fits the client's revision.
 func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client's session ended, or the client has too many open questions", nil))
 		return nil
 	}
 	s.asked++
@@ -135,7 +134,7 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 		if !ok {
 			delete(s.questions, string(id))
 			s.mu.Unlock()
-			reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "too much waits for the client already", nil))
+			reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client's queue is full", nil))
 			return nil
 		}
 		if s.placed(w, to); to == nil {
@@ -145,11 +144,12 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	w.timer = time.AfterFunc(ttl, func() { s.expire(string(id), w) })
 	s.mu.Unlock()
 	return func(why string) {
-		s.withdraw(string(id), w, cmp.Or(why, "the server does not want the answer any more"))
+		s.withdraw(string(id), w, cmp.Or(why, "the server withdrew the request"))
 	}
 }
 
-// take removes the question of that id, so that exactly one party settles it.
+// take removes the question of that id and reports whether it was open, so that exactly one
+// party settles it.
 func (s *Session) take(id string, w *question) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +161,7 @@ func (s *Session) take(id string, w *question) bool {
 	return true
 }
 
-// withdraw takes a question back from the client. It reports whether there
-// was no answer yet.
+// withdraw cancels a question at the client. It reports whether the question was open.
 func (s *Session) withdraw(id string, w *question, why string) bool {
 	if !s.take(id, w) {
 		return false
@@ -173,15 +172,15 @@ func (s *Session) withdraw(id string, w *question, why string) bool {
 	switch {
 	case w.to != nil && w.to.Send(e):
 	case w.to != nil:
-		e.Must = false // a courtesy: it must not fill the queue of a client that has no stream
+		e.Must = false // optional: it must not fill the queue of a client without a stream
 		s.put(e)
 	case s.pending != nil:
-		s.pending.Remove(w.place) // the client has not seen it
+		s.pending.Remove(w.seq) // the client has not seen it
 	}
 	return true
 }
 
-// expire gives up a question.
+// expire withdraws a question after its time limit, and answers it with an error.
 func (s *Session) expire(id string, w *question) {
 	s.mu.Lock()
 	unsent := w.to == nil
@@ -196,12 +195,12 @@ func (s *Session) expire(id string, w *question) {
 	w.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
 }
 
-// Answer takes the client's answer to a question. It reports an answer that
-// nobody waits for, which is no fault: it may be late.
+// Answer delivers the client's answer to a question. An answer to no open question, perhaps
+// a late one, is errNobodyWaits.
 func (s *Session) Answer(m *jsonrpc.Message) error {
 	s.Seen()
 	s.b.calls.Passed(s.server, s.shown(), s.caller, true, m.ID, m)
-	id := string(jsonrpc.Unquoted(m.ID)) // there are clients that give numbers back as text
+	id := string(jsonrpc.Unquoted(m.ID)) // some clients return numbers as strings
 	s.mu.Lock()
 	w := s.questions[id]
 	s.mu.Unlock()
@@ -212,4 +211,4 @@ func (s *Session) Answer(m *jsonrpc.Message) error {
 	return nil
 }
 
-var errNobodyWaits = errors.New("nobody waits for this answer")
+var errNobodyWaits = errors.New("no request of the bridge has this id")

@@ -244,7 +244,7 @@ func TestQuestionLimit(t *testing.T) {
 		if got := len(w.received()) - answers; got != bridge.MaxQuestions {
 			t.Errorf("the end answered %d questions, want %d", got, bridge.MaxQuestions)
 		}
-		s.wind(t.Context())
+		s.release(t.Context())
 	})
 }
 

@@ -12,33 +12,33 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// dataOf says what data.bridge is, by which a client's program can tell why a
-// call failed. The first kind that fits counts.
+// dataOf maps kinds of errors to the codes of data.bridge, which tell programs why a call
+// failed. The first match counts.
 var dataOf = []struct {
 	kind error
 	word string
 }{
 	{bridge.ErrLimited, "rate_limited"},
-	{bridge.ErrRevoked, "unauthorized"}, // before what it is a kind of
+	{bridge.ErrRevoked, "unauthorized"}, // a kind of the next
 	{bridge.ErrDenied, "denied"},
-	{bridge.ErrOpen, "circuit_open"}, // before what it is a kind of
+	{bridge.ErrOpen, "circuit_open"}, // a kind of ErrUnavailable
 	{bridge.ErrDrained, "draining"},  // likewise
 	{bridge.ErrOverloaded, "overloaded"},
-	{bridge.ErrSignIn, "login_required"}, // before what it is a kind of
+	{bridge.ErrSignIn, "login_required"}, // likewise
 	{bridge.ErrUnavailable, "upstream_unavailable"},
 	{bridge.ErrUnsent, "upstream_unavailable"},
 	{bridge.ErrTimeout, "upstream_timeout"},
 	{bridge.ErrTooLarge, "upstream_too_large"},
-	{bridge.ErrInvalid, "upstream_invalid"}, // before what it is a kind of
+	{bridge.ErrInvalid, "upstream_invalid"}, // a kind of the next
 	{bridge.ErrLost, "upstream_lost"},
 	{bridge.ErrShutdown, "stopping"},
 }
 
-// Refusal makes the JSON-RPC error that a client gets for err (protocol.md D7).
+// Refusal returns the JSON-RPC error for a client (protocol.md D7).
 func Refusal(id []byte, err error) *jsonrpc.Message { return refuse(id, err, (*bridge.Error).Told) }
 
-// FullRefusal is Refusal for who runs the bridge: with all that is known, such as what the process
-// of a server wrote last.
+// FullRefusal is Refusal with all details, such as the last output of a server's process. It
+// is for the operator only.
 func FullRefusal(id []byte, err error) *jsonrpc.Message {
 	return refuse(id, err, (*bridge.Error).Error)
 }
@@ -60,7 +60,7 @@ func refuse(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Mess
 	case ours:
 		message = text(e)
 	case errors.Is(err, bridge.ErrOverloaded):
-		message = "the bridge is overloaded: too many requests are under way; try again later"
+		message = "the bridge is overloaded: too many requests are in flight; try again later"
 	case errors.Is(err, bridge.ErrShutdown):
 		message = "the bridge is stopping; try again later"
 	case errors.Is(err, bridge.ErrIdle), errors.Is(err, bridge.ErrEnded):
@@ -73,8 +73,8 @@ func refuse(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Mess
 	return jsonrpc.NewError(id, code, message, data)
 }
 
-// dataFor is the data of an error. Of what the bridge itself refuses it names
-// the server, and it says when to try again, where that is known.
+// dataFor returns the data of an error: its code, the server of a refusal by the bridge, and
+// when to try again, if known.
 func dataFor(word string, err error) []byte {
 	data := `{"bridge":"` + word + `"`
 	e, ours := errors.AsType[*bridge.Error](err)

@@ -59,7 +59,7 @@ func TestRevoke(t *testing.T) {
 		if err := <-opened; !errors.Is(err, bridge.ErrRevoked) {
 			t.Errorf("a session that was being opened: %v", err)
 		}
-		const reason = `"code":-32600,"message":"the caller's key is not valid any more","data":{"bridge":"unauthorized"}`
+		const reason = `"code":-32600,"message":"the caller's key is no longer valid","data":{"bridge":"unauthorized"}`
 		synctest.Wait()
 		for i, gone := range []bool{true, false} {
 			if guests[i].over() != gone || calls[i].over() != gone {

@@ -8,29 +8,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// errRevoked is why everything of a principal ends whose key was taken away.
-var errRevoked = &bridge.Error{Kind: bridge.ErrRevoked, Public: "the caller's key is not valid any more"}
+// errRevoked is the cause when a principal's key was removed.
+var errRevoked = &bridge.Error{Kind: bridge.ErrRevoked, Public: "the caller's key is no longer valid"}
 
-// principals are those whose key was taken away. The zero value has none. Methods may be
-// called concurrently.
+// principals holds the calls of stateless clients by principal, and the revoked principals.
+// Its zero value is empty. It is safe for concurrent use.
 type principals struct {
-	mu    sync.Mutex                // guards the rest, and what it points at
-	calls map[string]*principalCall // of clients without sessions, by principal; the newest
-	out   map[string]struct{}       // principals whose key was taken away
+	mu    sync.Mutex                // guards the rest, and the lists of calls
+	calls map[string]*principalCall // the newest call of each principal
+	out   map[string]struct{}       // revoked principals
 }
 
-// principalCall is a call of a client without a session.
+// principalCall is a call of a stateless client.
 type principalCall struct {
-	// Relists is called when lists of these kinds may be others for its principal, of all
-	// servers or of the one of that name; nil for a call that need not know.
+	// Relists is called when lists of these kinds may have changed for the principal, at
+	// the server of that name, or at all servers for an empty name. It may be nil.
 	Relists func(server string, kinds ...list.Kind)
 
 	stop       context.CancelCauseFunc
 	prev, next *principalCall // of the same principal
 }
 
-// Revoke keeps a principal out until Restore, and stops the calls of its clients without
-// sessions. It returns how many these are.
+// Revoke refuses a principal until Restore, and stops its calls. It returns their number.
 func (p *principals) Revoke(principal string) (calls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,15 +44,15 @@ func (p *principals) Revoke(principal string) (calls int) {
 	return calls
 }
 
-// Restore lets a principal in again.
+// Restore admits a principal again.
 func (p *principals) Restore(principal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.out, principal)
 }
 
-// Relist tells the calls of principals of whom of reports true what Relists takes. It may
-// ask p.
+// Relist calls Relists of the calls of all principals for which of reports true. of may call
+// methods of p.
 func (p *principals) Relist(of func(principal string) bool, server string, kinds ...list.Kind) {
 	tell := map[string][]func(string, ...list.Kind){}
 	p.mu.Lock()
@@ -74,7 +73,7 @@ func (p *principals) Relist(of func(principal string) bool, server string, kinds
 	}
 }
 
-// Check returns errRevoked if a principal is kept out.
+// Check returns errRevoked for a revoked principal.
 func (p *principals) Check(principal string) error {
 	if principal == "" {
 		return nil
@@ -92,8 +91,8 @@ func (p *principals) check(principal string) error {
 	return nil
 }
 
-// Enter admits a call of a client without a session, which stop ends. Every success needs
-// a Leave.
+// Enter registers a call of a stateless client; stop ends the call. After a nil error, Leave
+// must be called.
 func (p *principals) Enter(c *principalCall, principal string, stop context.CancelCauseFunc) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +110,7 @@ func (p *principals) Enter(c *principalCall, principal string, stop context.Canc
 	return nil
 }
 
-// Leave ends what Enter began.
+// Leave removes a call.
 func (p *principals) Leave(c *principalCall, principal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,39 +29,38 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 )
 
-// server is what the bridge knows of one server: its settings, the connections
-// that sessions share, and its state.
+// server holds the settings of one server, its guards, its shared connections and its state.
 type server struct {
 	b              *Gateway
 	o              ServerOptions
 	log            *slog.Logger
 	share          Share
 	offer          Offer
-	lane           lane.Options   // of its connections
-	sharing        lane.Options   // of those that sessions share
+	lane           lane.Options   // of connections that are not shared
+	sharing        lane.Options   // of shared connections
 	laneShares     *limits.Shares // of the connections, by principal
-	shared         *share.Hubs    // lanes that sessions share
+	shared         *share.Hubs    // shared lanes
 	reports        *report.Server
 	health         *health.Server
 	filter         *filter.Filter
-	statelessCalls bridge.Upstream  // what calls of clients without sessions go to
+	statelessCalls bridge.Upstream  // the chain of stateless clients
 	pool           *stateless.Pool  // their connections
-	tools          *tools.Tools     // what its list of them asks of calls
-	gate           *limits.Queue    // that calls pass
-	rates          *limits.Rates    // of calls; nil when they are not limited
-	drained        *drain.Server    // by an operator, perhaps
-	breaker        *breaker.Breaker // nil when the server is never left alone
+	tools          *tools.Tools     // checks calls against the server's list of tools
+	gate           *limits.Queue    // of calls
+	rates          *limits.Rates    // of calls; nil without limits
+	drained        *drain.Server    // nil without operators
+	breaker        *breaker.Breaker // nil when it is off
 	conns          *health.Connections
-	retries        *retry.Retries // nil when calls are not made again
+	retries        *retry.Retries // nil when they are off
 	rewrites       list.Rewrites  // of its lists
 	lifts          lift.Options   // of sessions
-	maxTask        atomic.Int64   // how long a task may take, in nanoseconds
-	cache          *cache.Cache   // of what it lists; nil when nothing is kept
-	tasks          *filter.Tasks  // whose they are; nil when nobody need know
+	maxTask        atomic.Int64   // ServerOptions.MaxTask, in nanoseconds
+	cache          *cache.Cache   // of its lists; nil when it is off
+	tasks          *filter.Tasks  // owners of its tasks; nil when all callers may see them
 	member         *aggregate.Server
-	listening      context.Context // ends when the server leaves: subscriptions do too
+	listening      context.Context // ends when the server is removed; ends subscriptions
 	stopListening  context.CancelFunc
-	left           context.Context // ends, and says why, when none of that name is served any more
+	left           context.Context // its cause says why no server of this name is served any more
 	leave          context.CancelCauseFunc
 }
 
@@ -88,7 +87,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	})
 	s.filter = filter.New(o.Name, o.Filter, b.grants)
 	shared := s.share == SharePrincipal || s.share == ShareAll
-	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
+	if b.grants != nil && (shared || !o.Process) { // otherwise each session has its own process
 		s.tasks = filter.NewTasks(o.Name, b.cluster.Owners, s.log)
 	}
 	s.cache = cache.New(o.Cache, cache.Server{
@@ -122,9 +121,8 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	return s
 }
 
-// set has those of the options count from now on that need no other connection. A guard that
-// was switched off from the beginning is not there, and stays so. It returns the kinds whose
-// lists clients see otherwise.
+// set applies the options that need no new connection. A guard that was off at the start stays
+// off. It returns the kinds of lists that changed for clients.
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.gate.Set(o.Limits)
 	s.rates.Set(o.Limits)
@@ -142,10 +140,10 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 // ends reports whether a session ends with its connection.
 func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
 
-// maxBackOff is how long the pauses between attempts grow.
+// maxBackOff is the default of ServerOptions.MaxPause.
 const maxBackOff = 60 * time.Second
 
-// caller returns the caller as the server may see it.
+// caller returns the caller with only those headers that the server may see.
 func (s *server) caller(from *bridge.Caller) *bridge.Caller {
 	if from.Header == nil {
 		return from
@@ -163,9 +161,8 @@ func (s *server) close(ctx context.Context) {
 	wg.Wait()
 }
 
-// retry opens a connection to see whether the server works, and closes it, unless
-// somebody is trying already. When the server is left alone that is up to the
-// breaker, which says it when the server works.
+// retry opens and closes a connection to test the server, unless another opening is in
+// flight. While the circuit is open, the breaker's own probe does that.
 func (s *server) retry(from *bridge.Caller) {
 	if s.lane.Budget.Opening() {
 		return
@@ -174,25 +171,24 @@ func (s *server) retry(from *bridge.Caller) {
 		_ = s.breaker.Pass(s.b.life, from)
 		return
 	}
-	done, _ := s.try(s.b.life, from, s.door(false))
+	done, _ := s.try(s.b.life, from, s.opener(false))
 	done()
 }
 
-// door is what a lane asks before it opens a connection, and tells of it then. own says that
-// the lane is one session's.
-func (s *server) door(own bool) lane.Gate {
+// opener returns the gate that a lane passes before it opens a connection. own: the lane
+// belongs to one session.
+func (s *server) opener(own bool) lane.Gate {
 	return laneGate{Breaker: s.breaker, Open: s.conns, For: string(s.share), Own: own}
 }
 
-// try opens a connection if g lets it; nil lets it in any case. done closes it.
+// try opens a connection if g admits it; a nil g always does. done closes the connection.
 func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
 	l := lane.New(&s.sharing, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
 	_, _, err = l.Known(ctx)
 	return func() { _ = l.Close(s.b.force) }, err
 }
 
-// line returns a connection for clients without sessions. It is opened when it is
-// needed.
+// line returns a connection for stateless clients, which opens with its first call.
 func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
 	if from = s.caller(from); s.share == ShareAll {
 		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.b.ownParams}
@@ -203,7 +199,7 @@ func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
 	if s.share == ShareAll {
 		v, err = s.shared.Join(*from, rest, true)
 	}
-	if err == nil { // there is one for everybody, so there is room for it
+	if err == nil {
 		l, up, guarded = v.Lane(), v, v.Guarded()
 	} else {
 		l, up = s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
@@ -212,7 +208,7 @@ func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
 	return newGuardedLine(up, guarded, l, s.tools)
 }
 
-// newPool returns what serves the stateless clients of a server.
+// newPool returns the pool that serves the stateless clients of a server.
 func newPool(s *server) *stateless.Pool {
 	sharing := map[Share]stateless.Sharing{ShareSession: stateless.Apart, SharePrincipal: stateless.Principal, ShareAll: stateless.Everybody, ShareCall: stateless.EachCall}
 	return stateless.New(stateless.Options{

@@ -18,33 +18,30 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Stateless is one request of a client that has no session: 2026-07-28 and later.
+// Stateless describes one request of a stateless client (2026-07-28 and later).
 type Stateless struct {
-	// Server is the name of the server; empty means all as one, or the only one.
+	// Server is the name of the server; empty means the aggregate, or the only server.
 	Server string
-	// From is who asks, as the request itself says it.
+	// From is the caller, read from the request's _meta.
 	From *bridge.Caller
-	// Header has the headers of the client's request, or is nil when its wire has
-	// none. Those that repeat arguments are compared with them; beyond that, what
-	// no server's allow-list names is not looked at.
+	// Header holds the headers of the client's request; nil on stdio. Headers that
+	// mirror arguments are compared with them. Of the others, only those that a server
+	// forwards are read.
 	Header http.Header
-	// Back takes what there is to say before the answer.
+	// Back takes messages before the answer.
 	Back bridge.Stream
-	// Keep makes the message valid beyond the call, until the function that it
-	// returns is called. It may be nil: a call that has to live on without its
-	// request works on a copy then.
+	// Keep keeps the message valid after the call, until free is called. If it is nil, a
+	// call that outlives its request copies the message.
 	Keep func() (free func())
 }
 
-// IsStateless reports whether a message says of itself that it is of a stateless
-// revision, whatever it is that it says: that decides, before sessions and
-// headers (protocol.md C3).
+// IsStateless reports whether a message names a stateless revision in its _meta. This
+// decides before session ids and headers (protocol.md C3).
 func IsStateless(m *jsonrpc.Message) bool { return era.SaysVersion(m.Meta()) }
 
-// NewStateless reads who asks from a request of a stateless revision. The message,
-// if it is not nil, is the error that answers a request which is not one as it
-// has to be (protocol.md B7.7, B7.8, B7.9). server and principal are as in
-// Bridge.Initialize.
+// NewStateless reads the caller from a stateless request. The message, if not nil, is the
+// error that answers a malformed request (protocol.md B7.7, B7.8, B7.9). server and
+// principal are as in Initialize.
 func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
 	from, no := callerWithoutSession(principal, m)
 	if no != nil {
@@ -53,17 +50,15 @@ func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *js
 	return &Stateless{Server: server, From: from}, nil
 }
 
-// maxListenSize bounds a request to listen, which is in memory for as long as it
-// lasts.
+// maxListenSize limits a subscriptions/listen request, which stays in memory while it lasts.
 const maxListenSize = 1 << 20
 
-// Call answers the request m of a client that has no session. It returns when
-// there is an answer, which carries the client's id: an error message when the
-// call failed, and the error then says why. The end of ctx means that the
-// client wants the request cancelled; then there is no answer.
+// Call answers the request m of a stateless client, with the client's id. For a failed
+// call the answer is an error message, and the error the reason. The end of ctx cancels
+// the request; then there is no answer.
 //
-// A subscription lasts until ctx ends or the bridge has to end it; its answer
-// is the closing one (2026-07-28, subscriptions).
+// A subscription lasts until ctx or the bridge ends it; its answer is the closing one
+// (2026-07-28, subscriptions).
 func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	at := b.table.Load().at(g.Server)
@@ -71,7 +66,7 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*j
 		return b.reject("", g.From, m, err), err
 	}
 	if m.Method == era.Listen && m.Len() > maxListenSize {
-		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, bridge.OverLimit("the request to listen is too large: it has too many bytes", maxListenSize), nil)
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, bridge.OverLimit("the subscriptions/listen request has too many bytes", maxListenSize), nil)
 		b.reports.Reject("", g.From, m, a, nil)
 		return a, nil
 	}
@@ -81,7 +76,7 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*j
 	return a, err
 }
 
-// admitted answers a request that is in its span.
+// admitted answers a request within its span.
 func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := b.receive(g.From, m)
 	if err != nil {
@@ -99,7 +94,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		defer stop(nil)
 		if m.Method == era.Listen {
 			c.Subscription, c.Changes = id, subscribe.NewChanges(c.Tell)
-			defer c.Changes.End(false) // whatever becomes of it
+			defer c.Changes.End(false) // also after an error
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
 		if c.Subscription != nil {
@@ -142,8 +137,8 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	return Refusal(id, err), err
 }
 
-// receive admits a call of a client without a session. done is called when it
-// has ended. Subscriptions are not waited for when the bridge stops.
+// receive admits a call of a stateless client; done ends it. A stop of the bridge does not
+// wait for subscriptions.
 func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
 	if m.Method == era.Listen {
 		if b.flight.Draining() {
@@ -164,7 +159,7 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 	}, nil
 }
 
-// statelessCall is what there is of a call of a client without a session.
+// statelessCall holds the state of a stateless client's call.
 type statelessCall struct {
 	StatelessClient
 	arrival   report.Arrival

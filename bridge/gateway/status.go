@@ -15,48 +15,47 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// Status says the state of a server.
+// Status is the state of a server.
 type Status struct {
 	Name     string    // of the server
-	Usable   bool      // it works, or nothing speaks against trying it
+	Usable   bool      // it works, or it may be tried
 	State    string    // "ready", "starting", "idle" or "failing"
-	Reason   string    // of failing, for people; it may name programs and files
-	Err      error     // the same with all that is known, for whoever runs the bridge alone
-	Since    time.Time // it is failing
-	Lanes    int       // connections open or being opened
-	Sessions int       // open; those of all servers as one count where there is one server
-	// Calls are the requests of clients under way, when somebody watches them.
+	Reason   string    // why it fails; it may name programs and files
+	Err      error     // the same with all details, for the operator only
+	Since    time.Time // when it began to fail
+	Lanes    int       // connections that are open or opening
+	Sessions int       // open; sessions of the aggregate count if there is one server
+	// Calls counts the requests in flight, if Options.Watch is set.
 	Calls    int
-	Parked   int    // calls that wait for clients without sessions to come back
-	Revision string // what the last handshake agreed on; empty before the first
-	// Opened counts the connections that were opened, Failures those that could not
-	// be, or whose server was out of reach, Losses those that ended by themselves,
-	// and Restarts the openings after that.
+	Parked   int    // parked calls
+	Revision string // of the last handshake; empty before the first
+	// Opened counts opened connections, Failures failed openings and unreachable
+	// servers, Losses connections that ended by themselves, and Restarts the openings
+	// after a loss.
 	Opened, Failures, Losses, Restarts uint64
-	// Last is the last failure or loss, also after the server has recovered from
-	// it. It may name programs and files.
+	// Last is the last failure or loss, also after recovery. It may name programs and
+	// files.
 	Last    string
-	LastErr error     // the same with all that is known, for whoever runs the bridge alone
-	LastAt  time.Time // zero when there was none
-	// Status is what is under way, as Limits count it. Queued has also those that
-	// wait for a connection of their own, and Refused what came too often, as rate.
+	LastErr error     // the same with all details, for the operator only
+	LastAt  time.Time // zero if there was none
+	// Status counts calls as Limits do. Queued includes calls that wait for their own
+	// connection. Refused includes "rate".
 	limits.Status
-	// Breaker is the state of the circuit breaker: "closed", "open" when the server
-	// gets no calls, or no new connection, until RetryAt, "half-open" while one call
-	// tries it, and "off".
+	// Breaker is the state of the circuit breaker: "closed"; "open" while it refuses
+	// calls or openings until RetryAt; "half-open" during a probe; or "off".
 	Breaker string
 	RetryAt time.Time
-	Trips   uint64 // how often the breaker has opened
-	// Forced is what an operator has decided about the breaker; nil for nothing.
+	Trips   uint64 // how often the breaker opened
+	// Forced is an operator's order to the breaker, or nil.
 	Forced *breaker.Force
-	// Drained is what an operator has decided about new calls; nil for nothing.
+	// Drained is an operator's drain, or nil.
 	Drained *drain.Order
-	// Cache says what is kept of what it lists.
+	// Cache is the state of the list cache.
 	Cache cache.Status
 }
 
-// statusOf returns the state of a server that has so many connections and calls. check says why it
-// cannot work as things are, as long as it was not started; it may be nil.
+// statusOf returns the state of a server with that many connections and calls. check is
+// ServerOptions.Check.
 func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) Status {
 	st := Status{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
 	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
@@ -85,7 +84,7 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 	if br.State == "open" {
 		st.RetryAt = br.Again
 	}
-	if time.Now().Before(br.Again) { // from then on somebody has to try it
+	if time.Now().Before(br.Again) { // from then on a call may try it
 		st.Usable = false
 	}
 	if st.State != "failing" {
@@ -97,43 +96,43 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 	return st
 }
 
-// Totals says what the bridge as a whole has to do.
+// Totals counts what all servers have together.
 type Totals struct {
 	Sessions  int    // all
-	Together  int    // of these, to all of several servers as one
-	Calls     int    // under way
-	Stateless int    // of these, of clients without sessions
-	Listens   int    // subscriptions of clients without sessions
-	Bytes     int64  // that messages hold
-	MaxBytes  int64  // that messages may hold together
-	Lanes     int64  // connections that are open or being opened
-	MaxLanes  int64  // connections to all servers
-	Admitted  uint64 // calls ever
-	Dropped   uint64 // notifications that were dropped because too many waited
-	// Refused counts what was refused, by what was reached: sessions, calls, listens
-	// or rate of a principal, bytes of a principal or of all.
+	Together  int    // of these, sessions of the aggregate
+	Calls     int    // in flight
+	Stateless int    // of these, calls of stateless clients
+	Listens   int    // subscriptions of stateless clients
+	Bytes     int64  // memory of messages
+	MaxBytes  int64  // Options.MaxBytes
+	Lanes     int64  // connections that are open or opening
+	MaxLanes  int64  // Options.MaxLanes
+	Admitted  uint64 // calls so far
+	Dropped   uint64 // notifications that full queues dropped
+	// Refused counts refusals by limit: "sessions", "calls", "listens" and "rate" of a
+	// principal, "bytes" of a principal or of all.
 	Refused map[string]uint64
 }
 
-// SessionStatus says what a session of a client does.
+// SessionStatus is the state of a session.
 type SessionStatus struct {
-	ID        string    `json:"id"`                  // the beginning of its key, as in logs: nobody can use it by that
-	Server    string    `json:"server"`              // empty means all as one
+	ID        string    `json:"id"`                  // the short name in logs; it gives no access
+	Server    string    `json:"server"`              // empty means the aggregate
 	Principal string    `json:"principal,omitempty"` // empty without access rules
-	Client    string    `json:"client,omitempty"`    // what the client calls itself
+	Client    string    `json:"client,omitempty"`    // clientInfo
 	Revision  string    `json:"revision"`            // of the protocol
 	Began     time.Time `json:"began"`               // at this instance
-	Used      time.Time `json:"used"`                // when the client was last heard of
-	Calls     int       `json:"calls"`               // under way
-	Streams   int       `json:"streams"`             // open for what belongs to no call
+	Used      time.Time `json:"used"`                // last message of the client
+	Calls     int       `json:"calls"`               // in flight
+	Streams   int       `json:"streams"`             // open standing streams
 }
 
 // Status returns the state of each server, in the order of Options.
 func (b *Gateway) Status() []Status {
-	sessions := map[context.Context]int{} // of a name, whatever settings they began with
+	sessions := map[context.Context]int{} // by server.left, which all versions of a server share
 	b.mu.Lock()
 	for s := range b.sessions {
-		var of context.Context // none: all servers as one
+		var of context.Context // nil for the aggregate
 		if at := s.ways.Now().At; at != nil {
 			of = at.left
 		}
@@ -157,7 +156,7 @@ func (b *Gateway) Status() []Status {
 	return all
 }
 
-// Totals returns what the bridge as a whole has to do.
+// Totals returns the counts of all servers together.
 func (b *Gateway) Totals() Totals {
 	t := Totals{
 		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Open(), MaxLanes: b.lanes.Most(), Dropped: b.dropped.Load(),
@@ -177,11 +176,11 @@ func (b *Gateway) Totals() Totals {
 	return t
 }
 
-// Dropped counts the notifications that are dropped because too many wait.
-// Adapters add those that they drop.
+// Dropped is the counter of notifications that full queues dropped. Adapters add
+// their own.
 func (b *Gateway) Dropped() *atomic.Uint64 { return &b.dropped }
 
-// Sessions returns what the sessions of those principals do.
+// Sessions returns the state of the sessions whose principal whose accepts.
 func (b *Gateway) Sessions(whose func(principal string) bool) []SessionStatus {
 	var rows []SessionStatus
 	for _, s := range b.open(func(s *Session) bool { return whose(s.caller.Principal) }) {
@@ -199,18 +198,18 @@ func (s *Session) status() SessionStatus {
 	}
 }
 
-// EndSession ends the session that is shown by that id, if it is that principal's. It
-// reports whether there is one.
+// EndSession ends the principal's session of that SessionStatus.ID. It reports whether
+// there is one.
 func (b *Gateway) EndSession(id, principal string) bool {
 	all := b.open(func(s *Session) bool { return s.shown() == id && s.caller.Principal == principal })
 	for _, s := range all {
-		s.End(&bridge.Error{Kind: bridge.ErrEnded, Public: "an operator has ended the session"})
+		s.End(&bridge.Error{Kind: bridge.ErrEnded, Public: "an operator ended the session"})
 	}
 	return len(all) > 0
 }
 
-// Operated returns what operators act on of the server of that name. All are nil when there
-// is none, and the breaker and the cache when they are off.
+// Operated returns the parts of a server that operators control. All are nil for an unknown
+// name; breaker and cache are nil when they are off.
 func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *health.Connections, *drain.Server) {
 	if s := b.table.Load().named[server]; s != nil {
 		return s.breaker, s.cache, s.conns, s.drained
@@ -218,8 +217,8 @@ func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *heal
 	return nil, nil, nil, nil
 }
 
-// Probe opens a connection to the server of that name on behalf of a principal, whatever its
-// circuit breaker says, and closes it.
+// Probe opens and closes a connection to the server of that name on behalf of a principal,
+// even if the circuit is open.
 func (b *Gateway) Probe(ctx context.Context, server, principal string) error {
 	s := b.table.Load().named[server]
 	if s == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// stay is a session that may go on at another instance.
+// stay is the bridge.Stay of a session that another instance may continue.
 type stay struct {
 	lease session.Leased
 	keep  func(change func(*session.Record))
@@ -19,23 +19,23 @@ type stay struct {
 
 	key    string
 	mu     sync.Mutex        // guards the rest
-	resume map[string][]byte // what another instance has noted, of servers that were not reached yet
+	resume map[string][]byte // resumption state from another instance, by servers not yet reached
 	above  int64
-	noted  map[string][]byte // what is kept
+	noted  map[string][]byte // the record's resumption state
 }
 
 var _ bridge.Stay = (*stay)(nil)
 
-// newStay makes the Stay of a session. keep changes what is kept of it, and moves says
-// whether it has ended since another instance goes on with it.
+// newStay returns the Stay of a session. keep changes its record, and moves reports whether
+// another instance may continue it.
 func newStay(lease session.Leased, key string, keep func(change func(*session.Record)), moves func() bool) *stay {
 	return &stay{lease: lease, key: key, keep: keep, moves: moves}
 }
 
-// idsOfInstance is how far apart the ids of requests begin that instances make one after the other.
+// idsOfInstance is the range of request ids that each owner of a session uses.
 const idsOfInstance = 1 << 32
 
-// Resume says what another instance has kept of the session, which was taken over.
+// Resume sets the state from the record of another instance.
 func (s *stay) Resume(h *session.Held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,10 +49,10 @@ func (s *stay) Sure(ctx context.Context) error {
 	}
 	err := s.lease.Await(ctx, s.key)
 	switch {
-	case ctx.Err() != nil: // perhaps since the session has been lost
+	case ctx.Err() != nil: // perhaps because the session was lost
 		return context.Cause(ctx)
 	case err != nil:
-		return &bridge.Error{Kind: bridge.ErrUnavailable, Err: err, After: 2 * time.Second, Public: "this instance of the bridge does not reach its store, and another one may have the session"}
+		return &bridge.Error{Kind: bridge.ErrUnavailable, Err: err, After: 2 * time.Second, Public: "this instance of the bridge cannot reach its store, and another instance may own the session"}
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (s *stay) Carried(server string, carry []byte) {
 	if bytes.Equal(s.noted[server], carry) {
 		return
 	}
-	now := map[string][]byte{} // the one before may be on its way to the store
+	now := map[string][]byte{} // a copy: a save of the former one may be in flight
 	maps.Copy(now, s.noted)
 	if now[server] = carry; carry == nil {
 		delete(now, server)

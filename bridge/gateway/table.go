@@ -11,16 +11,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 )
 
-// table is the servers of a moment. It is not changed: another takes its place, and
-// who has begun under this one ends under it.
+// table is an immutable snapshot of the servers. Apply replaces it; calls and sessions end
+// with the server that they began with.
 type table struct {
 	servers  []*server
 	named    map[string]*server
-	forwards []string // headers of clients that some server gets
+	forwards []string // client headers that some server forwards
 }
 
-// at returns the server of that name; of the empty name, the only one. It is nil
-// where several are offered as one, and when there is none of that name.
+// at returns the server of that name; for an empty name the only server. It returns nil
+// for the aggregate, and for an unknown name.
 func (t *table) at(name string) *server {
 	if name == "" && len(t.servers) == 1 {
 		return t.servers[0]
@@ -37,40 +37,39 @@ func (b *Gateway) Servers() []string {
 	return names
 }
 
-// StartAhead starts the servers that may be started before anybody connects.
+// StartAhead starts the servers that may start before the first client.
 func (b *Gateway) StartAhead() {
 	for _, s := range b.table.Load().servers {
 		b.goes(func() { s.lane.StartAhead(s.listening, b.force) })
 	}
 }
 
-// Forwards returns the headers of clients that some server gets.
+// Forwards returns the client headers that some server forwards.
 func (b *Gateway) Forwards() []string { return b.table.Load().forwards }
 
-// Change is what Apply is to do.
+// Change describes the new state for Apply.
 type Change struct {
-	Names   []string        // of all servers from now on, in their order
-	Servers []ServerOptions // those that are new, or have changed
-	// Tuned are servers that are there, with options that count for open sessions too: of
-	// guards, and what else set has. All other options of them change by Servers only.
+	Names   []string        // of all servers, in order
+	Servers []ServerOptions // new and changed servers
+	// Tuned are existing servers whose changed options also apply to open sessions, such
+	// as those of guards. All other options change by Servers only.
 	Tuned []ServerOptions
-	// Drain is how long calls to servers that leave may go on.
+	// Drain is how long calls to removed servers may continue.
 	Drain time.Duration
-	// Settings count from now on for all servers; nil for those that do.
+	// Settings are the new settings; nil keeps the current ones.
 	Settings *Settings
-	// Gone is called for each server that has left, or has changed, when nothing of
-	// how it was is in use any more.
+	// Gone is called for each removed or changed server when its former connections are
+	// closed.
 	Gone func(name string)
 }
 
-// Apply serves other servers from now on. Those that c does not name leave: they get
-// no new calls, those under way may end, and then their sessions do. Sessions at a
-// server that has changed go on with its former Adapter and settings, until they end
-// or the server leaves; the new ones are for new sessions. All others notice nothing.
-// Sessions at all servers as one have, and hear of, what comes and goes.
+// Apply replaces the servers. A server that c does not name gets no new calls; when its
+// calls in flight ended, or after Drain, its sessions end. Sessions at a changed server
+// keep its former Adapter and settings, unless Renew is set. Other sessions are not
+// affected. Clients of the aggregate get notifications of changed lists.
 //
-// Calls under way are known if there is an Options.Watch. A gateway that stops
-// changes nothing: the error is ErrShutdown.
+// Apply knows the calls in flight only with Options.Watch. A stopping gateway changes
+// nothing and returns ErrShutdown.
 func (b *Gateway) Apply(c Change) error {
 	b.applying.Lock()
 	defer b.applying.Unlock()
@@ -80,7 +79,7 @@ func (b *Gateway) Apply(c Change) error {
 	changed := b.take(c.Settings)
 	was := b.table.Load()
 	for _, o := range c.Tuned {
-		defer b.tune(was.named[o.Name], o)() // told when all is set: names and grants fit each other
+		defer b.tune(was.named[o.Name], o)() // notifies at the end, when names and grants fit each other
 	}
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
@@ -104,7 +103,7 @@ func (b *Gateway) Apply(c Change) error {
 	}
 	slices.Sort(now.forwards)
 	now.forwards = slices.Compact(now.forwards)
-	b.mu.Lock() // enroll looks at it
+	b.mu.Lock() // enroll reads it under mu
 	b.table.Store(now)
 	b.mu.Unlock()
 	leave := b.aggregate.Set(members)
@@ -112,7 +111,7 @@ func (b *Gateway) Apply(c Change) error {
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
-			s.leave(&bridge.Error{Server: s.o.Name, Kind: bridge.ErrEnded, Public: "it is not served any more"})
+			s.leave(&bridge.Error{Server: s.o.Name, Kind: bridge.ErrEnded, Public: "the bridge no longer serves it"})
 		}
 		if next != s {
 			var ways []*binding[*server]
@@ -128,8 +127,8 @@ func (b *Gateway) Apply(c Change) error {
 	return nil
 }
 
-// tune has options count for a server, and for those of its name that have left and have
-// sessions still. tell tells clients which lists have changed.
+// tune applies options to a server, and to its former versions with open sessions. tell
+// notifies clients of changed lists.
 func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
 	sees := func(principal string) bool { return len(changed) > 0 && b.allowed(s, o.Name, principal) == nil }
@@ -149,15 +148,15 @@ func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	}
 }
 
-// retire ends a server that has left, or whose place another has taken. leave ends
-// what sessions at all servers as one have of it, and ways are those of its sessions.
+// retire ends a server that was removed or replaced. leave ends its part in sessions of
+// the aggregate, and ways are the bindings of its sessions.
 func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
 	s.stopListening()
-	begun := func() bool { return anyBusy(ways) } // they may wait for a connection, and are none of its calls before
+	begun := func() bool { return anyBusy(ways) } // calls that wait for a connection are not counted yet
 	s.reports.Drain(b.life, c.Drain, begun)
 	leave(b.force, s.member)
 	_ = s.pool.Close(b.force)
-	if awaitBindings(ways, s.left.Done()) { // and calls have begun since
+	if awaitBindings(ways, s.left.Done()) { // calls may have begun meanwhile
 		s.reports.Drain(b.life, c.Drain, begun)
 	}
 	endBindings(b.force, ways, context.Cause(s.left))
@@ -165,9 +164,9 @@ func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggre
 	c.Gone(s.o.Name)
 }
 
-// renew has the open sessions at servers of that name go on at next, as after the loss of
-// their connection. Where that is the end of a session, it ends as soon as the server has no
-// calls, at the latest after drain.
+// renew moves the open sessions at former versions of a server to next, as after a lost
+// connection. A session that ends with its connection ends once the server has no calls,
+// at the latest after drain.
 func (b *Gateway) renew(next *server, drain time.Duration) {
 	for _, s := range b.open(func(s *Session) bool {
 		at := s.ways.Now().At
@@ -176,7 +175,7 @@ func (b *Gateway) renew(next *server, drain time.Duration) {
 		if was := s.ways.Now().At; was.ends() {
 			b.wg.Go(func() {
 				was.reports.Drain(b.life, drain, nil)
-				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings have changed, and with restart: false a session ends with its connection"})
+				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings changed, and with restart: false a session ends with its connection"})
 			})
 		} else if w := s.ways.Renew(b.force, next); w != nil {
 			record := s.record()

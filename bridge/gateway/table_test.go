@@ -389,7 +389,7 @@ func TestTableRefuses(t *testing.T) {
 		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
 		synctest.Wait()
 		b.apply("two")
-		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "not served any more")
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "no longer serves it")
 	}, first, other)
 }
 

@@ -103,7 +103,7 @@ func TestAccessTakenAway(t *testing.T) {
 		if a, b := alice.open(), bob.open(); a != 0 || b != all {
 			t.Errorf("without a key, %d and %d are open, want 0 and %d", a, b, all)
 		}
-		const reason = `"message":"the caller's key is not valid any more","data":{"bridge":"unauthorized"}`
+		const reason = `"message":"the caller's key is no longer valid","data":{"bridge":"unauthorized"}`
 		for name, a := range alice.calls {
 			if got := a.Body(); strings.Count(got, reason) != 1 {
 				t.Errorf("%s ended with %s", name, got)
