@@ -24,7 +24,7 @@ func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	})
 }
 
-// newConnectOn takes what tells terminals from other files.
+// newConnectOn is newConnect with a replaceable test for terminals.
 func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
 	var file, era, offer string
 	var remote flags.Remote
@@ -127,7 +127,7 @@ of that variable, which keeps it out of the list of processes.`,
 			if cmd.Flags().Changed("offer") {
 				c.Offer = offer
 			}
-			c.Cluster = config.Cluster{} // what serves one client is no instance (S-003)
+			c.Cluster = config.Cluster{} // a bridge for one client is no instance (S-003)
 			s, stop, err := begin(cmd.Context(), c, log)
 			if err != nil {
 				return err
@@ -135,17 +135,17 @@ of that variable, which keeps it out of the list of processes.`,
 			defer stop()
 			defer s.Close(context.Background())
 			if isTerminal(stderr) {
-				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin; to be started by a client, rather than by hand. Ctrl-C ends it.")
+				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin. Clients start this command, not people. Ctrl-C ends it.")
 			}
-			// A client that is gone must not end us before we have stopped what we
-			// started: the write then fails, and that is all.
+			// A closed stdout must not end the process before it stopped its servers:
+			// the write fails instead.
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
 			defer signal.Stop(pipe)
-			// The empty name means all servers as one, and the only one if there is one.
+			// The empty name means the aggregate, or the only server.
 			err = s.ServeStdio(cmd.Context(), "", cmd.InOrStdin(), stdout)
 			if cmd.Context().Err() != nil {
-				return nil // somebody asked for the end
+				return nil // a signal ended it
 			}
 			return err
 		},
@@ -162,8 +162,7 @@ of that variable, which keeps it out of the list of processes.`,
 	return cmd
 }
 
-// connectFile reads the configuration file and leaves the server that is named
-// of it, or all.
+// connectFile reads the configuration file, and keeps the named server of it, or all.
 func connectFile(file string, named bool, target []string) (*config.Config, error) {
 	c, err := flags.Target(file, named, "name a URL, or a file with -c", target...)
 	if err != nil {
@@ -172,6 +171,6 @@ func connectFile(file string, named bool, target []string) (*config.Config, erro
 	if c.AccessLog.To == "stdout" {
 		return nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)
 	}
-	c.Access = nil // they are about those who come over the network
+	c.Access = nil // access rules are for clients over the network
 	return c, nil
 }

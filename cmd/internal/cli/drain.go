@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// drainHelp is the end of the help of drain and resume.
+// drainHelp ends the help texts of drain and resume.
 const drainHelp = `
 The default of URL is where the configuration file says that the bridge is. With
 access rules it takes the key of somebody who is listed in admin: see --token-env.`
@@ -65,8 +65,8 @@ answers 503, so that a load balancer sends it no new clients, and who is there g
 			if err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %d are running, and %d wait for their client\n", sanitize.Text(d.server), left.Calls, left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
-				err = exit.With(exit.Timeout, fmt.Errorf("not all calls have ended within %v", wait))
+			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %d calls are in flight, %d are parked until their client answers\n", sanitize.Text(d.server), left.Calls, left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
+				err = exit.With(exit.Timeout, fmt.Errorf("not all calls ended within %v", wait))
 			}
 			return err
 		},
@@ -106,7 +106,7 @@ itself.
 	return cmd
 }
 
-// drainer asks a running bridge about one of its servers; without a name, about itself.
+// drainer drains a server of a running bridge; without a name, the bridge.
 type drainer struct {
 	looker
 	server string
@@ -117,7 +117,7 @@ func (d *drainer) add(cmd *cobra.Command) {
 	cmd.Args = cobra.MaximumNArgs(2)
 }
 
-// find says which bridge is asked, and about what.
+// find reads the bridge and the server from the command line.
 func (d *drainer) find(cmd *cobra.Command, args []string) error {
 	if n := len(args); n > 0 && !flags.IsURL(args[n-1]) {
 		d.server, args = args[n-1], args[:n-1]
@@ -128,13 +128,13 @@ func (d *drainer) find(cmd *cobra.Command, args []string) error {
 	return d.looker.find(cmd, args)
 }
 
-// ask has the bridge do something with the server, or with itself.
+// ask sends an operator's request about the server or the bridge.
 func (d *drainer) ask(ctx context.Context, what string, body map[string]string) error {
 	path := what
 	if d.server != "" {
 		path = "servers/" + url.PathEscape(d.server) + "/" + what
 	}
-	asked, _ := json.Marshal(body) // texts always can be
+	asked, _ := json.Marshal(body) // strings always encode
 	status, _, text, err := d.send(ctx, http.MethodPost, "/"+server.AdminPath+path, asked)
 	switch {
 	case err != nil:
@@ -142,28 +142,28 @@ func (d *drainer) ask(ctx context.Context, what string, body map[string]string) 
 	case status == http.StatusOK:
 		return nil
 	case status == http.StatusNotFound && d.server != "":
-		return fmt.Errorf("at %s there is no server %q: 'mcp-bridge top' shows those that there are", d.url, d.server)
+		return fmt.Errorf("the bridge at %s has no server %q: 'mcp-bridge top' lists its servers", d.url, d.server)
 	case status == http.StatusNotFound:
-		return fmt.Errorf("at %s nothing can be drained: has the bridge another address for operators (console_listen), or is it an older one?", d.url)
+		return fmt.Errorf("the bridge at %s cannot drain: use the address for operators (console_listen), if it has one, or update the bridge", d.url)
 	}
 	return refused(d.url, status, text)
 }
 
-// underWay is what is under way at a server.
-type underWay struct {
+// inFlight counts the calls of a server.
+type inFlight struct {
 	Calls  int `json:"calls"`
 	Parked int `json:"parked_calls"`
 }
 
-// drainEvery is how often drain looks whether calls have ended.
+// drainEvery is the interval at which drain asks for the calls in flight.
 const drainEvery = 500 * time.Millisecond
 
-// await waits until nothing is under way at the server, for as long as within, and returns
-// what is.
-func (d *drainer) await(ctx context.Context, within time.Duration) (left underWay, err error) {
+// await waits, for at most within, until no call is in flight at the server. It returns
+// the calls that are left.
+func (d *drainer) await(ctx context.Context, within time.Duration) (left inFlight, err error) {
 	end := time.Now().Add(within)
 	for {
-		var out struct{ Server underWay }
+		var out struct{ Server inFlight }
 		if _, err := d.look(ctx, "servers/"+url.PathEscape(d.server), &out); err != nil {
 			return left, err
 		}

@@ -20,26 +20,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// first uses the one server of a bridge once, and logs how many tools it has: whoever has
-// started the bridge is there to read that, and what is wrong, before a client comes.
+// first lists the tools of the only server once, and logs their number or the error, so that
+// the user sees a fault before the first client does.
 func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Logger) {
-	if len(c.Access) > 0 { // it is used as by the caller of --token-env
+	if len(c.Access) > 0 { // act as the caller of --token-env
 		ctx = server.WithPrincipal(ctx, c.Access[0].Name)
 	}
-	// A remote server of the newer era need not see a handshake of the older one.
+	// A modern remote server need not see a legacy handshake.
 	at := &c.Servers[0]
 	n, err := tools(ctx, s, at.HTTP != nil && at.Era != config.EraLegacy && at.Offer != config.OfferLegacy)
 	switch name := c.Servers[0].Name; {
 	case ctx.Err() != nil:
 	case err == nil:
 		log.Info(name + ": " + count(n, "tool"))
-	case s.Status()[0].Err == nil: // otherwise the log has why it fails
-		log.Warn(name+": its tools cannot be listed", "err", err)
+	case s.Status()[0].Err == nil: // otherwise the log already has the error
+		log.Warn(name+": cannot list its tools", "err", err)
 	}
 }
 
-// tools returns how many tools the one server of a bridge has, for a client that has just come:
-// one of sessions, or of requests that stand alone.
+// tools counts the tools of the only server, as a modern or a legacy client.
 func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error) {
 	fromClient, toBridge := io.Pipe()
 	fromBridge, toClient := io.Pipe()
@@ -54,7 +53,7 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 	defer toBridge.Close()
 	answers := bufio.NewReader(fromBridge)
 	ask := func(method string, params []byte) (*jsonrpc.Message, error) {
-		id := fmt.Appendf(nil, "%q", method) // requests go out one after the other
+		id := fmt.Appendf(nil, "%q", method) // one request at a time
 		line := (&jsonrpc.Message{Method: method, Params: params}).Append(nil, id, nil)
 		if _, err := toBridge.Write(append(line, '\n')); err != nil {
 			return nil, err
@@ -68,7 +67,7 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 			switch {
 			case err != nil:
 				return nil, err
-			case !a.IsResponse() || !bytes.Equal(a.ID, id): // what a server says or asks without being asked
+			case !a.IsResponse() || !bytes.Equal(a.ID, id): // a message that the server started
 			case a.Error != nil && modern && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // it has none
 				return jsonrpc.NewResult(nil, []byte("{}")), nil
 			case a.Error != nil:

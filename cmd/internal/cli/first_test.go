@@ -42,7 +42,7 @@ done`
 		{"with a key", append([]string{"--token-env", "FIRST_KEY"}, sh(pages)...), `"msg":"s: 3 tools"`},
 		{"shared", append([]string{"--share", "all"}, sh(pages)...), `"msg":"s: 3 tools"`},
 		{"no tools", sh(none), `"msg":"s: 0 tools"`},
-		{"refuses", sh(refuses), `"msg":"s: its tools cannot be listed","err":"no database"`},
+		{"refuses", sh(refuses), `"msg":"s: cannot list its tools","err":"no database"`},
 		{"crashes", sh("echo Error: missing API key >&2; exit 3"), `"msg":"server failed","server":"s","err":"server s: handshake: its process has ended (exit status 3)\nits last lines on stderr:\n  Error: missing API key"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -100,7 +100,7 @@ variables to set. What restricts clients is taken over, or the server is left ou
 				}
 				shown := env
 				if !strings.ContainsAny(env, `/\`) {
-					shown = "./" + env // as a shell wants it
+					shown = "./" + env // for the shell's "." command
 				}
 				fmt.Fprintf(stderr, "note: %s has the variables %s: load it with 'set -a; . %[1]s; set +a', or as EnvironmentFile of a systemd unit\n", shown, strings.Join(names, ", "))
 			case len(names) > 0:
@@ -118,7 +118,7 @@ variables to set. What restricts clients is taken over, or the server is left ou
 			if err := writeNew(out, text, force); err != nil {
 				return err
 			}
-			if merge && !im.Inline { // who could read it still can
+			if merge && !im.Inline { // keep the file's permissions
 				if err := os.Chmod(out, before.Mode().Perm()); err != nil {
 					return err
 				}
@@ -137,7 +137,7 @@ variables to set. What restricts clients is taken over, or the server is left ou
 	return cmd
 }
 
-// add reads the file, or the files of the client, or standard input.
+// add reads a file, the files of a client, or standard input.
 func add(im *imports.Import, from string, stdin io.Reader) error {
 	if from == "-" {
 		data, err := io.ReadAll(io.LimitReader(stdin, imports.MaxFile+1))
@@ -189,7 +189,7 @@ func readUpTo(file string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// listClients prints the clients of this machine that have servers.
+// listClients prints the clients on this machine that configure servers.
 func listClients(stdout io.Writer) error {
 	found := false
 	for _, c := range imports.Clients() {
@@ -207,7 +207,7 @@ func listClients(stdout io.Writer) error {
 		}
 	}
 	if !found {
-		fmt.Fprintln(stdout, "No file of a known client with servers was found. Name a file: mcp-bridge import FILE")
+		fmt.Fprintln(stdout, "No known client with servers found. Name a file: mcp-bridge import FILE")
 		return nil
 	}
 	fmt.Fprintln(stdout, "\nTo import: mcp-bridge import CLIENT -o bridge.yaml")

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/docs"
 )
 
-// schemaLine tells editors which keys there are.
+// schemaLine names the JSON schema for editors.
 const schemaLine = "# yaml-language-server: $schema=https://raw.githubusercontent.com/mcp-bridge/bridge/main/docs/bridge.schema.json\n"
 
 const starter = schemaLine + `# What a key means: docs/configuration.md. Check this file with: mcp-bridge check
@@ -85,7 +85,7 @@ at URL, or an example. It asks nothing, and overwrites nothing without --force.`
 			if err := writeNew(file, fmt.Appendf(nil, starter, strings.TrimSuffix(string(text), "\n")), force); err != nil {
 				return err
 			}
-			fmt.Fprintf(stdout, "%s: written, with the server %s. Next: mcp-bridge serve -c %[1]s\n", file, s.Name)
+			fmt.Fprintf(stdout, "%s written, with server %s. Next: mcp-bridge serve -c %[1]s\n", file, s.Name)
 			return nil
 		},
 	}

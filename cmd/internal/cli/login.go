@@ -26,8 +26,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// asking returns what shows a person where to sign in; nil if nobody is here who could
-// open a page.
+// asking returns a function that shows the user where to sign in; nil without a terminal
+// and a browser.
 func asking(stderr io.Writer, terminal bool) func(server, address string) {
 	browser := login.Browser()
 	if browser == nil && !terminal {
@@ -47,7 +47,7 @@ func show(stderr io.Writer, browser []string, server, address string) {
 	fmt.Fprintf(stderr, "mcp-bridge: %s wants you to sign in: %s\n  %s\n", sanitize.Text(server), what, sanitize.Text(address))
 }
 
-// showCode tells a person how to sign in on another device.
+// showCode shows the user how to sign in on another device.
 func showCode(stderr io.Writer, server, address, code, both string) {
 	if u, err := url.Parse(server); err == nil {
 		server = u.Host
@@ -58,13 +58,13 @@ func showCode(stderr io.Writer, server, address, code, both string) {
 	}
 }
 
-// deviceOn returns what shows a person how to sign in on another device.
+// deviceOn returns showCode for stderr.
 func deviceOn(stderr io.Writer) func(server, address, code, both string) {
 	return func(server, address, code, both string) { showCode(stderr, server, address, code, both) }
 }
 
-// typed returns the lines of a terminal. Nothing ends a read of it but the end of the
-// process, which is the end of the command that wants them.
+// typed returns the lines of a terminal. Its goroutine cannot be stopped: the read ends
+// with the process.
 func typed(in io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {
@@ -75,8 +75,7 @@ func typed(in io.Reader) <-chan string {
 	return lines
 }
 
-// askOf has the servers of a configuration that need a sign-in ask the person who is here,
-// and whose client alone calls.
+// askOf sets ask for all servers that need a sign-in. The user is the only caller.
 func askOf(c *config.Config, ask func(server, address string)) {
 	for i := range c.Servers {
 		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
@@ -85,7 +84,7 @@ func askOf(c *config.Config, ask func(server, address string)) {
 	}
 }
 
-// signInTarget returns how the server is reached that a command is about.
+// signInTarget returns the configuration of the server that the command names.
 func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) {
 	if flags.IsURL(target) {
 		s, err := (&flags.Remote{}).Server(target, config.ShareSession)
@@ -180,7 +179,7 @@ pages.`,
 			}
 			how.Ask = func(address string) {
 				if show(stderr, login.Browser(), r.URL, address); how.Typed != nil {
-					fmt.Fprintln(stderr, "if the browser is on another machine, paste here the address at which it ends:")
+					fmt.Fprintln(stderr, "if the browser is on another machine, paste the address of its last page here:")
 				}
 			}
 			if device {
@@ -211,7 +210,7 @@ pages.`,
 	return cmd
 }
 
-// ends says how long a login is good.
+// ends describes when a login expires.
 func ends(l *login.Login) string {
 	switch {
 	case l.Until.IsZero():
@@ -222,7 +221,7 @@ func ends(l *login.Login) string {
 	return "; until " + l.Until.Format(time.DateTime)
 }
 
-// person makes what signs in at a server, as how says.
+// person returns a login.Person for a server, with the options how.
 func person(r *remote.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
 	at, err := url.Parse(r.URL)
 	if err != nil {
@@ -236,13 +235,13 @@ func person(r *remote.Config, how login.Options, log *slog.Logger) (*login.Perso
 	return login.New(how), nil
 }
 
-// kept is a login with its name in the store.
+// kept is a stored login with its key.
 type kept struct {
 	key          string
-	*login.Login // nil for one that cannot be read
+	*login.Login // nil if it cannot be read
 }
 
-// loginsFor returns the logins for a server, or all of them.
+// loginsFor returns the logins for a server, or all logins.
 func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept, err error) {
 	keys, err := store.Keys()
 	if err != nil {
@@ -264,8 +263,7 @@ func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept,
 	return all, nil
 }
 
-// plainURL returns the address of the server that a target is, as logins name it: without
-// a query.
+// plainURL returns the URL of a target without its query, as logins name it.
 func plainURL(target, file string) (string, *remote.Config, error) {
 	r, err := signInTarget(target, file, &flags.SignIn{})
 	if err != nil {
@@ -323,12 +321,12 @@ that has begun.`,
 					return err
 				}
 			}
-			begun, err := store.Abandon(server) // those without a login
+			begun, err := store.Abandon(server) // unfinished sign-ins
 			switch {
 			case err != nil:
 				faults = append(faults, err)
 			case begun > 0:
-				if _, err := fmt.Fprintln(stdout, "forgot "+count(begun, "sign-in")+" that had begun"); err != nil {
+				if _, err := fmt.Fprintln(stdout, "forgot "+count(begun, "unfinished sign-in")); err != nil {
 					return err
 				}
 			case len(found) == 0 && !all:
@@ -342,11 +340,11 @@ that has begun.`,
 	return cmd
 }
 
-// forget ends a login.
+// forget signs out and deletes a login.
 func forget(ctx context.Context, store *login.Store, l kept, r *remote.Config) error {
 	at := *r
 	if l.Login == nil {
-		return login.SignOut(ctx, store, l.key, nil, nil) // which asks nobody
+		return login.SignOut(ctx, store, l.key, nil, nil) // without a request to the issuer
 	}
 	at.URL = l.Server
 	var trusted []string
@@ -389,13 +387,13 @@ shows no token, and asks nobody.`,
 			case len(found) == 0 && server != "":
 				return exit.With(exit.Failure, fmt.Errorf("you are not signed in at %s", server))
 			case len(found) == 0:
-				_, err := fmt.Fprintln(stdout, "you are signed in nowhere")
+				_, err := fmt.Fprintln(stdout, "you are not signed in at any server")
 				return err
 			}
 			t := terminal.Table{Head: []string{"SERVER", "ISSUER", "CLIENT", "SCOPES", "STATE"}}
 			for _, l := range found {
 				if l.Login == nil {
-					continue // stderr has why
+					continue // the reason is on stderr
 				}
 				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(l.Client.ID), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
 			}
@@ -407,7 +405,7 @@ shows no token, and asks nobody.`,
 	return cmd
 }
 
-// state says what will become of a login when it is used next.
+// state describes what the next use of a login does.
 func state(l *login.Login, now time.Time) string {
 	switch {
 	case l.Access != "" && l.Until.IsZero():

@@ -59,7 +59,7 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 // login, logins and logout; connect uses what was kept, and asks nobody.
 func TestLogin(t *testing.T) {
 	p := signed(t, true)
-	if code, out, _ := command(t, "logins"); code != 0 || out != "you are signed in nowhere\n" {
+	if code, out, _ := command(t, "logins"); code != 0 || out != "you are not signed in at any server\n" {
 		t.Errorf("logins = %d %s", code, out)
 	}
 	code, out, errs := command(t, "login", p.URL)
@@ -231,7 +231,7 @@ func TestLogoutBegun(t *testing.T) {
 		if code := run(ctx, []string{"login", p.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || p.Issuer.Asked("/register") != i+1 {
 			t.Fatalf("login = %d, %d registrations", code, p.Issuer.Asked("/register"))
 		}
-		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 sign-in that had begun\n" {
+		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 unfinished sign-in\n" {
 			t.Errorf("%q = %d %s%s", args, code, out, errs)
 		}
 	}

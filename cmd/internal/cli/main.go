@@ -1,4 +1,4 @@
-// Package cli has the commands of mcp-bridge.
+// Package cli implements the commands of mcp-bridge.
 package cli
 
 import (
@@ -26,7 +26,7 @@ func Main() {
 	defer stop()
 	go func() {
 		<-ctx.Done()
-		stop() // the next signal ends the process at once; the system then ends its children
+		stop() // a second signal ends the process at once
 	}()
 	done := orphans.Reap(orphans.After)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -82,10 +82,9 @@ Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 			return err
 		},
 	}
-	root.Flags().SetInterspersed(false) // a program in the place of a command has flags of its own
+	root.Flags().SetInterspersed(false) // flags after a program belong to the program
 	root.SetFlagErrorFunc(flags.Explain)
-	// With a template of cobra's, text/template finds methods by name, and the linker has to
-	// keep all: 34 MB instead of 24.
+	// cobra's version template would make the linker keep all methods: 34 MB instead of 24.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	var l flags.Log
 	l.Add(root)
@@ -98,8 +97,7 @@ Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 	return root
 }
 
-// implied returns the command line that is meant by one that has no command: a URL
-// or a program behind -- is what run serves.
+// implied adds the command run to a command line that begins with a URL or --.
 func implied(args []string) []string {
 	if len(args) > 0 && (args[0] == "--" && len(args) > 1 || flags.IsURL(args[0])) {
 		return append([]string{"run"}, args...)
@@ -107,7 +105,7 @@ func implied(args []string) []string {
 	return args
 }
 
-// knownCommand refuses arguments of the root: a word that names no command.
+// knownCommand refuses a word that names no command.
 func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/systemd"
 )
 
-// manager tells the service manager the state of the bridge, if there is one.
+// manager reports the state of the bridge to the service manager, if there is one.
 type manager struct {
 	*systemd.Notifier
 	log *slog.Logger
@@ -27,7 +27,7 @@ func (m *manager) said(err error) {
 	}
 }
 
-// ready says that the bridge serves what status says, now and after each reload.
+// ready reports that the bridge serves, with status now and after each reload.
 func (m *manager) ready(status func() string) {
 	m.mu.Lock()
 	m.status = status
@@ -35,22 +35,22 @@ func (m *manager) ready(status func() string) {
 	m.said(m.Ready("serving " + status()))
 }
 
-// waiting says what the bridge waits for before it serves, and asks for more time.
+// waiting reports why the bridge does not serve yet, and asks for more time.
 func (m *manager) waiting() {
 	m.said(m.Starting("waiting for the store of the cluster", 2*stillWaiting))
 }
 
-// stillWaiting is how often that is said.
+// stillWaiting is the interval of calls to waiting.
 const stillWaiting = 20 * time.Second
 
-// reloading says that the configuration is being read again, until over is called.
+// reloading reports a reload until over is called.
 func (m *manager) reloading() (over func()) {
 	m.said(m.Reloading())
 	return func() {
 		m.mu.Lock()
 		status := m.status
 		m.mu.Unlock()
-		if status != nil { // else ready is still to come
+		if status != nil { // otherwise ready follows
 			m.said(m.Ready("serving " + status()))
 		}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// online asks the issuers of tokens for what the bridge needs of them, and prints what it
-// finds, and what clients need to know. An issuer of no use is an error.
+// online asks each issuer for metadata and keys, and prints faults and what clients need to
+// know. An unusable issuer is an error.
 func online(ctx context.Context, w io.Writer, c *config.Config) error {
 	if len(c.OAuth) == 0 {
-		fmt.Fprintln(w, "there is nobody to ask: the file has no oauth")
+		fmt.Fprintln(w, "there is no issuer to ask: the file has no oauth")
 		return nil
 	}
 	bad := 0
@@ -41,7 +41,7 @@ func online(ctx context.Context, w io.Writer, c *config.Config) error {
 	if c.PublicURL == "" {
 		fmt.Fprintln(w, "without public_url, tokens are for the address by which a client of this machine calls")
 	} else {
-		fmt.Fprintln(w, "tokens are for one of these addresses (aud); a client finds the issuers at the one behind it")
+		fmt.Fprintln(w, "tokens must be for one of these addresses (aud); the second address tells clients the issuers")
 		root := c.PublicURL + c.BasePath
 		const own = "/.well-known/oauth-protected-resource"
 		fmt.Fprintf(w, "  %s\t%s\n", root, root+own)
@@ -68,7 +68,7 @@ func names(c *config.Config) (all []string) {
 	return all
 }
 
-// issuer asks one issuer. faults keep tokens of it from being checked.
+// issuer asks one issuer. With faults, its tokens cannot be checked.
 func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 	transport, err := o.Reach()
 	if err != nil {
@@ -90,7 +90,7 @@ func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 	m, err := set.Metadata(ctx)
 	if err != nil {
 		if o.JWKS == "" && (!asks || !o.Introspection.Always) {
-			return faults, remarks // it was said with the keys
+			return faults, remarks // the keys' fault says it
 		}
 		if asks && o.Introspection.URL == "" {
 			return append(faults, err.Error()), remarks
@@ -107,7 +107,7 @@ func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 		}
 	}
 	switch {
-	case o.Front != nil: // they deal with the bridge
+	case o.Front != nil: // clients use the bridge instead
 		return faults, remarks
 	case m.Documents:
 		remarks = append(remarks, "clients whose id is a URL (CIMD) need no registration")

@@ -70,7 +70,7 @@ the key of a caller in admin is needed: see --token-env.`,
 				return err
 			}
 			if asJSON {
-				text, _ := json.MarshalIndent(out, "", "  ") // nothing in it can fail
+				text, _ := json.MarshalIndent(out, "", "  ") // cannot fail
 				_, err := fmt.Fprintln(stdout, string(sanitize.JSON(text)))
 				return err
 			}
@@ -87,7 +87,7 @@ the key of a caller in admin is needed: see --token-env.`,
 	return cmd
 }
 
-// printChanges prints the changes, or that there are none.
+// printChanges prints the changes, or the text none.
 func printChanges(w io.Writer, out *reload.Result, none string) error {
 	for _, change := range out.Changes {
 		if _, err := fmt.Fprintln(w, sanitize.Text(change.String())); err != nil {
@@ -101,25 +101,26 @@ func printChanges(w io.Writer, out *reload.Result, none string) error {
 	return nil
 }
 
-// operator asks a running bridge.
+// operator sends an operator's requests to a running bridge.
 type operator struct {
 	tokenEnv, caFile string
-	own              *asked // the one that serves a configuration on this machine; nil for another
+	own              *asked // the bridge that serves a configuration on this machine; nil for another
 }
 
-// add adds the flags. when says what they are for.
+// add adds the flags; when completes their descriptions.
 func (o *operator) add(f *pflag.FlagSet, when string) {
 	f.StringVar(&o.tokenEnv, "token-env", "", when+"NAME of a variable with the key to show to the bridge")
 	f.StringVar(&o.caFile, "ca-file", "", when+"file of PEM certificates that may sign the bridge's, beside those that the system trusts")
 }
 
-// reloadPath is where it is asked, below its base path.
+// reloadPath is the path of a reload, below the base path.
 const reloadPath = "/" + server.AdminPath + "reload"
 
-// askWithin is how long the bridge may take.
+// askWithin limits how long the bridge may take.
 const askWithin = time.Minute
 
-// reload has the bridge at that address read its file again, or say what would change.
+// reload makes the bridge at that address reload its file; with check it only returns the
+// changes.
 func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
 	c := remote.Config{URL: strings.TrimSuffix(at, "/") + reloadPath, CAFile: o.caFile, Headers: map[string]string{}}
 	if o.tokenEnv != "" {
@@ -132,7 +133,7 @@ func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.R
 			o.own.key = key
 		}
 	}
-	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // nothing in it can fail
+	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // cannot fail
 	var status int
 	var text []byte
 	var err error
@@ -155,7 +156,7 @@ func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.R
 	return nil, refused(at, status, text)
 }
 
-// post sends JSON to the bridge at that address, which is reached as c says.
+// post sends JSON to the bridge at that address, with the connection settings c.
 func post(ctx context.Context, at string, c remote.Config, body []byte) (status int, text []byte, err error) {
 	if err := c.Validate(); err != nil {
 		return 0, nil, exit.With(exit.Usage, err)
@@ -180,7 +181,7 @@ func post(ctx context.Context, at string, c remote.Config, body []byte) (status 
 	return a.StatusCode, text, nil
 }
 
-// refused is the error of an answer that is one.
+// refused returns the error of a response that is not a success.
 func refused(at string, status int, text []byte) error {
 	var said struct {
 		Error json.RawMessage `json:"error"`
@@ -193,7 +194,7 @@ func refused(at string, status int, text []byte) error {
 			Message string `json:"message"`
 		} `json:"faults"`
 	}
-	_ = json.Unmarshal(text, &said) // what is none of ours has no message
+	_ = json.Unmarshal(text, &said) // other programs' answers have no message
 	_ = json.Unmarshal(said.Error, &of)
 	switch {
 	case status == http.StatusUnprocessableEntity:
@@ -206,23 +207,23 @@ func refused(at string, status int, text []byte) error {
 		}
 		return exit.With(exit.Usage, errors.New("nothing has changed: "+of.Message))
 	case status == http.StatusUnauthorized:
-		return fmt.Errorf("%s wants a key: name a variable with it by --token-env", at)
+		return fmt.Errorf("%s requires a key: name the variable that holds it with --token-env", at)
 	case status == http.StatusNotFound:
-		return fmt.Errorf("at %s nothing can be asked to reload: is it a bridge that serves a file (mcp-bridge serve), without another address for operators (console_listen)?", at)
+		return fmt.Errorf("the bridge at %s cannot reload: it must serve a file (mcp-bridge serve), and this must be its address for operators (console_listen)", at)
 	case of.Message != "":
 		return fmt.Errorf("%s: %s", at, of.Message)
 	}
 	return fmt.Errorf("%s answers with status %d", at, status)
 }
 
-// against prints what the file would change at a bridge, which has to serve it.
+// against prints what the file would change at a bridge that serves it.
 func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
 	out, err := o.reload(ctx, at, true)
 	if err != nil {
 		return err
 	}
 	if out.Digest != config.Digest(file) {
-		return fmt.Errorf("the bridge at %s reads %s, which has another content than %s", at, out.File, file)
+		return fmt.Errorf("the bridge at %s reads %s, which differs from %s", at, out.File, file)
 	}
 	fmt.Fprintf(w, "at %s this would change:\n", at)
 	return printChanges(w, out, "nothing")

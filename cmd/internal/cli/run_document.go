@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// runDocument makes the configuration of the API that a document describes.
+// runDocument returns the configuration of the API that a document describes.
 func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote *flags.Remote, share string) (config.Server, error) {
 	if err := flags.Useless(cmd.Flags(), "an MCP server", "env", "env-all", "cwd", "transport", "era"); err != nil {
 		return config.Server{}, err
@@ -30,7 +30,7 @@ func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote 
 	return s, nil
 }
 
-// noProgram refuses what is a file for another use: nothing could be started.
+// noProgram refuses a path that is a document or a configuration, not a program.
 func noProgram(path, cwd string) error {
 	ext := strings.ToLower(filepath.Ext(path))
 	if !slices.Contains([]string{".yaml", ".yml", ".json", ".html", ".htm"}, ext) {

@@ -148,7 +148,7 @@ be for.`,
 			case open != nil:
 				verdict = "would not be served"
 			}
-			fmt.Fprintf(stdout, "%s %s: %s on %s%s\n", file, verdict, count(len(c.Servers), "server"), c.Listen, doors(c))
+			fmt.Fprintf(stdout, "%s %s: %s on %s%s\n", file, verdict, count(len(c.Servers), "server"), c.Listen, protection(c))
 			for _, s := range c.Servers {
 				fmt.Fprintf(stdout, "  %s\t%s\n", s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
 				if sum := sums[s.Name]; sum != "" {
@@ -182,11 +182,11 @@ be for.`,
 	return cmd
 }
 
-// checkJSON prints what was found in a file. errs are what is wrong with it, or nil.
+// checkJSON prints the result of a check as JSON. errs are the faults.
 func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, errs ...error) error {
 	type fault struct {
 		File    string `json:"file,omitempty"`
-		Line    int    `json:"line,omitempty"` // 0 is about the file as a whole
+		Line    int    `json:"line,omitempty"` // 0 means the whole file
 		Message string `json:"message"`
 	}
 	out := struct {
@@ -196,7 +196,7 @@ func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, er
 		Warnings []string            `json:"warnings"`
 		Servers  map[string][]string `json:"servers"`
 	}{file, errors.Join(errs...) == nil, []fault{}, []string{}, map[string][]string{}}
-	said := map[string]bool{} // as a fault, which Load may have warned of
+	said := map[string]bool{} // faults, which may also be among the warnings
 	for _, err := range errs {
 		if faults, ok := errors.AsType[config.Faults](err); ok {
 			for _, f := range faults {
@@ -224,8 +224,8 @@ func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, er
 	return exit.With(exit.Usage, nil)
 }
 
-// doors says how the address is protected: whether by TLS, and who may call.
-func doors(c *config.Config) string {
+// protection describes how the address is protected: TLS and access rules.
+func protection(c *config.Config) string {
 	text := ""
 	if c.TLS.CertFile != "" {
 		text += ", HTTPS"
@@ -240,8 +240,8 @@ func doors(c *config.Config) string {
 	return text
 }
 
-// summary says in short what is configured for a server, beside what has its
-// default. The URL is without its query, which may hold secrets.
+// summary lists the settings of a server that differ from the defaults. Its URL has no
+// query, which may hold secrets.
 func summary(s *config.Server, several bool) []string {
 	kind, address := "stdio", ""
 	switch {
@@ -310,8 +310,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// fileArg takes the configuration file as the one argument of a command that has
-// the flag -c, too.
+// fileArg accepts the configuration file as the only argument, in place of -c.
 func fileArg(file *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -333,8 +332,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// begin makes the server of a configuration. Until stop, it gives memory back
-// when there is little to do.
+// begin returns the server of a configuration. Until stop, it releases memory when the
+// bridge is idle.
 func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.Server, stop func(), err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, exit.With(exit.Usage, flags.Named(err, ""))
@@ -356,7 +355,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 		s.Close(ctx)
 		lower()
 		flush()
-		if faults[0].File == "" { // flags have made it
+		if faults[0].File == "" { // the configuration comes from flags
 			return nil, nil, exit.With(exit.Usage, flags.Named(faults, ""))
 		}
 		return nil, nil, exit.Usagef("the configuration has faults:\n%w", faults)
@@ -372,9 +371,9 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	}, nil
 }
 
-// serve serves the configuration until ctx ends. again reads it again; nil where there
-// is no file. then is called when clients are served, with a context that ends before the
-// server does; it may be nil.
+// serve serves the configuration until ctx ends. again reloads it; nil without a file.
+// then, which may be nil, is called when clients are served; its context ends before the
+// server.
 func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader, then func(context.Context, *server.Server)) error {
 	s, stop, err := begin(ctx, c, log)
 	if err != nil {
@@ -410,7 +409,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	return s.Serve(ctx, ln)
 }
 
-// begun waits until clients are served. It reports false when ctx ends before.
+// begun waits until clients are served. It reports false if ctx ends first.
 func begun(ctx context.Context, s *server.Server, m *manager) bool {
 	every := time.NewTicker(stillWaiting)
 	defer every.Stop()
@@ -426,27 +425,27 @@ func begun(ctx context.Context, s *server.Server, m *manager) bool {
 	}
 }
 
-// addInsecureFlag adds the flag without which nothing is served to everybody.
+// addInsecureFlag adds --insecure.
 func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
 	f.BoolVar(insecure, "insecure", false, "serve beyond loopback without access rules: everybody who reaches the address can use every server")
 }
 
-// refuseOpen refuses to serve to whoever reaches the address, unless that is
-// asked for. rules says how to make access rules.
+// refuseOpen refuses to listen beyond loopback without access rules, unless insecure is set.
+// rules says how to make access rules.
 func refuseOpen(c *config.Config, insecure bool, rules string) error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || insecure || !c.Open() {
-		return nil // what is no address is refused as that
+		return nil // a malformed address fails elsewhere
 	}
 	return exit.Usagef("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1:%s, or pass --insecure", c.Listen, rules, port)
 }
 
-// addJSONFlag adds the flag for scripts that start the bridge.
+// addJSONFlag adds --json, for scripts that start the bridge.
 func addJSONFlag(f *pflag.FlagSet, asJSON *bool) {
 	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON, once they can be used, instead of text for people")
 }
 
-// urlOf returns where the bridge is for programs on this machine, if it listens at at.
+// urlOf returns the URL for programs on this machine of a bridge that listens at at.
 func urlOf(c *config.Config, at net.Addr) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err == nil {
@@ -461,8 +460,8 @@ func urlOf(c *config.Config, at net.Addr) string {
 	return scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
 }
 
-// announce prints where the servers are, and what to paste into a client; or the
-// addresses as JSON. operators is where these are served, nil if that is at, too.
+// announce prints the addresses and a configuration for clients, or the addresses as JSON.
+// operators is the address for operators; nil means at.
 func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool) {
 	base := urlOf(c, at)
 	type client struct {
@@ -472,7 +471,7 @@ func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool
 	}
 	var headers map[string]string
 	keyed := slices.ContainsFunc(c.Access, func(a config.Access) bool { return a.Token != "" || a.TokenFile != "" })
-	if keyed { // a client with a header does not sign in
+	if keyed { // a client with a fixed header does not sign in
 		headers = map[string]string{"Authorization": "Bearer YOUR-KEY"}
 	}
 	type address struct {
@@ -511,7 +510,7 @@ func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool
 		said.Servers = append(said.Servers, address{s.Name, url + "/mcp", url + "/sse"})
 	}
 	if asJSON {
-		_ = json.NewEncoder(w).Encode(said) // if nobody reads it, nobody could be told
+		_ = json.NewEncoder(w).Encode(said) // stdout may be closed
 		return
 	}
 	if server.HasConsole(c) {

@@ -11,25 +11,24 @@ import (
 	"github.com/mcp-bridge/bridge/config/reload"
 )
 
-// stopSignals are the signals that ask the bridge to stop. On a terminal SIGHUP,
-// which is the terminal's end, is one. Elsewhere it is what scripts send to have a
-// configuration read again: it stops nothing.
+// stopSignals returns the signals that stop the bridge. SIGHUP stops it on a terminal, where
+// it means that the terminal closed. Elsewhere SIGHUP means reload.
 func stopSignals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	in, _ := terminal.Is(os.Stdin)
 	err, _ := terminal.Is(os.Stderr)
 	switch {
-	case signal.Ignored(syscall.SIGHUP): // by nohup
+	case signal.Ignored(syscall.SIGHUP): // under nohup
 	case in || err:
 		all = append(all, syscall.SIGHUP)
 	default:
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // not to end by it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // replaces its default, which ends the process
 	}
 	return all
 }
 
-// hangups has the configuration read again at each SIGHUP, until ctx ends. Without a file
-// it is logged. The result is called to wait for that.
+// hangups reloads the configuration at each SIGHUP until ctx ends; without a file it logs a
+// warning. wait waits for its end.
 func hangups(ctx context.Context, log *slog.Logger, again *reload.Reloader) (wait func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
@@ -45,7 +44,7 @@ func hangups(ctx context.Context, log *slog.Logger, again *reload.Reloader) (wai
 				return
 			case <-came:
 				if again != nil {
-					_, _ = again.Reload() // it is logged
+					_, _ = again.Reload() // it logs its result
 					continue
 				}
 				log.Warn("SIGHUP is ignored: there is no configuration file to read again")

@@ -26,17 +26,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// asked is a running bridge.
+// asked describes how to reach a running bridge.
 type asked struct {
 	url     string      // without a slash at its end
-	key     string      // to show; empty for none
-	tls     *tls.Config // nil for what the system trusts
-	local   bool        // the address is that of a file, which no proxy is between
-	clients bool        // asked where clients are served, even if operators have an address of their own
+	key     string      // access key; empty for none
+	tls     *tls.Config // nil for the system's trusted certificates
+	local   bool        // the address is from the configuration file: use no proxy
+	clients bool        // use the address for clients, even if there is one for operators
 	timeout time.Duration
 }
 
-// maxStatus bounds what is read of an answer, in bytes.
+// maxStatus limits the size of an answer in bytes.
 const maxStatus = 16 << 20
 
 func newStatus(stdout io.Writer) *cobra.Command {
@@ -72,7 +72,7 @@ for containers that have no curl.`,
 	return cmd
 }
 
-// at asks the bridge at that address, which may also be one of its endpoints.
+// at sets the address of the bridge, which may be one of its endpoints.
 func (a *asked) at(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || !flags.IsURL(address) || u.Host == "" || u.RawQuery != "" || u.User != nil {
@@ -85,8 +85,8 @@ func (a *asked) at(address string) error {
 	return nil
 }
 
-// own asks the bridge that serves a configuration on this machine. Its certificate
-// has to be that of the configuration: it need not be made for this address.
+// own sets the address of the bridge that serves a configuration on this machine. Its
+// certificate must be that of the configuration, for any address.
 func (a *asked) own(c *config.Config) error {
 	key, at := "listen", c.Listen
 	if !a.clients && c.ConsoleListen != "" {
@@ -113,7 +113,7 @@ func (a *asked) own(c *config.Config) error {
 			InsecureSkipVerify: true, // VerifyConnection is stricter
 			VerifyConnection: func(s tls.ConnectionState) error {
 				if !bytes.Equal(s.PeerCertificates[0].Raw, pair.Certificate[0]) {
-					return errors.New("the certificate is not the one of the configuration")
+					return errors.New("its certificate is not that of the configuration")
 				}
 				return nil
 			},
@@ -123,13 +123,13 @@ func (a *asked) own(c *config.Config) error {
 	return nil
 }
 
-// get asks for a path.
+// get requests a path.
 func (a *asked) get(ctx context.Context, path string) (status int, kind, body string, err error) {
 	status, kind, text, err := a.send(ctx, http.MethodGet, path, nil)
 	return status, kind, string(text), err
 }
 
-// send sends JSON to a path, or asks for it without.
+// send sends a request to a path, with body as JSON if it is not nil.
 func (a *asked) send(ctx context.Context, method, path string, body []byte) (status int, kind string, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -156,17 +156,17 @@ func (a *asked) send(ctx context.Context, method, path string, body []byte) (sta
 	defer res.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(res.Body, maxStatus))
 	if err != nil {
-		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the bridge at %s stopped in its answer: %w", a.url, err))
+		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the answer of the bridge at %s broke off: %w", a.url, err))
 	}
 	return res.StatusCode, res.Header.Get("Content-Type"), answer, nil
 }
 
-// health fails if the bridge does not answer.
+// health returns an error unless the bridge answers /healthz.
 func (a *asked) health(ctx context.Context) error {
 	status, _, _, err := a.get(ctx, "/healthz")
 	switch {
 	case err != nil:
-		return exit.With(exit.Failure, err) // containers know 0 and 1 only
+		return exit.With(exit.Failure, err) // health checks of containers use 0 and 1 only
 	case status != http.StatusOK:
 		return exit.With(exit.Failure, fmt.Errorf("%s/healthz answers %d", a.url, status))
 	}
@@ -197,13 +197,13 @@ func (a *asked) show(ctx context.Context, stdout io.Writer) error {
 	return nil
 }
 
-// looker is a command that looks at a running bridge.
+// looker holds the flags of a command that reads the state of a running bridge.
 type looker struct {
 	asked
 	file, tokenEnv string
 }
 
-// add gives a command its flags. what is in the variable of --token-env.
+// add adds the flags to a command. what describes the value of --token-env.
 func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 	f := cmd.Flags()
 	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
@@ -212,7 +212,7 @@ func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 	cmd.Args = cobra.MaximumNArgs(1)
 }
 
-// find says which bridge is asked.
+// find reads the address of the bridge from the command line.
 func (l *looker) find(cmd *cobra.Command, args []string) error {
 	if l.tokenEnv != "" {
 		if l.key = os.Getenv(l.tokenEnv); l.key == "" {
@@ -232,14 +232,14 @@ func (l *looker) find(cmd *cobra.Command, args []string) error {
 	return l.own(c)
 }
 
-// look asks for a path of the API, and reads the answer into a struct.
+// look requests a path of the API, and decodes the answer into a struct.
 func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error) {
 	status, _, text, err := l.send(ctx, http.MethodGet, "/"+server.AdminPath+path, nil)
 	switch {
 	case err != nil:
 		return nil, err
 	case status == http.StatusNotFound:
-		return nil, fmt.Errorf("at %s nobody can look: has the bridge another address for operators (console_listen), or is it an older one?", l.url)
+		return nil, fmt.Errorf("the bridge at %s has no admin API here: use the address for operators (console_listen), if it has one, or update the bridge", l.url)
 	case status != http.StatusOK:
 		return nil, refused(l.url, status, text)
 	}
@@ -308,12 +308,12 @@ all sessions. With console: on, others see their own.`,
 	return cmd
 }
 
-// age says how long ago something was.
+// age formats the time since at.
 func age(now, at time.Time) string {
 	return max(0, now.Sub(at)).Round(time.Second).String()
 }
 
-// topState is what top shows of the bridge.
+// topState is the state of the bridge that top shows.
 type topState struct {
 	Ready  bool
 	Reason string
@@ -349,7 +349,7 @@ type topCall struct {
 	Took                                                     float64 `json:"took_ms"`
 }
 
-// mostShown is how many calls, and how many failures, top shows.
+// mostShown limits the calls and the failures that top shows.
 const mostShown = 15
 
 func newTop(stdout io.Writer) *cobra.Command {
@@ -412,7 +412,7 @@ all calls. With console: on, others see their own.`,
 	return cmd
 }
 
-// text is what top shows.
+// text formats the output of top.
 func (s *topState) text(c *topCalls, now time.Time, rate string, width int) string {
 	out := "ready"
 	if !s.Ready {

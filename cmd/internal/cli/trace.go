@@ -25,15 +25,14 @@ import (
 )
 
 const (
-	// goodbyeLimit bounds how long the last spans may take to leave.
+	// goodbyeLimit limits the time to send the last spans.
 	goodbyeLimit = 5 * time.Second
-	// exportLogEvery is how often it is said that spans do not arrive.
+	// exportLogEvery is the interval of log lines about lost spans.
 	exportLogEvery = time.Minute
 )
 
-// traces makes what takes the spans, as the environment variables of
-// OpenTelemetry ask for it; nil when they do not. The console is w. stop sends
-// what is left, within bounds.
+// traces returns the tracer provider that OpenTelemetry's environment variables describe;
+// nil without them. The exporter "console" writes to w. stop sends the last spans.
 func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerProvider, stop func(), err error) {
 	to, err := tracesTo()
 	if err != nil || to == "" {
@@ -54,11 +53,11 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	if err != nil {
 		return nil, nil, err
 	}
-	// What the environment says of the service comes after what is said here.
+	// Attributes from the environment override these.
 	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
 	if err != nil {
-		return nil, nil, exit.Usagef("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values") // the error shows them
+		return nil, nil, exit.Usagef("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values") // the library's error shows the values
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
 	e.life, e.cancel = context.WithCancel(context.Background())
@@ -66,8 +65,7 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	return sdk, func() { e.goodbye(sdk) }, nil
 }
 
-// tracesTo returns where the environment wants spans: otlp, console, or
-// nowhere.
+// tracesTo returns the exporter that the environment names: otlp, console or none.
 func tracesTo() (string, error) {
 	if _, off := firstEnv("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
 		return "", nil
@@ -85,7 +83,7 @@ func tracesTo() (string, error) {
 	}
 }
 
-// firstEnv returns the first of these environment variables that is set.
+// firstEnv returns the first of the environment variables that is set.
 func firstEnv(names ...string) (name, value string) {
 	for _, name = range names {
 		if value = strings.TrimSpace(os.Getenv(name)); value != "" {
@@ -99,8 +97,8 @@ func wrongEnv(name, value, rule string) error {
 	return exit.Usagef("the environment variable %s is %.40q: must be %s", name, value, rule)
 }
 
-// sampling checks the name of a sampler, and what it is given: the library
-// would take another one and hardly say so.
+// sampling checks the name and the argument of the sampler: the library would silently use
+// another one.
 func sampling() error {
 	name, sampler := firstEnv("OTEL_TRACES_SAMPLER")
 	known := []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
@@ -114,12 +112,11 @@ func sampling() error {
 	return nil
 }
 
-// exporter is what spans leave by. That they do not arrive is no fault of any
-// call, and said now and then.
+// exporter sends spans. It logs failures at intervals, and returns none.
 type exporter struct {
 	sdktrace.SpanExporter
 	log    *slog.Logger
-	life   context.Context // ends when there is no more time
+	life   context.Context // ends after goodbyeLimit
 	cancel context.CancelFunc
 
 	mu   sync.Mutex // guards said
@@ -139,7 +136,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-// goodbye sends what is left and ends everything that belongs to the spans.
+// goodbye sends the last spans and shuts the provider down.
 func (e *exporter) goodbye(sdk *sdktrace.TracerProvider) {
 	hurry := time.AfterFunc(goodbyeLimit, e.cancel)
 	defer hurry.Stop()
@@ -149,7 +146,7 @@ func (e *exporter) goodbye(sdk *sdktrace.TracerProvider) {
 	e.cancel()
 }
 
-// complain logs an error, unless one was logged a moment ago.
+// complain logs an error, at most once per exportLogEvery.
 func (e *exporter) complain(err error) {
 	e.mu.Lock()
 	quiet := !e.said.IsZero() && time.Since(e.said) < exportLogEvery
@@ -158,6 +155,6 @@ func (e *exporter) complain(err error) {
 	}
 	e.mu.Unlock()
 	if !quiet {
-		e.log.Warn("spans are lost: they could not be sent to the collector", "err", fmt.Sprintf("%.300s", err.Error()))
+		e.log.Warn("spans lost: cannot send them to the collector", "err", fmt.Sprintf("%.300s", err.Error()))
 	}
 }

@@ -22,12 +22,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// collector sends spans to an OpenTelemetry collector: OTLP over HTTP, in the
-// binary form. The exporter of the library would do the same, but has all of
-// gRPC in it, which would make the program half as large again.
+// collector sends spans to an OpenTelemetry collector by OTLP over HTTP with protobuf. The
+// library's exporter includes gRPC, which would make the program half as large again.
 type collector struct {
 	http  *remote.Client
-	limit time.Duration // for one batch, with what is tried again
+	limit time.Duration // for one batch with its retries
 	gzip  bool
 }
 
@@ -37,11 +36,11 @@ const (
 	defaultEndpoint = "http://localhost:4318"
 	tracesPath      = "v1/traces"
 	defaultLimit    = 10 * time.Second
-	firstPause      = 500 * time.Millisecond // before a batch is sent again; doubles
-	maxReply        = 64 << 10               // of what a collector says is read, in bytes
+	firstPause      = 500 * time.Millisecond // before the first retry; doubles
+	maxReply        = 64 << 10               // bytes of a response that are read
 )
 
-// newCollector makes the client that the environment describes.
+// newCollector returns the collector that the environment describes.
 func newCollector() (*collector, error) {
 	c := &collector{limit: defaultLimit}
 	at := remote.Config{URL: defaultEndpoint + "/" + tracesPath}
@@ -50,7 +49,7 @@ func newCollector() (*collector, error) {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // it may hold a secret
 			return nil, exit.Usagef("the environment variable %s must be a URL such as %s, without a password", name, defaultEndpoint)
 		}
-		if !strings.Contains(name, "_TRACES_") { // one that is for traces only is the whole address
+		if !strings.Contains(name, "_TRACES_") { // a variable for traces has the whole address
 			u = u.JoinPath(tracesPath)
 		}
 		at.URL = u.String()
@@ -89,15 +88,13 @@ func newCollector() (*collector, error) {
 	return c, nil
 }
 
-// otlpEnv returns a setting of the exporter: the one for traces, or the one for
-// everything.
+// otlpEnv returns a setting of the exporter: the one for traces, else the general one.
 func otlpEnv(name string) (from, value string) {
 	return firstEnv("OTEL_EXPORTER_OTLP_TRACES_"+name, "OTEL_EXPORTER_OTLP_"+name)
 }
 
-// otlpHeaders reads headers as the specification of the exporter writes them:
-// name=value,name=value, with percent-encoded values. Errors do not show the
-// text, which may be a secret.
+// otlpHeaders parses name=value,name=value with percent-encoded values, as the exporter's
+// specification defines. Errors do not show values, which may be secrets.
 func otlpHeaders(text string) (map[string]string, error) {
 	headers := map[string]string{}
 	for i, pair := range strings.Split(text, ",") {
@@ -123,10 +120,9 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client. What a collector may take a little
-// later is tried again, while there is time.
+// UploadTraces implements otlptrace.Client. It retries temporary failures until the limit.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// TracesData is on the wire what an ExportTraceServiceRequest is.
+	// TracesData has the wire format of ExportTraceServiceRequest.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
@@ -134,7 +130,7 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	if c.gzip {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
-		_, _ = z.Write(body) // a Buffer takes everything
+		_, _ = z.Write(body) // writes to a Buffer succeed
 		_ = z.Close()
 		body = b.Bytes()
 	}
@@ -151,7 +147,7 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	}
 }
 
-// post sends a batch once. again says whether it may be worth to try again.
+// post sends a batch once. again reports whether a retry may succeed.
 func (c *collector) post(ctx context.Context, body []byte) (again bool, err error) {
 	r := c.http.Request(ctx, http.MethodPost, c.http.URL(), nil, body)
 	r.Header["Content-Type"] = []string{"application/x-protobuf"}

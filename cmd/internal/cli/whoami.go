@@ -52,9 +52,9 @@ the bridge cannot be reached.`,
 	return cmd
 }
 
-// split takes the endpoint off the address of one, such as /files/mcp of
-// https://mcp.example.com/files/mcp. What stands before it may be a server, or the path of
-// the bridge: its metadata says which; without any, whether something is there.
+// split separates the endpoint from an address, such as /files/mcp of
+// https://mcp.example.com/files/mcp. The part before may be a server or the base path: the
+// bridge's metadata decides, or without any an attempt.
 func (a *asked) split(ctx context.Context, address string) (endpoint string, err error) {
 	u, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	place, last := path.Split(u.Path)
 	place = strings.TrimSuffix(place, "/")
 	if last != "mcp" && last != "sse" {
-		return "", nil // at has it
+		return "", nil // at handles it
 	}
 	if place == "" {
 		return "/" + last, nil
@@ -72,7 +72,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	base, name := path.Split(place)
 	u.Path = ""
 	a.url = strings.TrimRight(u.String(), "/")
-	stranger := *a // what is not asked for the caller need not see its key, at a place that may not be the bridge
+	stranger := *a // without the key: the address may not be the bridge's
 	stranger.key = ""
 	status, _, answer, err := stranger.send(ctx, http.MethodGet, "/.well-known/oauth-protected-resource"+whole, nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	return "/" + last, nil
 }
 
-// whoami prints what the bridge makes of the key or the token.
+// whoami prints how the bridge identifies the key or the token.
 func (a *asked) whoami(ctx context.Context, stdout io.Writer, endpoint string, asJSON bool) error {
 	query := ""
 	if endpoint != "" {
@@ -119,7 +119,7 @@ func (a *asked) whoami(ctx context.Context, stdout io.Writer, endpoint string, a
 		if json.Unmarshal(answer, &no) != nil || no.Error.Message == "" {
 			no.Error.Message = "it does not say why"
 		}
-		return exit.With(exit.Failure, fmt.Errorf("the bridge does not let this caller in (%d): %s", status, no.Error.Message))
+		return exit.With(exit.Failure, fmt.Errorf("the bridge refuses this caller (%d): %s", status, no.Error.Message))
 	case asJSON:
 		_, err = stdout.Write([]byte(sanitize.JSON(answer)))
 		return err

@@ -1,8 +1,7 @@
-// Package exit says how a command ends: the exit codes of the program, and
-// errors that carry one.
+// Package exit defines the exit codes of the program, and errors that carry one.
 //
-// It promises that what such an error says may be shown on a terminal, whatever
-// a server or a document has put into it. It ends nothing itself: main does.
+// The text of such an error is safe for a terminal, whatever a server or a document
+// put into it. Only main exits.
 package exit
 
 import (
@@ -13,34 +12,33 @@ import (
 
 // Exit codes, beside 0.
 const (
-	Failure     = 1   // something did not work
+	Failure     = 1   // the command failed
 	Answer      = 1   // the tool answered with isError, or the server with a JSON-RPC error
 	Usage       = 2   // the command line or the configuration is wrong
-	Server      = 3   // the server could not be reached or started, or failed under way
+	Server      = 3   // the server could not be reached or started, or failed during the command
 	Timeout     = 4   // the server was silent for too long
-	Interrupted = 130 // as shells say it of SIGINT
+	Interrupted = 130 // the code of shells for SIGINT
 )
 
-// Error ends a command with a code. Without an error inside, everything has
-// been said.
+// Error ends a command with a code. Without an inner error nothing is printed.
 type Error struct {
 	Code int
 	Err  error
 }
 
-// Error returns the text of the error inside, with nothing hidden in it.
+// Error returns the text of the inner error, with control characters escaped.
 func (e Error) Error() string {
 	if e.Err == nil {
 		return ""
 	}
-	return sanitize.Text(e.Err.Error()) // there may be text of a server's or of a document in it
+	return sanitize.Text(e.Err.Error()) // it may contain text of a server or a document
 }
 
-// Unwrap returns the error inside.
+// Unwrap returns the inner error.
 func (e Error) Unwrap() error { return e.Err }
 
-// With gives an error its exit code; nil when everything has been said.
+// With returns an Error with that code; err may be nil.
 func With(code int, err error) error { return Error{code, err} }
 
-// Usagef is the error of a mistake of the user's, made as fmt.Errorf makes it.
+// Usagef returns an Error with code Usage, formatted as by fmt.Errorf.
 func Usagef(format string, args ...any) error { return Error{Usage, fmt.Errorf(format, args...)} }

@@ -8,21 +8,19 @@ import (
 	"sync"
 )
 
-// heapFloor is the size in bytes up to which the heap may grow before it is
-// collected, though little of it is in use. What the bridge keeps is small, and
-// what a call needs is garbage soon: Go's rule, to collect whenever the heap has
-// doubled, would hold up all calls dozens of times a second for a few megabytes.
+// heapFloor is the heap size in bytes below which no collection starts. The live heap is
+// small and calls make much garbage: Go's rule to collect at twice the live heap would
+// delay all calls dozens of times a second.
 const heapFloor = 64 << 20
 
-// Bounds on the growth that is allowed, in percent. The least is Go's default;
-// the most keeps a bridge small that has little to do.
+// Limits of the growth in percent. The lower one is Go's default; the upper one keeps an
+// idle bridge small.
 const (
 	leastGrowth = 100
 	mostGrowth  = 400
 )
 
-// growth returns how much the heap may grow, in percent, when live bytes of it
-// are in use.
+// growth returns the allowed growth of the heap in percent, for that many live bytes.
 func growth(live uint64) int {
 	if live == 0 {
 		return mostGrowth
@@ -30,8 +28,8 @@ func growth(live uint64) int {
 	return min(max(int(heapFloor*100/live)-100, leastGrowth), mostGrowth)
 }
 
-// RaiseFloor has the heap collected when it reaches heapFloor, or five times
-// what is in use if that is less, or twice if that is more; until stop. A GOGC of the user's stays.
+// RaiseFloor delays collections until stop: the heap may grow to heapFloor, but to at
+// least two and at most five times the live heap. It respects a GOGC of the user.
 func RaiseFloor() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -41,7 +39,7 @@ func RaiseFloor() (stop func()) {
 	return t.stop
 }
 
-// tuner says after each collection when the next one is to come.
+// tuner sets the target of the next collection after each one.
 type tuner struct {
 	live []metrics.Sample
 	was  int // percent, before
@@ -51,7 +49,7 @@ type tuner struct {
 	stopped bool
 }
 
-// mark is what nobody refers to: its cleanup follows the next collection.
+// mark is an unreferenced object: its cleanup runs after the next collection.
 type mark struct{ _ [16]byte }
 
 func (t *tuner) tune() {
@@ -61,7 +59,7 @@ func (t *tuner) tune() {
 		return
 	}
 	metrics.Read(t.live)
-	if next := growth(t.live[0].Value.Uint64()); 5*next < 4*t.is || 4*next > 5*t.is { // it stops everything for a moment to say so
+	if next := growth(t.live[0].Value.Uint64()); 5*next < 4*t.is || 4*next > 5*t.is { // SetGCPercent stops all goroutines for a moment
 		debug.SetGCPercent(next)
 		t.is = next
 	}

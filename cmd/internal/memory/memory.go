@@ -1,6 +1,5 @@
-// Package memory keeps what the process has of memory small: the garbage collector heeds
-// the limit of a container, works no more than it has to, and what is not used goes back
-// to the system.
+// Package memory keeps the process small: it applies a container's memory limit to the
+// garbage collector, tunes the collector, and returns unused memory to the system.
 package memory
 
 import (
@@ -13,8 +12,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// Limit tells the garbage collector the container's memory limit, so
-// that it works harder before the kernel kills us. GOMEMLIMIT wins.
+// Limit applies the container's memory limit to the garbage collector, before the kernel
+// kills the process. GOMEMLIMIT takes precedence.
 func Limit(log *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithLogger(slog.New(slog.DiscardHandler)), memlimit.WithProvider(memlimit.FromCgroup))
 	if err == nil && limit > 0 {
@@ -23,14 +22,13 @@ func Limit(log *slog.Logger) {
 }
 
 const (
-	quietFor     = 3 * time.Second  // without a call: then memory is given back
-	releaseEvery = 30 * time.Second // at most, since it takes a garbage collection
+	quietFor     = 3 * time.Second  // time without a call before a release
+	releaseEvery = 30 * time.Second // shortest interval, since each release runs a collection
 	releases     = 3
 )
 
-// Shrink gives memory back. A collection halves the stack of a goroutine that
-// uses little of it: a few of them give back what sessions needed when they
-// were opened.
+// Shrink returns memory to the system. Each collection halves unused goroutine stacks, so
+// it runs a few.
 func Shrink() {
 	for range 3 {
 		runtime.GC()
@@ -38,15 +36,14 @@ func Shrink() {
 	debug.FreeOSMemory()
 }
 
-// Release gives memory back to the system by release when calls cease, a few times,
-// since clients may still have answers to read; until ctx ends. A bridge is idle most of the time, as a sidecar or on a desktop, and
-// the garbage collector alone would not run again for minutes.
+// Release calls release a few times after the last call, until ctx ends: an idle bridge
+// would not collect for minutes. A few times, because clients may still read answers.
 func Release(ctx context.Context, activity func() (now int, all uint64), release func()) {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
 	var seen uint64
 	var last time.Time
-	left := 0 // releases, since the last call
+	left := 0 // releases left for this quiet period
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-// Package orphans reaps processes that are nobody's.
+// Package orphans reaps orphaned child processes in a container.
 package orphans
 
 import (
@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// After is how long a child may have ended before it counts as an orphan. Our
-// own children are waited for as soon as they end.
+// After is the time after which an unreaped child counts as an orphan. The bridge reaps its
+// own children at once.
 const After = 5 * time.Second
 
-// Reap waits for children that are nobody's, if this is process 1. In a
-// container that has no init of its own, the kernel hands processes to us whose
-// parents have ended. Those that a server has put into another process group or
-// session are not among what package stdio waits for: they would stay as zombies.
+// Reap reaps orphans if this is process 1. In a container without an init, the kernel makes
+// process 1 the parent of orphans. Package stdio does not wait for those in another process
+// group or session: they would stay zombies.
 //
-// The result is called to end that.
+// done stops it.
 func Reap(after time.Duration) (done func()) {
 	if os.Getpid() != 1 {
 		return func() {}
@@ -31,7 +30,7 @@ func Reap(after time.Duration) (done func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer signal.Stop(ended)
-		seen := map[zombie]bool{} // at the last look, which was that long ago
+		seen := map[zombie]bool{} // zombies of the previous search
 		for {
 			if len(seen) == 0 {
 				select {
@@ -54,15 +53,13 @@ func Reap(after time.Duration) (done func()) {
 	}
 }
 
-// zombie is a child that has ended, by its number and the time of its start: numbers
-// are used again.
+// zombie identifies an ended child by pid and start time, because pids are reused.
 type zombie struct {
 	pid   int
 	began string
 }
 
-// look reaps children that had ended before, too, and returns the others that have
-// ended.
+// look reaps the zombies that before has, and returns the others.
 func look(before map[zombie]bool) map[zombie]bool {
 	now := map[zombie]bool{}
 	entries, err := os.ReadDir("/proc")
@@ -78,8 +75,8 @@ func look(before map[zombie]bool) map[zombie]bool {
 		if err != nil {
 			continue // it is gone
 		}
-		// The name, in parentheses, may have anything in it. Behind it: state, parent,
-		// and as the 20th the time of the start.
+		// The name, in parentheses, may contain anything. After it: state, parent, and as
+		// 20th field the start time.
 		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(f) < 20 || f[0] != "Z" || f[1] != "1" {
 			continue
@@ -89,7 +86,7 @@ func look(before map[zombie]bool) map[zombie]bool {
 			now[z] = true
 			continue
 		}
-		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // if it fails, somebody was faster
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // fails if another wait was first
 	}
 	return now
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Package orphans reaps processes that are nobody's.
+// Package orphans reaps orphaned child processes in a container.
 package orphans
 
 import "time"
@@ -8,5 +8,5 @@ import "time"
 // After has no meaning here.
 const After = time.Second
 
-// Reap does nothing: only Linux has containers in which we are process 1.
+// Reap does nothing: only on Linux is the bridge process 1 of a container.
 func Reap(time.Duration) (done func()) { return func() {} }

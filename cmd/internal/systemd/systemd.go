@@ -1,6 +1,5 @@
-// Package systemd tells the service manager the state of the service, as sd_notify(3)
-// describes it. Where nobody wants to know, which is so unless NOTIFY_SOCKET is set, it
-// does nothing.
+// Package systemd reports the state of the service to systemd by sd_notify(3). Without
+// NOTIFY_SOCKET it does nothing.
 package systemd
 
 import (
@@ -11,11 +10,10 @@ import (
 	"time"
 )
 
-// Notifier tells the service manager. nil tells nobody.
+// Notifier reports to the service manager. A nil Notifier does nothing.
 type Notifier struct{ address string }
 
-// New returns what tells the service manager that address names, which is the value of
-// NOTIFY_SOCKET; nil for the empty one.
+// New returns a Notifier for the value of NOTIFY_SOCKET; nil for an empty one.
 func New(address string) *Notifier {
 	if strings.HasPrefix(address, "@") { // in the abstract namespace
 		address = "\x00" + address[1:]
@@ -26,41 +24,40 @@ func New(address string) *Notifier {
 	return &Notifier{address}
 }
 
-// FromEnvironment returns what tells the service manager that started the process. The
-// variable is unset: no child shall speak for the bridge.
+// FromEnvironment returns the Notifier of this process. It unsets the variable, so that no
+// child reports for the bridge.
 func FromEnvironment() *Notifier {
 	defer func() { _ = os.Unsetenv("NOTIFY_SOCKET") }()
 	return New(os.Getenv("NOTIFY_SOCKET"))
 }
 
-// Ready says that the service serves, or does so again after Reloading.
+// Ready reports that the service serves, also after Reloading.
 func (n *Notifier) Ready(status string) error { return n.tell("READY=1", "STATUS="+line(status)) }
 
-// Starting says what the service waits for before it is ready, and that this may take so
-// much longer from now on.
+// Starting reports why the service is not ready, and asks for more time.
 func (n *Notifier) Starting(status string, more time.Duration) error {
 	return n.tell("STATUS="+line(status), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", more.Microseconds()))
 }
 
-// Reloading says that the configuration is being read. Ready has to follow.
+// Reloading reports a reload. Ready must follow.
 func (n *Notifier) Reloading() error {
 	lines := []string{"RELOADING=1", "STATUS=reading the configuration"}
-	if usec, ok := monotonic(); ok { // which Type=notify-reload asks for
+	if usec, ok := monotonic(); ok { // required by Type=notify-reload
 		lines = append(lines, fmt.Sprintf("MONOTONIC_USEC=%d", usec))
 	}
 	return n.tell(lines...)
 }
 
-// Stopping says that the service begins to stop.
+// Stopping reports that the service stops.
 func (n *Notifier) Stopping() error { return n.tell("STOPPING=1", "STATUS=stopping") }
 
-// line makes one line of a text.
+// line joins a text into one line.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// patience is how long who reads what it is told is waited for, when much waits already.
-const patience = time.Second
+// writeLimit limits a write to a full socket.
+const writeLimit = time.Second
 
-// tell sends one datagram, and hardly waits for whoever reads it.
+// tell sends one datagram.
 func (n *Notifier) tell(lines ...string) error {
 	if n == nil {
 		return nil
@@ -70,7 +67,7 @@ func (n *Notifier) tell(lines ...string) error {
 		return fmt.Errorf("tell the service manager: %w", err)
 	}
 	defer c.Close()
-	_ = c.SetWriteDeadline(time.Now().Add(patience)) // fails for what is closed only
+	_ = c.SetWriteDeadline(time.Now().Add(writeLimit)) // fails only on a closed connection
 	if _, err := c.Write([]byte(strings.Join(lines, "\n"))); err != nil {
 		return fmt.Errorf("tell the service manager: %w", err)
 	}

@@ -2,8 +2,7 @@ package terminal
 
 import "strings"
 
-// Table is rows of cells under a heading. Columns without any text are left
-// out.
+// Table formats rows under a heading. It omits columns without text.
 type Table struct {
 	Head []string
 	rows [][]string
@@ -12,9 +11,9 @@ type Table struct {
 // Add adds a row, with a cell for each column.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Format returns the table, every line indented by indent. Cells become single
-// lines; width cuts the last column of a line that is longer, 0 cuts nothing.
-// bold is what becomes of the heading; nil leaves it as it is.
+// Format returns the table with each line indented. Cells become single lines. A line longer
+// than width loses the end of its last column; 0 means no limit. bold formats the heading; it
+// may be nil.
 func (t *Table) Format(indent string, width int, bold func(string) string) string {
 	if bold == nil {
 		bold = plain

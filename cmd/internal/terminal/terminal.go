@@ -1,8 +1,8 @@
-// Package terminal says what is a terminal and how wide it is, and lays text out
-// in its columns: one line of it, cut to a width, or a table.
+// Package terminal detects terminals and their width, and lays text out in columns: a line
+// cut to a width, or a table.
 //
-// Widths are counted in columns, of which letters of some scripts take two. It
-// does not look for what is hidden in text: package sanitize does.
+// Characters of some scripts take two columns. It does not escape control characters:
+// package sanitize does.
 package terminal
 
 import (
@@ -26,13 +26,13 @@ func Is(f any) (bool, int) {
 	return true, width
 }
 
-// Colors reports whether the user wants colors on a terminal (no-color.org).
+// Colors reports whether to use colors on a terminal (no-color.org).
 func Colors() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // OneLine returns text as one line, with single spaces.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Columns returns how many columns of a terminal s takes.
+// Columns returns the width of s in columns of a terminal.
 func Columns(s string) int {
 	n := 0
 	for _, r := range s {
@@ -53,14 +53,14 @@ func column(r rune) int {
 	return 1
 }
 
-// Cut shortens s to so many columns.
+// Cut shortens s to width columns.
 func Cut(s string, width int) string {
 	if Columns(s) <= width {
 		return s
 	}
 	n := 0
 	for i, r := range s {
-		if n += column(r); n >= width { // one is for the ellipsis
+		if n += column(r); n >= width { // one column is for the ellipsis
 			return strings.TrimRight(s[:i], " ") + "…"
 		}
 	}
