@@ -46,7 +46,7 @@ servers:
 		{[]string{here + "/tools/mcp", "--token-env", "ANN"}, 0, "servers  one\n", ""},
 		{[]string{here + "/tools/one/mcp", "--token-env", "ONE"}, 0, "subject  ann\n", ""},
 		{[]string{here + "/tools/one/mcp", "--token-env", "ANN", "--json"}, 0, `"rule": "staff"`, ""},
-		{[]string{here + "/tools/two/mcp", "--token-env", "ONE"}, exit.Failure, "", "does not let this caller in (401): the token is not for this resource (" + here + "/tools/two/mcp)"},
+		{[]string{here + "/tools/two/mcp", "--token-env", "ONE"}, exit.Failure, "", "refuses this caller (401): the token is not for this resource (" + here + "/tools/two/mcp)"},
 		{[]string{here + "/tools", "--token-env", "OLD"}, exit.Failure, "", "the token has expired"},
 		{[]string{here + "/tools", "--token-env", "NOBODY"}, exit.Failure, "", "(403): no access rule lets this user in"},
 		{[]string{here + "/tools", "--token-env", "ODD"}, exit.Failure, "", "the token is not valid"},

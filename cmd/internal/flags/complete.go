@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// values are what the flags can be that have few values, for completion in shells.
+// values lists the values of flags with few, for completion in shells.
 var values = map[string][]string{
 	"share":      {config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll},
 	"era":        {config.EraAuto, config.EraLegacy, config.EraModern},
@@ -17,8 +17,8 @@ var values = map[string][]string{
 	"log-format": {"auto", "text", "json"},
 }
 
-// Complete has shells complete the values of a command's flags, and of those of the
-// commands below it; and the names of servers, where those are arguments.
+// Complete registers completions for the flags of a command and its subcommands, and for
+// arguments that are names of servers.
 func Complete(c *cobra.Command) {
 	for name, all := range values {
 		if c.LocalFlags().Lookup(name) != nil {
@@ -42,7 +42,7 @@ func servers(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCo
 	}
 	conf, err := config.Load(file, nil)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault // there may be a document to name
+		return nil, cobra.ShellCompDirectiveDefault // the argument may be a document
 	}
 	var names []string
 	for _, s := range conf.Servers {

@@ -12,10 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// console writes the log for people: a short time, the level, the message, and
-// what belongs to it. What a child writes to its standard error follows its
-// server's name. An error of several lines stays so: libraries for this put them
-// in quotes.
+// console writes the log for people: a short time, the level, the message, and attributes.
+// A line of a child's stderr follows the name of its server. An error keeps its line
+// breaks; libraries for this quote them.
 type console struct {
 	w     io.Writer
 	mu    *sync.Mutex // keeps lines whole
@@ -51,7 +50,7 @@ func (c *console) WithGroup(name string) slog.Handler {
 	return &more
 }
 
-// The colors of levels, and what is less important. The codes are those of ANSI.
+// ANSI codes for levels, and for less important text.
 const (
 	dim    = "2"
 	red    = "31"
@@ -90,7 +89,7 @@ func (c *console) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// value returns the value of an attribute, as it may be shown.
+// value returns the value of an attribute, safe for a terminal.
 func value(attrs []slog.Attr, key string) string {
 	for _, a := range attrs {
 		if a.Key == key {
@@ -100,8 +99,8 @@ func value(attrs []slog.Attr, key string) string {
 	return ""
 }
 
-// shown returns a value as it may be shown, in quotes if one could not see where it
-// ends. Errors come last, and are read as text.
+// shown returns a value safe for a terminal, in quotes if its end would be unclear. Errors
+// come last, without quotes.
 func shown(v slog.Value) string {
 	text := sanitize.Text(v.Resolve().String())
 	if _, isErr := v.Any().(error); !isErr && (text == "" || strings.ContainsAny(text, " \n\"=")) {

@@ -1,8 +1,6 @@
-// Package flags has what the flags of several commands have in common: the log,
-// the file with the configuration, and a server that no file describes, which
-// is a program or at a URL.
+// Package flags defines the flags that several commands share: the log, the configuration
+// file, and a server given as a program or a URL.
 //
-// It makes values of what a command line says, and refuses what says nothing
-// with an error that names the flag; it never repeats the value of one, which
-// may be a secret. It opens no connection and starts nothing.
+// It refuses a wrong value with an error that names the flag. It never repeats a value,
+// which may be a secret. It opens no connection and starts nothing.
 package flags

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Document is the flags about a server that an OpenAPI document describes.
+// Document holds the flags of a server that an OpenAPI document describes.
 type Document struct {
 	BaseURL, mode string
 	expose        []string
@@ -35,10 +35,9 @@ func (d *Document) Add(f *pflag.FlagSet) {
 	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations of an OpenAPI document that may change something")
 }
 
-// Is reports whether an argument is the path or the URL of an OpenAPI document. Of
-// a file its content tells; a URL is read only if its path looks like that of a
-// document, and is one whatever its path if BaseURL is set. The error is that it is
-// a configuration, or cannot be read; command is the one that was given.
+// Is reports whether an argument is the path or the URL of an OpenAPI document. A file's
+// content decides. A URL is read only if its path looks like a document; with BaseURL
+// each URL is one. The error says that it is a configuration, or cannot be read.
 func (d *Document) Is(ctx context.Context, command, location string) (bool, error) {
 	if IsURL(location) {
 		if d.BaseURL != "" {
@@ -73,19 +72,18 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 	return kind == rest.DocumentKind, nil
 }
 
-// isDocument is a name that a document may have, and a program has not.
+// isDocument matches names of documents, which programs do not have.
 var isDocument = regexp.MustCompile(`(?i)\.(json|ya?ml)$`)
 
-// isPath is what can be meant as a path only.
+// isPath matches arguments that can only be paths.
 var isPath = regexp.MustCompile(`^\.{0,2}[/\\]|\.(json|ya?ml)$`)
 
-// MayBeDocument reports whether a target may be a document, rather than the name of
-// a server.
+// MayBeDocument reports whether a target may be a document, not the name of a server.
 func MayBeDocument(target string) bool {
 	return IsURL(target) || strings.ContainsAny(target, `./\`)
 }
 
-// Config makes the configuration of the one API that a document describes.
+// Config returns a configuration with the API of a document as its only server.
 func (d *Document) Config(location string, headers *Remote) (*config.Config, error) {
 	s, err := d.Server(location, headers, config.ShareSession)
 	if err != nil {
@@ -94,8 +92,8 @@ func (d *Document) Config(location string, headers *Remote) (*config.Config, err
 	return alone(s, headers.Unexpanded()...), nil
 }
 
-// Server makes the configuration of the API that a document describes. headers are
-// those of Remote: they go to the API, and not where the document is read from.
+// Server returns the configuration of the API of a document. headers go to the API, not to
+// the origin of the document.
 func (d *Document) Server(location string, headers *Remote, share string) (config.Server, error) {
 	own, secrets, err := headers.parse()
 	if err != nil {
@@ -107,7 +105,7 @@ func (d *Document) Server(location string, headers *Remote, share string) (confi
 		name = u.Hostname()
 	}
 	s := config.DefaultServer(nameOf(name), share)
-	s.Share = share // also when it is wrong, so that it is refused
+	s.Share = share // Validate refuses a wrong value
 	s.Rest = &rest.Config{OpenAPI: location, BaseURL: d.BaseURL, Mode: d.mode, Expose: d.expose, ReadOnly: d.readOnly, Headers: own, Secrets: secrets}
 	return s, nil
 }

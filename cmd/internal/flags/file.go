@@ -14,10 +14,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// DefaultFile is read when no file is named.
+// DefaultFile is the default of -c.
 const DefaultFile = "bridge.yaml"
 
-// Load reads a configuration file. Its faults are the user's.
+// Load reads a configuration file. Its errors have code Usage.
 func Load(file string) (*config.Config, error) {
 	c, err := config.Load(file, nil)
 	switch {
@@ -29,8 +29,8 @@ func Load(file string) (*config.Config, error) {
 	return c, nil
 }
 
-// Running reads the configuration file of a bridge that runs, for a command about it. given
-// says that the command line names the file.
+// Running reads the configuration file of a running bridge, for a command about it. given:
+// the command line names the file.
 func Running(command, file string, given bool) (*config.Config, error) {
 	c, err := Load(file)
 	if errors.Is(err, fs.ErrNotExist) && !given {
@@ -39,11 +39,10 @@ func Running(command, file string, given bool) (*config.Config, error) {
 	return c, err
 }
 
-// noURL is what a URL looks like whose beginning was left out.
+// noURL matches URLs without a scheme.
 var noURL = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
 
-// Remotely says how a remote server is written whose URL lacks its beginning; empty for
-// what is no such address.
+// Remotely returns a hint for a URL without a scheme; empty for other text.
 func Remotely(text string) string {
 	if !noURL.MatchString(text) {
 		return ""
@@ -51,11 +50,10 @@ func Remotely(text string) string {
 	return fmt.Sprintf("for a remote server write http://%s or https://%[1]s", text)
 }
 
-// Target reads a configuration file and leaves the server of that name in it; without a
-// name, all. given says that the command line names the file, and forms what a target can
-// be, for the message that there is none.
+// Target reads a configuration file and keeps the server of that name; without a name, all.
+// given: the command line names the file. forms lists the forms of a target for the error.
 func Target(file string, given bool, forms string, name ...string) (*config.Config, error) {
-	if len(name) > 0 && strings.Contains(name[0], " ") { // which no server's name has
+	if len(name) > 0 && strings.Contains(name[0], " ") { // names of servers have no spaces
 		return nil, exit.Usagef("%q is no URL, and no server's name: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))
 	}
 	c, err := Load(file)
@@ -80,15 +78,14 @@ func Target(file string, given bool, forms string, name ...string) (*config.Conf
 	return nil, exit.Usagef("%s has no server %q: %s", file, name[0], similar.Hint(name[0], names, "it has none"))
 }
 
-// alone makes the configuration of one server. warnings are those about its flags.
+// alone returns a configuration with one server. warnings concern its flags.
 func alone(s config.Server, warnings ...string) *config.Config {
 	c := config.Default()
 	c.Servers, c.Warnings = []config.Server{s}, append(s.Warnings(), warnings...)
 	return &c
 }
 
-// Useless refuses flags that are of use with something else only: they would seem to
-// work.
+// Useless refuses flags that only have an effect with something else.
 func Useless(f *pflag.FlagSet, with string, names ...string) error {
 	for _, name := range names {
 		if f.Changed(name) {

@@ -13,9 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// elsewhere are flags of other programs for the same jobs, and what to write here:
-// those of each line have the same hint. They are written as they are compared:
-// without - and in small letters.
+// elsewhere maps flags of similar programs to hints; the flags of a line share a hint.
+// Flags are in lower case without -, as they are compared.
 var elsewhere = func() map[string]string {
 	all := map[string]string{}
 	for _, line := range [][2]string{
@@ -77,7 +76,7 @@ var elsewhere = func() map[string]string {
 	return all
 }()
 
-// keys are flags of run, with the keys of a server in the file that serve has in their place.
+// keys maps flags of run to the keys of a server that serve reads instead.
 var keys = map[string]string{
 	"share": "share: all", "env": "env: { NAME: VALUE } under stdio:", "env-all": "env_pass: [\"*\"] under stdio:",
 	"cwd": "cwd: FOLDER under stdio:", "header": "headers: { NAME: VALUE } under http:", "transport": "transport: sse under http:",
@@ -86,8 +85,7 @@ var keys = map[string]string{
 	"mode": "mode: search under rest:", "expose": "expose: [RULE] under rest:", "read-only": "read_only: true under rest:",
 }
 
-// Explain makes the error of a flag that is wrong or unknown, with what to write
-// instead.
+// Explain returns the error of a wrong or unknown flag, with the right form.
 func Explain(c *cobra.Command, err error) error {
 	see := fmt.Sprintf("see '%s --help'", c.CommandPath())
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok && strings.Contains(err.Error(), "missing unit in duration") {

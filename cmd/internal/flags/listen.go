@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Listen is the flags about the address to serve on.
+// Listen holds the flags of the address to listen on.
 type Listen struct {
 	Address, Host, Port string
 }
@@ -22,7 +22,7 @@ func (l *Listen) Add(f *pflag.FlagSet, instead string) {
 	f.StringVar(&l.Port, "port", "", "port of that address; 0 picks a free one")
 }
 
-// Given returns the flags that were given, for people; empty for none.
+// Given returns the set flags as text; empty for none.
 func (l *Listen) Given() string {
 	var all []string
 	for _, f := range [][2]string{{l.Address, "--listen"}, {l.Host, "--host"}, {l.Port, "--port"}} {
@@ -33,14 +33,14 @@ func (l *Listen) Given() string {
 	return strings.Join(all, " ")
 }
 
-// Over returns the address to serve on, where it would be address without the
-// flags. It is written as in a file: see config.Address.
+// Over returns the address to listen on: that of the flags, or address without flags. It has
+// the form of the file: see config.Address.
 func (l *Listen) Over(address string) (string, error) {
 	if l.Address != "" && l.Host+l.Port != "" {
 		return "", exit.Usagef("give --listen, or --host and --port, not both")
 	}
 	if l.Address != "" {
-		return config.Address(l.Address), nil // what is no address is refused as that
+		return config.Address(l.Address), nil // Validate refuses a malformed address
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Log is the flags about the log, which goes to stderr: stdout is for what a
-// command prints for its user.
+// Log holds the flags of the log, which goes to stderr. stdout is for a command's output.
 type Log struct {
 	Level, Format string
 
@@ -20,16 +19,16 @@ type Log struct {
 	least slog.LevelVar // of the log that Logger has made
 }
 
-// Follow has a log that Logger has made go by the level of a configuration file, unless
-// the command line has one.
+// Follow applies the level of a configuration file to Logger's log, unless the command line
+// sets one.
 func (l *Log) Follow(level string) {
 	if !l.given() {
-		_ = l.least.UnmarshalText([]byte(level)) // the file was checked
+		_ = l.least.UnmarshalText([]byte(level)) // Validate checked the level
 	}
 }
 
-// Over returns the level that counts where a configuration file has that one, and the flag
-// that has set it; empty for none.
+// Over returns the effective level for a file's level, and the flag that set it; empty for
+// none.
 func (l *Log) Over(level string) (counts, flag string) {
 	if l.given() {
 		return l.Level, "--log-level"
@@ -44,14 +43,14 @@ func (l *Log) Add(c *cobra.Command) {
 	l.given = func() bool { return c.PersistentFlags().Changed("log-level") }
 }
 
-// Logger makes the log that the flags ask for.
+// Logger returns the log that the flags describe.
 func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
 	if err := l.least.UnmarshalText([]byte(l.Level)); err != nil {
 		return nil, exit.Usagef("--log-level is %q: must be debug, info, warn or error", l.Level)
 	}
 	o := &slog.HandlerOptions{Level: &l.least}
 	isTerminal, _ := terminal.Is(w)
-	switch { // as text, slog itself shows what is hidden
+	switch { // slog's text form escapes control characters itself
 	case l.Format == "auto" && isTerminal:
 		return slog.New(NewConsole(w, &l.least, terminal.Colors())), nil
 	case l.Format == "text":

@@ -12,9 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// launchers are programs that start another one, which their arguments name. Of
-// each: the word before that name, if there has to be one; the flags whose value
-// is that name; and the flags that have another value.
+// launchers lists programs that start another one, named by an argument: the word before
+// the name, if required; the flags whose value is the name; and other flags with values.
 var launchers = map[string]struct {
 	words         []string
 	names, values string
@@ -37,8 +36,8 @@ var launchers = map[string]struct {
 	"go":     {[]string{"run"}, "", "-C -tags -mod -exec"},
 }
 
-// A version ends the name of a package, a file has an extension, and what every
-// server's name says is left out.
+// Parts that a name loses: the version of a package, the extension of a file, and words that
+// all names of servers have.
 var (
 	versions   = regexp.MustCompile(`(.)(@|==|>=|~=|:|\[).*$`)
 	extensions = regexp.MustCompile(`\.(exe|cmd|bat|py|js|mjs|cjs|ts|go|jar|sh)$`)
@@ -46,11 +45,11 @@ var (
 	pythons    = regexp.MustCompile(`^python[\d.]+$`)
 )
 
-// generic are names that say nothing: the folder says more.
+// generic lists meaningless names; the folder's name replaces them.
 var generic = []string{"index", "main", "server", "app", "cli", "dist", "build", "src", "lib", "bin", "out", "start", "run", "mcp"}
 
-// commandName makes the name of a server of the command line that starts it: that
-// of the package, the image or the script, where it can be told.
+// commandName returns a server's name from its command line: that of the package, the image
+// or the script, if it can be found.
 func commandName(command []string) string {
 	program := clean(command[0])
 	if text, _ := launched(command); text != "" {
@@ -59,8 +58,8 @@ func commandName(command []string) string {
 	return nameOf(program)
 }
 
-// launched returns what a launcher starts, empty for a command that is none, and where in
-// command the arguments of what is started begin.
+// launched returns the program that a launcher starts, empty for another command, and the
+// index of that program's arguments.
 func launched(command []string) (text string, own int) {
 	l, launches := launchers[pythons.ReplaceAllString(clean(command[0]), "python")]
 	if !launches {
@@ -94,8 +93,8 @@ func launched(command []string) (text string, own int) {
 	return text, len(command)
 }
 
-// Misplaced returns a warning about flags of f among the arguments of the program that command
-// starts: who writes them there may mean the bridge. Values are not shown: they may be secrets.
+// Misplaced returns a warning about flags of f among the arguments of a program, which may be
+// meant for the bridge. It shows no values, which may be secrets.
 func Misplaced(f *pflag.FlagSet, command []string) []string {
 	var ours []string
 	_, own := launched(command)
@@ -115,14 +114,14 @@ func Misplaced(f *pflag.FlagSet, command []string) []string {
 	return []string{fmt.Sprintf("%s %s to the server: flags of mcp-bridge belong before the command. If the server is meant, write -- before the command", strings.Join(ours, " "), verb)}
 }
 
-// clean returns the last part of a path, without what ends the names of programs.
+// clean returns the last part of a path, without a program's extension.
 func clean(name string) string {
 	name = strings.ToLower(name[strings.LastIndexAny(name, `/\`)+1:])
 	return extensions.ReplaceAllString(name, "")
 }
 
-// packageName makes a name of that of a package, an image or a script. launcher is
-// the name if that says nothing.
+// packageName returns a name from that of a package, an image or a script; launcher if that
+// is meaningless.
 func packageName(text, launcher string) string {
 	parts := strings.FieldsFunc(strings.TrimPrefix(text, "@"), func(r rune) bool { return r == '/' || r == '\\' })
 	for _, part := range slices.Backward(parts) {
@@ -138,8 +137,7 @@ func packageName(text, launcher string) string {
 	return nameOf(launcher)
 }
 
-// urlName makes the name of a server of its URL: of the host, and of one on this
-// machine, which has no name to speak of, of the port.
+// urlName returns a server's name from its URL: the host, or the port for this machine.
 func urlName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -154,7 +152,7 @@ func urlName(address string) string {
 	return nameOf(host)
 }
 
-// nameOf makes a name by the rules for names: it appears in URLs and in the log.
+// nameOf returns a valid name for URLs and logs from any text.
 func nameOf(text string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

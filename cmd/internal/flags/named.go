@@ -11,21 +11,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// flagOf are the flags of the keys that they set.
+// flagOf maps keys to the flags that set them.
 var flagOf = map[string]string{
 	"share": "share", "era": "era", "offer": "offer", "transport": "transport", "timeout": "timeout", "handshake_timeout": "handshake-timeout",
 	"allowed_origins": "allow-origin", "allowed_hosts": "allow-host", "mode": "mode",
 }
 
-// A fault of a configuration, by the key that it is about, and that of a name.
+// Patterns of a fault of a configuration: of a key, and of a name.
 var (
 	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: |rest: )?([a-z_]+) ((?:is|must be) .*)$`)
 	ofName = regexp.MustCompile(`^server ("(?:[^"\\]|\\.)*"): (a server's name .*|this name is .*)$`)
 	choice = regexp.MustCompile(`^is ("(?:[^"\\]|\\.)*"): must be ([\w, ]+)$`)
 )
 
-// Named returns the faults of a configuration that flags have made by the names of these
-// flags. given are those of the address to serve on, for people. It is nil if err is.
+// Named replaces keys by flags in the faults of a configuration that comes from flags. given
+// is Listen.Given. It returns nil for a nil err.
 func Named(err error, given string) error {
 	if err == nil {
 		return nil

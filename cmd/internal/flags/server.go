@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Program is the flags about a server that is a program to run.
+// Program holds the flags of a server that is a program.
 type Program struct {
 	Env    []string
 	EnvAll bool
@@ -36,7 +36,7 @@ func (p *Program) Add(f *pflag.FlagSet) {
 	f.StringVar(&p.Cwd, "cwd", "", "working directory of COMMAND")
 }
 
-// Server makes the configuration of a program, of its name and its arguments.
+// Server returns the configuration of a program with its arguments.
 func (p *Program) Server(command []string, share string) (config.Server, error) {
 	own, pass, err := variables(p.Env)
 	if err != nil {
@@ -51,8 +51,7 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 	return s, nil
 }
 
-// Config makes the configuration of the one server that command starts, if there is
-// such a program.
+// Config returns a configuration with the server that command starts, if the program exists.
 func (p *Program) Config(command []string, era string) (*config.Config, error) {
 	s, err := p.Server(command, config.ShareSession)
 	if err == nil {
@@ -62,7 +61,7 @@ func (p *Program) Config(command []string, era string) (*config.Config, error) {
 	return alone(s, Unexpanded(command[1:])...), err
 }
 
-// Find refuses a command that cannot be started, with what to write instead.
+// Find refuses a command that cannot start, and says what to write instead.
 func (p *Program) Find(s *config.Server) error {
 	for _, path := range [][2]string{{"--cwd is", p.Cwd}, {"the program is", s.Stdio.Command}} {
 		if home, variable := config.OfShell(path[1]); home || variable {
@@ -86,7 +85,7 @@ func (p *Program) Find(s *config.Server) error {
 	if err == nil {
 		return nil
 	}
-	// A folder may have a space in its name; a whole command begins with a program.
+	// A path may contain a space; a whole command begins with a program.
 	if words := strings.Fields(command); len(words) > 1 && (!strings.ContainsAny(words[0], `/\`) || find(words[0]) == nil) {
 		if len(s.Stdio.Args) > 0 {
 			words = append(words, "…") // the rest may have secrets
@@ -105,7 +104,7 @@ func (p *Program) Find(s *config.Server) error {
 	return exit.Usagef("%q cannot be started: %w", command, err)
 }
 
-// unpathed returns why a file cannot be used, without its path.
+// unpathed returns the error about a file without its path.
 func unpathed(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -113,8 +112,8 @@ func unpathed(err error) error {
 	return err
 }
 
-// Unexpanded returns warnings about arguments of a program that a shell should have changed.
-// Values are not shown: they may be secrets.
+// Unexpanded returns warnings about arguments of a program that a shell should have expanded.
+// It shows no values, which may be secrets.
 func Unexpanded(args []string) (warnings []string) {
 	for i, arg := range args {
 		switch home, variable := config.OfShell(arg); {
@@ -127,8 +126,8 @@ func Unexpanded(args []string) (warnings []string) {
 	return warnings
 }
 
-// Unexpanded returns warnings about headers that name a variable without braces. Values are
-// not shown: they may be secrets.
+// Unexpanded returns warnings about headers that name a variable without braces. It shows no
+// values, which may be secrets.
 func (r *Remote) Unexpanded() (warnings []string) {
 	for _, f := range r.Headers {
 		name, value, _ := strings.Cut(f, ":")
@@ -139,7 +138,7 @@ func (r *Remote) Unexpanded() (warnings []string) {
 	return warnings
 }
 
-// variables reads the --env flags: values, and patterns of what is passed on.
+// variables reads the --env flags: values, and patterns of variables to pass on.
 func variables(flags []string) (own map[string]string, pass []string, err error) {
 	own = map[string]string{}
 	for _, f := range flags {
@@ -160,7 +159,7 @@ func variables(flags []string) (own map[string]string, pass []string, err error)
 	return own, pass, nil
 }
 
-// Remote is the flags about a server that is named by its URL.
+// Remote holds the flags of a server with a URL.
 type Remote struct {
 	Headers   []string
 	Transport string
@@ -172,14 +171,14 @@ func (r *Remote) Add(f *pflag.FlagSet) {
 	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of URL: streamable, sse, or auto, which detects it")
 }
 
-// Config makes the configuration of the one server that is at a URL.
+// Config returns a configuration with the server at a URL.
 func (r *Remote) Config(address, era string) (*config.Config, error) {
 	s, err := r.Server(address, config.ShareSession)
 	s.Era = era
 	return alone(s, r.Unexpanded()...), err
 }
 
-// Server makes the configuration of the server at a URL.
+// Server returns the configuration of the server at a URL.
 func (r *Remote) Server(address, share string) (config.Server, error) {
 	own, _, err := r.parse()
 	if err != nil {
@@ -191,7 +190,7 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	return s, nil
 }
 
-// Limits is the flags about the times of a server.
+// Limits holds the flags of a server's timeouts.
 type Limits struct{ timeout, handshake time.Duration }
 
 // Add adds the flags.
@@ -200,7 +199,7 @@ func (l *Limits) Add(f *pflag.FlagSet) {
 	AddHandshake(f, &l.handshake)
 }
 
-// Over has a server go by the flags of f that were given.
+// Over applies the set flags of f to a server.
 func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
 	if f.Changed("timeout") {
 		s.Timeout, s.MaxTimeout = l.timeout, max(s.MaxTimeout, l.timeout)
@@ -215,20 +214,19 @@ func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
 	f.DurationVar(limit, "handshake-timeout", config.DefaultServer("x", "").HandshakeTimeout, "how long the server may take to start and answer the handshake, such as 5m for one that is installed first")
 }
 
-// IsURL reports whether an argument is a URL, rather than the name of a server
-// or a program.
+// IsURL reports whether an argument is a URL, not the name of a server or a program.
 func IsURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
 	return ok && !strings.ContainsAny(scheme, `/\ `)
 }
 
-// AddEra adds the flag about a server that no file describes.
+// AddEra adds --era, for a server that no file describes.
 func AddEra(f *pflag.FlagSet, era *string) {
 	f.StringVar(era, "era", config.EraAuto, "revisions to speak to the server: legacy (to 2025-11-25), modern (from 2026-07-28), or auto, which detects them")
 }
 
-// parse reads the --header flags. secrets are the values that come from the
-// environment. Messages do not repeat values.
+// parse reads the --header flags. secrets are the values from the environment. Errors do not
+// repeat values.
 func (r *Remote) parse() (headers map[string]string, secrets []string, err error) {
 	headers = map[string]string{}
 	text := strict.Decoder{Env: os.LookupEnv, Program: "mcp-bridge", Secrets: map[string]string{}} // as in a configuration file

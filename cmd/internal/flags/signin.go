@@ -12,15 +12,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// SignIn is the flags about signing in at a server that is named by its URL.
+// SignIn holds the flags of signing in at a server with a URL.
 type SignIn struct {
 	clientID, secretEnv, document, issuer, callback, resource string
 	scopes                                                    []string
 	none, device                                              bool
 }
 
-// SignInNames are the names of these flags, but for --device, which login has for the servers
-// of a file too.
+// SignInNames lists the names of these flags without --device, which login also has for
+// servers of a file.
 var SignInNames = []string{"client-id", "client-secret-env", "client-metadata-url", "scope", "issuer", "resource", "callback", "no-login"}
 
 // Add adds the flags, for a command that signs in when a server wants that.
@@ -41,10 +41,9 @@ func (s *SignIn) AddAlways(f *pflag.FlagSet) {
 	f.StringVar(&s.callback, "callback", "", "address on this machine that the browser comes back to, such as http://localhost:7777/callback; otherwise any free port")
 }
 
-// On has the bridge sign in at the server of r when that wants it, unless a header is in the
-// place of a token, or the flags say not to. A token is not sent in clear to another
-// machine. ask shows a person where to sign in; nil means that nobody is here. With --device,
-// device shows it. own says that all callers are that person.
+// On enables signing in at the server of r, unless r has an Authorization header or the flags
+// forbid it. A token is not sent in clear to another machine. ask shows the user where to
+// sign in; nil without a user. With --device, device does. own: all callers are that user.
 func (s *SignIn) On(r *remote.Config, ask func(server, address string), device func(server, address, code, both string), own bool) error {
 	if s.none && s.device {
 		return exit.Usagef("--device signs in, and --no-login never does: leave one out")
@@ -63,24 +62,24 @@ func (s *SignIn) On(r *remote.Config, ask func(server, address string), device f
 	if s.device {
 		ask, o.Device = nil, device
 	}
-	o.Ask, o.Own, o.Unasked, o.Command = ask, own, !s.set(), "mcp-bridge login URL" // a key may be in the URL
+	o.Ask, o.Own, o.Unasked, o.Command = ask, own, !s.set(), "mcp-bridge login URL" // not the URL itself, which may hold a key
 	r.OAuth = o
 	return nil
 }
 
-// set reports whether a flag says how to sign in.
+// set reports whether a flag about signing in is set.
 func (s *SignIn) set() bool {
 	return s.device || s.clientID+s.secretEnv+s.document+s.issuer+s.callback+s.resource != "" || len(s.scopes) > 0
 }
 
-// Settings returns how to sign in at a server; nil if the flags say not to.
+// Settings returns the settings for signing in; nil if the flags forbid it.
 func (s *SignIn) Settings() (*oauth.Settings, error) {
 	if s.none {
 		return nil, nil
 	}
 	o := &oauth.Settings{
 		Login: true, Issuer: s.issuer, Scopes: s.scopes, Resource: s.resource, ClientMetadataURL: s.document, RedirectURI: s.callback,
-		Private: true, // who has named the server is on this machine, and so is the browser
+		Private: true, // the user of this machine named the server
 	}
 	switch {
 	case s.clientID != "":

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Docker's MCP gateway has its servers in catalogs: each is an image, or a remote
-// server. A container is started here as the gateway starts it.
+// Docker's MCP gateway lists servers in catalogs: images and remote servers. The import
+// starts a container with the gateway's command.
 
-// A docked server is one of a catalog, with its keys as others write them.
+// docked is a server of a catalog, with keys in the form of other files.
 type docked struct {
 	keys  object
 	notes []string
@@ -20,7 +20,7 @@ type docked struct {
 	why   string // it cannot be taken
 }
 
-// catalog returns the servers of a catalog, and none of another file.
+// catalog returns the servers of a catalog; none for another file.
 func catalog(root object) object {
 	found := object{}
 	for name, v := range orEmpty(root["registry"]) {
@@ -32,7 +32,7 @@ func catalog(root object) object {
 	return found
 }
 
-// described are the keys of a server that say nothing about how it runs.
+// described lists keys of a server that do not affect how it runs.
 var described = []string{
 	"name", "type", "description", "title", "icon", "readme", "toolsUrl", "source", "upstream", "dateAdded", "ref", "tools", "prompts", "resources",
 	"metadata", "longLived", "config",
@@ -124,7 +124,7 @@ func (d *docked) run(o object, args []any, env object) {
 
 func items(v any) []any { all, _ := v.([]any); return all }
 
-// word is a value behind a flag of docker, which must not be a flag itself.
+// word returns the value of a docker flag, which must not look like a flag.
 func (d *docked) word(key, value string) string {
 	if strings.HasPrefix(value, "-") {
 		d.why = fmt.Sprintf("%s is %q, which docker would take for a flag", key, value)
@@ -152,7 +152,7 @@ var (
 	expanded = regexp.MustCompile(`\$([A-Za-z_]\w*)`)
 )
 
-// filled writes what the gateway would fill in as references to variables.
+// filled replaces the gateway's placeholders by references to variables.
 func (d *docked) filled(s string) string {
 	s = expanded.ReplaceAllString(s, "$${$1}")
 	s = blank.ReplaceAllStringFunc(s, func(whole string) string {

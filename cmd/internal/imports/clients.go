@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// A Client is a program whose files are known.
+// Client is a program whose configuration files this package reads.
 type Client struct {
 	Name  string
 	Files []string // where it has its servers, those of its user first: they win over those of the working directory
 }
 
-// clients have ~ for the home folder, and + for where the system keeps settings.
+// clients lists the known clients. ~ stands for the home folder, + for the system's folder
+// for settings.
 var clients = []Client{
 	{"claude-desktop", []string{"+/Claude/claude_desktop_config.json"}},
 	{"claude-code", []string{"$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json", ".mcp.json"}},
@@ -32,8 +33,7 @@ var clients = []Client{
 	{"kiro", []string{"~/.kiro/settings/mcp.json", ".kiro/settings/mcp.json"}},
 }
 
-// Clients returns the clients that are known, each with those of its files that
-// are there.
+// Clients returns the known clients, each with its existing files.
 func Clients() []Client {
 	home, _ := os.UserHomeDir()
 	settings, _ := os.UserConfigDir()

@@ -1,8 +1,8 @@
-// Package imports makes a configuration of the bridge out of the file of another
-// program: of a desktop client, an editor or another bridge.
+// Package imports converts the file of another program to a configuration of the bridge: of
+// a desktop client, an editor or another bridge.
 //
-// A file is known by its content, not by its name. Secrets do not get into the
-// new file unless that is asked for: a reference to a variable stands in their
-// place. What restricts clients is taken over, or the server is left out. Notes
-// say what had no counterpart. Nothing is started, and nothing is connected to.
+// It recognizes a file by its content, not its name. References to variables replace
+// secrets, unless the caller wants them inline. It converts restrictions of clients, or
+// omits the server. Notes list keys without a counterpart. It starts nothing and connects
+// to nothing.
 package imports

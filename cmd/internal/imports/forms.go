@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// A table has the servers of a file, by name, and says what some of their keys mean
-// there.
+// table holds the servers of a file by name, and the meaning of keys in that file.
 type table struct {
 	servers object
 	tokens  []string      // let clients in where a server names none
 	timeout time.Duration // the unit of the key timeout; 0 if nobody knows
 }
 
-// ofGemini reports whether a file is one of Gemini's command line, or of a program
-// that was made of it: by its folder, or by what only they have.
+// ofGemini reports whether a file belongs to Gemini's command line or a fork of it, by its
+// folder or by keys that only they have.
 func ofGemini(from string, root object) bool {
 	if slices.Contains([]string{".gemini", ".qwen"}, filepath.Base(filepath.Dir(from))) {
 		return true
@@ -43,9 +42,8 @@ var (
 	dollar  = regexp.MustCompile(`^(Bearer )?\$([A-Za-z_]\w*)$`)
 )
 
-// braced writes $NAME as ${NAME}, in all texts of a value: where it is all of the
-// text, or a name in capitals. Gemini leaves other ones as they are, unless there is
-// such a variable.
+// braced replaces $NAME by ${NAME} in all strings of a value: where it is the whole string,
+// or NAME is in capitals. Gemini expands others only if the variable exists.
 func braced(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -74,10 +72,10 @@ func braced(v any) any {
 	return v
 }
 
-// longest is the longest wait that is taken over: a year.
+// longest is the longest imported timeout: a year.
 const longest = 365 * 24 * time.Hour
 
-// wait reads a time in that unit; ok is false for what is none.
+// wait reads a duration in that unit; ok is false for any other value.
 func wait(v any, unit time.Duration) (d time.Duration, ok bool) {
 	n, err := strconv.ParseFloat(text(v), 64)
 	if err != nil || !(n > 0 && n <= float64(longest/unit)) {

@@ -18,18 +18,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// MaxFile bounds the files that are read: one client keeps much else in its own.
+// MaxFile limits the size of a file in bytes: some clients store much else in it.
 const MaxFile = 16 << 20
 
 // Import collects the servers of files.
 type Import struct {
-	// Only are the names, as in the file or in the result, of the servers that are
-	// wanted. Default: all.
+	// Only lists the names of wanted servers, as in the file or in the result. Default: all.
 	Only []string
-	// Inline writes secrets as they are.
+	// Inline writes secrets in place of references.
 	Inline bool
-	// Notes say what had no counterpart, what was left out, and which variables to
-	// set. None shows a secret.
+	// Notes list keys without a counterpart, omitted servers, and variables to set. They
+	// show no secrets.
 	Notes []string
 
 	servers []server
@@ -40,8 +39,7 @@ type Import struct {
 	into    *into // nil without one
 }
 
-// maxBrackets bounds how deep TOML may be nested: its parser would take the stack of
-// the whole program.
+// maxBrackets limits the nesting of TOML, which would overflow the parser's stack.
 const maxBrackets = 100_000
 
 type access struct {
@@ -51,8 +49,8 @@ type access struct {
 
 type object = map[string]any
 
-// Add takes the servers of a file. from is how notes call it. The error says that
-// it is no file with servers.
+// Add adds the servers of a file; notes call it from. It returns an error if the file has
+// no servers in a known form.
 func (im *Import) Add(from string, data []byte) error {
 	if im.values == nil {
 		im.values, im.inputs = map[string]string{}, map[string]string{}
@@ -66,7 +64,7 @@ func (im *Import) Add(from string, data []byte) error {
 		return fmt.Errorf("%s: this looks like a file of agentgateway, which mcp-bridge does not read: name its servers under servers in a file of your own", from)
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%s: it has no servers in a form that is known here", from)
+		return fmt.Errorf("%s: it has no servers in a known form", from)
 	}
 	inputs, _ := root["inputs"].([]any)
 	for _, in := range inputs {
@@ -117,7 +115,7 @@ func decode(data []byte) (root object, err error) {
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")
 }
 
-// places are where programs have their servers.
+// places lists the keys under which programs store servers.
 var places = [][]string{
 	{"mcpServers"},      // Claude, Cursor, Windsurf, Gemini, Cline, mcpo, TBXark and others
 	{"servers"},         // VS Code, JetBrains
@@ -159,8 +157,8 @@ func tables(root object) []table {
 	return found
 }
 
-// servers returns the table of servers that v is: a mapping of names, or a list of
-// servers with names. Nil when it is none.
+// servers returns v as a table of servers: a mapping of names, or a list of servers with
+// names. It returns nil for anything else.
 func servers(v any) object {
 	table := object{}
 	if list, ok := v.([]any); ok {
@@ -184,7 +182,7 @@ func servers(v any) object {
 	return nil
 }
 
-// aliases are the names that keys have in the files of others.
+// aliases lists the names of keys in other programs' files.
 var aliases = map[string][]string{
 	"command":  {"command", "cmd"},
 	"url":      {"url", "httpUrl", "serverUrl", "uri"},
@@ -196,7 +194,7 @@ var aliases = map[string][]string{
 	"type":     {"type", "transport", "transportType"},
 	"allow":    {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
 	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
-	// What follows is read on its own, or means nothing here.
+	// Other code reads these keys, or they have no meaning here.
 	"": {
 		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "env_keys",
 		"autoApprove", "alwaysAllow", "icon", "trust", "version", "gallery", "dev", "source", "bundled", "display_name", "requestOptions",
@@ -204,7 +202,7 @@ var aliases = map[string][]string{
 	},
 }
 
-// add takes one server.
+// add adds one server.
 func (im *Import) add(from, key string, t table) {
 	name := config.NameOf(key)
 	if len(im.Only) > 0 && !slices.Contains(im.Only, key) && !slices.Contains(im.Only, name) {
@@ -259,7 +257,7 @@ func (im *Import) state() state { return state{maps.Clone(im.values), slices.Clo
 
 func (im *Import) restore(s state) { im.values, im.tokens = s.values, s.tokens }
 
-// fill reads what a server's keys say, and returns why it cannot be taken.
+// fill reads the keys of a server. It returns why the server cannot be imported, or "".
 func (im *Import) fill(s *server, o object, t table) string {
 	if old, ok := o["command"].(object); ok { // Zed, older: command: { path, args, env }
 		o = maps.Clone(o)
@@ -339,7 +337,7 @@ func (im *Import) fill(s *server, o object, t table) string {
 
 func orEmpty(v any) object { o, _ := v.(object); return o }
 
-// waits reads how long calls and the start may take. unit is that of the key timeout.
+// waits reads the timeouts of calls and of the start. unit is that of the key timeout.
 func (s *server) waits(o object, unit time.Duration) {
 	for _, limit := range []struct {
 		key  string
@@ -361,7 +359,7 @@ func (s *server) waits(o object, unit time.Duration) {
 	}
 }
 
-// restrict reads which tools of a server clients may use, and whether it is on.
+// restrict reads the allowed tools of a server, and whether it is on.
 func (s *server) restrict(o object) string {
 	for _, key := range []string{"disabled", "enabled"} {
 		on, ok := o[key].(bool)
@@ -387,7 +385,7 @@ func (s *server) restrict(o object) string {
 	return ""
 }
 
-// permit sets the tools that clients may use.
+// permit sets the allowed tools.
 func (s *server) permit(list []string) string {
 	switch {
 	case len(list) == 0:
@@ -409,7 +407,7 @@ func names(v any) (all []string, ok bool) {
 	return all, ok
 }
 
-// options reads what TBXark's mcp-proxy has under that key.
+// options reads the key options of TBXark's mcp-proxy.
 func (s *server) options(o object, tokens *[]string) string {
 	filter := orEmpty(o["toolFilter"])
 	list, ok := names(filter["list"])
@@ -443,7 +441,7 @@ func (s *server) options(o object, tokens *[]string) string {
 	return ""
 }
 
-// others looks at keys that have no counterpart.
+// others handles keys without a counterpart.
 func (s *server) others(o object) string {
 	known := slices.Concat(slices.Collect(maps.Values(aliases))...)
 	for _, key := range slices.Sorted(maps.Keys(o)) {
@@ -461,8 +459,8 @@ func (s *server) others(o object) string {
 	return ""
 }
 
-// mayRestrict reports whether a key that is not known may restrict something. An
-// empty list may: nothing is allowed then.
+// mayRestrict reports whether an unknown key may restrict something. An empty list may: it
+// allows nothing.
 func mayRestrict(key string, v any) bool {
 	switch v.(type) {
 	case []any, object:
@@ -518,7 +516,7 @@ func texts(v any) []string {
 // foreign are the references that files of clients may have.
 var foreign = regexp.MustCompile(`\$\{([^{}]*)\}`)
 
-// reference writes the references in a text as ours.
+// reference converts the references in a text to the bridge's form.
 func (im *Import) reference(s *server, value string) string {
 	return foreign.ReplaceAllStringFunc(value, func(whole string) string {
 		inner := whole[2 : len(whole)-1]
@@ -544,7 +542,7 @@ func (im *Import) reference(s *server, value string) string {
 
 var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
-// variable makes the name of a variable of any text.
+// variable returns a name for a variable from any text.
 func variable(s string) string {
 	name := strings.ToUpper(regexp.MustCompile(`\W+`).ReplaceAllString(s, "_"))
 	if name == "" || name[0] >= '0' && name[0] <= '9' {
@@ -553,7 +551,7 @@ func variable(s string) string {
 	return name
 }
 
-// address writes a URL without the secrets in its query.
+// address returns a URL without the secrets in its query.
 func (im *Import) address(s *server, address string) string {
 	address, fragment, marked := strings.Cut(im.reference(s, address), "#")
 	before, query, asked := strings.Cut(address, "?")

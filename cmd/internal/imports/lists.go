@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// A rule is a list, beside the servers of a file, of those that may be used or not.
+// rule is a list of allowed or denied servers, beside the servers of a file.
 type rule struct {
 	said  string // the key and its file, for notes
 	allow bool
@@ -22,8 +22,8 @@ type rule struct {
 	own   bool     // it is about the servers of a project's .mcp.json alone
 }
 
-// readRules reads the lists of a file, and those that Claude Code has for projects. In
-// each, the servers of all files may be named.
+// readRules reads the lists of a file, and Claude Code's lists for projects. Each may name
+// servers of all files.
 func (im *Import) readRules(from string, root object) {
 	projects := orEmpty(root["projects"])
 	here, _ := os.Getwd()
@@ -39,9 +39,9 @@ func (im *Import) readRules(from string, root object) {
 	}
 }
 
-// readLists reads the lists of a file, or of a project in it. here says that they are
-// about the working directory: the list of approved servers is about that of one
-// project, and empty while its user was asked about none.
+// readLists reads the lists of a file, or of a project in it. here: they apply to the
+// working directory. The list of approved servers applies to one project, and is empty
+// until its user approved one.
 func (im *Import) readLists(from string, here bool, scope object) {
 	for _, key := range slices.Sorted(maps.Keys(scope)) {
 		said := key + " in " + from
@@ -57,7 +57,7 @@ func (im *Import) readLists(from string, here bool, scope object) {
 }
 
 func (im *Import) readRule(said string, allow bool, v any) {
-	if empty(v) && !(allow && v != nil) { // an empty list of those that are allowed allows none
+	if empty(v) && !(allow && v != nil) { // an empty list of allowed servers allows none
 		return
 	}
 	list, ok := v.([]any)
@@ -73,8 +73,8 @@ func (im *Import) readRule(said string, allow bool, v any) {
 	im.rules = append(im.rules, r)
 }
 
-// keep switches off the servers that a list of any file keeps from being used. A
-// list that is not understood keeps all.
+// keep switches off the servers that a list of any file excludes. A malformed list excludes
+// all.
 func (im *Import) keep() {
 	for i := range im.servers {
 		s := &im.servers[i]

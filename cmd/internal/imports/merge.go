@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// into is a configuration that gets the servers.
+// into is the configuration that the servers are added to.
 type into struct {
 	text   []byte
 	at     int      // where the servers go: behind the line of the key servers
@@ -23,10 +23,9 @@ type into struct {
 	names  []string // of its servers
 }
 
-// Into has YAML return a configuration of the bridge's own with the servers added to
-// it; the rest of its text stays as it is. It comes before Add: servers of its names
-// are left out, and its variables get no other meaning. The error says why nothing
-// can be added.
+// Into sets the configuration to which YAML adds the servers; the rest of its text does not
+// change. Call it before Add: servers with names in use are omitted, and its variables keep
+// their meaning. The error says why servers cannot be added.
 func (im *Import) Into(file string, text []byte) error {
 	whole, err := strict.Parse(text)
 	if err != nil {
@@ -61,7 +60,7 @@ func (im *Import) Into(file string, text []byte) error {
 	return fmt.Errorf("%s: it has no key servers with a server on each line, to which others could be added", file)
 }
 
-// environment has a value for every variable: which are set is not what is looked at.
+// environment returns a value for every variable, because the check does not depend on them.
 func environment(name string) (string, bool) {
 	if value, ok := os.LookupEnv(name); ok {
 		return value, true
@@ -89,8 +88,8 @@ func (t *into) with(servers []byte) []byte {
 	return b.Bytes()
 }
 
-// Fault returns why the servers make no configuration, or cannot be added to the one
-// that there is; or nil.
+// Fault returns why the servers make no valid configuration, or cannot be added to the
+// given one; or nil.
 func (im *Import) Fault() error {
 	if im.into == nil {
 		if !slices.ContainsFunc(im.servers, func(s server) bool { return !s.off }) {
@@ -105,8 +104,8 @@ func (im *Import) Fault() error {
 	return err
 }
 
-// Env is a file of the variables to set, as shells read it: with the values of
-// secrets, and without one where the imported file has none.
+// Env returns a shell file of the variables to set, with the values of secrets; a variable
+// without a value in the imported file is empty.
 func (im *Import) Env() []byte {
 	var b bytes.Buffer
 	for _, name := range im.Variables() {

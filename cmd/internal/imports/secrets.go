@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// secretValue finds what is a secret whatever its name: keys of well-known
-// services, and passwords in addresses.
+// secretValue matches secrets under any name: keys of well-known services, and passwords in
+// addresses.
 var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|AIza|ya29\.|eyJ|hf_|npm_|lin_api_|ntn_|secret_)|://[^/\s:@]*:[^/\s@]+@`)
 
-// looksSecret reports whether a value must not get into the new file. What comes
-// from a variable is none, but its default may be.
+// looksSecret reports whether a value may be a secret. A reference to a variable is none,
+// but its default may be.
 func looksSecret(name, value string) bool {
 	bare := foreign.ReplaceAllStringFunc(value, func(whole string) string {
 		_, fallback, _ := strings.Cut(strings.TrimSuffix(whole, "}"), ":-")
@@ -28,8 +28,7 @@ func looksSecret(name, value string) bool {
 	return sanitize.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
 }
 
-// secret returns what stands for a secret: a reference to a variable, of that name
-// if it is free.
+// secret returns a reference to a variable in place of a secret, of that name if it is free.
 func (im *Import) secret(s *server, name, value string) string {
 	if im.Inline {
 		return im.reference(s, value)
@@ -72,7 +71,7 @@ func (im *Import) table(s *server, v any, prefix string) map[string]string {
 	return table
 }
 
-// credential returns what stands for a secret of that name, which may be behind the
+// credential returns a reference in place of a secret of that name, which may follow the
 // scheme of a header.
 func (im *Import) credential(s *server, prefix, name, value string) string {
 	scheme, token, ok := strings.Cut(value, " ")
@@ -86,11 +85,11 @@ func (im *Import) credential(s *server, prefix, name, value string) string {
 	return strings.TrimPrefix(scheme+" "+im.secret(s, prefix+own, token), " ")
 }
 
-// pair is NAME=VALUE or a header, alone or behind a flag.
+// pair matches NAME=VALUE or a header, alone or after a flag.
 var pair = regexp.MustCompile(`^(-{0,2}[A-Za-z_][\w.-]*)(=|:\s*)([^/](?s:.*)|/[^/](?s:.*))$`)
 
-// arguments looks for secrets in what a program gets: behind --token, in
-// --token=VALUE, NAME=VALUE, headers and URLs, and by their look.
+// arguments replaces secrets in the arguments of a program: after --token, in --token=VALUE,
+// NAME=VALUE, headers and URLs, and by their form.
 func (im *Import) arguments(s *server, args []string) []string {
 	all := make([]string, len(args))
 	for i, arg := range args {
@@ -118,7 +117,7 @@ func (im *Import) argument(s *server, arg string) string {
 	return im.reference(s, arg)
 }
 
-// admit makes a rule by which a token opens a server.
+// admit adds an access rule for a token and a server.
 func (im *Import) admit(s *server, token string) {
 	if len(token) < 16 {
 		s.notes = append(s.notes, "the token of its clients has fewer than 16 characters: choose a longer one")

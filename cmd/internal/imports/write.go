@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// A server is one of the new file.
+// server is a server of the new file.
 type server struct {
 	name, from, kind   string
 	notes              []string
@@ -41,7 +41,7 @@ func (s *server) need(name, what string) {
 	}
 }
 
-// Names are those of the servers that were taken.
+// Names returns the names of the imported servers.
 func (im *Import) Names() []string {
 	var all []string
 	for _, s := range im.servers {
@@ -50,7 +50,7 @@ func (im *Import) Names() []string {
 	return all
 }
 
-// YAML is the new file: see Into.
+// YAML returns the new file, or the one of Into with the servers.
 func (im *Import) YAML() []byte {
 	var b bytes.Buffer
 	var access bytes.Buffer
@@ -76,7 +76,7 @@ func (im *Import) YAML() []byte {
 	return b.Bytes()
 }
 
-// Variables are the names of those to set before the new file is used.
+// Variables returns the variables to set before the file is used.
 func (im *Import) Variables() []string {
 	names := slices.Collect(maps.Keys(im.values))
 	for _, s := range im.servers {
@@ -156,7 +156,7 @@ func (s *server) write(b *bytes.Buffer) {
 	}
 }
 
-// check returns why the bridge would not take the server.
+// check returns why the bridge would refuse the server, or "".
 func (s *server) check() string {
 	var b bytes.Buffer
 	b.WriteString("servers:\n")
@@ -175,12 +175,12 @@ func (s *server) check() string {
 	return strings.Join(all, "; ")
 }
 
-// comment is a text in one line, which may be shown on a terminal.
+// comment returns a text as one line, safe for a terminal.
 func comment(s string) string { return sanitize.Text(strings.Join(strings.Fields(s), " ")) }
 
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// scalar is a text as YAML, without quotes where it needs none.
+// scalar returns a text as a YAML scalar, quoted only if necessary.
 func scalar(s string) string {
 	if plain.MatchString(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
 		return s
@@ -188,7 +188,7 @@ func scalar(s string) string {
 	return quoted(s)
 }
 
-// quoted is a text in quotes, which may be shown on a terminal.
+// quoted returns a text in quotes, safe for a terminal.
 func quoted(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -205,8 +205,8 @@ func list(texts []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// Server writes a configuration with one server, which is described as in the file
-// of a client. from says in a comment where it is from; empty for an example.
+// Server returns a configuration with one server, described as in a client's file. A comment
+// names its origin from; empty for an example.
 func Server(from, name string, entry map[string]any) ([]byte, error) {
 	im := Import{values: map[string]string{}}
 	if args, ok := entry["args"].([]string); ok {

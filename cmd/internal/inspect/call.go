@@ -81,7 +81,7 @@ another, the exit code is 1. So such a file is a test.
 	return c
 }
 
-// prepare looks at the arguments behind the target.
+// prepare checks the arguments after the target.
 func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
 	if len(rest) == 0 {
 		return exit.Usagef("name the tool to call: '%s TARGET' lists them", c.Root().Name()+" tools")
@@ -103,18 +103,18 @@ func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
 		}
 	}
 	if t.dir != "" {
-		if err := os.MkdirAll(t.dir, 0o755); err != nil { // now, rather than after the call
+		if err := os.MkdirAll(t.dir, 0o755); err != nil { // fails before the call, not after it
 			return exit.Usagef("--output-dir: %w", err)
 		}
 	}
 	return nil
 }
 
-// The tools of an HTTP API that is in mode search. Its operations are not in the
-// list of its tools, but are called by their names as those are.
+// The tools of an HTTP API in mode search. The command calls its operations by name like
+// tools, though they are not in its list.
 const searchOperations, describeOperations = "search_operations", "describe_operations"
 
-// searches reports whether tools are those of an API in mode search.
+// searches reports whether an API in mode search has these tools.
 func searches(tools []gjson.Result) bool {
 	has := func(name string) bool {
 		return slices.ContainsFunc(tools, func(t gjson.Result) bool { return t.Get("name").String() == name })
@@ -146,8 +146,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// answer calls the tool and returns its answer, whether that is an error of the tool's, and how
-// long it took.
+// answer calls the tool. It returns the answer, whether the tool failed, and the duration.
 func (c *client) answer(ctx context.Context, t *try) (raw json.RawMessage, failed bool, took time.Duration, err error) {
 	_, tools, err := c.listTools(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-//lint:file-ignore SA1019 logging and roots are deprecated in 2026-07-28 and still what servers of today use.
+//lint:file-ignore SA1019 logging and roots are deprecated in 2026-07-28, but today's servers use them.
 
 package inspect
 
@@ -28,19 +28,18 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Options are what the commands take from the program around them.
+// Options let a program replace parts of the commands.
 type Options struct {
 	Log            *flags.Log
 	Stdout, Stderr io.Writer
-	// Dial makes the link to a server. Default: DialBridge.
+	// Dial opens the link to a server. Default: DialBridge.
 	Dial func(c *config.Config, name string, log *slog.Logger) (*Link, error)
 	// Terminal reports whether a file is a terminal, and how many columns it
 	// has. Default: terminal.Is.
 	Terminal func(file any) (is bool, columns int)
 }
 
-// Commands returns the commands that look at a server and try it: tools,
-// prompts, resources and call.
+// Commands returns the commands tools, prompts, resources and call.
 func Commands(o Options) []*cobra.Command {
 	if o.Dial == nil {
 		o.Dial = DialBridge
@@ -58,7 +57,7 @@ func Commands(o Options) []*cobra.Command {
 	return all
 }
 
-// clientFlags are the flags that these commands have in common.
+// clientFlags holds the common flags of these commands.
 type clientFlags struct {
 	Options
 	set *pflag.FlagSet
@@ -95,7 +94,7 @@ func (f *clientFlags) add(c *cobra.Command) {
 
 func (f *clientFlags) changed(name string) bool { return f.set.Changed(name) }
 
-// exitHelp is the end of the help of these commands.
+// exitHelp ends the help texts of these commands.
 const exitHelp = `
 TARGET is a URL (http or https), the path or the URL of an OpenAPI document, or
 the name of a server in the configuration file. Instead of TARGET you
@@ -106,8 +105,7 @@ Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
 3 the server could not be reached or started, or was lost; 4 time-out;
 130 interrupted.`
 
-// split takes the target off the arguments: it is the first one, or what stands
-// behind --.
+// split separates the target from the arguments: the first one, or all after --.
 func (f *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
 	t.flags = f
 	switch n := cmd.ArgsLenAtDash(); {
@@ -122,14 +120,14 @@ func (f *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest [
 	return t, rest, nil
 }
 
-// action is what a command does with a server. prepare looks at the arguments
-// behind the target, before anything is started.
+// action is a command's work with a server. prepare checks the arguments after the target,
+// before the server starts.
 type action struct {
 	prepare func(rest []string) error
 	do      func(ctx context.Context, c *client) error
 }
 
-// runE makes a cobra command's RunE of an action.
+// runE returns the RunE of a cobra command for an action.
 func (f *clientFlags) runE(a action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		con := newConsole(cmd.InOrStdin(), f.Stdout, f.Stderr, f.Terminal)
@@ -174,7 +172,7 @@ func (f *clientFlags) run(cmd *cobra.Command, args []string, con *console, a act
 	return err
 }
 
-// rootsOf makes roots of the --root flags.
+// rootsOf returns the roots of the --root flags.
 func rootsOf(folders []string) ([]*mcp.Root, error) {
 	var roots []*mcp.Root
 	for _, folder := range folders {
@@ -213,9 +211,7 @@ type client struct {
 	tasks   bool          // the server can run calls of tools as tasks
 }
 
-// logs are the flags about the log. Who looks at a server wants to see what is
-// there, so without --verbose only errors are logged, unless a level is asked
-// for.
+// logs returns the flags of the log: without --verbose or a level, only errors are logged.
 func (f *clientFlags) logs() *flags.Log {
 	logs := &flags.Log{Level: f.Log.Level, Format: f.Log.Format}
 	if !f.verbose && !f.changed("log-level") {
@@ -224,8 +220,8 @@ func (f *clientFlags) logs() *flags.Log {
 	return logs
 }
 
-// connect opens a session. Its revision is the newest with a handshake: the
-// bridge translates where the server speaks another one.
+// connect opens a session in the newest legacy revision; the bridge translates for servers
+// of other revisions.
 func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name string, con *console, roots []*mcp.Root) (*client, error) {
 	logs := f.logs()
 	log, err := logs.Logger(f.Stderr)
@@ -274,7 +270,7 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		c.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
 	}
 	if f.verbose && c.InitializeResult().Capabilities != nil && c.InitializeResult().Capabilities.Logging != nil {
-		// A server that will not is no reason to stop: what it sends is shown.
+		// If the server refuses, the command shows the log messages that it sends anyway.
 		_ = c.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(serverLevel(logs.Level))})
 	}
 	return c, nil
@@ -283,7 +279,7 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 // legacyRevision is the newest revision with a handshake.
 const legacyRevision = "2025-11-25"
 
-// serverLevel is a --log-level in the words of MCP.
+// serverLevel returns the MCP level of a --log-level.
 func serverLevel(level string) string {
 	if level == "warn" {
 		return "warning"
@@ -291,13 +287,12 @@ func serverLevel(level string) string {
 	return level
 }
 
-// close ends the session and everything that belongs to it: the bridge and its
-// children.
+// close ends the session, the bridge and its child processes.
 func (c *client) close() {
 	c.status.clear()
 	defer c.status.stopping()()
 	if c.ClientSession != nil {
-		_ = c.Close() // the session is over; there is nobody to tell
+		_ = c.Close() // the session is over
 	}
 	c.wire.stop()
 	c.link.Close(c.ClientSession == nil)
@@ -305,11 +300,11 @@ func (c *client) close() {
 	c.asker.close()
 }
 
-// takeBackLimit bounds the wait for a cancellation to go out.
+// takeBackLimit limits the wait until a cancellation is sent.
 const takeBackLimit = time.Second
 
-// request makes one request, by a method of the SDK, and returns the result as
-// it came. The result counts even where the SDK cannot read it.
+// request makes a request by a method of the SDK, and returns the raw result, also if the
+// SDK cannot decode it.
 func (c *client) request(ctx context.Context, send func(context.Context) error) (json.RawMessage, error) {
 	c.wire.begin()
 	err := send(ctx)
@@ -320,8 +315,8 @@ func (c *client) request(ctx context.Context, send func(context.Context) error) 
 		return a.Result, nil
 	}
 	if ctx.Err() != nil {
-		// The SDK tells the server in the background: the connection must not
-		// be closed before that has gone out.
+		// The SDK sends the cancellation in the background: wait for it before the
+		// connection closes.
 		select {
 		case <-c.wire.takenBack():
 		case <-time.After(takeBackLimit):
@@ -330,8 +325,8 @@ func (c *client) request(ctx context.Context, send func(context.Context) error) 
 	return nil, err
 }
 
-// reason adds to an error of the bridge what is known of the cause. It may name
-// programs and files, which are the user's own.
+// reason adds the known cause to an error of the bridge. It may name programs and files of
+// the user.
 func (c *client) reason(err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || faultOf(e) == "" {
@@ -350,7 +345,7 @@ type causeError struct {
 }
 
 func (e *causeError) Error() string {
-	if strings.Contains(e.why, e.error.Error()) { // also as one of several servers'
+	if strings.Contains(e.why, e.error.Error()) { // the cause may name several servers
 		return e.why
 	}
 	return e.error.Error() + ": " + e.why

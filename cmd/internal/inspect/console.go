@@ -7,10 +7,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// console is where a command reads and writes, and what is known about it.
+// console holds the input and output of a command, and their properties.
 //
-// What a server sends never reaches a terminal as it is: escape sequences in
-// it could rewrite what the user has read, or type for them.
+// Text of a server never reaches a terminal unescaped: escape sequences could rewrite the
+// screen, or type for the user.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
@@ -21,7 +21,7 @@ type console struct {
 	color                    bool // on out
 }
 
-// newConsole takes what tells terminals from other files.
+// newConsole returns the console of these files; isTerminal tests for terminals.
 func newConsole(in io.Reader, out, err io.Writer, isTerminal func(any) (bool, int)) *console {
 	c := &console{in: in, out: out, err: err}
 	c.inTerm, _ = isTerminal(in)
@@ -31,10 +31,10 @@ func newConsole(in io.Reader, out, err io.Writer, isTerminal func(any) (bool, in
 	return c
 }
 
-// asks reports whether a person can be asked.
+// asks reports whether the command can ask the user.
 func (c *console) asks() bool { return c.inTerm && c.errTerm }
 
-// bold returns s in bold print where that is possible.
+// bold returns s in bold if out shows that.
 func (c *console) bold(s string) string {
 	if !c.color || s == "" {
 		return s
@@ -42,7 +42,7 @@ func (c *console) bold(s string) string {
 	return "\x1b[1m" + s + "\x1b[0m"
 }
 
-// text returns text of a server's as it may be written to out.
+// text returns a server's text with escapes, safe for out.
 func (c *console) text(s string) string {
 	if c.outTerm {
 		return sanitize.Text(s)

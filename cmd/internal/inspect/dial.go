@@ -13,21 +13,20 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Link is the way to a server.
+// Link is the connection to a server.
 type Link struct {
 	Transport mcp.Transport
 	Reason    func() string // why the server does not work, for its own user; empty when nothing is known
-	// Close ends all that belongs to the link, and waits for it. What the client
-	// has said before is still heard, unless there is a hurry.
+	// Close ends the link and awaits its goroutines. Messages that the client sent before
+	// still arrive, unless hurry is set.
 	Close func(hurry bool)
 }
 
-// DialBridge makes the link to the server of that name; the empty name means all
-// servers as one. It puts a bridge in
-// between, so that the server is used exactly as when it is served: through the
-// same limits, headers and filters.
+// DialBridge opens a link to the server of that name; the empty name means the aggregate.
+// The link goes through a bridge in this process, with the limits, headers and filters of
+// a served server.
 func DialBridge(c *config.Config, name string, log *slog.Logger) (*Link, error) {
-	c.Cluster = config.Cluster{} // what serves one client is no instance (S-003)
+	c.Cluster = config.Cluster{} // a bridge for one client is no instance (S-003)
 	s := server.New(c, log)
 	fromClient, toBridge := io.Pipe()
 	fromBridge, toClient := io.Pipe()

@@ -19,21 +19,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// asker puts the server's questions (elicitation) to the user, on stderr and
-// stdin, one at a time. Where there is nobody to ask, the answer is cancel.
+// asker puts the server's questions (elicitation) to the user on stderr and stdin, one at a
+// time. Without a terminal the answer is cancel.
 type asker struct {
 	*console
 	status *status
-	turn   chan struct{} // holds a token while somebody is being asked
-	lines  chan string   // what the user types; closed at the end of stdin; nil until the first question
-	done   chan struct{} // closed when there will be no more questions
+	turn   chan struct{} // holds a token while a question is open
+	lines  chan string   // the user's input; closed at the end of stdin; nil until the first question
+	done   chan struct{} // closed after the last question
 }
 
 func newAsker(c *console, s *status) *asker {
 	return &asker{console: c, status: s, turn: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// close is called when no question is being asked.
+// close ends the reading of input. No question may be open.
 func (a *asker) close() { close(a.done) }
 
 // Why a question was not answered.
@@ -96,8 +96,8 @@ func (a *asker) ask(ctx context.Context, q gjson.Result) (content string, err er
 	}
 }
 
-// visit asks whether the user agrees to go to an address. It is shown in full
-// and never opened from here (2025-11-25, client/elicitation, URL mode).
+// visit asks whether the user agrees to visit an address. It shows the address in full and
+// never opens it (2025-11-25, client/elicitation, URL mode).
 func (a *asker) visit(ctx context.Context, address string) error {
 	host := "an address without a host"
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
@@ -148,8 +148,8 @@ func (a *asker) line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// read passes on what the user types. Nothing can interrupt the reading of a
-// terminal: after the last question this ends with stdin or with the process.
+// read sends the user's input to lines. A read of a terminal cannot be interrupted: after
+// the last question it ends with stdin or the process.
 func (a *asker) read() {
 	defer close(a.lines)
 	in := bufio.NewScanner(a.in)
@@ -181,8 +181,8 @@ func (a *asker) form(ctx context.Context, s arguments.Schema) (string, error) {
 	return "{" + strings.Join(parts, ",") + "}", nil
 }
 
-// field asks for one field until the answer fits, and returns it as JSON;
-// nothing when it is left out.
+// field asks for a field until the input is valid, and returns it as JSON; empty if the user
+// leaves it out.
 func (a *asker) field(ctx context.Context, s arguments.Schema, f arguments.Argument) (string, error) {
 	choices := s.Options(f.Schema)
 	text := cmp.Or(title(f.Schema), f.Name)
@@ -226,11 +226,11 @@ func (a *asker) field(ctx context.Context, s arguments.Schema, f arguments.Argum
 	}
 }
 
-// codeVisit is the error of a call that needs the user to visit addresses first
+// codeVisit is the error code of a call for which the user must visit addresses first
 // (2025-11-25, URLElicitationRequiredError).
 const codeVisit = -32042
 
-// visits adds to such an error the addresses.
+// visits adds the addresses to a codeVisit error.
 func (c *client) visits(err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != codeVisit || c.flags.json {

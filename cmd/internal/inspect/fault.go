@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 )
 
-// errSilent says that --timeout has run out before there was a session.
+// errSilent means that --timeout expired before there was a session.
 var errSilent = errors.New("the server was not ready in time (--timeout)")
 
 // explain gives an error its exit code and a text for the user.
@@ -47,11 +47,10 @@ func (f *clientFlags) explain(ctx context.Context, err error) error {
 	return exit.With(exit.Server, fmt.Errorf("%w%s", err, hint))
 }
 
-// faultOf returns what the bridge says about an error that it made itself, or
-// nothing for one of the server's.
+// faultOf returns data.bridge of an error by the bridge; empty for an error of the server.
 func faultOf(e *jsonrpc.Error) string { return gjson.GetBytes(e.Data, "bridge").String() }
 
-// answerError is a server's JSON-RPC error as its user sees it.
+// answerError formats a server's JSON-RPC error for the user.
 type answerError struct{ err *jsonrpc.Error }
 
 const maxShownData = 500 // bytes of an error's data in a message; --json-output has all of it
@@ -73,7 +72,7 @@ func (f *clientFlags) jsonError(con *console, err error) error {
 	code := exit.Usage
 	if e, ok := errors.AsType[exit.Error](err); ok {
 		if code = e.Code; e.Err == nil {
-			return err // the result has been printed
+			return err // the result is already printed
 		}
 	}
 	doc := struct {

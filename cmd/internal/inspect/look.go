@@ -22,10 +22,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// list fetches all pages of a listing; page asks for one of them. The raw result of a
-// single page is the server's own; of several it has the items of all of them. Where
-// the server does not offer such a list, it is empty. A list that does not end is cut
-// off, with a warning.
+// list fetches all pages of a list; page requests one. The raw result of a single page is
+// unchanged; for several pages it holds all items. It is empty if the server does not
+// offer the list. An endless list is cut off with a warning.
 func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Context, cursor string) error) (json.RawMessage, []gjson.Result, error) {
 	var items []gjson.Result
 	var at list.Mark
@@ -44,7 +43,7 @@ func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Co
 		switch {
 		case cut != nil:
 			c.status.print(fmt.Sprintf("warning: %s was cut off: %v\n", k.Method(), cut))
-		case more && at.Cursor != "": // the SDK has no empty one
+		case more && at.Cursor != "": // the SDK cannot send an empty cursor
 			continue
 		case first:
 			return raw, items, nil
@@ -53,7 +52,7 @@ func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Co
 	}
 }
 
-// offers reports whether the server has said that it has such a list.
+// offers reports whether the server announced such a list.
 func (c *client) offers(key string) bool {
 	can := c.InitializeResult().Capabilities
 	switch {
@@ -66,10 +65,10 @@ func (c *client) offers(key string) bool {
 	case key == "resources":
 		return can.Resources != nil
 	}
-	return false // templates, which come with resources or not
+	return false // templates are optional beside resources
 }
 
-// whole makes one result of the items of all pages.
+// whole returns one result with the items of all pages.
 func whole(key string, items []gjson.Result) json.RawMessage {
 	var b strings.Builder
 	for i, item := range items {
@@ -110,7 +109,7 @@ under the names that clients see at /mcp.
 		prepare: nothingMore(c, f, &long),
 		do: func(ctx context.Context, c *client) error {
 			raw, tools, err := c.listTools(ctx)
-			if why := c.link.Reason(); err == nil && why != "" { // of several servers, others may work
+			if why := c.link.Reason(); err == nil && why != "" { // some of several servers may fail
 				c.status.print("warning: " + sanitize.Text(why) + "\n")
 			}
 			switch {
@@ -130,7 +129,7 @@ under the names that clients see at /mcp.
 	return c
 }
 
-// nothingMore refuses arguments behind the target.
+// nothingMore refuses arguments after the target.
 func nothingMore(cmd *cobra.Command, f *clientFlags, long *bool) func([]string) error {
 	return func(rest []string) error {
 		if len(rest) > 0 {
@@ -156,17 +155,17 @@ func shortTools(c *console, tools []gjson.Result) string {
 	return t.Format("", c.width, c.bold)
 }
 
-// about is what is said about a thing: its description, or at least its title.
+// about returns the description of an item, or its title.
 func about(v gjson.Result) string { return cmp.Or(v.Get("description").String(), title(v)) }
 
-// title is the name for people (revision 2025-06-18); tools had it among their
-// annotations before.
+// title returns the name for people (revision 2025-06-18), which tools of 2025-03-26 have
+// in their annotations.
 func title(v gjson.Result) string {
 	return cmp.Or(v.Get("title").String(), v.Get("annotations.title").String())
 }
 
-// hints are the annotations of a tool that matter to who calls it. They are
-// the server's own words and nothing to rely on.
+// hints returns the annotations of a tool that matter to a caller. They are claims of the
+// server, not guarantees.
 func hints(tool gjson.Result) []string {
 	a := tool.Get("annotations")
 	if a.Get("readOnlyHint").Bool() {
@@ -195,7 +194,7 @@ func longTools(c *console, tools []gjson.Result) string {
 	return b.String()
 }
 
-// heading is a thing's name, title and whole description.
+// heading formats the name, title and description of an item.
 func heading(c *console, v gjson.Result, marks []string) string {
 	name := c.text(terminal.OneLine(v.Get("name").String()))
 	line := c.bold(name)

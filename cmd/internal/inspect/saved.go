@@ -21,25 +21,25 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// saved is a call of a file, as the console writes it.
+// saved is a call in a file that the console exported.
 type saved struct {
 	Name      string          `json:"name"`
-	Server    string          `json:"server"` // together: all as one
+	Server    string          `json:"server"` // "*" is the aggregate
 	Tool      string          `json:"tool"`
-	Revision  string          `json:"revision"` // that the console is to speak
+	Revision  string          `json:"revision"` // for the console's client
 	Arguments json.RawMessage `json:"arguments"`
 	Expect    struct {
 		IsError bool                       `json:"isError"`
 		Within  string                     `json:"within"`
 		Equals  map[string]json.RawMessage `json:"equals"` // by the path in the result
 	} `json:"expect"`
-	within time.Duration // 0 means that it may take any time
+	within time.Duration // 0 means no limit
 }
 
-// together stands for all servers as one.
+// together names the aggregate.
 const together = "*"
 
-// readSaved reads the calls of a file. Its faults are the user's.
+// readSaved reads the calls of a file. Its errors have code Usage.
 func readSaved(file string) ([]saved, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -58,7 +58,7 @@ func readSaved(file string) ([]saved, error) {
 	}
 	all, from := make([]saved, len(doc.Calls)), 0
 	for i, raw := range doc.Calls {
-		at := from + bytes.Index(text[from:], raw) // they stand in the text as they are, one after the other
+		at := from + bytes.Index(text[from:], raw) // the raw calls follow each other in the text
 		from = at + len(raw)
 		if err := all[i].read(raw); err != nil {
 			return nil, exit.Usagef("%s:%d: call %d: %w", file, lineOf(text, at), i+1, err)
@@ -67,10 +67,10 @@ func readSaved(file string) ([]saved, error) {
 	return all, nil
 }
 
-// lineOf returns the line of that place in a text.
+// lineOf returns the line number of an offset.
 func lineOf(text []byte, at int) int { return 1 + bytes.Count(text[:min(at, len(text))], []byte("\n")) }
 
-// because is the end of a message, with its reason if there is one.
+// because formats a reason as the end of a message.
 func because(err error) string {
 	if err == nil {
 		return ""
@@ -103,7 +103,7 @@ func (s *saved) read(raw json.RawMessage) error {
 	return nil
 }
 
-// verdict says how a saved call has gone.
+// verdict is the outcome of a saved call.
 type verdict struct {
 	Name   string          `json:"name,omitempty"`
 	Server string          `json:"server"`
@@ -146,7 +146,7 @@ func (f *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 		return err
 	}
 	ctx, failed, all := cmd.Context(), 0, make([]verdict, 0, len(calls))
-	for _, g := range groups { // the calls of a server over one connection
+	for _, g := range groups { // one connection for the calls of a server
 		c, err := f.connect(ctx, g.settings, g.name, con, roots)
 		for _, one := range g.calls {
 			v := verdict{Name: one.Name, Server: one.Server, Tool: one.Tool}
@@ -185,20 +185,19 @@ func (f *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 		return exit.With(exit.Answer, nil)
 	}
 	if failed > 0 {
-		return exit.With(exit.Answer, fmt.Errorf("%d of %d calls have not gone as expected", failed, len(all)))
+		return exit.With(exit.Answer, fmt.Errorf("%d of %d calls did not meet their expectations", failed, len(all)))
 	}
 	return nil
 }
 
-// group is the calls that go to one server, in the order of the file.
+// group holds the calls to one server, in the order of the file.
 type group struct {
 	settings *config.Config
 	name     string
 	calls    []*saved
 }
 
-// grouped finds the servers of calls: of those of the file, or the one that the command line
-// names.
+// grouped groups calls by server: servers of the file, or the one of the command line.
 func (f *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) ([]group, error) {
 	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
 		t, rest, err := f.split(cmd, args)
@@ -248,7 +247,7 @@ func (f *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 	return all, nil
 }
 
-// judge makes a call and notes how it has gone.
+// judge makes a call and records its outcome.
 func (c *client) judge(ctx context.Context, s *saved, noCheck bool, v *verdict) {
 	raw, failed, took, err := c.answer(ctx, &try{tool: s.Tool, args: s.Arguments, noCheck: noCheck})
 	v.Took, v.Result = float64(took.Microseconds())/1000, raw
@@ -277,7 +276,7 @@ func (c *client) judge(ctx context.Context, s *saved, noCheck bool, v *verdict) 
 	}
 }
 
-// maxShown is how many bytes of a value a message has.
+// maxShown limits the bytes of a value in a message.
 const maxShown = 200
 
 func clip(s string) string {
@@ -287,8 +286,8 @@ func clip(s string) string {
 	return s
 }
 
-// sameJSON reports whether two texts are the same value. Numbers are compared by their digits,
-// and as what they are worth where a float has room for that.
+// sameJSON reports whether two texts are the same JSON value. Numbers are equal if their
+// digits are, or if exact floats are.
 func sameJSON(a, b string) bool {
 	var values [2]any
 	for i, text := range []string{a, b} {
@@ -301,9 +300,9 @@ func sameJSON(a, b string) bool {
 	return reflect.DeepEqual(plain(values[0]), plain(values[1]))
 }
 
-// plain has numbers that are worth the same look the same.
+// plain gives equal numbers the same form.
 func plain(v any) any {
-	const exact = 1 << 53 // integers up to there are themselves in a float
+	const exact = 1 << 53 // floats hold integers exactly up to here
 	switch v := v.(type) {
 	case json.Number:
 		if f, err := v.Float64(); err == nil && -exact < f && f < exact {
@@ -321,7 +320,7 @@ func plain(v any) any {
 	return v
 }
 
-// String is a verdict for people.
+// String formats a verdict for people.
 func (v *verdict) String() string {
 	word, name := "ok    ", ""
 	if !v.OK {

@@ -59,7 +59,7 @@ func TestSaved(t *testing.T) {
 			if code != min(failed, exit.Answer) || strings.Count(stdout, "FAILED") != failed || strings.Count(stdout, "ok  ") != 2-failed || !strings.Contains(stdout, test.fault) {
 				t.Errorf("exit code %d with %d failures:\n%s", code, failed, stdout)
 			}
-			if want := fmt.Sprintf("%d of 2 calls have not gone as expected", failed); strings.Contains(stderr, want) != (failed > 0) {
+			if want := fmt.Sprintf("%d of 2 calls did not meet their expectations", failed); strings.Contains(stderr, want) != (failed > 0) {
 				t.Errorf("stderr %q", stderr)
 			}
 			if n := strings.Count(f.all(), `"initialize"`); n != 1 {

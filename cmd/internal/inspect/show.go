@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
-// shower prints content: what tools answer, prompts say and resources hold.
+// shower prints content of tools, prompts and resources.
 type shower struct {
 	*console
 	dir  string // where binary content goes; empty means nowhere
@@ -26,7 +26,7 @@ type shower struct {
 	n    int    // files written
 }
 
-// indented lays JSON out over lines. Nothing else of it changes.
+// indented adds line breaks and indentation to JSON, and changes nothing else.
 func indented(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -35,8 +35,8 @@ func indented(raw []byte) string {
 	return b.String()
 }
 
-// result prints a tool's answer. Structured content repeats what the text says,
-// so it is shown where there is no text.
+// result prints a tool's answer. It prints structured content only without text, which
+// repeats it.
 func (s *shower) result(r gjson.Result) error {
 	texts := 0
 	for _, block := range r.Get("content").Array() {
@@ -81,7 +81,7 @@ func (s *shower) block(b gjson.Result) error {
 		}
 		return s.binary("resource "+terminal.OneLine(r.Get("uri").String()), r.Get("mimeType").String(), r.Get("blob").String())
 	}
-	return s.lines(indented([]byte(b.Raw))) // of a kind that we do not know
+	return s.lines(indented([]byte(b.Raw))) // an unknown type
 }
 
 // linkText describes a resource on one line.
@@ -105,7 +105,7 @@ func linkText(r gjson.Result) string {
 	return terminal.OneLine(text)
 }
 
-// binary writes binary content to a file, or says what there is.
+// binary writes binary content to a file, or prints its type and size.
 func (s *shower) binary(what, kind, encoded string) error {
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
@@ -122,11 +122,11 @@ func (s *shower) binary(what, kind, encoded string) error {
 	return s.lines(text + ": " + path)
 }
 
-// maxSaved bounds the search for a free name.
+// maxSaved limits the search for a free name.
 const maxSaved = 10_000
 
-// save writes data to a new file. Nothing of its name but letters and digits is
-// the server's, and no file is replaced.
+// save writes data to a new file, and replaces none. Only letters and digits of its name
+// come from the server.
 func (s *shower) save(kind string, data []byte) (string, error) {
 	for s.n < maxSaved {
 		s.n++
@@ -144,7 +144,7 @@ func (s *shower) save(kind string, data []byte) (string, error) {
 	return "", fmt.Errorf("%s has too many files of this name", s.dir)
 }
 
-// fileName makes a file's name of a tool's.
+// fileName returns a file name for a tool's name.
 func fileName(name string) string {
 	name = strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
@@ -155,7 +155,7 @@ func fileName(name string) string {
 	return cmp.Or(name[:min(len(name), 64)], "content")
 }
 
-// extensions are those of the types that are common.
+// extensions maps common media types to file extensions.
 var extensions = map[string]string{
 	"image/png":          ".png",
 	"image/jpeg":         ".jpg",
@@ -179,8 +179,8 @@ var extensions = map[string]string{
 	"text/plain":         ".txt",
 }
 
-// extension is the end of a file's name for a type of content. The system's own
-// table is not asked: it differs from machine to machine.
+// extension returns the file extension of a media type. It does not use the system's table,
+// which differs between machines.
 func extension(kind string) string {
 	kind, _, _ = strings.Cut(kind, ";")
 	return cmp.Or(extensions[strings.ToLower(strings.TrimSpace(kind))], ".bin")

@@ -19,9 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// status shows on stderr what the server says while a request is under way:
-// its progress, on a terminal in one line that is written anew, and with
-// --verbose its log.
+// status shows on stderr the progress of a request, on a terminal in one line, and with
+// --verbose the server's log.
 type status struct {
 	*console
 	quiet, verbose bool
@@ -32,11 +31,11 @@ type status struct {
 	start *start     // nil when the server is not being started
 }
 
-// lateAfter is how long something may take before the user is told of it.
+// lateAfter is the delay before a message about a slow step.
 const lateAfter = 500 * time.Millisecond
 
-// late calls say, with s.mu held, if something takes long. The result is called
-// when that has ended: say is not called any more then.
+// late calls say, with s.mu held, unless ended is called within lateAfter. After ended, say
+// is not called.
 func (s *status) late(say func()) (ended func()) {
 	over := false
 	t := time.AfterFunc(lateAfter, func() {
@@ -54,21 +53,20 @@ func (s *status) late(say func()) (ended func()) {
 	}
 }
 
-// stopping says on a terminal that the server is being stopped, if that takes long.
-// The result is called when it has stopped.
+// stopping prints on a terminal that the server stops, if that takes long. The caller calls
+// done when it stopped.
 func (s *status) stopping() (done func()) {
 	if s.quiet || !s.errTerm {
 		return func() {}
 	}
 	return s.late(func() {
 		s.wipe()
-		_, _ = io.WriteString(s.err, "stopping the server…\n") // nobody could be told
+		_, _ = io.WriteString(s.err, "stopping the server…\n") // stderr may be closed
 	})
 }
 
-// starting says on a terminal that the server is being started, if that takes long,
-// and then shows what it writes to its standard error: it may be downloaded first.
-// The result is called when it has started.
+// starting prints on a terminal that the server starts, if that takes long, and then shows
+// its stderr: it may be a download. The caller calls done when it started.
 func (s *status) starting(name string) (done func()) {
 	if s.quiet || s.verbose || !s.errTerm {
 		return func() {}
@@ -82,23 +80,23 @@ func (s *status) starting(name string) (done func()) {
 	})
 }
 
-// start is a server that is being started.
+// start is the start of a server in progress.
 type start struct {
-	told  bool   // the user knows
-	lines string // what it has written to its standard error before that
+	told  bool   // the message was printed
+	lines string // stderr of the server before that
 }
 
-// maxUntold bounds these lines, in bytes.
+// maxUntold limits start.lines in bytes.
 const maxUntold = 4 << 10
 
-// starts reports whether the server is being started, and the user may be told.
+// starts reports whether the server is starting and its output may be shown.
 func (s *status) starts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.start != nil
 }
 
-// wrote takes a line that the server has written to its standard error.
+// wrote handles a line of the server's stderr.
 func (s *status) wrote(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +110,7 @@ func (s *status) wrote(line string) {
 	}
 }
 
-// listener shows what a server writes to its standard error while it starts.
+// listener is a log handler that shows the stderr of a starting server.
 type listener struct {
 	slog.Handler
 	status *status
@@ -149,7 +147,7 @@ func (l *listener) WithGroup(name string) slog.Handler {
 	return &listener{l.Handler.WithGroup(name), l.status}
 }
 
-// hear takes a notification.
+// hear handles a notification.
 func (s *status) hear(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/progress":
@@ -161,7 +159,7 @@ func (s *status) hear(method string, params json.RawMessage) {
 	}
 }
 
-// progress shows how far the request has come.
+// progress shows the progress of the request.
 func (s *status) progress(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +174,7 @@ func (s *status) progress(text string) {
 	fmt.Fprint(s.err, "\r"+terminal.Cut(text, s.errWidth-1)+"\x1b[K")
 }
 
-// progressText is one report: what is done of how much, and what the server
-// says about it.
+// progressText formats a progress notification.
 func progressText(p gjson.Result) string {
 	text := terminal.OneLine(p.Get("progress").Raw)
 	if total := p.Get("total"); total.Float() > 0 {
@@ -190,7 +187,7 @@ func progressText(p gjson.Result) string {
 	return sanitize.Text(text)
 }
 
-// logText is one message of the server's log.
+// logText formats a log message of the server.
 func logText(p gjson.Result) string {
 	text := "[" + p.Get("level").String() + "] "
 	if name := p.Get("logger").String(); name != "" {
@@ -207,14 +204,14 @@ func (s *status) print(text string) {
 	_, _ = io.WriteString(s.err, text) // nobody could be told
 }
 
-// clear takes the line of progress away.
+// clear removes the line of progress.
 func (s *status) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
 }
 
-// hold keeps progress from being shown, until it is called with false.
+// hold suppresses progress until hold(false).
 func (s *status) hold(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +219,7 @@ func (s *status) hold(yes bool) {
 	s.held = yes
 }
 
-// holds reports whether the user is being asked.
+// holds reports whether a question to the user is open.
 func (s *status) holds() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +233,7 @@ func (s *status) wipe() {
 	}
 }
 
-// emit writes a command's output. Text of a server's in it must have gone
-// through console.text.
+// emit writes a command's output. The caller escapes text of a server by console.text.
 func (c *console) emit(text string) error {
 	if _, err := io.WriteString(c.out, text); err != nil {
 		return exit.With(exit.Failure, fmt.Errorf("write the output: %w", err))
@@ -245,8 +241,7 @@ func (c *console) emit(text string) error {
 	return nil
 }
 
-// printJSON prints a JSON document: on a terminal with line breaks, otherwise
-// with the bytes that it has.
+// printJSON prints a JSON document: indented on a terminal, otherwise unchanged.
 func (c *console) printJSON(raw []byte) error {
 	if c.outTerm {
 		return c.emit(sanitize.Text(indented(raw)) + "\n")

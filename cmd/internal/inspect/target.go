@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// target is what a command line says about the server to speak to.
+// target is the server that a command line names.
 type target struct {
 	name    string   // a URL, or a name in the configuration file; empty with a command
 	command []string // behind --
@@ -17,9 +17,8 @@ type target struct {
 	flags   *clientFlags
 }
 
-// resolve makes the configuration of the one server that is meant, so that the
-// server is reached exactly as when it is served. Its name is empty when all
-// servers of the file are meant.
+// resolve returns the configuration of the target as when it is served, and its name; the
+// name is empty for all servers of the file.
 func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 	if t.command == nil && t.name != "" && flags.MayBeDocument(t.name) {
 		var err error
@@ -58,7 +57,7 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 	return c, c.Servers[0].Name, nil
 }
 
-// tune has the configuration be as the other flags want it.
+// tune applies the other flags to the configuration.
 func (f *clientFlags) tune(c *config.Config) error {
 	for i := range c.Servers {
 		s := &c.Servers[i]
@@ -90,8 +89,7 @@ func (f *clientFlags) tune(c *config.Config) error {
 	return nil
 }
 
-// useless refuses flags that the target has no use for: they would seem to
-// work.
+// useless refuses flags that have no effect on the target.
 func (t target) useless() error {
 	isCommand, remote := t.command != nil, flags.IsURL(t.name)
 	for _, f := range []struct {
@@ -117,5 +115,5 @@ func (t target) useless() error {
 	return flags.Useless(t.flags.set, "an OpenAPI document", flags.DocumentNames...)
 }
 
-// targetForms says what a target can be.
+// targetForms lists the forms of a target.
 const targetForms = "name a URL, an OpenAPI document, a server of the configuration file (-c FILE), or a program at the end, behind --"

@@ -26,7 +26,7 @@ type taskParams struct {
 	ID string `json:"taskId"`
 }
 
-// taskAnswer stands for their results, which are read as they came.
+// taskAnswer is the type of their results for the SDK; the command reads the raw results.
 type taskAnswer struct{ mcp.ResultBase }
 
 // taskParamsOfCall are parameters of tools/call that ask for a task.
@@ -57,7 +57,7 @@ func addTasks(own *mcp.Client) error {
 	return errors.Join(errs...)
 }
 
-// The bounds of the interval at which a server wants to be asked for a task.
+// Limits of a server's poll interval for a task.
 const (
 	minPoll   = 100 * time.Millisecond
 	usualPoll = time.Second
@@ -74,9 +74,8 @@ type task struct {
 	poll   time.Duration
 }
 
-// callAsTask calls a tool as a task and waits for its end. The result is the
-// one that the call would have had. failed says that the task has failed,
-// whatever its result says.
+// callAsTask calls a tool as a task and waits for its end. It returns the result of the
+// tool. failed means that the task failed, whatever the result says.
 func (c *client) callAsTask(ctx context.Context, params *mcp.CallToolParams) (raw json.RawMessage, failed bool, err error) {
 	about := json.RawMessage("{}")
 	if c.longest > 0 { // the server may forget the task afterwards
@@ -88,21 +87,21 @@ func (c *client) callAsTask(ctx context.Context, params *mcp.CallToolParams) (ra
 	})
 	created := gjson.GetBytes(raw, "task")
 	t := &task{c: c, id: created.Get("taskId").String()}
-	if err != nil || t.id == "" { // it has made the call at once
+	if err != nil || t.id == "" { // the server executed the call at once
 		return raw, false, err
 	}
 	t.read(created)
 	raw, err = t.end(ctx)
 	if err != nil && (ctx.Err() != nil || timedOut(err)) {
-		// Nobody waits for it any more.
+		// Cancel the task after an error.
 		stopping, stop := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
 		defer stop()
-		_, _ = t.call(stopping, taskCancel) // a server that does not answer must not keep the user waiting
+		_, _ = t.call(stopping, taskCancel) // the time limit keeps the user from waiting
 	}
 	return raw, t.status == "failed", err
 }
 
-// timedOut reports whether err is a time-out of ours or of the bridge's.
+// timedOut reports whether err is a timeout of the command or the bridge.
 func timedOut(err error) bool {
 	if e, ok := errors.AsType[exit.Error](err); ok {
 		return e.Code == exit.Timeout
@@ -111,8 +110,7 @@ func timedOut(err error) bool {
 	return ok && faultOf(e) == "upstream_timeout"
 }
 
-// read takes what the server says about the task, and reports whether anything
-// has changed.
+// read updates the task from the server's answer, and reports whether anything changed.
 func (t *task) read(a gjson.Result) (changed bool) {
 	t.poll = usualPoll
 	if ms := a.Get("pollInterval"); ms.Type == gjson.Number {
@@ -128,8 +126,8 @@ func (t *task) read(a gjson.Result) (changed bool) {
 	return changed
 }
 
-// end waits until the task has ended or needs something of the user, and
-// returns its result: asking for that lets the server put its questions.
+// end waits until the task ends or needs input, and returns its result. The request for the
+// result lets the server ask its questions.
 func (t *task) end(ctx context.Context) (json.RawMessage, error) {
 	began := time.Now()
 	changed := began
@@ -141,7 +139,7 @@ func (t *task) end(ctx context.Context) (json.RawMessage, error) {
 			raw, err := t.call(ctx, taskResult)
 			return raw, t.why(err)
 		case "cancelled":
-			err := errors.New("the server has cancelled the task")
+			err := errors.New("the server cancelled the task")
 			if t.says != "" {
 				err = fmt.Errorf("%w: %s", err, t.says)
 			}
@@ -177,7 +175,7 @@ func (t *task) end(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
-// why adds to the error of a task that has failed what the server said of it.
+// why adds the server's status message to the error of a failed task.
 func (t *task) why(err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || faultOf(e) != "" || t.says == "" || strings.Contains(e.Message, t.says) {

@@ -60,7 +60,7 @@ func TestCallAsTask(t *testing.T) {
 		{"the task has failed without a result", `"error":{"code":-32602,"message":"no result"}`, []string{`"status":"failed","statusMessage":"out of luck"`},
 			exit.Answer, "", "out of luck\nmcp-bridge: no result: the task failed: out of luck\n", `{"error":{"code":-32602,"message":"no result: the task failed: out of luck"}}`},
 		{"the server has cancelled it", "", []string{`"status":"cancelled","statusMessage":"too much to do"`},
-			exit.Answer, "", "too much to do\nmcp-bridge: the server has cancelled the task: too much to do\n", `{"error":{"code":-32603,"message":"the server has cancelled the task: too much to do"}}`},
+			exit.Answer, "", "too much to do\nmcp-bridge: the server cancelled the task: too much to do\n", `{"error":{"code":-32603,"message":"the server cancelled the task: too much to do"}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := tasking(t, test.answer, test.tasks...)

@@ -10,19 +10,18 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// wire is the SDK's connection to the server with an ear on it. It keeps the
-// answers as they came, because the SDK's types drop fields that they do not
-// know and turn numbers into floating-point ones. Notifications are heard in
-// the order of the wire, before an answer that follows them.
+// wire wraps the SDK's connection to the server. It keeps raw answers, because the SDK's
+// types drop unknown fields and convert numbers to floats. It handles notifications in
+// order, before an answer that follows them.
 type wire struct {
 	mcp.Transport
 	mcp.Connection // set by Connect
 
-	// hear gets each notification of the server, while the next one waits.
+	// hear is called for each notification of the server, in order.
 	hear func(method string, params json.RawMessage)
-	// ask answers a question for the user (elicitation/create), raw as well: the
-	// order of a form's fields is in its text only. It returns nil when ctx has
-	// ended, because the server took the question back or the session is over.
+	// ask answers a question (elicitation/create) with its raw params: only the text has the
+	// order of a form's fields. It returns nil when the server withdraws the question or
+	// the session ends.
 	ask func(ctx context.Context, params json.RawMessage) json.RawMessage
 
 	ctx  context.Context // of questions
@@ -43,8 +42,7 @@ func newWire(t mcp.Transport) *wire {
 	return w
 }
 
-// begin forgets the last request, before the next is made: that one may fail
-// before it gets here.
+// begin forgets the last request before the next, which may fail before Write.
 func (w *wire) begin() {
 	taken := make(chan struct{})
 	close(taken)
@@ -63,8 +61,7 @@ func (w *wire) Connect(ctx context.Context) (mcp.Connection, error) {
 	return w, nil
 }
 
-// Read implements mcp.Connection. What is the wire's own business is not
-// passed on.
+// Read implements mcp.Connection. It does not return messages that the wire handles.
 func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := w.Connection.Read(ctx)
@@ -93,7 +90,7 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// question has a question answered, while the reading goes on.
+// question answers a question in a goroutine.
 func (w *wire) question(m *jsonrpc.Request) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.mu.Lock()
@@ -107,13 +104,12 @@ func (w *wire) question(m *jsonrpc.Request) {
 			w.mu.Unlock()
 		}()
 		if result := w.ask(ctx, m.Params); result != nil {
-			_ = w.Connection.Write(ctx, &jsonrpc.Response{ID: m.ID, Result: result}) // a dead wire is noticed by the call
+			_ = w.Connection.Write(ctx, &jsonrpc.Response{ID: m.ID, Result: result}) // the call fails on a dead connection
 		}
 	})
 }
 
-// withdrawn ends the question that the server takes back, if it is one of
-// ours.
+// withdrawn ends the open question that the server cancels, and reports whether there is one.
 func (w *wire) withdrawn(params json.RawMessage) bool {
 	id, err := jsonrpc.MakeID(gjson.GetBytes(params, "requestId").Value())
 	if err != nil {
@@ -163,8 +159,7 @@ func (w *wire) last() *jsonrpc.Response {
 	return w.answer
 }
 
-// takenBack is closed when the server has been told that the last request is
-// not wanted any more.
+// takenBack closes when the cancellation of the last request is sent.
 func (w *wire) takenBack() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,8 +75,8 @@ func Object(value string, stdin io.Reader) (json.RawMessage, error) {
 	return text, nil
 }
 
-// Build makes the arguments of a tool, a JSON object, of pairs. Types are as
-// the schema has them; numbers keep their digits.
+// Build returns the arguments of a tool as a JSON object. The schema decides the
+// types; numbers keep their digits.
 func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 	known := map[string]Argument{}
 	for _, a := range s.Arguments() {
@@ -84,7 +84,7 @@ func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 	}
 	var keys []string
 	values := map[string]string{}
-	lists := map[string][]string{} // what has been appended
+	lists := map[string][]string{} // items so far, by argument
 	for _, p := range all {
 		value, item, err := s.value(known[p.Key], p)
 		if err != nil {
@@ -111,13 +111,13 @@ func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 	return json.RawMessage("{" + b.String() + "}"), nil
 }
 
-// Quote makes JSON of text.
+// Quote returns text as a JSON string.
 func Quote(s string) string {
-	text, _ := json.Marshal(s) // a string always can be
+	text, _ := json.Marshal(s) // strings always encode
 	return string(text)
 }
 
-// value makes JSON of one pair, and says whether it is an item of a list.
+// value returns the JSON value of a pair, and whether it is an item of a list.
 func (s Schema) value(a Argument, p Pair) (raw string, item bool, err error) {
 	if p.JSON {
 		return p.Value, false, nil
@@ -137,8 +137,8 @@ func isJSON(text string, first byte) bool {
 	return text != "" && text[0] == first && json.Valid([]byte(text))
 }
 
-// convert makes JSON of text for one of the kinds. A string stays a string
-// where it may be one; without any kinds it is what it looks like.
+// convert returns text as JSON of one of the kinds. Text becomes a string if the kinds
+// allow one; without kinds its form decides.
 func convert(kinds []string, text string) (string, error) {
 	if slices.Contains(kinds, "string") {
 		return Quote(text), nil
@@ -197,8 +197,8 @@ func isInteger(s string) bool {
 	return err == nil && f == math.Trunc(f)
 }
 
-// Check compares arguments with what is asked for: unknown ones, missing ones,
-// and values that are not among those listed. of is what they are of.
+// Check compares arguments with the schema: unknown and missing arguments, and values
+// outside of an enum. of names the tool in errors.
 func (s Schema) Check(of string, args json.RawMessage) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(args, &given); err != nil {
@@ -207,8 +207,7 @@ func (s Schema) Check(of string, args json.RawMessage) error {
 	return s.Compare(of, s.Arguments(), given, s.open())
 }
 
-// Compare is Check with the arguments that are known of something else than a
-// schema. open allows others.
+// Compare is Check against a list of known arguments. open allows unknown ones.
 func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMessage, open bool) error {
 	var faults, names []string
 	for _, a := range known {
@@ -223,7 +222,7 @@ func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMe
 				plain = append(plain, Plain(raw))
 			}
 			text := Plain(string(value))
-			if !slices.Contains(plain, text) { // the same string may be written in two ways
+			if !slices.Contains(plain, text) { // two spellings of the same string
 				faults = append(faults, fmt.Sprintf("%s is %q: %s", a.Name, shorten(text), similar.Hint(text, plain, "")))
 			}
 		}

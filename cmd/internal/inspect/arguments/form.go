@@ -12,12 +12,10 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Option is one of the values that a field may have: as JSON, and as it is
-// shown.
+// Option is a value of a field: as JSON, and as text for people.
 type Option struct{ Raw, Label string }
 
-// Options returns the values of a field to choose from, or of the items of a
-// list, with their titles.
+// Options returns the enum values of a field, or of a list's items, with their titles.
 func (s Schema) Options(v gjson.Result) []Option {
 	if slices.Contains(s.kinds(v), "array") {
 		v = s.items(v)
@@ -41,7 +39,7 @@ func (s Schema) Options(v gjson.Result) []Option {
 	return all
 }
 
-// Reply makes JSON of what the user typed for a field.
+// Reply converts the user's input for a field to JSON.
 func (s Schema) Reply(v gjson.Result, choices []Option, line string) (string, error) {
 	if !slices.Contains(s.kinds(v), "array") {
 		return s.single(v, choices, line)
@@ -112,8 +110,7 @@ func limits(v, value gjson.Result) error {
 	return nil
 }
 
-// hasFormat reports whether text is of a format that a form may ask for. Of
-// formats that we do not know nothing is said.
+// hasFormat reports whether text has a format of a form. Unknown formats accept all text.
 func hasFormat(format, text string) bool {
 	var err error
 	switch format {

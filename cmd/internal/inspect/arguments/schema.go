@@ -11,9 +11,8 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
-// Schema is the JSON Schema of a tool's arguments, or the form of a question.
-// Only what a command line needs is read of it: the rest is the server's to
-// check.
+// Schema is the JSON Schema of a tool's arguments, or the form of a question. This package
+// reads a part of it; the server checks the rest.
 type Schema struct{ root gjson.Result }
 
 // Argument is one property of a schema, or one argument of a prompt.
@@ -24,7 +23,7 @@ type Argument struct {
 	About    string
 }
 
-// Of reads a schema. The zero value of one is read, too: it has no arguments.
+// Of returns the Schema of a JSON value. The zero value has no arguments.
 func Of(v gjson.Result) Schema { return Schema{v} }
 
 // Arguments returns the properties in the order of the text.
@@ -36,7 +35,7 @@ func (s Schema) Arguments() []Argument {
 	}
 	var all []Argument
 	top.Get("properties").ForEach(func(name, v gjson.Result) bool {
-		beside := v.Get("description").String() // a reference, it says more than behind it
+		beside := v.Get("description").String() // beside a reference, more specific than its target's
 		v = s.follow(v)
 		about := cmp.Or(beside, v.Get("description").String())
 		all = append(all, Argument{name.String(), required[name.String()], v, about})
@@ -56,10 +55,10 @@ func (s Schema) open() bool {
 	})
 }
 
-// maxReferences bounds how many references are followed in a row.
+// maxReferences limits the length of a chain of references.
 const maxReferences = 8
 
-// follow replaces a reference within the schema by what it refers to.
+// follow returns the target of a reference within the schema, or v itself.
 func (s Schema) follow(v gjson.Result) gjson.Result {
 	for range maxReferences {
 		to, ok := strings.CutPrefix(v.Get("$ref").String(), "#/")
@@ -96,8 +95,8 @@ func (s Schema) kinds(v gjson.Result) []string {
 	return s.kindsWithin(v, &left)
 }
 
-// maxLooks bounds how many parts of a schema are looked at for the types of one
-// value: parts may refer to each other in circles.
+// maxLooks limits the parts of a schema that are read for the types of one value: they may
+// refer to each other in circles.
 const maxLooks = 100
 
 func (s Schema) kindsWithin(v gjson.Result, left *int) []string {
@@ -183,7 +182,7 @@ func (s Schema) TypeName(v gjson.Result) string {
 	for _, k := range s.kinds(v) {
 		switch {
 		case k == "null" && len(s.kinds(v)) > 1:
-			continue // that it is optional is said elsewhere
+			continue // null only means optional
 		case k == "array":
 			if item := s.kinds(s.items(v)); len(item) > 0 {
 				k = strings.Join(item, "|") + "[]"
@@ -197,8 +196,7 @@ func (s Schema) TypeName(v gjson.Result) string {
 	return strings.Join(names, "|")
 }
 
-// choices returns the values that are allowed, raw; none means that there is
-// no such list.
+// choices returns the raw values of an enum; none without an enum.
 func (s Schema) choices(v gjson.Result) []string {
 	v = s.follow(v)
 	list := v.Get("enum").Array()
