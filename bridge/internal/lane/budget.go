@@ -84,8 +84,7 @@ func (b *Budget) Most() int64 { return b.most.Load() }
 // Opening reports whether a connection is opening.
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 
-// Leaving says that a connection is about to be closed, until left is called: who
-// finds no room waits for that.
+// Closing announces that a connection is about to close, until left is called. Others wait for its slot.
 func (b *Budget) Leaving() (left func()) { return b.leaving.begin() }
 
 // reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the
@@ -108,7 +107,7 @@ func (b *Budget) cede() {
 	}
 }
 
-// admit takes a slot for one more connection of the principal, and the right to open it until done is called.
+// admit takes a slot for one more connection of the principal. The connection may be opened until done is called.
 // bounded means that the adapter limits concurrent openings itself. Each success needs a release, after the
 // connection has ended or was not opened.
 func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {

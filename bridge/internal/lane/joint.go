@@ -36,8 +36,8 @@ const (
 )
 
 // sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams
-// of their own. Some servers keep one subscription for each connection: a newer one replaces an older one, and
-// the end of any ends all. So there is never a second one. When a subscriber needs more topics, the current
+// of their own. Some servers keep one subscription for each connection. A newer one replaces an older one
+// there, and the end of any ends all. So there is never a second one. When a subscriber needs more topics, the current
 // attempt is cancelled. After its end another one asks for all topics. Earlier subscribers are notified of all
 // that may have changed in between.
 type joint struct {
@@ -87,8 +87,7 @@ type joined struct {
 
 var _ bridge.Client = (*joined)(nil)
 
-// topic is one entry of a filter: an item of a member that is a list of strings, or the raw value of another
-// member.
+// topic is one entry of a filter: an item of a string list, or the raw value of another member.
 type interest struct {
 	member, what string
 	item         bool

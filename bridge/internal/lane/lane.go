@@ -54,17 +54,17 @@ type Lane struct {
 	timer   *time.Timer
 	pulse   *time.Timer         // until the next ping; nil without pings
 	every   time.Duration       // the interval of pingTimer
-	holding bool                // hold is running
-	notes   []*bridge.Request   // keepOpen is running
-	level   []byte              // notifications that wait for the connection
-	subs    map[string]struct{} // params of the last logging/setLevel
-	needs   int                 // subscribed URIs
-	lost    error               // users that need the connection open without calls
-	losses  int                 // why the last connection was lost; nil if it was not
-	began   time.Time           // in a row
-	ended   time.Time           // when the open connection was opened
-	reopens []time.Time         // when the last connection was lost
-	latest  http.Header         // within the last minute
+	holding bool                // keepOpen is running
+	notes   []*bridge.Request   // notifications that wait for the connection
+	level   []byte              // params of the last logging/setLevel
+	subs    map[string]struct{} // subscribed URIs
+	needs   int                 // users that need the connection open without calls
+	lost    error               // why the last connection was lost; nil if it was not
+	losses  int                 // in a row
+	began   time.Time           // when the open connection was opened
+	ended   time.Time           // when the last connection was lost
+	reopens []time.Time         // within the last minute
+	latest  http.Header         // the last request's fleeting headers
 }
 
 // opening is one attempt to open the connection.
@@ -226,9 +226,9 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if err == nil && !c.worked.Load() {
 		c.worked.Store(true)
 	}
-	if err == nil && m.Error == nil && !l.remember(c, r) {
+	if err == nil && m.Error == nil && !l.remember(c, r) { // the connection that got it is gone: it counts as not sent
 		m.Release()
-		return nil, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"} // counts as not sent: the connection that got it is gone
+		return nil, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"}
 	}
 	return m, err
 }
@@ -366,8 +366,8 @@ func (c *conn) attributes() bool {
 	return ok && a.Attributes()
 }
 
-// Keep opens the connection if necessary and keeps it open until release is called, also without calls and after
-// a loss.
+// Keep opens the connection if necessary. Until release is called, the lane keeps it open without calls, and
+// opens it again after a loss.
 func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
 	if _, err := l.enter(ctx); err != nil {
 		return nil, err

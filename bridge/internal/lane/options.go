@@ -89,7 +89,7 @@ type Ends struct {
 // Observer receives the events of a lane's connections in order, before the lane's Client does. It must not
 // block or call the lane.
 type Observer interface {
-	// Opened says that a connection is open. The one before may not be closed yet.
+	// Opened reports an open connection. The one before may not be closed yet.
 	Opened()
 	// Closed reports that a connection is closed.
 	Closed()
@@ -126,12 +126,11 @@ type Conn interface {
 	Load() int
 	// Ping pings the server with a time limit. An answer that is an error counts as a sign of life.
 	Ping(ctx context.Context, within time.Duration) error
-	// Asked returns how many questions the server has asked that name no call.
+	// Asked returns the number of questions that name no call.
 	Asked() int64
-	// Gone says that the connection is of no use any more.
+	// Gone reports that the connection is unusable.
 	Gone(err error)
-	// GoneIdle is Gone if no call is under way, and none can begin in between. It reports
-	// whether that is so.
+	// GoneIdle is Gone if no call is in flight, and lets none begin in between. It reports whether it did so.
 	GoneIdle(err error) bool
 }
 

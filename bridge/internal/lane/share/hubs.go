@@ -85,7 +85,7 @@ func (s *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 	return h.join(to, stateless), nil
 }
 
-// count returns how many there are of some. The caller holds s.mu.
+// count returns how many hubs which accepts. The caller holds s.mu.
 func (s *Hubs) count(which func(*hub) bool) (n int) {
 	for _, h := range s.hubs {
 		if which(h) {
