@@ -7,102 +7,92 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// What follows are interfaces that an Adapter, an Upstream or a Client may have
-// besides. They are asked for once, of what an adapter returned or was given.
+// An Adapter, an Upstream or a Client may implement the following interfaces as well. Each value is checked for
+// them once.
 
-// AnnouncesChanges is an Adapter that knows by itself when what its server lists
-// has changed, also while nobody is connected.
+// AnnouncesChanges is an Adapter that detects changes of its server's lists even without a connection.
 type AnnouncesChanges interface {
-	// AnnounceChanges has changed called before any connection says the same, with
-	// the method of the notification, until stop is called. changed does not block.
+	// AnnounceChanges calls changed with the method of the notification until stop is called. It does so before
+	// any connection sends the notification. changed must not block.
 	AnnounceChanges(changed func(method string)) (stop func())
 }
 
-// ListensToChanges is an Upstream that may be open and yet not hear what the server
-// says by itself, such as changes of its lists: it reports false then.
+// ListensToChanges is an Upstream that may be open without receiving the server's own notifications, such as
+// changes of lists. It reports false while it does not receive them.
 type ListensToChanges interface{ ListensToChanges() bool }
 
-// MissesChanges is a Client that wants to know when an open connection ceases to
-// hear what the server says by itself. A ListensToChanges calls it then, after it
-// has begun to report false.
+// MissesChanges is a Client that is notified when an open connection stops receiving the server's own
+// notifications. A ListensToChanges calls it after it has begun to report false.
 type MissesChanges interface{ MissesChanges() }
 
-// BoundsOpenings is an Adapter that bounds by itself how many connections are being opened
-// at once. It returns how long an opening may wait for that before it begins: the time for
-// the handshake comes on top.
+// BoundsOpenings is an Adapter that limits concurrent openings itself. It returns the longest wait before an
+// opening starts, in addition to the time for the handshake.
 type BoundsOpenings interface{ BoundsOpenings() time.Duration }
 
-// StartsAhead is an Adapter that can start its server before anybody connects.
+// StartsAhead is an Adapter that can start its server before the first connection.
 type StartsAhead interface {
-	// StartAhead starts the server and waits. It returns nil when a connection uses it, as
-	// the next one does that can, and an error when the server has ended by itself. When
-	// ctx ends first, it ends the server, at once if force has ended.
+	// StartAhead starts the server and waits. It returns nil when a connection uses the server, as the next
+	// suitable one does. It returns an error if the server ends. When ctx ends, it stops the server, at once if
+	// force has ended.
 	StartAhead(ctx, force context.Context) error
 }
 
-// Attributing is an Upstream that may say with each question of the server's
-// which call it is about, as Streamable HTTP does: such a question goes to the
-// Client of that call. Calls of different clients share its connection.
+// Attributing is an Upstream that may attribute each question to a call, like Streamable HTTP. The Client of
+// that call gets the question. Calls of different clients share such a connection.
 type Attributing interface{ Attributes() bool }
 
-// TakesEdits is an Upstream that writes requests by their Append, or reads them by their
-// Whole: their Params goes on showing what a client sent. Any other one gets copies whose
-// Params, and all that is read of it, is what the server is to get.
+// TakesEdits is an Upstream that writes requests with Append or reads them with Whole, because their Params lack
+// the edits. Other Upstreams get copies whose Params have the edits.
 type TakesEdits interface{ TakesEdits() }
 
-// Roomy is a Client that bounds what servers say to it, and all others, in bytes.
+// Roomy is a Client that limits the bytes of messages from servers.
 type Roomy interface{ Room() Room }
 
-// Tapped is a Client whose connection tells of each message on its wire, while somebody
-// looks.
+// Tapped is a Client with a tap on the messages of its connection.
 type Tapped interface{ Tap() Tap }
 
-// Tap is told of the messages of a connection. Its methods may be called concurrently, and
-// do not block.
+// Tap observes the messages of a connection. Its methods may be called concurrently, and must not block.
 type Tap interface {
-	// On reports whether somebody looks.
+	// On reports whether an observer is active.
 	On() bool
-	// Passed tells of a message to or from the server. id is the one that it has on the
-	// wire; nil for a notification. m is valid during the call.
+	// Passed reports a message to or from the server. id is its id on the wire; nil for a notification. m is
+	// valid during the call.
 	Passed(toServer bool, id []byte, m *jsonrpc.Message)
 }
 
-// Room is what messages take bytes from, before they grow. It never waits, and is
+// Room is a budget of bytes for messages, which take from it before they grow. It never blocks, and is
 // comparable. Its methods may be called concurrently.
 type Room interface {
-	Reserve(n int) bool // reports false when there is too little
+	Reserve(n int) bool // reports false if there is too little
 	Return(n int)
 }
 
-// Stay is a session that may go on at another instance of the bridge, as those see it who
-// reach servers for it. Its methods may be called concurrently; but for Sure they do not
-// block.
+// Stay is a session that another instance may resume, for the code that reaches servers. Its methods may be
+// called concurrently, and only Sure may block.
 type Stay interface {
-	// Sure returns nil when a request of the session may be sent: no other instance has
-	// the session by now. It may wait until that is known, and is asked last before each.
+	// Sure returns nil if a request of the session may be sent, because no other instance has resumed it. It may
+	// wait for that knowledge, and is the last check before each request.
 	Sure(ctx context.Context) error
-	// Carried takes what another instance needs to go on with the session's connection to
-	// a server, as Portable has it. nil means that there is none to go on with.
+	// Carried stores what another instance needs to resume the session's connection to a server, from Portable.
+	// nil means that none can be resumed.
 	Carried(server string, carry []byte)
-	// Carry returns what another instance has noted by Carried, once, and above which
-	// number requests are to begin.
+	// Carry returns, once, what another instance stored with Carried. New request ids must be above that number.
 	Carry(server string) (carry []byte, above int64)
-	// Moves reports whether another instance goes on with the session, which has ended
-	// here.
+	// Moves reports whether another instance resumes the session, which has ended here.
 	Moves() bool
 }
 
-// Portable is an Upstream with which another process can go on.
+// Portable is an Upstream that another process can resume.
 type Portable interface {
-	// Carry returns what that needs; nil means that it cannot.
+	// Carry returns what that needs; nil means that it is impossible.
 	Carry() []byte
-	// Leave has Close leave to the other one what the server has of the connection.
+	// Leave makes Close leave the server's side of the connection to the other process.
 	Leave()
 }
 
-// Resumer is an Adapter that can go on with a connection of another process.
+// Resumer is an Adapter that can resume a connection of another process.
 type Resumer interface {
-	// Resume is Open without a handshake. carry is what Portable has returned. The ids of
-	// requests are above that number: the server may know lower ones.
+	// Resume is Open without a handshake. carry comes from Portable. Request ids start above that number,
+	// because the server may know lower ones.
 	Resume(ctx context.Context, from *Caller, rest Client, carry []byte, above int64) (Upstream, error)
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Outcome is how a request ended.
+// Outcome is the way a request ended.
 type Outcome int
 
-// The outcomes.
+// These are the outcomes.
 const (
 	Answered    Outcome = iota // with a result
-	ToolFailed                 // with a result of a tool that says isError
+	ToolFailed                 // with a tool's result of isError
 	ErrorAnswer                // with a JSON-RPC error
-	Cancelled                  // by the client, or because it has gone
+	Cancelled                  // by the client, or because the client is gone
 	TimedOut                   // ErrTimeout
 	Unavailable                // ErrUnavailable, ErrUnsent
 	CircuitOpen                // ErrOpen
@@ -24,22 +24,22 @@ const (
 	Limited                    // ErrLimited
 	Denied                     // ErrDenied
 	TooLarge                   // ErrTooLarge
-	Failed                     // for another reason: the bridge is stopping, the session has ended
+	Failed                     // for other reasons: the bridge is stopping, the session has ended
 	outcomes
 )
 
-// Outcomes is how many there are.
+// Outcomes is the number of outcomes.
 const Outcomes = int(outcomes)
 
-// String returns the outcome as metrics and logs name it.
+// String returns the name of the outcome in metrics and logs.
 func (o Outcome) String() string {
 	return [Outcomes]string{
 		"ok", "tool_error", "error", "cancelled", "timeout", "unavailable", "circuit_open", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
 	}[o]
 }
 
-// OutcomeOfAnswer returns how a request of that method ended that had an answer.
-// Results of tools answer tools/call, and tasks/result for a call that ran as a task.
+// OutcomeOfAnswer returns the outcome of a request that was answered. Results of tools answer tools/call, and
+// tasks/result for a call that ran as a task.
 func OutcomeOfAnswer(method string, a *jsonrpc.Message) Outcome {
 	switch {
 	case a.Error != nil:
@@ -50,12 +50,12 @@ func OutcomeOfAnswer(method string, a *jsonrpc.Message) Outcome {
 	return Answered
 }
 
-// OutcomeOf returns how a request ended that had no answer.
+// OutcomeOf returns the outcome of a request that failed without an answer.
 func OutcomeOf(err error) Outcome {
 	for _, is := range [...]struct {
 		kind error
 		Outcome
-	}{ // what is more particular comes first
+	}{ // special kinds come before general ones
 		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, CircuitOpen}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
 		{ErrTooLarge, TooLarge}, {ErrLost, Lost}, {ErrUnsent, Unavailable}, {ErrUnavailable, Unavailable},
 		{ErrCancelled, Cancelled}, {ErrEnded, Cancelled}, {ErrShutdown, Failed}, {context.Canceled, Cancelled},

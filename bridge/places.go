@@ -6,52 +6,47 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Places says where the connections live that several sessions, or clients without
-// sessions, share over all instances of a bridge: each at one of them, its home.
+// Places finds the instance that owns a connection which sessions or stateless clients share over all instances.
 type Places interface {
-	// Shared returns an Adapter for the connections of a server that sessions share. It
-	// opens them by here if this instance is their home, and otherwise as a part of the
-	// home's own. all says that there is one for everybody; forward is what the server
-	// gets of clients' headers.
+	// Shared returns an Adapter for a server's connections that sessions share. It opens them with here if this
+	// instance owns them, else through the owner. all means that all clients share one. forward lists the client
+	// headers that the server gets.
 	Shared(server string, forward []Forward, all bool, here Adapter) Adapter
-	// Home returns the way to the home of the connections to a server that are for the
-	// clients of that key: their kind and, behind a NUL, their principal, and what else they
-	// have in common. It makes calls by here while this instance is the home.
+	// Home returns the path to the owner of a server's connections for clients of that key. The key is their
+	// kind and, behind a NUL, their principal and what else they share. If this instance is the owner, it calls
+	// here.
 	Home(server, key string, here Away) Away
-	// Instance returns the instance of that id. It is nil when that has ended.
+	// Instance returns the instance of that id, or nil if it has ended.
 	Instance(ctx context.Context, server, id string) (Away, error)
 }
 
-// Away is the way to a server's connections at another instance, for requests of
-// clients without sessions.
+// Away is the path to a server's connections at another instance, for requests of stateless clients.
 type Away interface {
-	// Call is as that of an Upstream.
+	// Call is Upstream.Call.
 	Call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
 }
 
-// LivesElsewhere is an Upstream whose connection is another instance's, with the guards
-// of the server.
+// LivesElsewhere is an Upstream over another instance's connection, which includes the server's guards.
 type LivesElsewhere interface{ LivesElsewhere() }
 
-// Owners remember for all instances whose the tasks are that servers have made. Methods may
-// be called concurrently, and take half a second at most.
+// Owners stores the principals of the tasks that servers made, for all instances. Methods may be called
+// concurrently, and take at most half a second.
 type Owners interface {
-	// Note notes that a task of a server's is a principal's.
+	// Note stores the principal of a server's task.
 	Note(ctx context.Context, server, task, principal string) error
-	// Noted says which of some tasks were noted as the principal's, in their order.
+	// Noted reports for each task, in order, whether it is stored as the principal's.
 	Noted(ctx context.Context, server, principal string, tasks []string) ([]bool, error)
 }
 
-// Cluster says what several instances of a bridge have in common. The zero value stands
-// for one instance.
+// Cluster is what several instances of a bridge share. The zero value means one instance.
 type Cluster struct {
 	// Instance is the name of this one, new with each start; empty means a random one.
 	Instance string
-	// Places says where connections live that the instances share; nil means here.
+	// Places finds the instance of shared connections; nil means this one.
 	Places Places
-	// Owners say whose tasks are; nil means that each instance knows its own only.
+	// Owners stores the owners of tasks; nil means that each instance knows its own only.
 	Owners Owners
-	// Secrets are what the instances know each other by: the first seals what clients
-	// without sessions keep, and all open it. None means a key of this process.
+	// Secrets authenticate the instances to each other. The first seals the handles of stateless clients, and
+	// all open them. None means a key of this process.
 	Secrets []string
 }

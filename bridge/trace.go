@@ -2,22 +2,20 @@ package bridge
 
 import "net/http"
 
-// Trace is what tells a peer of the trace that a request belongs to, as W3C
-// Trace Context writes it: in params._meta (protocol.md B17) and in headers of
-// HTTP. The zero Trace is that of a request that belongs to none. baggage is not
-// the bridge's: in _meta it stays as it is.
+// Trace is the trace context of a request in the form of W3C Trace Context, for params._meta (protocol.md B17)
+// and HTTP headers. The zero Trace means none. The bridge does not use baggage: it stays in _meta.
 type Trace struct {
-	Parent string // as the header Traceparent has it
-	State  string // as the header Tracestate has it
+	Parent string // the header Traceparent
+	State  string // the header Tracestate
 }
 
-// Put sets the headers of a request over HTTP that say the same.
+// Put sets the trace headers of an HTTP request.
 func (t Trace) Put(h http.Header) {
 	if t.Parent == "" {
 		return
 	}
 	h["Traceparent"] = []string{t.Parent}
-	delete(h, "Tracestate") // of another trace
+	delete(h, "Tracestate") // it belongs to another trace
 	if t.State != "" {
 		h["Tracestate"] = []string{t.State}
 	}

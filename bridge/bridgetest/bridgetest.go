@@ -1,5 +1,5 @@
-// Package bridgetest has what tests of the core's packages share: messages from
-// texts, and comparisons of texts. adaptertest has what tests of adapters share.
+// Package bridgetest has helpers for tests of the core's packages: messages from text, and comparisons of texts.
+// Package adaptertest has those for adapters.
 package bridgetest
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// InitializeParams is what a client that can be asked things says in initialize.
+// InitializeParams is the params of initialize from a client that can be asked.
 const InitializeParams = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{},"sampling":{}},"clientInfo":{"name":"c","version":"1"}}`
 
-// Parse makes a message of its text, or fails the test.
+// Parse returns the message of a text, or fails the test.
 func Parse(t testing.TB, text string) *jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Parse([]byte(text))
@@ -22,7 +22,7 @@ func Parse(t testing.TB, text string) *jsonrpc.Message {
 	return m
 }
 
-// Text returns a message as text; of nil, nothing.
+// Text returns a message as text; "" for nil.
 func Text(m *jsonrpc.Message) string {
 	if m == nil {
 		return ""
@@ -30,7 +30,7 @@ func Text(m *jsonrpc.Message) string {
 	return string(m.Append(nil, m.ID, nil))
 }
 
-// Contains reports an error for each of the texts that got lacks.
+// Contains reports an error for each text that is missing in got.
 func Contains(t testing.TB, got string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -40,7 +40,7 @@ func Contains(t testing.TB, got string, want ...string) {
 	}
 }
 
-// Lacks reports an error for each of the texts that got has.
+// Lacks reports an error for each text that is in got.
 func Lacks(t testing.TB, got string, unwanted ...string) {
 	t.Helper()
 	for _, u := range unwanted {

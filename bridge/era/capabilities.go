@@ -7,20 +7,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// LegacyCapabilities is what a bridge offers a legacy server on behalf of a
-// client of 2026-07-28 (protocol.md D1.2). Capabilities that are no objects are
-// left out: a server would refuse the handshake for them.
+// LegacyCapabilities returns what the bridge offers a legacy server for a client of 2026-07-28 (protocol.md
+// D1.2). It drops capabilities that are no objects, because servers would reject the handshake.
 func LegacyCapabilities(modern []byte) []byte {
 	return clientCapabilities(modern, func(name, value []byte) []byte {
 		if string(name) == "roots" {
-			return rawjson.Delete(value, "listChanged") // nobody would send it
+			return rawjson.Delete(value, "listChanged") // the bridge never sends it
 		}
 		return value
 	})
 }
 
-// ModernCapabilities is what a bridge declares to a server of 2026-07-28 on
-// behalf of a legacy client of that revision (protocol.md D2.3).
+// ModernCapabilities returns what the bridge declares to a server of 2026-07-28 for a legacy client of that
+// revision (protocol.md D2.3).
 func ModernCapabilities(legacy []byte, revision string) []byte {
 	return clientCapabilities(legacy, func(name, value []byte) []byte {
 		switch string(name) {
@@ -42,8 +41,7 @@ func ModernCapabilities(legacy []byte, revision string) []byte {
 	})
 }
 
-// clientCapabilities returns the capabilities as f maps those that mean the same
-// in both eras. Others are an open set: they pass.
+// clientCapabilities returns the capabilities with those of both eras mapped by f. Others pass.
 func clientCapabilities(c []byte, f func(name, value []byte) []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
@@ -74,8 +72,7 @@ func clientCapabilities(c []byte, f func(name, value []byte) []byte) []byte {
 	})
 }
 
-// settings are the capabilities of clients that both eras have, with the members
-// that must be objects; nil means all.
+// settings lists the client capabilities of both eras, with their members that must be objects; nil means all.
 var settings = map[string][]string{
 	"roots":        {},
 	"sampling":     {"context", "tools"},
@@ -84,9 +81,8 @@ var settings = map[string][]string{
 	"extensions":   nil,
 }
 
-// WithoutTasks returns capabilities of a server without those of tasks, of either
-// era: those are relayed between equals only. What is no object is one
-// without capabilities.
+// WithoutTasks returns server capabilities without tasks of either era, which pass between equal eras only
+// . For anything but an object it returns an empty one.
 func WithoutTasks(c []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
@@ -102,9 +98,8 @@ func WithoutTasks(c []byte) []byte {
 	})
 }
 
-// CanonicalCapabilities is one spelling for all capabilities that are the same:
-// sorted members, no white space, numbers as they are. Capabilities of absurd
-// depth are their own spelling.
+// CanonicalCapabilities returns one spelling for equal capabilities: sorted members, no white space, numbers
+// unchanged. Too deep ones stay as they are.
 func CanonicalCapabilities(c []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
@@ -115,11 +110,10 @@ func CanonicalCapabilities(c []byte) []byte {
 	return c
 }
 
-// maxCanonicalDepth bounds the work: each level may move what is below it.
+// maxCanonicalDepth bounds the work: each level may copy what is below it.
 const maxCanonicalDepth = 64
 
-// canonicalJSON is one spelling for all JSON that means the same. It reports
-// false for what is too deep.
+// canonicalJSON returns one spelling for equal JSON. It reports false if the value is too deep.
 func canonicalJSON(value []byte) (out []byte, ok bool) { return canonical(value, 0) }
 
 func canonical(value []byte, depth int) (out []byte, ok bool) {
@@ -149,7 +143,7 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	// Members of one name stay, in their order: peers differ in which they take.
+	// Members of the same name keep their order, because peers differ in which they take.
 	slices.SortStableFunc(parts, func(a, b part) int { return bytes.Compare(a.name, b.name) })
 	out = append(out, open)
 	for i, p := range parts {
@@ -158,5 +152,5 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 		}
 		out = append(out, p.text...)
 	}
-	return append(out, open+2), true // } and ] stand two behind { and [
+	return append(out, open+2), true // in ASCII, } and ] follow two behind { and [
 }

@@ -9,20 +9,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Error codes that one era knows and the other does not, or that mean something
-// else there.
+// These error codes exist in one era only, or differ in meaning.
 const (
 	codeURLNeeded = -32042 // 2025-11-25 (URL elicitation required)
 
-	// 2026-07-28 keeps these for the specification.
+	// 2026-07-28 reserves these for the specification.
 	firstReserved, lastReserved = -32020, -32099
 )
 
-// Error is the JSON-RPC error with which a server of revision from answered
-// method, for a client of revision to (protocol.md D7, R-162). uri is what
-// resources/read was asked for. A modern client whose call can ask for input is
-// answered otherwise than with an error when a server needs a URL visited
-// (D1.5): that is for the caller to do first.
+// Error returns the JSON-RPC error raw of a server of revision from for a client of revision to (protocol.md D7,
+// R-162). uri is the resource of resources/read. The error that URLs must be visited becomes questions for
+// modern clients (D1.5). The caller handles that before.
 func Error(method, uri string, raw []byte, from, to string) []byte {
 	code, ok := integer(rawjson.Get(raw, "code"))
 	if !ok {
@@ -40,7 +37,7 @@ func Error(method, uri string, raw []byte, from, to string) []byte {
 		if _, ok := rawjson.Text(rawjson.Get(rawjson.Get(raw, "data"), "uri")); ok {
 			return recoded(raw, jsonrpc.CodeNoResource)
 		}
-	case code == jsonrpc.CodeHeaderMismatch, code == jsonrpc.CodeUnsupportedVersion: // between the server and us
+	case code == jsonrpc.CodeHeaderMismatch, code == jsonrpc.CodeUnsupportedVersion: // these concern the server and the bridge only
 		return hidden(raw, code)
 	}
 	return raw
@@ -62,21 +59,21 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 		return hidden(raw, code)
 	case code == codeURLNeeded: // its data has the elicitations
 		return recoded(raw, jsonrpc.CodeInternal)
-	case IsModern(from) && (code == jsonrpc.CodeMissingCapability || code == jsonrpc.CodeUnsupportedVersion): // which are defined
+	case IsModern(from) && (code == jsonrpc.CodeMissingCapability || code == jsonrpc.CodeUnsupportedVersion): // both eras define these
 	case lastReserved <= code && code <= firstReserved:
 		return hidden(raw, code)
 	}
 	return raw
 }
 
-// hidden is an error of a code that would mislead: the code goes into the data.
+// hidden returns the error with a neutral code, and its misleading code in data.
 func hidden(raw []byte, code int) []byte {
 	data := rawjson.Get(raw, "data")
 	raw = recoded(raw, jsonrpc.CodeInternal)
 	return rawjson.Set(raw, "data", original(strconv.AppendInt([]byte(`"originalCode":`), int64(code), 10), data))
 }
 
-// original is data of our own, with the server's beside it.
+// original returns data of the bridge with the server's data inside.
 func original(member, data []byte) []byte {
 	out := append([]byte{'{'}, member...)
 	if data != nil {
@@ -89,7 +86,7 @@ func recoded(raw []byte, code int) []byte {
 	return rawjson.Set(raw, "code", strconv.AppendInt(nil, int64(code), 10))
 }
 
-// integer reads a number, however it is written.
+// integer parses a JSON number that is an integer in any notation.
 func integer(value []byte) (int, bool) {
 	if n, err := strconv.Atoi(string(value)); err == nil {
 		return n, true
@@ -101,13 +98,13 @@ func integer(value []byte) (int, bool) {
 	return 0, false
 }
 
-// Many and long URLs do not make a message better.
+// These bound the URLs in a message.
 const (
 	maxURLs      = 10
 	maxURLLength = 2048
 )
 
-// withURLs says in the message which URLs are to be visited.
+// withURLs adds the URLs to visit to the message.
 func withURLs(raw []byte) []byte {
 	var urls []string
 	asked := rawjson.Get(rawjson.Get(raw, "data"), "elicitations")
@@ -127,10 +124,9 @@ func withURLs(raw []byte) []byte {
 	return rawjson.Set(raw, "message", []byte(rawjson.Quote(message+strings.Join(urls, " "))))
 }
 
-// NotDiscovered answers server/discover where clients of stateless revisions are
-// not served, as a server does that has never heard of it. It is no error of
-// 2026-07-28: a client that knows both eras would take the server for a modern
-// one, and not fall back to initialize (2026-07-28, Versioning).
+// NotDiscovered returns the error of server/discover where stateless clients are not served. It is the error of
+// a server that does not know the method. With an error of 2026-07-28, a client of both eras would not fall back
+// to initialize (2026-07-28, Versioning).
 func NotDiscovered(id []byte) *jsonrpc.Message {
 	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+LatestLegacy+" are offered here: begin with initialize", nil)
 }

@@ -2,17 +2,13 @@ package era
 
 import "github.com/mcp-bridge/bridge/internal/rawjson"
 
-// Grading makes what a peer of one revision says fit for a peer of another.
-// Members that a revision does not know are tolerated by its peers, so most of
-// what is taken away here is only tidied up; variants that it does not know
-// break its peers, and become something that it knows. Nothing is added for
-// newer peers, and peers that use what is newer than the revision they agreed
-// on are not policed: what is as old as its reader, or older, passes as it is.
+// The following functions translate messages between revisions. Peers tolerate unknown members, so most removals
+// are cosmetic. Unknown variants break peers, so they become known ones. Newer peers get nothing extra. The
+// bridge does not check whether peers exceed their revision: messages of the same or an older revision pass
+// unchanged.
 
-// Result is what a server of revision from answered to method, as a client of
-// revision to understands it. The envelope of 2026-07-28 (resultType, caching
-// hints, serverInfo) is not its business. It returns the bytes it was given
-// when nothing changes.
+// Result returns a server's result of revision from for a client of revision to. It does not handle the envelope
+// of 2026-07-28: resultType, caching hints and serverInfo. It returns the same bytes if nothing changes.
 func Result(method string, result []byte, from, to string) []byte {
 	if from == to {
 		return result
@@ -45,7 +41,7 @@ func Result(method string, result []byte, from, to string) []byte {
 	return result
 }
 
-// items returns the result with each item of its list as f returns it.
+// items returns the result with each item of its list mapped by f.
 func items(result []byte, list string, f func(item []byte) []byte) []byte {
 	return rawjson.Edit(result, func(name, value []byte) []byte {
 		if string(name) != list {
@@ -63,7 +59,7 @@ func tool(t []byte, from, to string) []byte {
 		case "execution":
 			return execution(value, from, to)
 		case "outputSchema":
-			// Before 2026-07-28 a client refuses the tool, or each of its results.
+			// Before 2026-07-28 clients reject such a tool, or each of its results.
 			if older && (to < Rev20250618 || to < FirstModern && !ofObjects(value)) {
 				return nil
 			}
@@ -94,8 +90,7 @@ func tool(t []byte, from, to string) []byte {
 	return out
 }
 
-// execution is what a tool says of how it is called: only 2025-11-25 knows it,
-// and tasks do not cross eras.
+// execution returns how a tool may be called. Only 2025-11-25 has it, and tasks do not cross eras.
 func execution(value []byte, from, to string) []byte {
 	if from > to && to < Rev20251125 {
 		return nil
@@ -106,14 +101,13 @@ func execution(value []byte, from, to string) []byte {
 	return orNothing(value, rawjson.Delete(value, "taskSupport"))
 }
 
-// ofObjects reports whether the root of a schema is of type object.
+// ofObjects reports whether the root of a schema has the type object.
 func ofObjects(schema []byte) bool {
 	t, _ := rawjson.Text(rawjson.Get(schema, "type"))
 	return t == "object"
 }
 
-// known is a member that entries of all lists may have, or nil where the older revision to
-// does not know it.
+// known returns a member that all kinds of items may have, or nil if the older revision to lacks it.
 func known(name string, value []byte, to string) []byte {
 	if to < Rev20250618 || name == "icons" && to < Rev20251125 {
 		return nil
@@ -135,7 +129,7 @@ func prompt(p []byte, to string) []byte {
 	})
 }
 
-// resource is a listed resource or template of resources.
+// resource returns a resource or a template of a list.
 func resource(r []byte, to string) []byte {
 	return rawjson.Edit(r, func(name, value []byte) []byte {
 		switch string(name) {
@@ -150,7 +144,7 @@ func resource(r []byte, to string) []byte {
 	})
 }
 
-// implementation is what a server says of itself.
+// implementation returns a server's serverInfo.
 func implementation(value []byte, to string) []byte {
 	if to < Rev20251125 {
 		value = rawjson.Delete(value, "icons", "description", "websiteUrl")
@@ -161,8 +155,7 @@ func implementation(value []byte, to string) []byte {
 	return value
 }
 
-// Notification is the params of a server's notification for a client of
-// revision to.
+// Notification returns the params of a server's notification for a client of revision to.
 func Notification(method string, params []byte, from, to string) []byte {
 	if from <= to {
 		return params
@@ -176,20 +169,19 @@ func Notification(method string, params []byte, from, to string) []byte {
 	return params
 }
 
-// Params is the params of a client's request for a server of revision to.
+// Params returns the params of a client's request for a server of revision to.
 func Params(method string, params []byte, from, to string) []byte {
 	switch {
 	case from == to:
 	case method == Complete && from > to && to < Rev20250618:
 		return rawjson.Delete(params, "context")
 	case method == "tools/call" && (to != Rev20251125 || IsModern(from)):
-		return rawjson.Delete(params, "task") // nobody would poll for it (D6: ignored where there are no tasks)
+		return rawjson.Delete(params, "task") // no one would poll it (D6: ignored without tasks)
 	}
 	return params
 }
 
-// dropMeta returns params without a member of its _meta, and without that when
-// nothing is left in it.
+// dropMeta returns params without one member of _meta, and without an empty _meta.
 func dropMeta(params []byte, key string) []byte {
 	return rawjson.Edit(params, func(name, value []byte) []byte {
 		if string(name) != "_meta" {
@@ -199,8 +191,7 @@ func dropMeta(params []byte, key string) []byte {
 	})
 }
 
-// orNothing is value as edited, unless nothing is left in it of an object that
-// had something.
+// orNothing returns edited, or nil if the edit emptied the object value.
 func orNothing(value, edited []byte) []byte {
 	if !rawjson.Same(value, edited) && rawjson.IsEmpty(edited) {
 		return nil

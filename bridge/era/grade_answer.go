@@ -7,9 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Answer is what a client of revision from answers to a question, as a server
-// of revision to understands it, or why it cannot be passed on. Servers of
-// before 2025-11-25 know one block of content in the answer to sampling.
+// Answer returns a client's answer of revision from for a server of revision to, or why it cannot be passed on.
+// Servers before 2025-11-25 accept only one block of content in an answer to sampling.
 func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 	if method != "sampling/createMessage" || from <= to || to >= Rev20251125 {
 		return result, nil
@@ -30,8 +29,7 @@ func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 	return result, nil
 }
 
-// single is the content of an answer as one block that a server of revision to
-// knows, or nil.
+// single returns the content of an answer as one block that revision to knows, or nil.
 func single(content []byte, to string) []byte {
 	var blocks [][]byte
 	if !rawjson.Walk(content, '[', func(_, at, end int) bool {
@@ -59,8 +57,7 @@ func single(content []byte, to string) []byte {
 	return textBlock(strings.Join(texts, "\n"))
 }
 
-// WellFormedAnswer tells what is wrong with an answer to a question of that
-// method, or nothing.
+// WellFormedAnswer returns what is wrong with an answer to a question of that method, or "".
 func WellFormedAnswer(method string, result []byte) string {
 	if !rawjson.IsObject(result) {
 		return "the answer is no object"

@@ -6,15 +6,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Refusal is why something cannot be carried over: the error that whoever sent
-// it is answered with. Data is raw JSON or nil.
+// Refusal is the error for the sender of a message that cannot be translated. Data is raw JSON or nil.
 type Refusal struct {
 	Code    int
 	Message string
 	Data    []byte
 }
 
-// Answer is the error as an answer, which has no id yet.
+// Answer returns the refusal as a response without id.
 func (r *Refusal) Answer() *jsonrpc.Message {
 	return jsonrpc.NewError(nil, r.Code, r.Message, r.Data)
 }
@@ -23,17 +22,16 @@ func invalid(message string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
-// asking tells which capability a client must have declared to be asked.
+// asking holds the capability that each question needs.
 var asking = map[string]string{
 	"sampling/createMessage": "sampling",
 	"elicitation/create":     "elicitation",
 	"roots/list":             "roots",
 }
 
-// Question is the params of a question that a server of revision from puts to
-// its client, as a client of revision to with these capabilities understands
-// it, or why it cannot be put (R-019, R-120; protocol.md D5, D8). mint makes the
-// elicitationId that 2025-11-25 demands and 2026-07-28 does not have.
+// Question returns the params of a question of a server of revision from. They are for a client of revision to
+// with these capabilities. Or it returns why the client cannot be asked (R-019, R-120; protocol.md D5, D8). mint
+// makes the elicitationId that 2025-11-25 requires and 2026-07-28 lacks.
 func Question(method string, params []byte, from, to string, capabilities []byte, mint func() string) ([]byte, *Refusal) {
 	need, known := asking[method]
 	if !known {
@@ -95,11 +93,11 @@ func elicitation(params []byte, from, to string, had []byte, mint func() string)
 	return params, nil
 }
 
-// short returns the beginning of a text that a stranger chose.
+// short returns the beginning of a peer's text.
 func short(s string) string { return sanitize.Short(s, 40) }
 
-// simpleForm is a form as 2025-06-18 has them: no defaults but of booleans,
-// titles of choices beside the choices, one choice at a time.
+// simpleForm returns a form in 2025-06-18. It has defaults for booleans only, the titles of choices in a list of
+// their own, and single choices only.
 func simpleForm(params []byte) ([]byte, *Refusal) {
 	var no *Refusal
 	params = rawjson.Edit(params, func(name, schema []byte) []byte {
@@ -146,7 +144,7 @@ func simpleField(p []byte) (field []byte, why string) {
 	}), ""
 }
 
-// choices returns the values of oneOf and what they are called.
+// choices returns the values and titles of oneOf.
 func choices(oneOf []byte) (values, names []byte, ok bool) {
 	var v, n [][]byte
 	ok = true
@@ -196,8 +194,7 @@ func sampling(params []byte, from, to string, had []byte) ([]byte, *Refusal) {
 	return params, nil
 }
 
-// singles returns messages of one content block each: until 2025-06-18 there
-// are no others.
+// singles returns messages of one content block each. Before 2025-11-25 there are no others.
 func singles(messages []byte, to string) ([]byte, *Refusal) {
 	var no *Refusal
 	refuse := func(m []byte) []byte {
@@ -225,7 +222,7 @@ func singles(messages []byte, to string) ([]byte, *Refusal) {
 				refuse(m)
 				return false
 			}
-			if len(all) == 0 { // what else the message has is said once
+			if len(all) == 0 { // other members of the message appear once
 				all = append(all, rawjson.Set(m, "content", b))
 				return true
 			}
@@ -237,7 +234,7 @@ func singles(messages []byte, to string) ([]byte, *Refusal) {
 			return nil
 		}
 		out := list(all...)
-		return out[1 : len(out)-1] // several items in the place of one
+		return out[1 : len(out)-1] // several items replace one
 	})
 	if no != nil {
 		return nil, no

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// called is the result of a tool for a client of the older revision to (R-159).
+// called returns the result of a tool for a client of the older revision to (R-159).
 func called(result []byte, from, to string) []byte {
 	var shown []byte // what goes as text instead of as structuredContent
 	result = rawjson.Edit(result, func(name, value []byte) []byte {
@@ -19,7 +19,7 @@ func called(result []byte, from, to string) []byte {
 		case "structuredContent":
 			if to < Rev20250618 || to < FirstModern && !rawjson.IsObject(value) {
 				if shown = value; !rawjson.Given(value) && !IsModern(from) {
-					shown = nil // null is a value since 2026-07-28 only
+					shown = nil // null is a value only since 2026-07-28
 				}
 				return nil
 			}
@@ -38,15 +38,14 @@ func called(result []byte, from, to string) []byte {
 			return result
 		}
 		return rawjson.Set(result, "content", rawjson.Append(content, '[', more))
-	case rawjson.Given(content): // no client takes that, but a person may read it
+	case rawjson.Given(content): // no client accepts this, but a person may read it
 		return rawjson.Set(result, "content", list(textBlock(string(content)), more))
 	default:
 		return rawjson.Set(result, "content", list(more))
 	}
 }
 
-// shows reports whether one of the blocks is the value as text: the same bytes,
-// the same JSON written in another way, or the text of a string.
+// shows reports whether a block has the value as its text: the same bytes, equal JSON, or the text of a string.
 func shows(content, value []byte) bool {
 	plain, isText := rawjson.Text(value)
 	canonical, _ := canonicalJSON(value)
@@ -67,7 +66,7 @@ func shows(content, value []byte) bool {
 	return found
 }
 
-// prompted is the result of prompts/get for a client of the older revision to.
+// prompted returns the result of prompts/get for a client of the older revision to.
 func prompted(result []byte, to string) []byte {
 	if to >= Rev20250618 {
 		return result
@@ -85,9 +84,8 @@ func prompted(result []byte, to string) []byte {
 	})
 }
 
-// block is a content block for a client of the older revision to. What it does
-// not know becomes text: a link is no embedded resource, whose contents we do
-// not have, and sound is no image (R-161).
+// block returns a content block for a client of the older revision to. Unknown kinds become text: a link is no
+// embedded resource, and audio is no image (R-161).
 func block(b []byte, to string) []byte {
 	if to >= Rev20250618 {
 		return b
@@ -101,7 +99,7 @@ func block(b []byte, to string) []byte {
 	return b
 }
 
-// inWords is a block as a text block: what is said of it stays.
+// inWords returns a text block in place of b, with its annotations.
 func inWords(b []byte, words string) []byte {
 	out := textBlock(words)
 	for _, name := range []string{"annotations", "_meta"} {
@@ -139,7 +137,7 @@ func textBlock(s string) []byte {
 	return append(append([]byte(`{"type":"text","text":`), rawjson.Quote(s)...), '}')
 }
 
-// list is an array of these values.
+// list returns an array of these values.
 func list(values ...[]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
 }

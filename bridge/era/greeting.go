@@ -5,9 +5,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// DiscoverResult is what a legacy server said in answer to initialize, as the
-// answer to server/discover (protocol.md D1.3). supported are the revisions that
-// the bridge serves. Without subscribe nothing is promised of changes.
+// DiscoverResult returns a legacy server's result of initialize as one of server/discover (protocol.md D1.3).
+// supported holds the bridge's revisions. Without subscribe it announces no changes.
 func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byte {
 	versions := make([][]byte, len(supported))
 	for i, v := range supported {
@@ -41,15 +40,13 @@ func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byt
 	return append(out, '}')
 }
 
-// InitializeResult is what a server of 2026-07-28 said in answer to
-// server/discover, as the answer to the initialize of a legacy client of that
-// revision (protocol.md D2.2). name is what a server is called that does not
-// say.
+// InitializeResult returns a modern server's result of server/discover as one of initialize for a legacy client
+// (protocol.md D2.2). name is the name of a server that does not give one.
 func InitializeResult(discover []byte, revision, name string) []byte {
 	meta := rawjson.Get(discover, "_meta")
 	info := rawjson.Get(meta, KeyServerInfo)
 	if !rawjson.IsObject(info) {
-		info = rawjson.Get(discover, "serverInfo") // where drafts of the revision had it
+		info = rawjson.Get(discover, "serverInfo") // drafts of the revision had it here
 	}
 	if !rawjson.IsObject(info) {
 		info = []byte("{}")
@@ -71,15 +68,14 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 	return append(out, '}')
 }
 
-// The kinds of result of a modern server that a client can get which has not
-// declared an extension (2026-07-28, Results).
+// These are the kinds of result that a client without extensions can get from a modern server (2026-07-28,
+// Results).
 const (
 	ResultComplete = "complete"
-	ResultInput    = "input_required" // the call goes on when questions are answered
+	ResultInput    = "input_required" // the call continues when questions are answered
 )
 
-// ResultType returns the kind of a modern server's result. One that does not say
-// is complete.
+// ResultType returns the kind of a modern server's result. Without a kind it is complete.
 func ResultType(a *jsonrpc.Message) string {
 	raw := a.Found().Type.Of(a.Result)
 	switch string(raw) {
@@ -94,8 +90,7 @@ func ResultType(a *jsonrpc.Message) string {
 	return string(raw)
 }
 
-// others appends what a result has beside the members that only one of the two
-// results has, and those that are made anew.
+// others appends the members that both results share and that are not built anew.
 func others(out, result []byte) []byte {
 	rawjson.Each(result, func(name, value []byte) {
 		switch string(name) {

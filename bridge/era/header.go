@@ -9,9 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// The headers that repeat what a request of the modern era says in its body
-// (2026-07-28, Streamable HTTP), as Go writes header names. HeaderParam is
-// followed by the name that a tool's schema gives.
+// These headers repeat parts of a modern request's body (2026-07-28, Streamable HTTP), in Go's spelling.
+// HeaderParam is a prefix of the name from the tool's schema.
 const (
 	HeaderMethod  = "Mcp-Method"
 	HeaderName    = "Mcp-Name"
@@ -19,16 +18,14 @@ const (
 	HeaderParam   = "Mcp-Param-"
 )
 
-// What stands around the base64 of a value that cannot stand in a header as it
-// is. Written in another case it is no such thing.
+// These enclose base64 in a header value. They are case-sensitive.
 const (
 	sentinelHead = "=?base64?"
 	sentinelTail = "?="
 )
 
-// EncodeHeader returns the text as the value of one of these headers: as it is
-// when it is printable ASCII that HTTP keeps, otherwise in base64. So
-// no line break and no NUL gets into a header.
+// EncodeHeader returns the text as a header value. Printable ASCII that HTTP preserves stays; other text becomes
+// base64. So no line break and no NUL gets into a header.
 func EncodeHeader(v string) string {
 	if isPlain(v) {
 		return v
@@ -48,14 +45,13 @@ func isPlain(v string) bool {
 	return v[0] != ' ' && v[len(v)-1] != ' ' && !(strings.HasPrefix(v, sentinelHead) && strings.HasSuffix(v, sentinelTail))
 }
 
-// DecodeHeader returns the text that the value of such a header stands for
-// . White space around the value is no part of it. It reports
-// false when the value is marked as base64 and is none, or is not UTF-8.
+// DecodeHeader returns the text of a header value, without surrounding white space. It reports
+// false for invalid base64 and invalid UTF-8.
 func DecodeHeader(v string) (string, bool) {
 	v = strings.Trim(v, " \t")
 	if inside, ok := strings.CutPrefix(v, sentinelHead); ok {
 		if inside, ok = strings.CutSuffix(inside, sentinelTail); ok {
-			if strings.ContainsAny(inside, "\r\n") { // the decoder would pass over them
+			if strings.ContainsAny(inside, "\r\n") { // the decoder would ignore them
 				return "", false
 			}
 			b, err := base64.StdEncoding.DecodeString(inside)
@@ -68,18 +64,16 @@ func DecodeHeader(v string) (string, bool) {
 	return v, utf8.ValidString(v)
 }
 
-// EqualHeader reports whether the value of a header says want. Text that
-// should have been encoded is accepted as it is too: it can be taken
-// for nothing else.
+// EqualHeader reports whether the header value means want. It accepts text that should have been encoded
+// because it is unambiguous.
 func EqualHeader(header, want string) bool {
 	v, ok := DecodeHeader(header)
 	return ok && v == want
 }
 
-// NameOf returns what Mcp-Name repeats of a request, and false when there is
-// nothing: requests of this method have no such header, or the member is
-// missing, is no string, or stands twice, so that what is in the header may
-// not be what the server takes. params is raw JSON or nil.
+// NameOf returns the value of Mcp-Name for a request. It reports false for methods without that header. It also
+// does so if the member is missing, is no string, or is duplicated, so that the server may read another value.
+// params is raw JSON or nil.
 func NameOf(method string, params []byte) (string, bool) {
 	member := ""
 	switch method {

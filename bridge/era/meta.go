@@ -11,41 +11,37 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// The keys of _meta that revision 2026-07-28 reserves: the first four are
-// those of a request.
+// These keys of _meta are reserved by 2026-07-28. The first four belong to requests.
 const (
 	KeyVersion      = "io.modelcontextprotocol/protocolVersion"
 	KeyCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"
 	KeyLogLevel     = "io.modelcontextprotocol/logLevel"
 	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"     // of a result
-	KeySubscription = "io.modelcontextprotocol/subscriptionId" // of a notification or the result of a listen
+	KeySubscription = "io.modelcontextprotocol/subscriptionId" // of a notification, or of the result of a listen
 )
 
-// requestKeys are the reserved ones of a request.
+// requestKeys holds the reserved keys of requests.
 var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
 
-// KeyLane is the member of _meta by which a stateless client asks the bridge for
-// connections of its own: of two values, each has others (protocol.md D1.2). The
-// server does not see it.
+// KeyLane is the member of _meta with a stateless client's handle. Each handle has connections of its own
+// (protocol.md D1.2). Servers do not get it.
 const KeyLane = "dev.mcp-bridge/lane"
 
-// Reserved is how the keys of _meta begin that are the protocol's own.
+// Reserved is the prefix of the protocol's own keys of _meta.
 const Reserved = "io.modelcontextprotocol/"
 
-// TasksExtension is how 2026-07-28 declares tasks, and tasks are not the same as
-// those of 2025-11-25: neither crosses eras (R-166).
+// TasksExtension is the extension that declares tasks in 2026-07-28. They differ from the tasks of 2025-11-25,
+// and neither crosses eras (R-166).
 const TasksExtension = Reserved + "tasks"
 
-// logLevels are those of notifications/message, the least severe first (RFC
-// 5424).
+// logLevels holds the log levels, the least severe first (RFC 5424).
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// Severity orders log levels; an unknown one is below all others.
+// Severity orders log levels. An unknown level is below all others.
 func Severity(level string) int { return slices.Index(logLevels, level) }
 
-// Level reads the level from params of logging/setLevel. The second value says
-// what is wrong with it, for the message of -32602, or nothing.
+// Level reads the level of logging/setLevel. fault is the message of -32602 for an invalid one, else "".
 func Level(params []byte) (level, fault string) {
 	if level, _ = rawjson.Text(rawjson.Get(params, "level")); Severity(level) < 0 {
 		return "", "level must be one of " + strings.Join(logLevels, ", ")
@@ -53,8 +49,7 @@ func Level(params []byte) (level, fault string) {
 	return level, ""
 }
 
-// LogLevel returns from which level on a client wants log messages about a request
-// of that _meta; empty means none.
+// LogLevel returns the lowest level of log messages that a request with that _meta wants; empty means none.
 func LogLevel(meta []byte) string {
 	if !rawjson.Mentions(meta, "logLevel") {
 		return ""
@@ -62,8 +57,8 @@ func LogLevel(meta []byte) string {
 	return gjson.GetBytes(meta, gjson.Escape(KeyLogLevel)).Str
 }
 
-// Wanted reports whether a notification is for who wants log messages from level
-// on: it is no log message, or a severe one (R-152).
+// Wanted reports whether the receiver of log messages from level on gets the notification (R-152). Other
+// notifications always pass.
 func Wanted(n *jsonrpc.Message, level string) bool {
 	if n.Method != "notifications/message" {
 		return true
@@ -71,25 +66,23 @@ func Wanted(n *jsonrpc.Message, level string) bool {
 	return level != "" && Severity(gjson.GetBytes(n.Params, "level").Str) >= Severity(level)
 }
 
-// Meta is what a request of the modern era says about its client (2026-07-28,
-// per-request _meta). Capabilities and ClientInfo are raw JSON objects; nil or
-// empty means absent.
+// Meta is the client data of a modern request (2026-07-28, per-request _meta). Capabilities and ClientInfo are
+// raw JSON objects; nil or empty means absent.
 type Meta struct {
 	Version                  string
 	Capabilities, ClientInfo []byte
 	LogLevel                 string
 }
 
-// ReadMeta reads params._meta, raw JSON or nil. The second value says what is
-// wrong with it, for the message of -32602, or nothing (R-067, R-068); what
-// could be read is returned in that case too, since a version that is not
-// served has an answer of its own. A key that stands twice is wrong: two
-// readers would see two clients. Meta refers to the bytes given.
+// ReadMeta reads params._meta, raw JSON or nil. The second value is the message of -32602 for an invalid one,
+// else "" (R-067, R-068). Even then it returns the readable members, because an unsupported version has an error
+// of its own. Duplicate keys are invalid, because two readers would see two clients. Meta refers to the given
+// bytes.
 func ReadMeta(meta []byte) (Meta, string) {
 	if meta == nil {
 		return Meta{}, "params._meta is missing"
 	}
-	var raw [4][]byte // by the order of requestKeys
+	var raw [4][]byte // in the order of requestKeys
 	twice := -1
 	if !rawjson.Each(meta, func(name, value []byte) {
 		k := slices.Index(requestKeys, string(name))
@@ -107,7 +100,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	isText, isLevel := false, false
 	m.Version, isText = rawjson.Text(raw[0])
 	if twice == 0 {
-		m.Version = "" // nobody knows which
+		m.Version = "" // ambiguous
 	}
 	if rawjson.IsObject(raw[1]) {
 		m.Capabilities = raw[1]
@@ -138,8 +131,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	return m, ""
 }
 
-// Members returns m as members of _meta without the braces, on one line. What
-// is absent is left out.
+// Members returns m as members of _meta without braces, on one line. It omits absent values.
 func (m Meta) Members() []byte {
 	var out []byte
 	add := func(key string, value []byte) {
@@ -164,11 +156,9 @@ func (m Meta) Members() []byte {
 	return rawjson.OneLine(out)
 }
 
-// Inject returns the params, a raw JSON object or nil, with the members, as
-// Members writes them, in _meta. Reserved keys of a request that the client
-// put there are gone first (R-098): they would speak for the bridge. A _meta
-// that is not an object is replaced, and of several the first one stays. All
-// other bytes are what they were. params itself is not changed.
+// Inject returns params with the members, as written by Members, in _meta. params is a raw JSON object or nil.
+// It first removes the client's own reserved keys, which would speak for the bridge (R-098). It replaces a _meta
+// that is no object, and keeps the first of several. All other bytes stay, and params itself is not changed.
 func Inject(params, members []byte) []byte {
 	made := slices.Concat([]byte{'{'}, members, []byte{'}'})
 	if params = bytes.TrimLeft(params, " \t\r\n"); !rawjson.Given(params) {
@@ -195,18 +185,16 @@ func Inject(params, members []byte) []byte {
 	return rawjson.Append(params, '{', append([]byte(`"_meta":`), made...))
 }
 
-// Strip returns the params, a raw JSON object or nil, without the reserved
-// keys of a request, and without a _meta that has nothing else. Of several
-// _meta the first one stays. It returns params itself if there is nothing to
-// do.
+// Strip returns params without the reserved keys of requests, and without an empty _meta. params is a raw JSON
+// object or nil. It keeps the first _meta of several. It returns params itself if nothing changes.
 func Strip(params []byte) []byte {
 	return editMeta(params, func(meta []byte) []byte {
 		return orNothing(meta, rawjson.Delete(meta, requestKeys...))
 	})
 }
 
-// editMeta returns params with the first _meta as f returns it and without
-// further ones: no two readers may take different ones.
+// editMeta returns params with the first _meta mapped by f, and without further ones, so that all readers take
+// the same.
 func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 	seen := false
 	return rawjson.Edit(params, func(name, value []byte) []byte {
@@ -221,16 +209,13 @@ func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 	})
 }
 
-// StripMRTR returns the params, a raw JSON object or nil, without
-// inputResponses and requestState: what a request was before it was sent again
-// with answers (2026-07-28, multi round-trip requests). It returns params
-// itself if there is nothing to do.
+// StripMRTR returns params without inputResponses and requestState, as before the request was repeated with
+// answers (2026-07-28, multi round-trip requests). params is a raw JSON object or nil. It returns params itself
+// if nothing changes.
 func StripMRTR(params []byte) []byte { return rawjson.Delete(params, "inputResponses", "requestState") }
 
-// Lowered returns the request as a legacy server of that revision understands it:
-// without what 2026-07-28 says with each request, and without what is the
-// bridge's business (protocol.md D1.1). What stays is not copied. The message
-// is valid for as long as m is.
+// Lowered returns the request for a legacy server of that revision, without the request data of 2026-07-28 and
+// members for the bridge (protocol.md D1.1). It does not copy the rest, so it is valid as long as m is.
 func Lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	var edits []jsonrpc.Edit
 	meta, place := m.Meta(), 0
@@ -270,8 +255,8 @@ func bridged(name string) bool {
 	return false
 }
 
-// around is the edit that removes a member of an object whose value stands
-// there, with its name and one comma.
+// around returns the edit that removes the member of an object whose value is at value, with its name and one
+// comma.
 func around(object []byte, value, end int) jsonrpc.Edit {
 	name := bytes.LastIndexByte(object[:value], '"')
 	name = bytes.LastIndexByte(object[:name], '"')
@@ -284,15 +269,15 @@ func around(object []byte, value, end int) jsonrpc.Edit {
 	return jsonrpc.Edit{From: name, To: end}
 }
 
-// SaysVersion reports whether the _meta of a message has a version of the protocol.
+// SaysVersion reports whether the _meta has a protocol version.
 func SaysVersion(meta []byte) bool {
-	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
+	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may have escapes
 		return false
 	}
 	return gjson.GetBytes(meta, VersionPath).Exists()
 }
 
-// VersionPath is where _meta has the version, as a path of gjson.
+// VersionPath is the gjson path of the version in _meta.
 var VersionPath = gjson.Escape(KeyVersion)
 
-var versionName = KeyVersion[strings.IndexByte(KeyVersion, '/')+1:] // the slash is often escaped
+var versionName = KeyVersion[strings.IndexByte(KeyVersion, '/')+1:] // slashes often have escapes

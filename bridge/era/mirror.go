@@ -12,15 +12,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Limits of a schema whose annotations are obeyed.
+// These bound the schemas whose annotations count.
 const (
 	mirrorDepth = 64
 	mirrorNodes = 10_000
 )
 
-// Mirror says which arguments of a tool are repeated in which headers: what
-// x-mcp-header in the tool's inputSchema asks for (2026-07-28, Streamable
-// HTTP). nil repeats none. It is not changed after it was made.
+// Mirror holds the arguments of a tool that headers repeat, as x-mcp-header in its inputSchema asks (2026-07-28,
+// Streamable HTTP). nil repeats none. It is immutable.
 type Mirror struct {
 	root    branch
 	headers []mirrored
@@ -32,15 +31,14 @@ type mirrored struct {
 	path   []string
 }
 
-// branch is where annotated properties stand among an object's members.
+// branch is a node of the tree of annotated properties.
 type branch struct {
-	header   int // 1 + index in Mirror.headers; 0 when it is not annotated itself
+	header   int // 1 + index in Mirror.headers; 0 if it is not annotated
 	branches map[string]*branch
 }
 
-// NewMirror reads the annotations of a tool's inputSchema. It returns nil when
-// there are none, and an error that names the property and the rule when one
-// is not valid: over HTTP such a tool cannot be used.
+// NewMirror reads the annotations of a tool's inputSchema. It returns nil if there are none. For an invalid one
+// it returns an error that names the property and the rule. Over HTTP such a tool is unusable.
 func NewMirror(inputSchema []byte) (*Mirror, error) {
 	if !mayAnnotate(inputSchema) {
 		return nil, nil
@@ -66,8 +64,7 @@ func NewMirror(inputSchema []byte) (*Mirror, error) {
 	return m, nil
 }
 
-// add takes up an annotation, or says which rule it breaks. taken has the
-// headers of others.
+// add adds an annotation, or returns the rule that it breaks. taken holds the headers of others.
 func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	name, ok := rawjson.Text(a.value)
 	kind := ""
@@ -108,7 +105,7 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	return nil
 }
 
-// place names a property for people; a very long name is cut.
+// place returns the name of a property for messages, cut if it is very long.
 func place(what string, path []string) string {
 	name := strings.Join(path, ".")
 	if len(name) > 100 {
@@ -117,14 +114,14 @@ func place(what string, path []string) string {
 	return what + " " + strconv.Quote(name)
 }
 
-// argument is what the arguments of a call say of one annotated property.
+// argument is the value of one annotated property in a call.
 type argument struct {
-	raw   []byte // nil when absent or null
-	twice bool   // it, or an object around it, stands twice
+	raw   []byte // nil if absent or null
+	twice bool   // it, or an object around it, is duplicated
 }
 
-// find returns the arguments that are repeated, as m.headers has them. It goes
-// over the arguments once, but for objects that hold annotated ones.
+// find returns the repeated arguments in the order of m.headers. It scans the arguments once, and objects with
+// annotated properties again.
 func (m *Mirror) find(arguments []byte) []argument {
 	found := make([]argument, len(m.headers))
 	m.root.look(arguments, found)
@@ -158,8 +155,7 @@ func (at *branch) look(object []byte, found []argument) {
 	})
 }
 
-// mark notes that nobody can tell which value the server takes for what
-// stands here.
+// mark marks all properties below b as ambiguous.
 func (b *branch) mark(found []argument) {
 	if b.header > 0 {
 		found[b.header-1].twice = true
@@ -169,9 +165,8 @@ func (b *branch) mark(found []argument) {
 	}
 }
 
-// Headers returns the headers for a call with these arguments, a raw JSON
-// object or nil. Arguments that are absent, null, not of the type that
-// the schema gives, or that stand twice have none.
+// Headers returns the headers for a call with these arguments, a raw JSON object or nil. It omits
+// arguments that are absent, null, duplicated or of another type than in the schema.
 func (m *Mirror) Headers(arguments []byte) map[string][]string {
 	if m == nil {
 		return nil
@@ -191,11 +186,9 @@ func (m *Mirror) Headers(arguments []byte) map[string][]string {
 	return h
 }
 
-// Check returns what is wrong with the headers of a call with these arguments,
-// for the message of -32020, or nothing. h has Go's form of
-// names, and may have others: only those of the annotated arguments count.
-// Whether an argument has the type that the schema gives is for the server to
-// say; here it only must be one that a header can repeat.
+// Check returns what is wrong with the headers of a call with these arguments, for the message of -32020, or ""
+// . h has names in Go's form, and may hold other headers. The server checks the types of
+// arguments. Check only requires one that a header can repeat.
 func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 	if m == nil {
 		return ""
@@ -242,8 +235,7 @@ func (a argument) differs(values []string) string {
 	return ""
 }
 
-// scalar returns the type of a raw value that a header can repeat, and what
-// the header says. The type is empty for other values.
+// scalar returns the type and the header text of a raw value. The type is empty if a header cannot repeat it.
 func scalar(raw []byte) (kind, v string) {
 	switch s, isText := rawjson.Text(raw); {
 	case isText:
@@ -259,12 +251,11 @@ func scalar(raw []byte) (kind, v string) {
 	return "", ""
 }
 
-// maxInteger bounds the integers that can be repeated: those that a peer which
-// knows only floating point still has exactly.
+// maxInteger bounds the integers in headers: peers with floating point represent them exactly.
 const maxInteger = 1<<53 - 1
 
-// safeInteger returns the integer that a JSON number is, however it is written:
-// 42, 42.0, 4.2e1. It counts digits, so that none is lost on the way.
+// safeInteger returns the integer value of a JSON number in any notation: 42, 42.0, 4.2e1. It works on digits,
+// so that none is lost.
 func safeInteger(raw string) (int64, bool) {
 	rest, minus := strings.CutPrefix(raw, "-")
 	mantissa, exponent, hasExponent := rest, "0", false

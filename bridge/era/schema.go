@@ -9,13 +9,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// annotationName is the keyword by which a tool's inputSchema asks for an
-// argument to be repeated in a header (2026-07-28, Streamable HTTP).
+// annotationName is the keyword in a tool's inputSchema that asks to repeat an argument in a header (2026-07-28,
+// Streamable HTTP).
 const annotationName = "x-mcp-header"
 
-// mayAnnotate reports whether the keyword can stand in the schema at all: few
-// schemas have it, and the others need no closer look. A name may be written
-// with escapes.
+// mayAnnotate reports whether the schema may have the keyword. Few schemas do, and the others need no walk. The
+// name may have escapes.
 func mayAnnotate(schema []byte) bool {
 	if bytes.Contains(schema, []byte(annotationName)) {
 		return true
@@ -28,22 +27,21 @@ func mayAnnotate(schema []byte) bool {
 	return false
 }
 
-// annotation is one x-mcp-header that was found.
+// annotation is one x-mcp-header.
 type annotation struct {
-	path  []string // of the property that it belongs to
+	path  []string // of its property
 	value []byte   // raw
-	types [][]byte // what the property's type says, raw; more than one when it stands twice
-	plain bool     // path leads there from the root through properties only
+	types [][]byte // the property's types, raw; several if duplicated
+	plain bool     // path has properties only, from the root on
 	place jsonrpc.Span
 }
 
-// schemaWalk goes over a schema once. What is not the value of one of the
-// keywords that hold data is taken for schemas: what a $ref leads to may stand
-// under any keyword.
+// schemaWalk visits a schema once. Values of unknown keywords count as schemas, because a $ref may point to any
+// of them. Keywords that hold data do not.
 type schemaWalk struct {
 	b     []byte
-	depth int // of nested schemas, at most
-	nodes int // schemas, at most
+	depth int // limit on nested schemas
+	nodes int // limit on schemas
 	path  []string
 	found func(a annotation)
 	err   error
@@ -55,8 +53,7 @@ var (
 	errJSON  = errors.New("it is not JSON")
 )
 
-// value goes over a schema, or the schemas of an array, that begins at i. It
-// returns the index behind it, or -1.
+// value visits a schema, or the schemas of an array, at i. It returns the index behind it, or -1.
 func (w *schemaWalk) value(i, depth int, plain bool) int {
 	switch {
 	case i < len(w.b) && w.b[i] == '{':
@@ -119,7 +116,7 @@ func (w *schemaWalk) schema(i, depth int, plain bool) int {
 	return end
 }
 
-// named goes over an object whose members are schemas by names of their own.
+// named visits an object whose members are named schemas.
 func (w *schemaWalk) named(i, depth int, plain bool) int {
 	if i >= len(w.b) || w.b[i] != '{' {
 		return w.value(i, depth, false)
@@ -132,13 +129,12 @@ func (w *schemaWalk) named(i, depth int, plain bool) int {
 	})
 }
 
-// each calls f for each member of the object, or element of the array, that
-// begins at i: with its decoded name if it has one, where it begins and where
-// its value does. Unlike with walk it is f that finds the end of the value and
-// returns it, so that nested values are passed once, however deep they are. It
-// returns the index behind the whole, or -1 when that is broken or f says so.
+// each calls f for each member of the object, or element of the array, at i. f gets the decoded name, if any,
+// the start of the member, and the start of its value. Unlike with rawjson.Walk, f finds and returns the end of
+// the value, so that nested values are scanned once. each returns the index behind the whole, or -1 if it is
+// malformed or f returns -1.
 func each(b []byte, i int, f func(name []byte, at, from int) int) int {
-	closing := b[i] + 2 // } and ] stand two behind { and [
+	closing := b[i] + 2 // in ASCII, } and ] follow two behind { and [
 	named := closing == '}'
 	if i = rawjson.Space(b, i+1); i < len(b) && b[i] == closing {
 		return i + 1

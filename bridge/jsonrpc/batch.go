@@ -1,7 +1,6 @@
 package jsonrpc
 
-// IsBatch reports whether the text is an array: a batch of messages
-// (2025-03-26 only).
+// IsBatch reports whether the text is an array: a batch of messages (2025-03-26 only).
 func IsBatch(b []byte) bool {
 	for _, c := range b {
 		switch c {
@@ -13,8 +12,8 @@ func IsBatch(b []byte) bool {
 	return false
 }
 
-// Split returns the elements of an array, each a text to Parse. The error is a
-// *SyntaxError when the text is not JSON.
+// Split returns the elements of an array, each a text to Parse. The error is a *SyntaxError if the text is not
+// JSON.
 func Split(b []byte) ([][]byte, error) {
 	s := scanner{b: b}
 	i := s.space(0)

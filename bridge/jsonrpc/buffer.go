@@ -2,18 +2,18 @@ package jsonrpc
 
 import "sync"
 
-// Buffer is a reusable piece of memory for one message or line.
+// Buffer is reusable memory for one message or line.
 type Buffer struct {
-	B []byte // what is in it
+	B []byte
 }
 
-// Small and large buffers are kept apart: otherwise the large ones are handed
-// out for small messages, and the large messages have to grow theirs anew.
+// Small and large buffers have separate pools. Otherwise small messages would take the large buffers, and large
+// messages would have to grow small ones.
 const (
 	smallBuffer = 1 << 10
 	largeBuffer = 64 << 10
-	// keepBuffer is the size above which buffers are left to the garbage
-	// collector: a few very large messages must not hold memory for ever.
+	// keepBuffer is the largest size that goes back to a pool, so that a few very large messages do not hold
+	// memory forever.
 	keepBuffer = 4 << 20
 )
 
@@ -35,8 +35,7 @@ func NewBuffer(size int) *Buffer {
 	return b
 }
 
-// Append adds p. A buffer that becomes large takes its memory from the large
-// ones.
+// Append adds p. If the buffer becomes large, it takes memory from the pool of large ones.
 func (b *Buffer) Append(p []byte) {
 	if need := len(b.B) + len(p); need > cap(b.B) && need > largeBuffer {
 		bigger := NewBuffer(max(need, 2*cap(b.B)))
@@ -47,13 +46,12 @@ func (b *Buffer) Append(p []byte) {
 	b.B = append(b.B, p...)
 }
 
-// Free gives the buffer back. Nothing may use its bytes any more. A second
-// Free does nothing.
+// Free returns the buffer to its pool. Its bytes must not be used afterwards. A second Free does nothing.
 func (b *Buffer) Free() {
 	if b == nil || b.B == nil {
 		return
 	}
-	again := &Buffer{B: b.B[:0]} // a fresh header: whoever still holds b frees nothing twice
+	again := &Buffer{B: b.B[:0]} // a new header: holders of b cannot free it twice
 	b.B = nil
 	switch {
 	case cap(again.B) > keepBuffer:

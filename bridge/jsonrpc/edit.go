@@ -9,33 +9,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Edit is a change to the params of a request or the result of an answer that
-// takes place when the message is written: the bytes from From to To are
-// replaced by Text. What is not concerned is never copied for it.
+// Edit is a change to the params of a request or the result of a response. It applies when the message is
+// written: Text replaces the bytes between From and To. All other bytes are not copied.
 type Edit struct {
-	From, To int    // indexes of bytes of the params or the result; both the same inserts
+	From, To int    // byte indexes in the params or the result; equal ones insert
 	Text     []byte // raw JSON; empty removes
 }
 
-// Edited returns the message with changed params. The rest is shared with m,
-// which must be valid as long as the result is used. Params goes on showing
-// what was there before. Edits must not overlap, neither each other nor the
-// progress token.
+// Edited returns the message with edited params. It shares the rest with m, which must stay valid. Its Params
+// stay without the edits. Edits must not overlap each other or the progress token.
 func (m *Message) Edited(edits ...Edit) *Message {
 	c := *m
-	c.buf = nil // it stays m's
+	c.buf = nil // m owns it
 	c.edits = merged(m.edits, edits)
 	return &c
 }
 
-// Untouched reports whether no edit concerns the bytes from From to To of the
-// params or the result, or puts something beside them.
+// Untouched reports whether no edit concerns or touches the bytes between from and to of the params or the
+// result.
 func (m *Message) Untouched(from, to int) bool {
 	return !slices.ContainsFunc(m.edits, func(e Edit) bool { return e.From <= to && e.To >= from })
 }
 
-// Edit changes the result of an answer, of which the caller is the owner.
-// Result goes on showing what was there before.
+// Edit edits the result of a response that the caller owns. Result stays without the edits.
 func (m *Message) Edit(edits ...Edit) { m.edits = merged(m.edits, edits) }
 
 func merged(a, b []Edit) []Edit {
@@ -44,7 +40,7 @@ func merged(a, b []Edit) []Edit {
 	return all
 }
 
-// Whole returns the params or the result with all edits made.
+// Whole returns the params or the result with all edits.
 func (m *Message) Whole() []byte {
 	raw := m.Params
 	if m.IsResponse() {
@@ -62,15 +58,14 @@ func (m *Message) Whole() []byte {
 	return append(out, raw[done:]...)
 }
 
-// Span is where a member of an object stands in it: its name, its value, and
-// its end. The zero Span is that of a member that is not there.
+// Span is the position of a member in its object. The zero Span is that of an absent member.
 type Span struct {
-	Key   int // index of the byte where the name begins, with its quote
-	Value int // index where the value begins
+	Key   int // index of the name's quote
+	Value int // index of the value
 	End   int // index behind the value
 }
 
-// Of returns the value, or nil when the member is not there.
+// Of returns the value, or nil if the member is absent.
 func (s Span) Of(object []byte) []byte {
 	if s.End == 0 {
 		return nil
@@ -78,22 +73,20 @@ func (s Span) Of(object []byte) []byte {
 	return object[s.Value:s.End]
 }
 
-// Found tells where the members of a result stand that say what kind of result
-// it is (2026-07-28, results).
+// Found holds the positions of the members that describe a result (2026-07-28, results).
 type Found struct {
 	Type       Span // of resultType
 	Meta       Span // of _meta
 	TTL        Span // of ttlMs
 	Scope      Span // of cacheScope
 	Structured Span // of structuredContent
-	Twice      bool // one of them is there more than once
+	Twice      bool // one of them is duplicated
 }
 
-// Found returns where the members of the result stand, if m is an answer that
-// was parsed. For others it is zero.
+// Found returns the positions of members of a parsed result. For other messages it is zero.
 func (m *Message) Found() Found { return m.found }
 
-// relative makes positions in the whole text positions in the result.
+// relative converts positions in the whole text to positions in the result.
 func (f *Found) relative(base int) {
 	for _, s := range []*Span{&f.Type, &f.Meta, &f.TTL, &f.Scope, &f.Structured} {
 		if s.End > 0 {
@@ -102,18 +95,18 @@ func (f *Found) relative(base int) {
 	}
 }
 
-// Omit returns the edits that remove members of an object, which stands at
-// place, and whether none is left of those that it had.
+// Omit returns the edits that remove members of the object at index place. emptied reports whether no member is
+// left.
 func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, emptied bool) {
-	run := -1    // where the members that are removed together begin
-	ended := -1  // where the member before ended
+	run := -1    // start of the members that are removed together
+	ended := -1  // end of the member before
 	had := false // a member stays
 	gjson.ParseBytes(object).ForEach(func(name, value gjson.Result) bool {
 		begin, end := place+name.Index, place+value.Index+len(value.Raw)
 		out := drop(name.Str)
 		switch {
 		case out && run < 0 && had:
-			run = ended // the comma before it goes too
+			run = ended // with the comma before it
 		case out:
 			if run < 0 {
 				run = begin
@@ -122,7 +115,7 @@ func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, 
 			edits = append(edits, Edit{From: run, To: ended})
 			run = -1
 		default:
-			if run >= 0 { // the comma behind them goes too
+			if run >= 0 { // with the comma behind them
 				edits = append(edits, Edit{From: run, To: begin})
 			}
 			run, had = -1, true
@@ -136,8 +129,7 @@ func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, 
 	return edits, run >= 0 && !had
 }
 
-// WithParams returns the message with other params, or itself when they are its
-// own. What is read of params is found in the new ones.
+// WithParams returns a message with other params, or m if they are the same. Accessors read the new params.
 func (m *Message) WithParams(params []byte) *Message {
 	if rawjson.Same(params, m.Params) {
 		return m
@@ -146,8 +138,7 @@ func (m *Message) WithParams(params []byte) *Message {
 	return other.Clone()
 }
 
-// Replaced returns the answer with another result, of which it is known where
-// its members stand. The answer given is released.
+// Replaced returns the response with another result, parsed for Found. It releases m.
 func (m *Message) Replaced(result []byte) *Message {
 	b := m.WithResult(result)
 	if b.ID == nil {
@@ -158,7 +149,7 @@ func (m *Message) Replaced(result []byte) *Message {
 	return b
 }
 
-// First is the edit that puts members before the others of an object.
+// First returns the edit that inserts members before the others of an object.
 func First(object []byte, members string) Edit {
 	at := bytes.IndexByte(object, '{') + 1
 	if rest := object[at:]; rest[rawjson.Space(rest, 0)] != '}' {
@@ -167,9 +158,8 @@ func First(object []byte, members string) Edit {
 	return Edit{From: at, To: at, Text: []byte(members)}
 }
 
-// Once returns the answer with no member in its result twice that says what kind
-// of result it is: peers differ in which one they take. The answer given is
-// released if another one is returned.
+// Once returns the response without duplicates of the members that describe its result, because peers differ in
+// which they take. It releases m if it returns another message.
 func (m *Message) Once() *Message {
 	if !m.found.Twice {
 		return m

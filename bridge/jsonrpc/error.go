@@ -6,28 +6,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Error codes of JSON-RPC 2.0 and of MCP.
+// These are the error codes of JSON-RPC 2.0 and MCP.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
-	// CodeNoResource answers a request about a resource that there is not, in
-	// sessions (A14).
+	// CodeNoResource answers a request for an unknown resource, in sessions (A14).
 	CodeNoResource = -32002
-	// CodeHeaderMismatch answers a request whose headers do not say what its body
-	// does (2026-07-28, transports).
+	// CodeHeaderMismatch answers a request whose headers contradict its body (2026-07-28, transports).
 	CodeHeaderMismatch = -32020
-	// CodeMissingCapability answers a request that cannot be done for a client
-	// with so few capabilities; data has requiredCapabilities (2026-07-28).
+	// CodeMissingCapability answers a request that needs more capabilities of its client; data has
+	// requiredCapabilities (2026-07-28).
 	CodeMissingCapability = -32021
-	// CodeUnsupportedVersion answers a request of a revision that is not
-	// served; data has supported and requested (2026-07-28, versioning).
+	// CodeUnsupportedVersion answers a request of an unsupported revision; data has supported and requested
+	// (2026-07-28, versioning).
 	CodeUnsupportedVersion = -32022
 )
 
-// NewError makes an error answer. data is raw JSON or nil.
+// NewError returns an error response. data is raw JSON or nil.
 func NewError(id []byte, code int, message string, data []byte) *Message {
 	e := append([]byte(`{"code":`), strconv.Itoa(code)...)
 	e = rawjson.AppendString(append(e, `,"message":`...), message)
@@ -37,21 +35,18 @@ func NewError(id []byte, code int, message string, data []byte) *Message {
 	return &Message{ID: id, Error: append(e, '}')}
 }
 
-// InvalidParams makes the answer to a request whose params are wrong. It has no id
-// yet.
+// InvalidParams returns the error response for invalid params, without an id.
 func InvalidParams(message string) *Message { return NewError(nil, CodeInvalidParams, message, nil) }
 
-// NewResult makes an answer. result is raw JSON on one line.
+// NewResult returns a response. result is raw JSON on one line.
 func NewResult(id, result []byte) *Message { return &Message{ID: id, Result: result} }
 
-// NewNotification makes a notification. params is a raw JSON object on one
-// line, or nil.
+// NewNotification returns a notification. params is a raw JSON object on one line, or nil.
 func NewNotification(method string, params []byte) *Message {
 	return &Message{Method: method, Params: params}
 }
 
-// NewCancelled makes the notification that takes a request back. requestID is
-// raw JSON.
+// NewCancelled returns the notification that cancels a request. requestID is raw JSON.
 func NewCancelled(requestID []byte, reason string) *Message {
 	p := append([]byte(`{"requestId":`), requestID...)
 	if reason != "" {
@@ -60,7 +55,7 @@ func NewCancelled(requestID []byte, reason string) *Message {
 	return &Message{Method: "notifications/cancelled", Params: append(p, '}')}
 }
 
-// method returns the method as a string. Those of the protocol cost no memory.
+// method returns the method as a string. Frequent ones need no allocation.
 func method(b []byte) string {
 	switch string(b) {
 	case "tools/call":

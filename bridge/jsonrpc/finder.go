@@ -2,37 +2,36 @@ package jsonrpc
 
 import "encoding/json"
 
-// Finder notes what a text seems to be that is no message or is too large to keep,
-// while its bytes pass by: whose answer it is, or which answer is waited for (R-009:
-// the id may stand last).
+// Finder reads the envelope of a text that is no message, or is too large to hold, from a stream of bytes. It
+// finds the id, which may come last (R-009), and the kind of message.
 type Finder struct {
-	all      []Outline // of the objects that have ended
-	one      Outline   // of the object that passes, or has passed last
+	all      []Outline // of ended objects
+	one      Outline   // of the current or last object
 	base     int       // the depth of its members: 1, or 2 within a batch; 0 before the first
 	depth    int
 	inString bool
 	escaped  bool
-	isKey    bool // the string that begins next at depth base names a member
-	isID     bool // the last name was that of the id
+	isKey    bool // the next string at depth base is a member's name
+	isID     bool // the last name was "id"
 	inID     bool
 	text     []byte // of a member's name
 }
 
-// Outline is what the members of a message's envelope tell.
+// Outline describes the envelope of a message.
 type Outline struct {
-	ID      []byte // raw, as it stands there; nil if it does not
-	Method  bool   // it has a method: it is no answer
+	ID      []byte // it has a method, so it is no response
+	Method  bool   // it has a result or an error
 	Payload bool   // it has a result or an error
 }
 
 const (
 	maxOutlines   = 100
-	maxName       = 16       // longer names are none that matter
-	maxOutlined   = 64 << 10 // of an id
-	maxFinderText = 256      // of the id of an answer
+	maxName       = 16       // longer names do not matter
+	maxOutlined   = 64 << 10 // bytes of an id
+	maxFinderText = 256      // bytes of the id of a response
 )
 
-// Write takes the next bytes of the message. It never fails.
+// Write reads the next bytes of the message. It never fails.
 func (f *Finder) Write(b []byte) (int, error) {
 	for i := 0; i < len(b); i++ {
 		if i = f.skip(b, i); i < len(b) {
@@ -42,12 +41,10 @@ func (f *Finder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tells has the bytes that say something below the members of a message, outside
-// of strings.
+// structural holds the bytes that matter below the members of a message, outside of strings.
 var tells = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true}
 
-// skip returns where in b, from i on, the next byte stands that says something.
-// Nearly all of a message that is large stands in its payload.
+// skip returns the index of the next byte that matters. Nearly all of a large message is payload.
 func (f *Finder) skip(b []byte, i int) int {
 	switch {
 	case f.escaped || f.inID || f.depth == f.base && (f.isKey || !f.inString):
@@ -100,7 +97,7 @@ func (f *Finder) next(c byte) {
 	}
 }
 
-// inText takes a byte of a string.
+// inText reads a byte of a string.
 func (f *Finder) inText(c byte) {
 	named := f.depth == f.base && f.isKey
 	switch {
@@ -123,16 +120,13 @@ func (f *Finder) inText(c byte) {
 	}
 }
 
-// Asks reports whether the message has a method, as far as it has passed by: it is
-// no response.
+// Asks reports whether the message has a method so far, so that it is no response.
 func (f *Finder) Asks() bool { return f.base == 1 && f.one.Method }
 
-// Answers reports whether the message has a result or an error and no method, as far
-// as it has passed by.
+// Answers reports whether the message has a result or an error, and no method so far.
 func (f *Finder) Answers() bool { return f.base == 1 && f.one.Payload && !f.one.Method }
 
-// ID returns the id of the response that passed by as raw JSON, or nil: a message
-// that has a method is nobody's answer.
+// ID returns the id of the response as raw JSON. It returns nil for messages with a method.
 func (f *Finder) ID() []byte {
 	id := f.one.ID
 	if f.base != 1 || f.one.Method || f.inID || !validID(id) || len(id) >= maxFinderText {
@@ -141,8 +135,7 @@ func (f *Finder) ID() []byte {
 	return id
 }
 
-// Outlines returns what has passed by: one outline, or those of a batch. Of a text
-// that is no object it is one that says nothing.
+// Outlines returns one outline, or those of a batch. A text that is no object has an empty one.
 func (f *Finder) Outlines() []Outline {
 	if len(f.all) == 0 {
 		return []Outline{{}}
@@ -150,8 +143,8 @@ func (f *Finder) Outlines() []Outline {
 	return f.all
 }
 
-// Answerable returns the id if an answer can carry it, or nil. What has not been
-// parsed may be anything; what is written must be JSON.
+// Answerable returns the id if a response can carry it, or nil. The text was not parsed, but responses must be
+// valid JSON.
 func (o Outline) Answerable() []byte {
 	if !validID(o.ID) || len(o.ID) > maxOutlined || !json.Valid(o.ID) {
 		return nil

@@ -1,11 +1,9 @@
-// Package jsonrpc reads and writes the envelope of JSON-RPC 2.0 messages as
-// MCP uses it, and leaves their payload alone.
+// Package jsonrpc reads and writes the envelope of JSON-RPC 2.0 messages for MCP, and leaves their payload
+// alone.
 //
-// A message is parsed once, in one pass that checks the whole text and notes
-// where id, method, params, result and error stand, and within params the few
-// members that a bridge has to read. Everything else stays the bytes that the
-// peer sent: numbers keep their digits, unknown members are kept, nothing is
-// reordered.
+// One pass checks the whole text and records the positions of id, method, params, result and error. Within
+// params it records the few members that a bridge reads. All else stays the peer's bytes: numbers keep their
+// digits, unknown members stay, and nothing is reordered.
 package jsonrpc
 
 import (
@@ -24,45 +22,44 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Message is one request, notification or response: spans of the bytes that it
-// was parsed from. It is valid until Release, and for messages that an
-// interface hands over, for as long as that interface says.
+// Message is one request, notification or response. Its fields are slices of the bytes that it was parsed from.
+// It is valid until Release. A message from an interface is valid as long as the interface says.
 type Message struct {
-	ID     []byte // raw JSON, exactly as sent (R-001); nil when there is none
+	ID     []byte // raw JSON, exactly as sent (R-001); nil for none
 	Method string // empty in a response
-	Params []byte // raw JSON object, or nil; without the edits, which Whole has
+	Params []byte // raw JSON object, or nil; without the edits, see Whole
 	Result []byte // raw JSON, or nil
 	Error  []byte // raw JSON object, or nil
 
 	version, method []byte
 	meta, name, uri []byte // members of params, raw
 	token           []byte // params._meta.progressToken, raw
-	rename          []byte // stands in place of name, raw; one of edits
-	edits           []Edit // of Params or Result, in their order
+	rename          []byte // replaces name, raw; one of edits
+	edits           []Edit // of Params or Result, in order
 	progress        []byte // params.progressToken, raw
 	requestID       []byte // params.requestId, raw
 	found           Found  // members of the result
 	doubtful        bool   // see Doubtful
 	isError         bool   // see IsError
-	lines           bool   // line breaks stand between tokens
+	lines           bool   // there are line breaks between tokens
 	buf             *Buffer
 	held            *held // see Hold
 }
 
-// IsRequest reports whether an answer is expected.
+// IsRequest reports whether m expects a response.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
 
-// IsNotification reports whether m is a message that nobody answers.
+// IsNotification reports whether m has a method and expects no response.
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 
-// IsResponse reports whether m is an answer.
+// IsResponse reports whether m is a response.
 func (m *Message) IsResponse() bool { return m.Method == "" }
 
 // Meta returns params._meta as raw JSON, or nil.
 func (m *Message) Meta() []byte { return m.meta }
 
-// Name returns params.name decoded: the tool or prompt that is meant. It is a copy, valid
-// also after Release, and empty when the name is no text.
+// Name returns params.name decoded: the name of a tool or prompt. It is a copy, valid after Release, and empty
+// if the name is no string.
 func (m *Message) Name() string {
 	if m.rename != nil {
 		return text(m.rename)
@@ -70,17 +67,15 @@ func (m *Message) Name() string {
 	return text(m.name)
 }
 
-// GivenName returns params.name decoded as the peer sent it, whatever Renamed
-// has put in its place.
+// GivenName returns params.name decoded as the peer sent it, without Renamed.
 func (m *Message) GivenName() string { return text(m.name) }
 
-// Doubtful reports whether params has a member that differs from name, uri or
-// requestState in case only. Some servers take it for that: whoever allows or
-// refuses a request by one of them must not let it pass.
+// Doubtful reports whether a member of params differs from name, uri or requestState only in case. Some servers
+// would take it for that member. So access checks on these members must reject such a request.
 func (m *Message) Doubtful() bool { return m.doubtful }
 
-// IsError reports whether the result says isError: true, as that of a failed tool
-// does. Parse has noted it; only a result that was not parsed is looked at.
+// IsError reports whether the result has isError: true, like that of a failed tool. Parse records it; other
+// results are scanned.
 func (m *Message) IsError() bool {
 	if m.version != nil {
 		return m.isError
@@ -88,39 +83,35 @@ func (m *Message) IsError() bool {
 	return bytes.Contains(m.Result, []byte(`"isError"`)) && gjson.GetBytes(m.Result, "isError").Type == gjson.True
 }
 
-// Renamed returns the message with another params.name; without one it returns
-// the message as it is. The rest is shared with m, which must be valid as long
-// as the result is used. Params goes on showing the old name: the new one is
-// put in its place by Append and Whole.
+// Renamed returns the message with another params.name, or m if there is no name. It shares the rest with m,
+// which must stay valid. Its Params keep the old name. Append and Whole write the new one.
 func (m *Message) Renamed(name string) *Message {
 	if len(m.name) == 0 {
 		return m
 	}
 	at := offset(m.Params, m.name)
 	c := *m
-	c.buf = nil // it stays m's
+	c.buf = nil // m owns it
 	c.rename = rawjson.AppendString(nil, name)
 	c.edits = slices.DeleteFunc(slices.Clone(m.edits), func(e Edit) bool { return e.From == at && e.To > at })
 	c.edits = merged(c.edits, []Edit{{From: at, To: at + len(m.name), Text: c.rename}})
 	return &c
 }
 
-// WithResult returns an answer to the same request with another result. It is
-// raw JSON that may have line breaks between its tokens if that of m had.
+// WithResult returns a response to the same request with another result. The result is raw JSON, with line
+// breaks between tokens only if m had some.
 func (m *Message) WithResult(result []byte) *Message {
 	return &Message{ID: m.ID, Result: result, lines: m.lines}
 }
 
-// URI returns params.uri decoded: the resource that is meant.
+// URI returns params.uri decoded: the URI of a resource.
 func (m *Message) URI() string { return text(m.uri) }
 
-// RequestID returns params.requestId as raw JSON: what notifications/cancelled
-// is about.
+// RequestID returns params.requestId as raw JSON: the request that notifications/cancelled cancels.
 func (m *Message) RequestID() []byte { return m.requestID }
 
-// Token returns the progress token as raw JSON: of a request the one it asks
-// to be kept informed under, of notifications/progress the one it informs
-// about. It is nil when there is none.
+// Token returns the progress token as raw JSON, or nil. A request has it in _meta, notifications/progress in its
+// params.
 func (m *Message) Token() []byte {
 	if m.Method == "notifications/progress" {
 		return m.progress
@@ -135,7 +126,7 @@ func text(raw []byte) string {
 	return unquote(raw[1 : len(raw)-1])
 }
 
-// Len is about the size of the message on a wire, in bytes.
+// Len returns about the size of the message on a wire, in bytes.
 func (m *Message) Len() int {
 	n := len(m.ID) + len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) + 64
 	for _, e := range m.edits {
@@ -144,9 +135,8 @@ func (m *Message) Len() int {
 	return n
 }
 
-// Append writes the message to dst as one line, without the line break, and
-// returns the extended dst. id stands in place of the message's own; nil means
-// no id. token, if not nil, stands in place of the progress token.
+// Append writes the message to dst as one line, without the line break, and returns the extended dst. id
+// replaces the message's own; nil means no id. token, if not nil, replaces the progress token.
 func (m *Message) Append(dst, id, token []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if id != nil {
@@ -177,7 +167,7 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendParams writes the params with what stands in place of other things.
+// appendParams writes the params with all replacements.
 func (m *Message) appendParams(dst, token []byte) []byte {
 	done := 0
 	put := func(from, to int, instead []byte) {
@@ -202,9 +192,8 @@ func (m *Message) appendParams(dst, token []byte) []byte {
 	return append(dst, m.Params[done:]...)
 }
 
-// Payload returns what an answer carries: the name of the member and its raw
-// JSON, in pieces that are appended to dst. Writing it without a copy is for
-// wires that allow line breaks.
+// Payload returns the name of a response's payload member, and its raw JSON in pieces appended to dst. It avoids
+// a copy on wires that allow line breaks.
 func (m *Message) Payload(dst [][]byte) (member string, raw [][]byte) {
 	if m.Error != nil {
 		return "error", append(dst, m.Error)
@@ -217,11 +206,10 @@ func (m *Message) Payload(dst [][]byte) (member string, raw [][]byte) {
 	return "result", append(dst, m.Result[done:])
 }
 
-// offset returns where part, a subslice of whole, begins in it.
+// offset returns the index of part, a subslice of whole, in it.
 func offset(whole, part []byte) int { return cap(whole) - cap(part) }
 
-// unbreak puts spaces in place of line breaks. In JSON they stand only between
-// tokens: inside a string they are escaped.
+// unbreak replaces line breaks by spaces. JSON has them only between tokens, because strings escape them.
 func unbreak(b []byte) {
 	for i, c := range b {
 		if c == '\n' || c == '\r' {
@@ -240,9 +228,8 @@ func (m *Message) Clone() *Message {
 	return c
 }
 
-// Release gives the message's buffer back for reuse. The message is empty from
-// then on. Without it the garbage collector does the work. A second Release
-// does nothing.
+// Release returns the message's buffer for reuse. The message is empty afterwards. Without Release the garbage
+// collector frees it. A second Release does nothing.
 func (m *Message) Release() {
 	if m == nil {
 		return
@@ -255,10 +242,10 @@ func (m *Message) Release() {
 	}
 }
 
-// Room is what messages take bytes from. It is comparable.
+// Room is a shared budget of bytes for messages. It is comparable.
 type Room interface{ Return(n int) }
 
-// held is what is given back with a message.
+// held is the part of a Room that a message holds.
 type held struct {
 	room    Room
 	n       int
@@ -266,16 +253,15 @@ type held struct {
 	cleanup runtime.Cleanup
 }
 
-// Hold has n bytes given back to room once, when the message is released or, if it
-// never is, when it is garbage. It takes the place of what was held before. It is
-// for a message that is not copied.
+// Hold returns n bytes to room once, when the message is released or collected. It replaces what the message
+// held before. Use it for a message that is not copied.
 func (m *Message) Hold(room Room, n int) {
 	_ = m.TakeRelease()
 	back := sync.OnceFunc(func() { room.Return(n) })
 	m.held = &held{room, n, back, runtime.AddCleanup(m, func(back func()) { back() }, back)}
 }
 
-// Held returns what the message holds, and of which room.
+// Held returns the bytes that the message holds, and their room.
 func (m *Message) Held() (room Room, n int) {
 	if m.held == nil {
 		return nil, 0
@@ -283,8 +269,8 @@ func (m *Message) Held() (room Room, n int) {
 	return m.held.room, m.held.n
 }
 
-// TakeRelease returns what gives back what the message holds, for the caller to
-// call in place of the message; nil if there is nothing.
+// TakeRelease returns the function that returns the held bytes, for the caller to call in place of the message.
+// It returns nil if there are none.
 func (m *Message) TakeRelease() func() {
 	if m.held == nil {
 		return nil
@@ -295,8 +281,7 @@ func (m *Message) TakeRelease() func() {
 	return held.back
 }
 
-// Pooled reports whether the memory of m is used for something else after
-// Release.
+// Pooled reports whether Release returns the message's memory for other use.
 func (m *Message) Pooled() bool { return m.buf != nil }
 
 // Own makes m the owner of buf, which it was parsed from: Release frees both.
@@ -305,16 +290,16 @@ func (m *Message) Own(buf *Buffer) *Message {
 	return m
 }
 
-// SyntaxError says that a text is not JSON, and where.
+// SyntaxError reports a text that is not JSON.
 type SyntaxError struct {
 	Offset int    // in bytes
-	What   string // what is wrong there, for people; nothing of the text
+	What   string // the fault, for people, without parts of the text
 }
 
-// Behind reports whether the text is JSON up to Offset, and goes on there.
+// Behind reports whether the text is valid JSON up to Offset, with more text behind it.
 func (e *SyntaxError) Behind() bool { return e.What == behind }
 
-// Error says what is wrong, and where. It shows nothing of the text.
+// Error returns the fault and its position, without parts of the text.
 func (e *SyntaxError) Error() string {
 	if e.What == tooDeep {
 		return fmt.Sprintf("nested too deep at byte %d: more than %d nested arrays and objects", e.Offset, maxDepth)
@@ -322,14 +307,14 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("not JSON: %s at byte %d", e.What, e.Offset)
 }
 
-// InvalidError says that a text is JSON but not a JSON-RPC message.
+// InvalidError reports a text that is JSON but not a JSON-RPC message.
 type InvalidError struct {
-	ID   []byte // of the message, raw JSON; nil when it could not be read
-	What string // what is wrong, for people
-	text bool   // it is not even JSON, for it is not UTF-8
+	ID   []byte // of the message, raw JSON; nil if unreadable
+	What string // the fault, for people
+	text bool   // not even JSON, because it is not UTF-8
 }
 
-// Error says what is wrong.
+// Error returns the fault.
 func (e *InvalidError) Error() string {
 	if e.text {
 		return "not JSON: " + e.What
@@ -337,7 +322,7 @@ func (e *InvalidError) Error() string {
 	return "not a JSON-RPC message: " + e.What
 }
 
-// Code returns the code of the error that answers the message.
+// Code returns the code of the error response to the message.
 func (e *InvalidError) Code() int {
 	if e.text {
 		return CodeParse
@@ -345,20 +330,19 @@ func (e *InvalidError) Code() int {
 	return CodeInvalidRequest
 }
 
-// Parse reads one message. The message refers to b, which must not change
-// while it is used. The error is a *SyntaxError or an *InvalidError.
+// Parse reads one message. The message refers to b, which must not change while the message is used. The error
+// is a *SyntaxError or an *InvalidError.
 func Parse(b []byte) (*Message, error) {
 	m, _, err := parse(b)
 	return m, err
 }
 
-// parse is Parse. wide reports whether a message has more than ASCII: only then can
-// it be that it is not UTF-8.
+// parse is Parse. wide reports whether a string has bytes beyond ASCII, so that the text may not be UTF-8.
 func parse(b []byte) (m *Message, wide bool, err error) {
 	m = new(Message)
 	s := scanner{b: b, m: m}
 	i := s.space(0)
-	s.lines = false // before the message, not in it
+	s.lines = false // not within the message
 	if i < len(b) && b[i] != '{' {
 		if end := s.value(i, 0, other); end < 0 || s.space(end) != len(b) {
 			return nil, false, s.syntax(end)
@@ -395,12 +379,10 @@ func (s *scanner) syntax(end int) error {
 	return &SyntaxError{Offset: s.at, What: s.what}
 }
 
-// ParseUTF8 is Parse for what comes from clients. It takes no message that is
-// not UTF-8: of the servers' libraries some end with the first byte that
-// is not, and with them the calls of everybody else. And no request whose id is a
-// number but no integer, nor one whose method a server may take for another one
-// than the bridge does: access rules look at it. Of servers such ids are taken and
-// given back: they are no harm, and their questions get answers.
+// ParseUTF8 is Parse for messages of clients. It rejects messages that are not UTF-8, because some server
+// libraries exit on them, which ends the calls of all clients. It also rejects requests whose id is not an
+// integer number or a string. The third check is on methods that a server may confuse with another one, which
+// would bypass access rules. Ids of servers are not restricted, so that their questions get answers.
 func ParseUTF8(b []byte) (*Message, error) {
 	m, wide, err := parse(b)
 	switch {
@@ -421,9 +403,8 @@ func ParseUTF8(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// ParseRepaired is Parse for what comes from servers. Each byte that is not UTF-8 becomes
-// U+FFFD, for there are clients that end with it; repaired reports whether there was one.
-// Such a message does not refer to b.
+// ParseRepaired is Parse for messages of servers. It replaces each byte that is not UTF-8 by U+FFFD, because
+// some clients exit on them. repaired reports whether there was one; such a message does not refer to b.
 func ParseRepaired(b []byte) (m *Message, repaired bool, err error) {
 	m, wide, err := parse(b)
 	if err != nil || !wide || utf8.Valid(b) {
@@ -438,8 +419,7 @@ func ParseRepaired(b []byte) (m *Message, repaired bool, err error) {
 	return m, true, err
 }
 
-// Unquoted returns a raw id without the quotes that some peers put around a number.
-// Others are returned as they are.
+// Unquoted returns a raw id without the quotes that some peers put around a number. It returns others unchanged.
 func Unquoted(id []byte) []byte {
 	n := len(id)
 	if n < 3 || n > len(`"9223372036854775807"`) || id[0] != '"' || id[1] == '0' && n > 3 || bytes.ContainsFunc(id[1:n-1], func(r rune) bool { return r < '0' || r > '9' }) {
@@ -448,8 +428,7 @@ func Unquoted(id []byte) []byte {
 	return id[1 : n-1]
 }
 
-// notUTF8 is the error of a message with that id, which is given back only if it
-// can be sent: it may be what is not UTF-8.
+// notUTF8 returns the error of a message with that id. It omits an id that is not UTF-8.
 func notUTF8(id []byte) error {
 	e := &InvalidError{What: "it is not UTF-8", text: true}
 	if utf8.Valid(id) {
@@ -460,14 +439,12 @@ func notUTF8(id []byte) error {
 
 const idRule = "id must be a string or an integer"
 
-// stringOrInteger reports whether raw, which is a string or a number, is a string
-// or written as an integer.
+// stringOrInteger reports whether raw, a string or a number, is a string or written as an integer.
 func stringOrInteger(raw []byte) bool {
 	return raw[0] == '"' || !bytes.ContainsAny(raw, ".eE")
 }
 
-// misspelled reports whether a method differs in case only from one that has a name,
-// by which access rules and filters look.
+// misspelled reports whether a method differs only in case from one whose name or uri access rules check.
 func misspelled(method string) bool {
 	for _, known := range [...]string{"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe"} {
 		if len(method) == len(known) && method != known && strings.EqualFold(method, known) {
@@ -482,9 +459,9 @@ func validID(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
 }
 
-// check returns what is wrong with the envelope, if anything.
+// check returns the fault of the envelope, or "".
 func (m *Message) check(s *scanner) string {
-	if string(m.Params) == "null" { // some peers write so what they leave out
+	if string(m.Params) == "null" { // some peers write null for an absent member
 		m.Params = nil
 	}
 	if string(m.Error) == "null" && m.Result != nil {
@@ -516,7 +493,7 @@ func (m *Message) check(s *scanner) string {
 		if m.Error == nil {
 			return "a result needs an id"
 		}
-		m.ID = nil // an error about a request whose id could not be read (R-014)
+		m.ID = nil // an error about a request whose id was unreadable (R-014)
 	}
 	return ""
 }

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of arrays and objects. Every level costs stack,
-// and no MCP message comes near it.
+// maxDepth bounds the nesting of arrays and objects. Each level takes stack, and no MCP message comes near the
+// limit.
 const maxDepth = 1000
 
 const tooDeep = "nested too deep"
 
-// level says which members of an object the scanner looks at.
+// level is the kind of object that the scanner reads members of.
 type level uint8
 
 const (
@@ -25,23 +25,23 @@ const (
 	result                // the result
 )
 
-// scanner checks that bytes are JSON and notes where the members stand that
-// the bridge reads. It goes over the bytes once and decodes nothing.
+// scanner checks that bytes are JSON and records the positions of members that the bridge reads. It reads the
+// bytes once and decodes nothing.
 type scanner struct {
 	b     []byte
 	m     *Message
-	at    int    // where the fault is, when what is not empty
+	at    int    // position of the fault, if what is not empty
 	what  string // the fault
-	dup   string // a member that stands twice where once is the rule
+	dup   string // a duplicated member that must be unique
 	seen  uint8  // members of the envelope that were found, by bit
-	lines bool   // a line break stands between tokens
-	wide  bool   // a string has more than ASCII
+	lines bool   // there is a line break between tokens
+	wide  bool   // a string has bytes beyond ASCII
 	doc   *Document
-	done  int // how much of b is in the text of the document
-	gone  int // how much of it was white space
+	done  int // bytes of b that are in the document's text
+	gone  int // omitted white space
 }
 
-// fail notes the first fault. It returns -1, for callers to pass on.
+// fail records the first fault. It returns -1 for its callers.
 func (s *scanner) fail(i int, what string) int {
 	if s.what == "" {
 		s.at, s.what = i, what
@@ -57,7 +57,7 @@ func (s *scanner) space(i int) int {
 	return s.skip(i)
 }
 
-// skip is space where there is some, probably.
+// skip is space for the likely case of white space.
 func (s *scanner) skip(i int) int {
 	from := i
 	for ; i < len(s.b) && (s.b[i] == ' ' || s.b[i] == '\t' || s.b[i] == '\n' || s.b[i] == '\r'); i++ {
@@ -69,8 +69,7 @@ func (s *scanner) skip(i int) int {
 	return i
 }
 
-// value scans the value that begins at i and returns the index behind it, or
-// -1 when it is not JSON.
+// value scans the value at i. It returns the index behind it, or -1 if it is not JSON.
 func (s *scanner) value(i, depth int, l level) int {
 	if i >= len(s.b) {
 		return s.fail(i, "unexpected end")
@@ -153,14 +152,13 @@ const (
 	highs = 0x8080808080808080
 )
 
-// str scans the string whose opening quote is at i. Strings are most of a
-// large payload, so it looks at eight bytes at a time for the three things
-// that matter: a quote, a backslash, a control character. Each of the three
-// masks is exact up to its first hit, and only the first hit is used.
+// str scans the string whose opening quote is at i. Strings are most of a large payload. So str checks eight
+// bytes at a time for a quote, a backslash or a control character. Each of the three masks is exact up to its
+// first hit, and only the first hit is used.
 func (s *scanner) str(i int) int {
 	b := s.b
 	i++
-	var all uint64 // of the bytes seen: ASCII leaves the high bits clear
+	var all uint64 // OR of the bytes: with ASCII only, the high bits are clear
 	for {
 		for i+8 <= len(b) {
 			x := binary.LittleEndian.Uint64(b[i : i+8])
@@ -176,7 +174,7 @@ func (s *scanner) str(i int) int {
 			if b[i] != '\\' || i+1 >= len(b) || !simpleEscape[b[i+1]] {
 				break
 			}
-			i += 2 // texts are full of \n: worth staying in the loop for
+			i += 2 // \n is frequent: worth staying in the loop
 		}
 		if i >= len(b) {
 			return s.fail(i, "unexpected end in a string")
@@ -198,7 +196,7 @@ func (s *scanner) str(i int) int {
 	}
 }
 
-// simpleEscape has the characters that may follow a backslash, but for u.
+// simpleEscape holds the characters that may follow a backslash, except u.
 var simpleEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 func (s *scanner) escape(i int) int {
@@ -291,13 +289,10 @@ func (s *scanner) object(i, depth int, l level) int {
 	}
 }
 
-// member scans the value of a member of an object that the bridge looks into
-// and notes it when it is one that the bridge reads. start is where its name
-// stands.
+// member scans the value of a member and records it if the bridge reads it. start is the index of the name.
 func (s *scanner) member(key []byte, start, i, depth int, l level) int {
 	if bytes.IndexByte(key, '\\') >= 0 {
-		// A peer decodes the name; so must we, or the two of us would see
-		// different messages.
+		// Peers decode names. The bridge must do so too, or both would see different messages.
 		key = []byte(unquote(key))
 	}
 	var to *[]byte
@@ -355,22 +350,21 @@ func (s *scanner) member(key []byte, start, i, depth int, l level) int {
 	return end
 }
 
-// lookalike reports whether a member of params has a name that some servers take
-// for one that decides what a request may do.
+// lookalike reports whether some servers would take the member of params for one that access rules check.
 func lookalike(key []byte) bool {
 	switch n := len(key); {
 	case n == 3:
 		return bytes.EqualFold(key, []byte("uri"))
 	case n == 4:
 		return bytes.EqualFold(key, []byte("name"))
-	case n >= len("requestState") && n <= len("requestState")+2: // the long s has two bytes
+	case n >= len("requestState") && n <= len("requestState")+2: // U+017F, the long s, has two bytes
 		return string(key) != "requestState" && bytes.EqualFold(key, []byte("requestState"))
 	}
 	return false
 }
 
-// resultMember scans the value of a member of the result. Unlike elsewhere, one
-// that stands twice is no fault: it is a server's business what it answers.
+// resultMember scans the value of a member of the result. Duplicates are allowed there, because results are the
+// server's business.
 func (s *scanner) resultMember(key []byte, start, i, depth int) int {
 	end := s.value(i, depth, other)
 	if end < 0 {
@@ -402,8 +396,8 @@ func (s *scanner) resultMember(key []byte, start, i, depth int) int {
 	return end
 }
 
-// unquote decodes the inside of a JSON string that the scanner has checked. What
-// is not UTF-8 becomes U+FFFD, as for peers that use encoding/json.
+// unquote decodes the inside of a JSON string that the scanner has checked. Invalid UTF-8 becomes U+FFFD, as in
+// encoding/json.
 func unquote(inside []byte) string {
 	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
 		return string(inside)

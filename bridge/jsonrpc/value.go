@@ -2,17 +2,15 @@ package jsonrpc
 
 import "github.com/mcp-bridge/bridge/internal/rawjson"
 
-// Value scans the JSON value that begins at b[i], without white space before it,
-// and returns the index behind it; -1 when it is not JSON, or nested more than
-// deep levels, of which there can be no more than 1,000. Nothing is decoded.
+// Value scans the JSON value at b[i], which must not be white space. It returns the index behind it, or -1 if it
+// is not JSON or nested more than deep levels, at most 1,000. It decodes nothing.
 func Value(b []byte, i, deep int) int {
 	s := scanner{b: b}
 	return s.value(i, maxDepth-min(deep, maxDepth), other)
 }
 
-// Valid reports whether b is one JSON value, with white space around it or not,
-// that is nested no more than deep levels. Strings may hold bytes that are not
-// UTF-8.
+// Valid reports whether b is one JSON value of at most deep levels, with or without white space around it.
+// Strings need not be UTF-8.
 func Valid(b []byte, deep int) bool {
 	end := Value(b, rawjson.Space(b, 0), deep)
 	return end >= 0 && rawjson.Space(b, end) == len(b)

@@ -11,68 +11,67 @@ import (
 	"time"
 )
 
-// Copy is told what is added to a log, under its lock: it must neither block nor change
-// the event.
+// Copy receives the events of a log, under its lock. It must not block or change the event.
 type Copy interface {
 	Append(e Event)
-	Finish() // nothing will be added any more
+	Finish() // no more events follow
 }
 
 // Entry is one line of the copy of a stream.
 type Entry struct {
-	Session string   // its key
-	Stream  string   // its id within the session
-	Kind    Kind     // of entry
+	Session string   // its id within the session
+	Stream  string   // of entry
+	Kind    Kind     // of the event, or of the last one
 	Seq     int64    // of the event, or of the last before
-	Open    [][]byte // ids of the requests that the stream has not answered by then, raw
+	Open    [][]byte // raw ids of the stream's requests without an answer
 	Data    []byte   // of an event
 }
 
-// Kind says what an entry is.
+// Kind is the kind of an entry.
 type Kind int
 
-// The kinds of entries.
+// These are the kinds of entries.
 const (
 	Began Kind = iota
 	Added
 	Finished
-	// Dropped says that the copy is given up: what is there of it goes.
+	// Dropped removes the copy.
 	Dropped
 )
 
-// Store keeps entries for several instances.
+// Store stores entries for several instances.
 type Store interface {
-	// Write adds entries, in their order. Those that do not follow what is there are left
-	// out: another instance has taken the stream over.
+	// Write adds entries in order. It ignores those that do not follow the stored ones, because another instance
+	// has taken over the stream.
 	Write(ctx context.Context, all []Entry) error
-	// Take returns what is there of a stream, and has the store refuse what its instance
-	// still adds: that has numbers up to mark. It fails with ErrForgotten when nothing is
-	// there that follows the event at seq, and reaches it.
+	// Take returns the stored events of a stream after seq. The store then refuses entries of the former
+	// instance, which have numbers up to mark. Take fails with ErrForgotten if the stored events do not reach or
+	// follow seq.
 	Take(ctx context.Context, session, stream string, seq, mark int64) (Taken, error)
 }
 
-// Taken is what there is of a stream.
+// Taken is the stored part of a stream.
 type Taken struct {
-	Events   []Event  // that follow
+	Events   []Event  // raw ids of requests without an answer
 	Open     [][]byte // ids of the requests without an answer, raw
-	Finished bool     // nothing follows them
+	Finished bool     // no more events follow
 }
 
-// ErrForgotten: nothing is known of a stream, or too little.
+// ErrForgotten means that the store has nothing, or too little, of a stream.
 var ErrForgotten = errors.New("nothing is known of the stream")
 
-// Bounds of the copies.
+// These bound the copies.
 const (
 	maxCopied    = 64 << 10 // bytes of one event
 	maxStream    = 4 << 20  // bytes of one stream
-	maxWaiting   = 8 << 20  // bytes that wait to be written, of all streams
+	maxWaiting   = 8 << 20  // bytes that wait for the store, of all streams
 	maxOpen      = 4 << 10  // bytes of the ids of a stream's requests
 	writeAtATime = 256      // entries
 	writeWithin  = time.Second
 )
 
-// Copies keeps copies of streams, from which another instance goes on when this one
-// ends. Writing is behind: what has not been written by then is not known there.
+// Copies copies streams to a store, so that another instance can continue them after this one ends. It writes
+// asynchronously: entries that were not written by then are lost.
 type Copies struct {
 	store Store
 	log   *slog.Logger
@@ -85,14 +84,14 @@ type Copies struct {
 	closed  bool
 }
 
-// NewCopies makes Copies, which write until Close.
+// NewCopies returns Copies that write until Close.
 func NewCopies(store Store, log *slog.Logger) *Copies {
 	c := &Copies{store: store, log: log, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go c.writes()
 	return c
 }
 
-// Close writes what waits, and ends.
+// Close writes the waiting entries and stops.
 func (c *Copies) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -108,8 +107,8 @@ func (c *Copies) signal() {
 	}
 }
 
-// Begin returns what copies a stream of the session of that key. open are the ids of the
-// requests that it answers, raw.
+// Begin starts the copy of a stream of the session of that key. open holds the raw ids of the requests that the
+// stream answers.
 func (c *Copies) Begin(session, stream string, open [][]byte) *Recorder {
 	r := &Recorder{c: c, session: session, stream: stream, open: open}
 	size := 0
@@ -124,14 +123,14 @@ func (c *Copies) Begin(session, stream string, open [][]byte) *Recorder {
 	return r
 }
 
-// Take returns what another instance has kept of a stream, and goes on with the copy:
-// events are added above mark.
+// Take returns the stored events of another instance's stream, and continues the copy. New events are numbered
+// above mark.
 func (c *Copies) Take(ctx context.Context, session, stream string, seq, mark int64) (Taken, *Recorder, error) {
 	t, err := c.store.Take(ctx, session, stream, seq, mark)
 	return t, &Recorder{c: c, session: session, stream: stream, open: t.Open, last: mark}, err
 }
 
-// put adds an entry to those that wait. It reports whether there is room for it.
+// put queues an entry. It reports false if there is no room.
 func (c *Copies) put(e Entry) bool {
 	n := len(e.Data) + 256
 	c.mu.Lock()
@@ -153,7 +152,7 @@ func (c *Copies) writes() {
 		c.mu.Lock()
 		n := min(len(c.waiting), writeAtATime)
 		some := slices.Clone(c.waiting[:n])
-		clear(c.waiting[:n]) // nothing is to hold their memory
+		clear(c.waiting[:n]) // frees their memory
 		if c.waiting = c.waiting[n:]; len(c.waiting) == 0 {
 			c.waiting = nil
 		}
@@ -184,14 +183,14 @@ func (c *Copies) writes() {
 	}
 }
 
-// Recorder copies one stream. It is used under the lock of the stream's log.
+// Recorder copies one stream, under the lock of its log.
 type Recorder struct {
 	c               *Copies
 	session, stream string
 	open            [][]byte
 	last            int64
 	bytes           int
-	over            bool // the copy was given up
+	over            bool // the copy has ended or was given up
 }
 
 var _ Copy = (*Recorder)(nil)
@@ -202,7 +201,7 @@ func (r *Recorder) Append(e Event) {
 		return
 	}
 	if i := slices.IndexFunc(r.open, func(id []byte) bool { return e.Answers != nil && bytes.Equal(id, e.Answers) }); i >= 0 {
-		r.open = slices.Delete(slices.Clone(r.open), i, i+1) // entries that wait have the others
+		r.open = slices.Delete(slices.Clone(r.open), i, i+1) // queued entries use the old slice
 	}
 	r.last = e.Seq
 	if r.bytes += len(e.Data); len(e.Data) > maxCopied || r.bytes > maxStream {
@@ -226,19 +225,19 @@ func (r *Recorder) put(kind Kind, data []byte) {
 	}
 }
 
-// drop gives the copy up.
+// drop gives up the copy.
 func (r *Recorder) drop() {
 	r.over = true
 	r.c.put(Entry{Session: r.session, Stream: r.stream, Kind: Dropped})
 }
 
-// Payload returns what is kept of an entry, beside its place.
+// Payload returns the stored form of an entry, without its key and number.
 func (e *Entry) Payload() []byte {
 	out := append([]byte{'['}, bytes.Join(e.Open, []byte{','})...)
 	return append(append(out, "]\n"...), e.Data...)
 }
 
-// ParsePayload reads what Payload has made.
+// ParsePayload reads the result of Payload.
 func ParsePayload(b []byte) (open [][]byte, data []byte, ok bool) {
 	ids, data, ok := bytes.Cut(b, []byte{'\n'})
 	var raw []json.RawMessage
@@ -251,21 +250,21 @@ func ParsePayload(b []byte) (open [][]byte, data []byte, ok bool) {
 	return open, data, true
 }
 
-// Restore adds events with the numbers that they have, which rise, and has the next one
-// follow last. They are not copied.
+// Restore adds events with their own, ascending numbers. Later events are numbered above last. It does not copy
+// them.
 func (l *Log) Restore(events []Event, last int64) {
 	for _, e := range events {
 		l.mu.Lock()
 		l.last = e.Seq - 1
 		l.mu.Unlock()
-		_ = l.Append(e) // the room may be short: then it is missed, as in any log
+		_ = l.Append(e) // if the room is short, the event is missed, as in any log
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = max(l.last, last)
 }
 
-// CopyTo has what is added from now on copied.
+// CopyTo copies all further events to c.
 func (l *Log) CopyTo(c Copy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,33 +5,29 @@ import (
 	"sync"
 )
 
-// History has the logs with events that are kept only for clients that may come
-// back for them. It is ready for use as it is.
+// History holds the logs whose events only wait for clients that may come back. The zero value is ready for use.
 type History struct {
-	mu     sync.Mutex // guards the rest; a log's is taken first
+	mu     sync.Mutex // guards the rest; locked after the mutex of a log
 	queues [ranks]list.List
 }
 
-// rank says how dear the history of a log is. It is dropped in this order, the
-// oldest first.
+// rank orders the histories of logs. Lower ranks are dropped first, and the oldest of a rank.
 type rank int
 
 const (
-	written rank = iota // its client has got it
-	unread              // its client has gone before it got all
+	written rank = iota // its client got all of it
+	unread              // its client left before it got all of it
 	ranks
 )
 
-// Drop drops the history of one log, to make room. It reports false when there is
-// nothing left to drop.
+// Drop drops the history of one log to make room. It reports false if there is none.
 func (h *History) Drop() bool { return h.DropOf(nil) }
 
-// DropOf is Drop for a log that has that Room, which must be comparable; nil means
-// any.
+// DropOf is Drop for logs of that Room, which must be comparable. nil means all logs.
 func (h *History) DropOf(room Room) bool {
 	for r := range ranks {
 		for l := h.oldest(r, room); l != nil; l = h.oldest(r, room) {
-			if l.shed(r) { // otherwise somebody else was there first
+			if l.shed(r) { // otherwise another goroutine was first
 				return true
 			}
 		}
@@ -50,7 +46,7 @@ func (h *History) oldest(r rank, of Room) *Log {
 	return nil
 }
 
-// settle enters the log where its history belongs. The caller holds l.mu.
+// settle puts the log into the right queue. The caller holds l.mu.
 func (l *Log) settle() {
 	h := l.limits.History
 	if h == nil {
@@ -74,7 +70,7 @@ func (l *Log) settle() {
 	}
 }
 
-// shed drops the history of that rank. It reports whether there was any.
+// shed drops the log's history of that rank, and reports whether there was one.
 func (l *Log) shed(r rank) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

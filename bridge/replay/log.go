@@ -1,16 +1,13 @@
-// Package replay keeps the recent events of a stream: as the queue of a reader
-// that is slower than its server, and as the history from which a client that
-// lost its connection resumes by Last-Event-ID (2025-03-26 to 2025-11-25,
+// Package replay stores the recent events of a stream. They are the queue of a reader that is slower than its
+// server. They are also the history from which a client resumes by Last-Event-ID (2025-03-26 to 2025-11-25,
 // basic/transports, resumability).
 //
-// A log is bounded by number and bytes. When it is full, the oldest event that
-// may be missed goes first: progress and log messages, and change
-// notifications that a later one repeats. Questions and answers are not
-// dropped. After says when something is missing.
+// A log is bounded by events and bytes. A full log first drops the oldest event that may be missed: progress,
+// log messages, and change notifications that a later one repeats. It never drops questions and answers. After
+// reports whether events are missing.
 //
-// All logs together are bounded too: they take the bytes of their events from a
-// Room, and give them back when the events go. What is kept only for clients that
-// may come back is in a History, and goes whenever its room is needed.
+// All logs together are bounded, too: their events take bytes from a Room. Events that only wait for clients to
+// come back are in a History, and are dropped when room is short.
 package replay
 
 import (
@@ -26,55 +23,51 @@ import (
 
 // Event is one message on a stream.
 type Event struct {
-	Seq  int64  // its place, from 1; assigned by Append
+	Seq  int64  // its number, from 1; assigned by Append
 	Data []byte // one JSON-RPC message on one line
 	Must bool   // a question or an answer: not dropped while it may be read
-	Key  string // of two events with the same key the later says all; empty for others
-	// Free gives back the room that the event brings with it. It is called once,
-	// when the event is dropped or refused, and must not block. An event without it
-	// takes its room from the log's.
+	Key  string // a later event of the same key replaces this one; empty for none
+	// Free returns the room that the event brings with it. It is called once, when the event is dropped or
+	// refused, and must not block. An event without Free takes room from the log's Room.
 	Free func()
-	// Force has the event take its room though there is none: it is the answer to
-	// a call, which has to have one.
+	// Force takes room even if there is none, because each call needs its answer.
 	Force bool
-	// Answers is the id of the request that it is the answer to, raw; nil for what is none.
+	// Answers is the raw id of the request that the event answers; nil for none.
 	Answers []byte
 
-	unasked bool // it has its room though there was none
+	unasked bool // it took room although there was none
 }
 
-// Room is what the events of many logs may take together, in bytes. Its methods
-// may be called concurrently and must not block. Reserve may drop what is in a
-// History.
+// Room is the budget of many logs, in bytes. Its methods may be called concurrently and must not block. Reserve
+// may drop a History.
 type Room interface {
-	Reserve(n int) bool // reports false when there is too little
-	Force(n int)        // takes it all the same
+	Reserve(n int) bool // reports false if there is too little
+	Force(n int)        // takes it even then
 	Return(n int)
 }
 
-// unaskedRoom is how many bytes of events a log takes though there is no room for
-// them: what is small reaches a client that reads, however short the room is.
+// unaskedRoom is the number of bytes that a log takes even without room. So a client that reads gets small
+// events however short the room is.
 const unaskedRoom = 64 << 10
 
-// batch is how many bytes of events a reader is given at once.
+// batch is the number of bytes that a reader gets at once.
 const batch = 64 << 10
 
-// Why an event is not added to a log.
+// These are the reasons to refuse an event.
 var (
 	ErrOver   = errors.New("the stream has ended, or too much waits on it")
 	ErrNoRoom = errors.New("no room for the event")
 )
 
-// Limits bound a log.
+// Limits bounds a log.
 type Limits struct {
-	Events int // that may be dropped
-	Bytes  int // of all events; those that must be kept may take it over the limit, up to Hard
-	Hard   int // of all events; an Append above it fails
-	// Dropped counts the events, of all logs that have it, that were dropped before
-	// anybody has read them. It may be nil.
+	Events int // droppable events
+	Bytes  int // of all events; undroppable ones may exceed it, up to Hard
+	Hard   int // of all events; Append fails above it
+	// Dropped counts events of all its logs that were dropped before a client read them. It may be nil.
 	Dropped *atomic.Uint64
-	Room    Room     // nil means that there is always enough
-	History *History // where clients may come back for events; nil for a log that forgets what was written
+	Room    Room     // nil means unlimited
+	History *History // for streams that can be resumed; nil for a log that forgets written events
 }
 
 // Log is the history of one stream. Its methods may be called concurrently.
@@ -86,34 +79,33 @@ type Log struct {
 	events   []Event
 	bytes    int
 	loose    int              // events that are not Must
-	surplus  int              // of these, that may be dropped now: not the newest of their key
+	surplus  int              // loose events that may be dropped now: not the newest of their key
 	newest   map[string]int64 // Seq of the newest event of each key
 	last     int64            // Seq of the newest event
 	missed   int64            // Seq of the newest dropped event
-	gone     int64            // Seq of the newest that had to be kept, and was dropped for its room
+	gone     int64            // Seq of the newest Must event that was dropped for its room
 	read     int64            // Seq of the newest event that was read
-	hand     int64            // Seq of the newest that the reader has in hand
-	written  int64            // Seq of the newest that was written to the client
-	unasked  int              // bytes of the events that have their room unasked
+	hand     int64            // Seq of the newest event that the reader is writing
+	written  int64            // Seq of the newest event that was written to the client
+	unasked  int              // bytes of the unasked events
 	drops    int
-	left     bool // nobody reads it
+	left     bool // it has no reader
 	finished bool
-	shelf    *list.Element // where it stands in the History, or nil
-	rank     rank          // in which queue
-	copy     Copy          // nil means that nobody copies it
+	shelf    *list.Element // its entry in the History, or nil
+	rank     rank          // its queue there
+	copy     Copy          // nil without a copy
 }
 
-// New makes an empty log.
+// New returns an empty log.
 func New(l Limits) *Log { return &Log{limits: l, wake: make(chan struct{}, 1)} }
 
-// Append adds an event, which the log owns from now on. ErrOver says that the
-// stream is finished or overflows with what must not be dropped: it has to be
-// ended. ErrNoRoom says that all streams together hold too much. What may be missed
-// is dropped then, and that is no error.
+// Append adds an event, which the log then owns. ErrOver means that the stream is finished or holds too many
+// undroppable events, and must end. ErrNoRoom means that all streams together hold too much. An event that may
+// be missed is then dropped without an error.
 func (l *Log) Append(e Event) error {
 	n := len(e.Data)
-	e.unasked = false     // it may have been in another log
-	asked := l.reserve(e) // not under the lock: it may drop what another log has, or this one
+	e.unasked = false     // it may come from another log
+	asked := l.reserve(e) // not under the lock: it may drop the history of this or another log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -127,7 +119,7 @@ func (l *Log) Append(e Event) error {
 		e.unasked = true
 		l.unasked += n
 		l.limits.Room.Force(n)
-	case !e.Must && (e.Key == "" || l.newest[e.Key] > l.read): // in the second case one that says the same is still to be read
+	case !e.Must && (e.Key == "" || l.newest[e.Key] > l.read): // in the second case an unread event of the same key is stored
 		l.drops++
 		if l.limits.Dropped != nil {
 			l.limits.Dropped.Add(1)
@@ -168,7 +160,7 @@ func (l *Log) Append(e Event) error {
 	return nil
 }
 
-// reserve takes room for an event. It reports false when there is none.
+// reserve takes room for an event. It reports false if there is none.
 func (l *Log) reserve(e Event) bool {
 	switch {
 	case l.limits.Room == nil || e.Free != nil:
@@ -189,7 +181,7 @@ func (l *Log) giveBack(e Event) {
 	}
 }
 
-// drop notes that an event is dropped before its time.
+// drop records that an event is dropped early.
 func (l *Log) drop(e Event) {
 	l.drops++
 	l.missed = max(l.missed, e.Seq)
@@ -200,16 +192,15 @@ func (l *Log) drop(e Event) {
 	}
 }
 
-// inHand reports whether the reader is writing an event: its memory is in use.
+// inHand reports whether the reader is writing the event, so that its memory is in use.
 func (l *Log) inHand(e Event) bool { return l.written < e.Seq && e.Seq <= l.hand }
 
-// droppable reports whether an event may be missed: the newest of its key may
-// not.
+// droppable reports whether an event may be missed. The newest of its key may not.
 func (l *Log) droppable(e Event) bool {
 	return !e.Must && (e.Key == "" || l.newest[e.Key] != e.Seq)
 }
 
-// forget takes an event out of the account. The caller removes it.
+// forget subtracts an event from the counts. The caller removes it.
 func (l *Log) forget(e Event) {
 	l.bytes -= len(e.Data)
 	if e.unasked {
@@ -227,7 +218,7 @@ func (l *Log) forget(e Event) {
 	l.loose--
 }
 
-// remove closes the gap from the front: there are the events that go.
+// remove shifts the events before it, because events leave at the front.
 func (l *Log) remove(i int) {
 	l.forget(l.events[i])
 	copy(l.events[1:], l.events[:i])
@@ -235,8 +226,8 @@ func (l *Log) remove(i int) {
 	l.events = l.events[1:]
 }
 
-// Remove takes back the event at seq, if it is still there: it has become
-// pointless and nobody has read it.
+// Remove removes the event at seq, if it is still there. It is for events that became pointless before they were
+// read.
 func (l *Log) Remove(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,8 +245,8 @@ func (l *Log) signal() {
 	}
 }
 
-// After returns the events that follow the one at seq, oldest first, and
-// whether they are all that followed it. The events must not be changed.
+// After returns the events after seq, oldest first. whole reports whether none is missing. The events must not
+// be changed.
 func (l *Log) After(seq int64) (events []Event, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,10 +261,9 @@ func (l *Log) After(seq int64) (events []Event, whole bool) {
 	return events, l.missed <= seq
 }
 
-// Next returns the first of the events that follow the one at seq, for the reader
-// to write: some small ones or a large one, so that what it has in hand is little
-// beside what the log holds. It says with Written or Forget that it has written
-// them. The events must not be changed.
+// Next returns the first events after seq for the reader to write: some small ones or a large one. So the reader
+// holds little memory beside the log. After writing them, it calls Written or Forget. The events must not be
+// changed.
 func (l *Log) Next(seq int64) []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,8 +284,7 @@ func (l *Log) Next(seq int64) []Event {
 	return slices.Clone(l.events[from:to])
 }
 
-// Written says that the events up to seq are on their way to the client. They are
-// kept as history.
+// Written records that the events up to seq are on their way to the client. They stay as history.
 func (l *Log) Written(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -303,7 +292,7 @@ func (l *Log) Written(seq int64) {
 	l.settle()
 }
 
-// Attend says that somebody begins to read what follows the event at seq.
+// Attend records that a reader starts after seq.
 func (l *Log) Attend(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +300,7 @@ func (l *Log) Attend(seq int64) {
 	l.settle()
 }
 
-// Leave says that nobody reads the log any more: what it holds is history.
+// Leave records that the log has no reader: its events are history.
 func (l *Log) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,16 +308,14 @@ func (l *Log) Leave() {
 	l.settle()
 }
 
-// Gone reports whether something that had to be kept, and follows the event at seq,
-// was dropped for its room.
+// Gone reports whether an undroppable event after seq was dropped for its room.
 func (l *Log) Gone(seq int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gone > seq
 }
 
-// Forget drops the events up to seq: they have been written and will not be asked
-// for again.
+// Forget drops the events up to seq: they were written and no client will request them again.
 func (l *Log) Forget(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -340,8 +327,7 @@ func (l *Log) Forget(seq int64) {
 	l.cut(n)
 }
 
-// Trim drops the oldest of the events before the one at seq until no more than size
-// bytes are left.
+// Trim drops the oldest events before seq until at most size bytes are left.
 func (l *Log) Trim(seq int64, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,14 +344,14 @@ func (l *Log) cut(n int) {
 	for _, e := range l.events[:n] {
 		l.forget(e)
 	}
-	clear(l.events[:n]) // nothing is to hold their memory
+	clear(l.events[:n]) // frees their memory
 	if l.events = l.events[n:]; len(l.events) == 0 {
 		l.events = nil
 	}
 	l.settle()
 }
 
-// Close drops all events, and takes no more.
+// Close drops all events, and refuses further ones.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +360,7 @@ func (l *Log) Close() {
 	l.signal()
 }
 
-// Finish says that nothing will be added any more.
+// Finish records that no more events follow.
 func (l *Log) Finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -392,18 +378,17 @@ func (l *Log) Finished() bool {
 	return l.finished
 }
 
-// Wake returns the channel that tells the one reader that something was added
-// or the log was finished.
+// Wake returns the channel that signals new events and the end to the one reader.
 func (l *Log) Wake() <-chan struct{} { return l.wake }
 
-// Bytes returns how much the events hold.
+// Bytes returns the size of all events.
 func (l *Log) Bytes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Drops returns how many events were dropped.
+// Drops returns the number of dropped events.
 func (l *Log) Drops() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -417,14 +402,12 @@ func (l *Log) Last() int64 {
 	return l.last
 }
 
-// ID returns the id under which a client knows an event: the stream's name and
-// the place on it.
+// ID returns an event's id for clients: the stream's name and the event's number.
 func ID(stream string, seq int64) string {
 	return stream + "-" + strconv.FormatInt(seq, 10)
 }
 
-// ParseID takes an event id apart. It reports false for what ID cannot have
-// made.
+// ParseID splits an event id. It reports false for an id that ID does not make.
 func ParseID(id string) (stream string, seq int64, ok bool) {
 	stream, after, ok := strings.Cut(id, "-")
 	if !ok || stream == "" {

@@ -11,15 +11,15 @@ type Memory struct {
 	streams map[[2]string]*kept
 }
 
-// kept is what there is of a stream.
+// kept is the stored part of a stream.
 type kept struct {
 	entries []Entry
-	fence   int64 // what is added has to be above
+	fence   int64 // further entries must have higher numbers
 }
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory makes an empty Store.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory { return &Memory{streams: map[[2]string]*kept{}} }
 
 // Write implements Store.
@@ -57,16 +57,15 @@ func (m *Memory) Take(_ context.Context, session, stream string, seq, mark int64
 	return Read(k.entries, seq)
 }
 
-// Read returns what a stream has behind the event at seq; all are the entries that are
-// left of it, the oldest first. Where one is missing among them, which could not be
-// written, that may have been an answer: then the stream is forgotten (S-031).
+// Read returns a stream's events after seq. all holds its stored entries, the oldest first. If an entry is
+// missing, it may have been an answer, so the stream is forgotten (S-031).
 func Read(all []Entry, seq int64) (Taken, error) {
 	var t Taken
 	if len(all) == 0 || all[len(all)-1].Seq < seq {
-		return t, ErrForgotten // the client has seen more than was copied
+		return t, ErrForgotten // the client has more events than the copy
 	}
 	if first := all[0]; first.Kind == Added && first.Seq > seq+1 {
-		return t, ErrForgotten // what the client has missed has had to make room
+		return t, ErrForgotten // the events that the client lacks were dropped
 	}
 	last := seq
 	for _, e := range all {
@@ -89,9 +88,8 @@ func Read(all []Entry, seq int64) (Taken, error) {
 	return t, nil
 }
 
-// follows reports whether nothing is missing between the event at last and an entry of
-// that number, which is by so many higher. A later owner counts from its mark: what the
-// one before has not written then, it has answered.
+// follows reports whether no event is missing between last and seq, which is higher by that number. A later
+// owner starts at its mark. It has answered what the former owner did not write.
 func follows(seq, last, by int64) bool {
 	return seq == last+by || seq>>32 > last>>32 && int64(uint32(seq)) == by
 }

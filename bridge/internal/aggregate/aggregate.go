@@ -1,10 +1,9 @@
-// Package aggregate offers several servers as one: to sessions, and to clients
-// without sessions. Tools and prompts have their server's prefix before their
-// names, lists are joined, and a server that cannot be had is left out until it
-// can.
+// Package aggregate offers several servers as one, to sessions and to stateless clients. Names of tools and
+// prompts start with their server's prefix. Lists are merged. A server that fails is left out until it works
+// again.
 //
-// It opens connections by what it is given of each server, and each of them is one
-// with all its guards. What a principal may not use, its servers do not list.
+// Each connection comes from the server's own functions, with all its guards. A principal sees only what the
+// servers list for it.
 package aggregate
 
 import (
@@ -22,83 +21,79 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Server is one of the servers: what is needed of it. Its functions may be called
-// concurrently.
+// Server is what the package needs of one server. Its functions may be called concurrently.
 type Server struct {
 	Name   string // without spaces or colons
-	Prefix string // of the names that clients see; may be empty
+	Prefix string // starts the names that clients see; may be empty
 	Log    *slog.Logger
-	// Remembers reports whether a list may be kept, and given to whoever asks on behalf of
-	// the same principal.
+	// Remembers reports whether a list may be stored, and served to other clients of the same principal.
 	Remembers func() bool
-	// Stateless is what calls of clients without sessions go to. It is not closed.
+	// Stateless takes the calls of stateless clients. The package does not close it.
 	Stateless bridge.Upstream
-	// Session returns what the calls of a session of from go to. Nothing is opened
-	// yet. What the server says by itself goes to to.
+	// Session returns the Upstream for a session of from. It opens nothing yet. Messages that the server sends
+	// without a call go to to.
 	Session func(from *bridge.Caller, to bridge.Client) (bridge.Upstream, error)
-	// Serves reports whether a principal may use the server, and Shows whether a
-	// tool or prompt of it, by the name that the server's own clients see.
+	// Serves reports whether a principal may use the server. Shows reports whether a principal sees a tool or
+	// prompt, by the name that the server's own clients see.
 	Serves func(principal string) bool
 	Shows  func(k list.Kind, name, principal string) bool
-	// Greeting returns what the server said last on behalf of a principal, or nil.
+	// Greeting returns the server's last greeting for a principal, or nil.
 	Greeting func(principal string) *bridge.Greeting
-	// Failing returns why the server could not be had a moment ago, or nil.
+	// Failing returns why the last attempt to open the server failed, or nil.
 	Failing func() error
-	// Await has told called once when the server can be had, unless stop was called.
+	// Await calls told once when the server can be opened, unless stop was called.
 	Await func(from *bridge.Caller, told func()) (stop func())
-	// Missed is told of what may have changed while nobody listened, before clients
-	// are.
+	// Missed is called before clients are, with a change that may have happened while nobody listened.
 	Missed func(n *jsonrpc.Message)
 }
 
-// Options are what there is to know beside the servers.
+// Options configure an Aggregate.
 type Options struct {
-	Info   []byte          // serverInfo of all as one, raw JSON
-	Params []byte          // of initialize, on behalf of clients without sessions
-	Force  context.Context // ends when what is being closed has no more time
-	// Following returns life, as a part of the trace that call belongs to.
+	Info   []byte          // serverInfo of the aggregate, raw JSON
+	Params []byte          // of initialize, on behalf of stateless clients
+	Force  context.Context // ends when the time to close connections is over
+	// Following returns life as a part of call's trace.
 	Following func(life, call context.Context) context.Context
 }
 
-// Aggregate is all servers as one.
+// Aggregate offers all servers as one.
 type Aggregate struct {
 	o Options
 
 	mu   sync.Mutex // guards the rest
 	now  *view
-	open map[*combined]struct{} // that are open
+	open map[*combined]struct{}
 }
 
-// view is the servers of a moment. It is not changed: another takes its place.
+// view is an immutable set of servers. Set replaces it.
 type view struct {
 	servers  []*server
 	named    map[string]*server
-	rivals   map[*server]bool   // whose prefixes are such that names can be the same
-	prefixes map[string]*server // by the prefix that only they have
-	lengths  []int              // of those, the longest first
+	rivals   map[*server]bool   // servers whose prefix starts another's, so that names can collide
+	prefixes map[string]*server // the first server of each prefix
+	lengths  []int              // of the prefixes, the longest first
 	former   []former           // the newest last
 }
 
-// server is one of the servers, and what it has listed.
+// server is one of the servers, and its catalogues.
 type server struct {
 	*Server
-	cut [list.Kinds]atomic.Bool // the log has a warning that this list was cut off
+	cut [list.Kinds]atomic.Bool // the warning about a cut list was logged
 
 	mu       sync.Mutex          // guards catalogs
 	catalogs map[string]*catalog // by principal
 }
 
-// New makes one of no servers yet: see Set.
+// New returns an Aggregate without servers. Set adds them.
 func New(o Options) *Aggregate {
 	return &Aggregate{o: o, now: &view{}, open: map[*combined]struct{}{}}
 }
 
-// Set has clients see those servers from now on, of which the first counts of two
-// that have the same. Those that were there before are known by their pointers, and
-// notice nothing. Clients are told what may have changed. Calls to servers that are
-// gone go on until leave is called, which ends the connections to one of these.
+// Set replaces the servers. If two have the same prefix, the first gets the names. A server that stays keeps its
+// pointer, and its connections are untouched. Clients are notified of lists that may have changed. Calls to
+// removed servers continue until leave is called, which closes the connections to one of them.
 //
-// Calls of Set do not overlap.
+// Calls of Set must not overlap.
 func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone *Server)) {
 	a.mu.Lock()
 	a.now = a.now.with(servers)
@@ -120,8 +115,8 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	}
 }
 
-// former is a prefix that a server had until a moment ago: who still uses it finds what
-// nobody else has.
+// oldPrefix is a prefix that a server had until recently. Clients may still use names with it that no other
+// server has.
 type former struct {
 	prefix, server string
 	until          time.Time
@@ -129,10 +124,10 @@ type former struct {
 
 const (
 	formerKept = 5 * time.Minute
-	maxFormer  = 8 // of all servers
+	maxFormer  = 8 // of all servers together
 )
 
-// formerly returns the prefixes that servers had before next, for as long as they count.
+// oldPrefixes returns the old prefixes that next honours at now.
 func (v *view) formerly(next *view, now time.Time) (all []former) {
 	stays := func(f former) bool {
 		s := next.named[f.server]
@@ -153,7 +148,7 @@ func (v *view) formerly(next *view, now time.Time) (all []former) {
 	return all[max(0, len(all)-maxFormer):]
 }
 
-// with returns the view of those servers. What is known of those in v stays known.
+// with returns the view of servers. Servers that v has keep their catalogues.
 func (v *view) with(servers []*Server) *view {
 	next := &view{named: map[string]*server{}, rivals: map[*server]bool{}, prefixes: map[string]*server{}}
 	for _, one := range servers {
@@ -164,7 +159,7 @@ func (v *view) with(servers []*Server) *view {
 		next.servers = append(next.servers, s)
 		next.named[s.Name] = s
 	}
-	var begin []*server // each with a prefix that begins those behind it, and that of s
+	var begin []*server // a chain of servers: each prefix starts the next one, and that of s
 	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(a, b *server) int { return strings.Compare(a.Prefix, b.Prefix) }) {
 		for len(begin) > 0 && !strings.HasPrefix(s.Prefix, begin[len(begin)-1].Prefix) {
 			begin = begin[:len(begin)-1]
@@ -187,12 +182,12 @@ func (v *view) with(servers []*Server) *view {
 	return next
 }
 
-// Session returns what the calls of a session go to, which is told at to.
+// Session returns the Upstream of a session. Messages that servers send without a call go to to.
 func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstream {
 	return newCombined(a, from, to)
 }
 
-// Stateless returns what the calls of all clients without sessions go to.
+// Stateless returns the Upstream of all stateless clients.
 func (a *Aggregate) Stateless() *Stateless {
 	return &Stateless{a: a, each: map[string]*shared{}}
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// catalog holds what one server has listed for one principal: what there is,
-// after filters and new names, and under which name clients see it. All of the
-// principal's sessions write to it, so it may know things that are gone; it is
-// asked where something is, and never whether it may be used.
+// catalog holds the lists of one server for one principal, after filters and renames, by external name. All
+// sessions of the principal write to it, so it may hold removed items. It tells where an item is, never whether
+// it may be used.
 type catalog struct {
 	slow slow
 
@@ -23,11 +22,11 @@ type catalog struct {
 	each [list.Kinds]listing
 }
 
-// listing is what is known of one kind.
+// listing is one list of a server.
 type listing struct {
-	whole bool              // all pages have been seen at least once
-	names map[string]string // the server's name or URI, by the one that clients see
-	match []template        // of templates, in the order of the list
+	whole bool              // all pages were read at least once
+	names map[string]string // own name or URI, by external name
+	match []template        // the list's templates, in its order
 }
 
 type template struct {
@@ -36,13 +35,13 @@ type template struct {
 }
 
 const (
-	maxCatalog  = 20_000   // bounds what is remembered of one kind
-	maxTemplate = 1 << 10  // bytes of a template that a resource can be one of; of longer ones the regular expression may be too large
+	maxCatalog  = 20_000   // entries of one listing
+	maxTemplate = 1 << 10  // bytes of a template that is compared with URIs; longer ones make too large expressions
 	maxMatched  = 64 << 10 // bytes of a URI that is compared with templates
 )
 
-// learn takes a page of a list. expose gives the name under which clients see
-// an item; first and last say whether it is the first page and the last one.
+// learn stores a page of a list. expose returns an item's external name. first and last mark the first and the
+// last page.
 func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string, first, last bool) {
 	fresh := map[string]string{}
 	var match []template
@@ -80,7 +79,7 @@ func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string
 	l.whole = l.whole || last
 }
 
-// internal returns the server's name or URI of what clients call external.
+// internal returns the server's own name or URI for an external one.
 func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +87,7 @@ func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	return own, ok
 }
 
-// behind returns the server's name of what clients would call external if the server had
-// that prefix.
+// behind returns the own name whose external name would be external if the server had that prefix.
 func (c *catalog) behind(k list.Kind, prefix, external string) (string, bool) {
 	if !strings.HasPrefix(external, prefix) && !hashed(external) {
 		return "", false
@@ -104,16 +102,15 @@ func (c *catalog) behind(k list.Kind, prefix, external string) (string, bool) {
 	return "", false
 }
 
-// listed reports whether the whole list has been seen.
+// listed reports whether the whole list was read.
 func (c *catalog) listed(k list.Kind) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.each[k].whole
 }
 
-// matches reports whether a resource can be one of the server's templates. The
-// URI is a client's: the time that a regular expression takes grows with its
-// length, that of the library's own Match with the square.
+// matches reports whether a resource fits one of the server's templates. It uses the regular expression, whose
+// time is linear in the length of the client's URI. The library's Match is quadratic.
 func (c *catalog) matches(uri string) bool {
 	if len(uri) > maxMatched {
 		return false
@@ -124,8 +121,7 @@ func (c *catalog) matches(uri string) bool {
 	return slices.ContainsFunc(match, func(t template) bool { return t.t.Regexp().MatchString(uri) })
 }
 
-// like reports whether the server has listed anything whose URI begins as that
-// one does, up to the colon.
+// hasScheme reports whether the server lists a URI with the scheme of uri.
 func (c *catalog) like(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")
 	if !ok {
@@ -143,7 +139,7 @@ func (c *catalog) like(uri string) bool {
 	return false
 }
 
-// maxCatalogs bounds the principals whose catalogues one server keeps.
+// maxCatalogs bounds the principals that a server has catalogues of.
 const maxCatalogs = 256
 
 // catalog returns the server's catalogue for the principal.
@@ -156,7 +152,7 @@ func (s *server) catalog(principal string) *catalog {
 			if len(s.catalogs) < maxCatalogs {
 				break
 			}
-			delete(s.catalogs, other) // it is filled again when it is needed
+			delete(s.catalogs, other) // fetch fills it again
 		}
 		c = &catalog{}
 		s.catalogs[principal] = c
@@ -164,14 +160,12 @@ func (s *server) catalog(principal string) *catalog {
 	return c
 }
 
-// maxName is the length that model providers allow a tool's name.
+// maxName is the longest tool name that model providers accept.
 const maxName = 64
 
-// externalName returns the name under which clients see what the server calls name,
-// where several servers are offered as one. It is always the same for the same
-// prefix and name: as it is behind the prefix if that is a name that model
-// providers take, and otherwise with what they do not take replaced, cut, and
-// made unmistakable by a hash of the whole.
+// externalName returns the name under which clients of the aggregate see name. It depends on prefix and name
+// only. A name that model providers accept stays as it is behind the prefix. In others, invalid characters are
+// replaced, and the name is cut and ends with a hash of the whole.
 func externalName(prefix, name string) string {
 	full := prefix + name
 	odd := func(r rune) rune {

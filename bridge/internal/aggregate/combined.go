@@ -15,20 +15,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// combined is an Upstream that offers all servers as one, to one session, or to
-// the clients of one principal that have no sessions. Tools and prompts have their
-// server's prefix before their names; resources are found by their URI: of two
-// servers that list the same one, the first in the order of the configuration has
-// it. A connection is opened when something is
-// wanted of its server, and a server that cannot be had is left out until it
-// can.
+// session is an Upstream that offers all servers as one. It serves one session, or the stateless clients of one
+// principal. Tools and prompts are found by their server's prefix, resources by their URI. If two servers list
+// the same resource, the first in the configuration gets it. The first call to a server opens its connection.
 type combined struct {
 	a         *Aggregate
 	caller    *bridge.Caller
 	to        bridge.Client
-	now       atomic.Pointer[roster]        // the servers that the caller may use
-	listeners *listeners                    // of clients without sessions; nil for a session
-	last      atomic.Pointer[bridge.Caller] // the last of those
+	now       atomic.Pointer[roster]
+	listeners *listeners                    // of stateless clients; nil for a session
+	last      atomic.Pointer[bridge.Caller] // the last stateless client
 	ctx       context.Context               // ends when Close is called
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
@@ -36,16 +32,15 @@ type combined struct {
 
 	mu     sync.Mutex // guards the rest
 	closed bool
-	subs   map[string]*member // who was told of a subscription, by URI
+	subs   map[string]*member // the server of each subscription, by URI
 }
 
-// roster is what is offered at a moment. It is not changed: another takes its
-// place.
+// snapshot is an immutable set of the servers that the caller may use. update replaces it.
 type roster struct {
 	*view
-	members []*member // the servers that the caller may use, in the order of the configuration
+	members []*member // in the order of the configuration
 	of      map[*server]*member
-	next    chan struct{} // closed when another has taken its place
+	next    chan struct{} // closed when another snapshot replaces this one
 }
 
 func newCombined(a *Aggregate, from *bridge.Caller, to bridge.Client) *combined {
@@ -59,7 +54,7 @@ func newCombined(a *Aggregate, from *bridge.Caller, to bridge.Client) *combined 
 	return g
 }
 
-// roster returns what v has for the caller, and who of it is not in before.
+// snapshotOf returns the caller's snapshot of v, and the members that before does not have.
 func (g *combined) roster(v *view, before map[*server]*member) (r *roster, added []*member) {
 	r = &roster{view: v, of: map[*server]*member{}, next: make(chan struct{})}
 	for _, s := range v.servers {
@@ -77,8 +72,8 @@ func (g *combined) roster(v *view, before map[*server]*member) (r *roster, added
 	return r, added
 }
 
-// take offers what v has from now on, and tells the client. It returns the members
-// that have gone, which are still to be closed.
+// update replaces the snapshot by that of v and notifies the client. It returns the removed members, which the
+// caller closes.
 func (g *combined) take(v *view) (left []*member) {
 	was := g.now.Load()
 	r, changed := g.roster(v, was.of)
@@ -89,7 +84,7 @@ func (g *combined) take(v *view) (left []*member) {
 	}
 	g.now.Store(r)
 	g.mu.Lock()
-	told := map[*member]struct{}{} // whose servers have other settings: they know of no subscriptions
+	told := map[*member]struct{}{} // members of new connections, which have no subscriptions yet
 	for uri, m := range g.subs {
 		if r.of[m.s] != nil {
 			continue
@@ -105,7 +100,7 @@ func (g *combined) take(v *view) (left []*member) {
 		m.mu.Lock()
 		m.owes = true
 		m.mu.Unlock()
-		g.spawn(func() { _, _ = m.ready(g.ctx) }) // if it cannot be had now, it is told when it is needed
+		g.spawn(func() { _, _ = m.ready(g.ctx) }) // if this fails, the next call subscribes
 	}
 	close(was.next)
 	for _, m := range append(changed, left...) {
@@ -116,15 +111,14 @@ func (g *combined) take(v *view) (left []*member) {
 
 func (g *combined) members() []*member { return g.now.Load().members }
 
-// named returns the server of that name; nil when the caller has none.
+// byName returns the server of that name, or nil if the caller has none.
 func (g *combined) named(name string) *member {
 	r := g.now.Load()
 	return r.of[r.view.named[name]]
 }
 
-// request makes a request of the bridge's own to one of the servers. Of clients
-// without sessions it is on behalf of the last one: what it finds open, that
-// one's calls use.
+// request makes the bridge's own request to a server. For stateless clients it is on behalf of the last one, so
+// that both use the same connection.
 func (g *combined) request(method string, params []byte) *bridge.Request {
 	if from := g.last.Load(); from != nil {
 		return &bridge.Request{Message: from.Request(method, params), From: from}
@@ -142,10 +136,10 @@ func (g *combined) spawn(f func()) bool {
 	return !g.closed
 }
 
-// Server returns nothing: what clients are told is made for each of them.
+// Server returns nil: each client gets a greeting of its own.
 func (g *combined) Server() *bridge.Greeting { return nil }
 
-// Close ends the session's connections to all servers.
+// Close closes the session's connections to all servers.
 func (g *combined) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -165,7 +159,7 @@ func (g *combined) Close(ctx context.Context) error {
 	return nil
 }
 
-// Call makes a call to the server that it is for, or to all.
+// Call passes a call to the server that it is for, or to all.
 func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		return g.list(ctx, k, r)
@@ -192,12 +186,12 @@ func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		"several servers are offered as one here, and it cannot be told which of them "+r.Method+" is for: use that server's own address", nil), nil
 }
 
-// Notify passes a notification on to the servers that know of the client.
+// Notify passes a notification to all servers that the client has used.
 func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
 	if r.Method == "notifications/progress" {
 		m, own := g.asker(r.Token())
 		if m == nil {
-			return nil // about nothing that was asked
+			return nil // the token belongs to no question
 		}
 		theirs, err := jsonrpc.Parse(r.Append(nil, nil, own))
 		if err != nil {
@@ -210,7 +204,7 @@ func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
 	var first error
 	for _, m := range g.members() {
 		if !m.begun() {
-			continue // it learns the state of things when it is needed
+			continue // ready brings it up to date before its first call
 		}
 		inner := *r
 		if err := m.notify(ctx, &inner); err != nil && first == nil {
@@ -220,7 +214,7 @@ func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
 	return first
 }
 
-// use makes a call about a tool or a prompt.
+// callNamed passes a call of a tool or a prompt to its server.
 func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
 	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
@@ -235,8 +229,8 @@ func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 	return a, err
 }
 
-// find returns the server that has what clients know by that name, and what it
-// calls it. As a rule the prefix tells; otherwise what was listed does.
+// find returns the server of an external name, and the server's own name for it. Normally the prefix decides;
+// otherwise the catalogues do.
 func (g *combined) find(ctx context.Context, k list.Kind, external string) (*member, string) {
 	by := g.byPrefix(external)
 	formers := g.formers(external)
@@ -255,7 +249,7 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 		return m, own
 	}
 	short, cancel := ctx, func() {}
-	if by == nil || by.rivals() { // what is wanted may well be another's than that of a slow one
+	if by == nil || by.rivals() { // a slow server must not hold up what another may have
 		short, cancel = context.WithTimeout(ctx, listPatience)
 	}
 	defer cancel()
@@ -266,7 +260,7 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 	for _, f := range formers {
 		m := g.named(f.server)
 		if m == nil {
-			continue // it has gone meanwhile
+			continue // it was removed meanwhile
 		}
 		g.fetch(short, k, func(o *member) bool { return o == m })
 		if own, ok := m.catalog.behind(k, f.prefix, external); ok {
@@ -274,13 +268,13 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 		}
 	}
 	if by != nil {
-		return by, external[len(by.s.Prefix):] // it may have what it does not list
+		return by, external[len(by.s.Prefix):] // it may have tools that it does not list
 	}
 	return nil, ""
 }
 
-// formers returns the prefixes that servers had before, the newest first, under which
-// a name may be found: of the one whose prefix it has now only, whoever may use that.
+// oldPrefixes returns, newest first, the old prefixes that external may carry. If another server has that prefix
+// now, no old one counts.
 func (g *combined) formers(external string) (all []former) {
 	r := g.now.Load()
 	holder := r.holder(external, func(*server) bool { return true })
@@ -292,13 +286,13 @@ func (g *combined) formers(external string) (all []former) {
 	return all
 }
 
-// byPrefix returns the server with the longest prefix that the name has.
+// byPrefix returns the server with the longest prefix of the name.
 func (g *combined) byPrefix(external string) *member {
 	r := g.now.Load()
 	return r.of[r.holder(external, func(s *server) bool { return r.of[s] != nil })]
 }
 
-// holder returns the server with the longest prefix that a name has, of those that may be.
+// holder returns the server with the longest prefix of a name, among those that may accepts.
 func (v *view) holder(external string, may func(*server) bool) *server {
 	for _, n := range v.lengths {
 		if n < len(external) {
@@ -310,14 +304,13 @@ func (v *view) holder(external string, may func(*server) bool) *server {
 	return nil
 }
 
-// hashed reports whether a name looks as if externalName had to change it.
+// hashed reports whether a name looks as if externalName changed it.
 func hashed(external string) bool {
 	i := len(external) - 9
 	return i > 0 && external[i] == '_' && strings.Trim(external[i+1:], "0123456789abcdef") == ""
 }
 
-// fetch reads the lists that are not known yet of those servers that want says,
-// all at once.
+// fetch reads unknown lists of the servers that want selects, all at once.
 func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
 	var wg sync.WaitGroup
 	for _, m := range g.members() {
@@ -328,7 +321,7 @@ func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bo
 	wg.Wait()
 }
 
-// complete makes a call about the completion of an argument.
+// complete passes on a completion of an argument.
 func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	ref, no := list.ReferenceOf(r.Message)
 	if no != nil {
@@ -351,8 +344,8 @@ func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Me
 	return m.call(ctx, &inner)
 }
 
-// owner returns the server that has the resource: the first that lists it, else
-// the first of whose templates it can be one. nil means that none says so.
+// owner returns the server of a resource: the first that lists it, else the first with a template that matches.
+// It returns nil if there is none.
 func (g *combined) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
@@ -382,8 +375,8 @@ func (g *combined) owner(ctx context.Context, k list.Kind, uri string) *member {
 	return look()
 }
 
-// likely returns the server that has the resource, or else the first that lists
-// something of the same scheme; nil when there is none.
+// likelyOwner returns the owner of the resource, else the first server that lists something of the same scheme.
+// It returns nil if there is none.
 func (g *combined) likely(ctx context.Context, uri string) *member {
 	if m := g.owner(ctx, list.Resources, uri); m != nil {
 		return m
@@ -396,10 +389,9 @@ func (g *combined) likely(ctx context.Context, uri string) *member {
 	return nil
 }
 
-// read makes a call about a resource. Servers have resources that they do not
-// list, which a tool's answer names: what is nobody's may be asked of those
-// that list something of the same scheme, one after the other. A server that
-// cannot be reached does not keep others from being asked: to read does no harm.
+// read passes on a call about a resource. Tools may name resources that no server lists. Such a resource is
+// requested from each server that lists something of its scheme, one after the other. An unreachable server does
+// not stop this, because reading does no harm.
 func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	owner := g.owner(ctx, list.Resources, uri)
@@ -413,7 +405,7 @@ func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		}
 	}
 	var no *jsonrpc.Message
-	var lost error // of a server that cannot be asked: another one may have it
+	var lost error // the last unreachable server, which may have the resource
 	for _, m := range asked {
 		inner := *r
 		a, err := m.call(ctx, &inner)
@@ -424,7 +416,7 @@ func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		case err != nil:
 			lost = err
 			continue
-		case a.Error == nil, m == owner: // whose word counts
+		case a.Error == nil, m == owner: // the owner's error is final
 			no.Release()
 			return a, nil
 		}
@@ -432,7 +424,7 @@ func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		no = a
 	}
 	switch {
-	case lost != nil: // whether the resource exists is unknown
+	case lost != nil: // nobody knows whether the resource exists
 		no.Release()
 		return nil, lost
 	case no == nil:
@@ -476,7 +468,7 @@ func (g *combined) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc
 	return m.call(ctx, &inner)
 }
 
-// subscriptions returns what m was told to keep the client informed about.
+// subscriptions returns the URIs that the client has subscribed at m.
 func (g *combined) subscriptions(m *member) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -489,8 +481,7 @@ func (g *combined) subscriptions(m *member) []string {
 	return uris
 }
 
-// setLevel notes the level. Servers that are in use are told at once, others
-// when they are needed.
+// setLevel stores the level. It updates servers in use at once; others get the level before their first call.
 func (g *combined) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if _, fault := era.Level(r.Params); fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
@@ -504,7 +495,7 @@ func (g *combined) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Me
 		if m.begun() {
 			wg.Go(func() {
 				if _, err := m.ready(ctx); err != nil {
-					m.s.Log.Debug("could not set the level", "err", err) // it is told when it is needed
+					m.s.Log.Debug("could not set the level", "err", err) // the next call sets it
 				}
 			})
 		}
@@ -513,10 +504,9 @@ func (g *combined) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Me
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 
-// How long a client waits for servers that are slow. What comes later is
-// announced by list_changed.
+// These bound the wait for slow servers. List_changed announces what comes later.
 const (
 	greetPatience = 5 * time.Second
-	retryPatience = time.Second // for those that failed a moment ago
+	retryPatience = time.Second // for servers that failed recently
 	listPatience  = 10 * time.Second
 )

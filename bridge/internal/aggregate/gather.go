@@ -10,50 +10,46 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// gathering is something that is asked of several servers at once.
+// gathering is one question to several servers at once.
 type gathering struct {
-	good int // answers that are there already
-	// do asks one. An error means that the server cannot be had.
+	good int // answers that are known already
+	// do asks one server. An error means that the server cannot be used.
 	do func(context.Context, *member) error
-	// overdue is told of each that has not answered when patience is over, and
-	// after of the outcome, when it comes. after is called later than overdue.
+	// overdue is called for each server that has not answered when patience is over. after is called later with
+	// its outcome.
 	overdue func(*member)
 	after   func(*member, error)
-	// needOne makes patience last until one has answered: nothing would be the
-	// wrong answer.
+	// needOne extends patience until one server has answered, where an empty answer would be wrong.
 	needOne bool
-	// slow says who is waited for no longer than slowPatience beside the others. It
-	// may be nil.
+	// slow selects the servers that get only slowPatience. It may be nil.
 	slow func(*member) bool
 }
 
 // collector collects the answers of a gathering.
 type collector struct {
 	gathering
-	stop    context.CancelCauseFunc // of the calls
-	come    chan reply              // takes all
-	left    atomic.Int64            // calls under way
-	late    map[*member]bool        // those that have not answered yet
-	failure error                   // the first one
+	stop    context.CancelCauseFunc // ends the calls
+	come    chan reply              // has room for all
+	left    atomic.Int64            // calls in flight
+	late    map[*member]bool        // servers that have not answered yet
+	failure error                   // the first error
 
-	mu      sync.Mutex // guards the two
-	over    bool       // nobody waits any more
-	dropped bool       // and nobody wants to know
+	mu      sync.Mutex // guards over and dropped
+	over    bool       // wait has returned
+	dropped bool       // the client has cancelled; after is not called
 }
 
-// reply is how the call to one server has ended.
+// reply is the outcome of one server's call.
 type reply struct {
 	m   *member
 	err error
 }
 
-// gather asks the servers, all at once, and returns when all have answered or
-// patience is over: with those that have not answered in time. A server that
-// cannot be had is left out from then on; when none can be had, the error says
-// so.
+// gather asks the servers, all at once. It returns when all have answered or patience is over, with those that
+// are late. A server that fails is left out from then on. If all fail, gather returns the first error.
 func (g *combined) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
 	c := &collector{gathering: of, come: make(chan reply, len(members)), late: map[*member]bool{}}
-	if len(members) == 0 || ctx.Err() != nil { // cancelled before it began: nobody is asked
+	if len(members) == 0 || ctx.Err() != nil { // cancelled: nothing is sent
 		return c.late, context.Cause(ctx)
 	}
 	var calls context.Context
@@ -88,7 +84,7 @@ func (c *collector) ask(ctx context.Context, m *member) {
 	}
 }
 
-// wait waits for answers until there are enough.
+// wait takes replies until there are enough.
 func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[*member]bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -134,8 +130,7 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 	return c.late, nil
 }
 
-// enough reports whether nothing is waited for any more. expired and passed say
-// that patience is over, with all and with those who are slow.
+// enough reports whether wait may return. expired means that patience is over, passed that slowPatience is.
 func (c *collector) enough(expired, passed bool) bool {
 	switch {
 	case len(c.late) == 0:
@@ -146,7 +141,7 @@ func (c *collector) enough(expired, passed bool) bool {
 	return expired || passed && c.onlySlow()
 }
 
-// onlySlow reports whether nobody is waited for but those who are slow.
+// onlySlow reports whether only slow servers are awaited.
 func (c *collector) onlySlow() bool {
 	for m := range c.late {
 		if c.slow == nil || !c.slow(m) {
@@ -156,7 +151,7 @@ func (c *collector) onlySlow() bool {
 	return true
 }
 
-// take notes that a server has answered.
+// take records a server's reply.
 func (c *collector) take(r reply) {
 	delete(c.late, r.m)
 	if r.err == nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// initialize answers initialize, or server/discover, with what is known of the servers. Those of which nothing
-// is known yet are asked; a child that was seen before is not started because a
-// client has come. A server that failed a moment ago is tried, but hardly waited
-// for.
+// initialize answers initialize and server/discover from the servers' greetings. Only servers without a stored
+// greeting are asked, so a new client starts no child that the bridge knows. A server that failed recently is
+// tried, but awaited for retryPatience only.
 func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0
@@ -48,7 +47,7 @@ func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 			m.back()
 		},
 	}
-	var again error // of those that failed a moment ago
+	var again error // from the servers that failed recently
 	var wg sync.WaitGroup
 	wg.Go(func() { _, again = g.gather(ctx, failing, retryPatience, meet) })
 	late, err := g.gather(ctx, fresh, greetPatience, meet)
@@ -56,7 +55,7 @@ func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	// When no server can be had, an answer would be no success.
+	// If no server can be used, the client gets an error, no empty greeting.
 	switch {
 	case known > 0 || len(late) > 0 || err == nil && len(fresh) > 0:
 	case err != nil && (again != nil || len(failing) == 0):
@@ -70,8 +69,7 @@ func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	return jsonrpc.NewResult(nil, g.greeting()), nil
 }
 
-// discovered is the result of server/discover: the greeting as clients without
-// sessions read it. Tasks are those of the modern servers.
+// discovered returns the result of server/discover. Tasks are offered if a modern server has them.
 func (g *combined) discovered() []byte {
 	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
 	for _, m := range g.members() {
@@ -84,7 +82,7 @@ func (g *combined) discovered() []byte {
 	return result
 }
 
-// greet makes the request that asks a server what it is.
+// greet returns the request for a server's greeting.
 func (g *combined) greet() *bridge.Request {
 	if g.caller.Modern() {
 		return g.request("server/discover", nil)
@@ -92,16 +90,16 @@ func (g *combined) greet() *bridge.Request {
 	return g.request("initialize", g.caller.Params)
 }
 
-// skip leaves the server out until back is called, because it has failed: lists wait for
-// one that is still starting, and fails is nil.
+// setAbsent leaves the server out until back is called, if fails is not nil. A server that is still starting is
+// not left out: lists wait for it.
 func (m *member) skip(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.absent = fails
 }
 
-// greeting is the result of initialize: all that the servers can do together.
-// While nothing is known of one, it may do anything.
+// greeting returns the result of initialize, with the union of all capabilities. A server without a greeting
+// counts as one with all of them.
 func (g *combined) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
@@ -116,9 +114,9 @@ func (g *combined) greeting() []byte {
 			instructions = append(instructions, m.s.Name+":\n"+text)
 		}
 	}
-	caps = era.WithoutTasks(caps) // a task's id does not say whose it is
+	caps = era.WithoutTasks(caps) // a task's id does not name its server
 	for _, k := range list.Announced {
-		if has := gjson.GetBytes(caps, k.Capability()); has.Exists() { // a server that comes or goes changes the list
+		if has := gjson.GetBytes(caps, k.Capability()); has.Exists() { // each server that comes or goes changes the list
 			caps = rawjson.Set(caps, k.Capability(), rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
 		}
 	}
@@ -130,8 +128,8 @@ func (g *combined) greeting() []byte {
 	return []byte(result + "}")
 }
 
-// union returns a capability object with all that either has. Of what both
-// have, and is no object, true counts, and else the first.
+// union returns the capabilities that a or b has. Objects are merged. For other values true wins, else that of
+// a.
 func union(a, b []byte) []byte {
 	gjson.ParseBytes(b).ForEach(func(name, theirs gjson.Result) bool {
 		ours := gjson.GetBytes(a, gjson.Escape(name.Str))

@@ -18,17 +18,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// listeners are the subscriptions of one principal to all servers as one. They
-// are told what belongs to none of the servers: that one has come or gone.
+// listeners holds the subscriptions of one principal to the aggregate. Notify serves those changes that come
+// from the aggregate itself: a server came or went.
 type listeners struct {
 	bridge.Nobody
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex
 	all map[*subscribe.Listener]struct{}
 }
 
 var _ bridge.Client = (*listeners)(nil)
 
-// Notify tells those who want to hear it.
+// Notify passes n to each subscription that wants it.
 func (e *listeners) Notify(n *jsonrpc.Message) {
 	e.mu.Lock()
 	var to []*subscribe.Listener
@@ -43,15 +43,14 @@ func (e *listeners) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// ackPatience is how long a subscription waits for slow servers before it is
-// acknowledged without them.
+// ackPatience bounds how long the acknowledgement of a subscription waits for slow servers.
 const ackPatience = 10 * time.Second
 
-// maxPause is how long a server is left alone at most that cannot be listened to.
+// maxPause is the longest pause between two attempts to subscribe at a server.
 const maxPause = time.Minute
 
-// listen serves a subscription: each server is listened to for what it has of
-// what is wanted. It lasts until ctx ends.
+// listen serves a subscription until ctx ends. It subscribes at each server for the server's share of what the
+// client wants.
 func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Params)
 	if fault != "" {
@@ -74,7 +73,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 
 	now := g.now.Load()
 	followed := map[*member]context.CancelFunc{}
-	follow := func() (heard chan subscribe.Wanted) { // what each server has acknowledged
+	follow := func() (heard chan subscribe.Wanted) { // acks gets what each server acknowledges
 		share := g.shares(ctx, &wants)
 		heard = make(chan subscribe.Wanted, len(share))
 		for m, part := range share {
@@ -108,7 +107,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-now.next: // servers have come or gone
+		case <-now.next: // servers came or went
 		}
 		now = g.now.Load()
 		for m, stop := range followed {
@@ -121,7 +120,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	}
 }
 
-// shares says which server is listened to for what.
+// shares splits wants by server.
 func (g *combined) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
 	all := map[*member]*subscribe.Wanted{}
 	of := func(m *member) *subscribe.Wanted {
@@ -153,7 +152,7 @@ func (g *combined) shares(ctx context.Context, wants *subscribe.Wanted) map[*mem
 	return all
 }
 
-// partial is the part of a subscription that one server has.
+// partial is the share of a subscription that goes to one server.
 type partial struct {
 	bridge.Nobody
 	l     *subscribe.Listener
@@ -162,13 +161,12 @@ type partial struct {
 	from  *bridge.Caller
 	heard chan<- subscribe.Wanted
 	once  sync.Once
-	begun atomic.Bool // the server has acknowledged it this time
+	begun atomic.Bool // the server acknowledged the current attempt
 }
 
 var _ bridge.Client = (*partial)(nil)
 
-// run listens to the server until ctx ends. When the server is lost it is
-// listened to again as soon as it is there.
+// run subscribes at the server until ctx ends, and again whenever the server is lost.
 func (f *partial) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {
@@ -177,7 +175,7 @@ func (f *partial) run(ctx context.Context) {
 		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
 		refused := err == nil && a.Error != nil
 		a.Release()
-		f.acknowledged(subscribe.Wanted{}) // if it was not: there is nothing to wait for
+		f.acknowledged(subscribe.Wanted{}) // without an acknowledgement, listen need not wait
 		if ctx.Err() != nil {
 			return
 		}
@@ -194,8 +192,7 @@ func (f *partial) run(ctx context.Context) {
 	}
 }
 
-// acknowledged passes on what the server has acknowledged. It reports whether
-// that was the first time.
+// acknowledged passes on the server's acknowledgement. It reports whether it was the first.
 func (f *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	f.once.Do(func() {
 		first = true
@@ -204,7 +201,7 @@ func (f *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	return first
 }
 
-// Notify takes what the server says.
+// Notify passes on a notification of the server.
 func (f *partial) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
@@ -218,11 +215,11 @@ func (f *partial) Notify(n *jsonrpc.Message) {
 		f.l.Hear(n)
 		return
 	}
-	what, _ := subscribe.ReadWanted(n.Params) // a list that is none honours nothing
+	what, _ := subscribe.ReadWanted(n.Params) // an invalid list acknowledges nothing
 	for i, own := range what.Tasks {
 		what.Tasks[i] = f.m.taskID(own)
 	}
-	late := f.l.Begun() // by us: it was not waited for any longer
+	late := f.l.Begun() // the client got its acknowledgement without this one
 	if f.acknowledged(what) && !late {
 		return
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// cursor says where several servers' lists go on. For clients it is opaque.
+// cursor says where the lists of several servers continue. It is opaque for clients.
 type cursor struct {
 	Kind list.Kind             `json:"k"`
 	At   map[string]*list.Mark `json:"at"` // by the server's name
@@ -33,7 +33,7 @@ func (c *cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// cursorOf reads the cursor of a request for a list; nil means the first page.
+// cursorOf reads a request's cursor; nil means the first page.
 func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 	given := gjson.GetBytes(params, "cursor")
 	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
@@ -55,28 +55,27 @@ func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 	return &c, true
 }
 
-// listCall is a request for a list. Its servers may answer when it has ended.
+// listCall is one request for a list. Replies of servers may arrive after it ends.
 type listCall struct {
 	g       *combined
 	k       list.Kind
-	from    *cursor           // where it goes on; nil for the first page
-	members []*member         // all servers
-	parts   map[*member]*part // of these
-	inner   bridge.Request    // without what each server is asked for
+	from    *cursor // where the list continues; nil for the first page
+	members []*member
+	parts   map[*member]*part // one for each member
+	inner   bridge.Request    // the request without its message
 	params  []byte            // without cursor
 }
 
-// part is what one server has of a list.
+// part is one server's contribution to a list.
 type part struct {
-	page   *jsonrpc.Message // of its list; nil for none yet
-	known  []byte           // what it listed last, if it is slow and that will do
-	late   *late            // as what its page is awaited
-	coming *late            // as what an earlier request awaits its page, which will do
-	opened atomic.Int64     // when the server had started, in Unix nanoseconds; 0 until then
+	page   *jsonrpc.Message // nil until it arrives
+	known  []byte           // the stored page of a slow server, if it may be used
+	late   *late            // the entry under which later requests await page
+	coming *late            // the entry of an earlier request that awaits the same page
+	opened atomic.Int64     // when the connection was open, in Unix nanoseconds; 0 until then
 }
 
-// took returns how long the server has had for its page since it had started; 0 if it
-// has not.
+// took returns the time since the connection was open; 0 if it is not.
 func (p *part) took() time.Duration {
 	if opened := p.opened.Load(); opened != 0 {
 		return time.Since(time.Unix(0, opened))
@@ -84,8 +83,7 @@ func (p *part) took() time.Duration {
 	return 0
 }
 
-// list answers a request for a list with what all servers have: one page of
-// each.
+// list answers a request for a list with one page of each server.
 func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
@@ -93,7 +91,7 @@ func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*j
 	}
 	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
-		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Call: r.Call}} // r may not outlive this call
+		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Call: r.Call}} // r may not be used after this call
 	asked, good := c.choose()
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true, good: good, slow: c.slow, do: c.ask, overdue: c.overdue, after: c.after,
@@ -102,15 +100,14 @@ func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*j
 		return nil, err
 	}
 	for _, m := range asked {
-		if !late[m] { // what it has said counts, or that it said nothing
+		if !late[m] { // the fresh page replaces the stored one, even if it is an error
 			c.parts[m].known = nil
 		}
 	}
 	return c.join(late), nil
 }
 
-// choose returns the servers that are to be asked, and how many need not be:
-// their pages are there.
+// choose returns the servers to ask, and how many pages are known already.
 func (c *listCall) choose() (asked []*member, good int) {
 	var absent []*member
 	for _, m := range c.members {
@@ -143,7 +140,7 @@ func (c *listCall) choose() (asked []*member, good int) {
 			asked = append(asked, m)
 		}
 	}
-	if good+len(asked) == 0 { // an empty list would be the wrong answer
+	if good+len(asked) == 0 { // an empty list would be wrong
 		return absent, 0
 	}
 	for _, m := range absent {
@@ -152,14 +149,13 @@ func (c *listCall) choose() (asked []*member, good int) {
 	return asked, good
 }
 
-// slow reports whether a server is hardly waited for: what it listed last will do, or it
-// does not answer.
+// slow reports whether a server gets only slowPatience: its stored page may be used, or it did not answer
+// before.
 func (c *listCall) slow(m *member) bool {
 	return c.from == nil && (c.parts[m].known != nil || m.catalog.slow.mute(c.k))
 }
 
-// missing says in the log that a server is left out of the list, and why: once as a
-// warning, until it is there again.
+// missing logs that a server is left out of the list, and why. The first time it is a warning.
 func (c *listCall) missing(m *member, why error) {
 	level := slog.LevelDebug
 	if m.catalog.slow.missing(c.k, true) {
@@ -168,7 +164,7 @@ func (c *listCall) missing(m *member, why error) {
 	m.s.Log.Log(context.Background(), level, "left out of the list of all servers", "method", c.k.Method(), "err", why)
 }
 
-// Why a server that works is left out of a list.
+// These are the reasons to leave a working server out of a list.
 var (
 	errStarting = errors.New("it is still starting")
 	errSlow     = errors.New("it has not answered in time")
@@ -200,19 +196,19 @@ func (c *listCall) ask(ctx context.Context, m *member) error {
 	return err
 }
 
-// overdue notes that a server has not answered in time.
+// overdue records that a server has not answered in time.
 func (c *listCall) overdue(m *member) {
-	if p := c.parts[m]; c.from == nil && p.coming == nil { // otherwise it is asked again for the same page, or was before
+	if p := c.parts[m]; c.from == nil && p.coming == nil { // a further page is asked for again; an earlier request owns p.coming
 		p.late = m.awaitPage(c.k)
 		m.catalog.slow.overdue(c.k, p.took())
 	}
 }
 
-// after takes what came too late.
+// after takes a page that came too late.
 func (c *listCall) after(m *member, err error) {
 	p := c.parts[m]
 	if p.coming != nil {
-		return // it is the earlier request's
+		return // the earlier request takes it
 	}
 	var result []byte
 	if err == nil && p.page.Error == nil && c.from == nil {
@@ -222,7 +218,7 @@ func (c *listCall) after(m *member, err error) {
 		}
 	}
 	p.page.Release()
-	news := !bytes.Equal(result, p.known) // or the client has it
+	news := !bytes.Equal(result, p.known) // otherwise the client has this page already
 	if m.keepPage(c.k, p.late, result, news, err) || err != nil && p.known != nil {
 		c.g.to.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
 	}
@@ -231,8 +227,8 @@ func (c *listCall) after(m *member, err error) {
 	}
 }
 
-// takeLate returns the page that came too late for the last request, or as what it is
-// still awaited.
+// takeLate returns and removes the page that came too late for the last request. If it is still awaited,
+// takeLate returns its entry.
 func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,7 +240,7 @@ func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
 	return l.page, nil
 }
 
-// awaitPage notes that the first page is on its way.
+// awaitPage records that the first page is awaited.
 func (m *member) awaitPage(k list.Kind) *late {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,9 +248,8 @@ func (m *member) awaitPage(k list.Kind) *late {
 	return m.late[k]
 }
 
-// keepPage gives those who await l its page, or why there is none, and with news keeps
-// the page until it is asked for. It reports whether there is something to ask for: the
-// list may have changed since.
+// keepPage gives page or why to those who await l. If news is set, the page stays for the next request. keepPage
+// reports whether it stays.
 func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why error) bool {
 	if l == nil {
 		return false
@@ -272,8 +267,7 @@ func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why erro
 	return m.late[k] != nil
 }
 
-// latePage returns the page that l stood for, now that it has come, and notes that it
-// was asked for; nil means that there is none.
+// latePage returns the page of l and removes it. It returns nil if there is none.
 func (m *member) latePage(k list.Kind, l *late) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,14 +277,14 @@ func (m *member) latePage(k list.Kind, l *late) []byte {
 	return l.page
 }
 
-// awaits reports whether l still stands for the page that is on its way.
+// awaits reports whether l is still the awaited page.
 func (m *member) awaits(k list.Kind, l *late) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return l != nil && m.late[k] == l
 }
 
-// outdate drops the pages that the notification makes wrong.
+// outdate drops the pages that the notification invalidates.
 func (m *member) outdate(changed string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -302,23 +296,22 @@ func (m *member) outdate(changed string) {
 	}
 }
 
-// joined is a list that is being made of several.
+// merged is a list that is built from several.
 type joined struct {
-	items []byte // each but the first after a comma
+	items []byte // with a comma before each but the first
 	meta  []byte // of the result; nil for none
 	next  cursor
 }
 
-// join makes one answer of the servers' pages, of which those of late are not
-// there yet: what is known of them stands in their place.
+// merge builds one answer from the pages. Servers in late have no page yet; their stored page is used.
 func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 	all := &joined{next: cursor{Kind: c.k, At: map[string]*list.Mark{}}}
-	var no *jsonrpc.Message // the first refusal
+	var no *jsonrpc.Message // the first error of a server
 	good := 0
 	for _, m := range c.members {
 		p := c.parts[m]
 		result := p.known
-		if late[m] { // its page may be written now
+		if late[m] { // its reply may arrive at any time, so p.page is not read
 			switch {
 			case c.from != nil:
 				all.next.At[m.s.Name] = c.from.At[m.s.Name]
@@ -333,7 +326,7 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
 				c.missing(m, errors.New(string(page.Error)))
-				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // else it has nothing to list
+				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // otherwise it has no such list
 					no = page
 				}
 				continue
@@ -362,8 +355,7 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 	return c.answer(all)
 }
 
-// goesOn notes where a server's list goes on, if it does. repeats says that this page
-// was there before.
+// follow records where a server's list continues, if it does. repeats reports a page that came before.
 func (c *listCall) goesOn(m *member, page []byte, all *joined) (more, repeats bool) {
 	at := &list.Mark{}
 	if c.from != nil {
@@ -377,8 +369,7 @@ func (c *listCall) goesOn(m *member, page []byte, all *joined) (more, repeats bo
 	return more, errors.Is(cut, list.ErrRepeats)
 }
 
-// cutOff says in the log that a list of the server was cut off, unless why is nil: once
-// as a warning.
+// cutOff logs that a list was cut off, unless why is nil. The first time it is a warning.
 func (s *server) cutOff(k list.Kind, why error) {
 	if why == nil {
 		return
@@ -390,7 +381,7 @@ func (s *server) cutOff(k list.Kind, why error) {
 	s.Log.Log(context.Background(), level, "list cut off", "method", k.Method(), "err", why)
 }
 
-// add adds what one server has listed.
+// add adds one server's page.
 func (all *joined) add(m *member, k list.Kind, page []byte) {
 	k.Each(page, func(item []byte, key string) {
 		if item = m.show(k, item, key); item == nil {
@@ -409,14 +400,14 @@ func (all *joined) add(m *member, k list.Kind, page []byte) {
 		all.meta = []byte("{}")
 	}
 	own.ForEach(func(name, value gjson.Result) bool {
-		if !gjson.GetBytes(all.meta, gjson.Escape(name.Str)).Exists() { // of two that say the same, the first counts
+		if !gjson.GetBytes(all.meta, gjson.Escape(name.Str)).Exists() { // the first server's value counts
 			all.meta = rawjson.SetFirst(all.meta, name.Str, []byte(value.Raw))
 		}
 		return true
 	})
 }
 
-// answer returns what is joined as the client gets it.
+// answer returns the merged list as the client gets it.
 func (c *listCall) answer(all *joined) *jsonrpc.Message {
 	out := append(append([]byte(`{"`+c.k.Member()+`":[`), all.items...), ']')
 	if len(all.next.At) > 0 {

@@ -17,41 +17,40 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// member is one of the servers that are offered as one, and the Client that
-// its connection speaks to.
+// member is one server of a session, and the Client of the connection to it.
 type member struct {
 	g       *combined
 	s       *server
 	catalog *catalog
 
 	mu     sync.Mutex      // guards the rest
-	up     bridge.Upstream // nil until something is wanted of it
-	closed bool            // nothing is wanted any more
-	told   *[]byte         // the level that it was told
-	owes   bool            // it has ended: its next connection knows of no subscriptions
-	calls  []bridge.Client // where progress of the calls under way goes
-	absent error           // why it is left out until it can be had; nil when it is not
-	stop   func()          // ends the waiting for that
+	up     bridge.Upstream // nil until the first call
+	closed bool            // close was called
+	told   *[]byte         // the level that the server has
+	owes   bool            // its connection was lost: the next one needs the subscriptions
+	calls  []bridge.Client // the Clients of calls in flight, for progress and questions
+	absent error           // why it is left out of lists; nil if it is not
+	stop   func()          // ends the wait of leaveOut
 	late   [list.Kinds]*late
 }
 
-// late is a first page that was not there in time.
+// late is a first page that did not arrive in time.
 type late struct {
-	done chan struct{} // closed when it has come, or will not
-	page []byte        // nil while it is awaited, and if it will not do; guarded by the member's mu
-	err  error         // why it will not come; set before done is closed
+	done chan struct{} // closed when the page arrives or fails
+	page []byte        // nil until it arrives, and for an error; guarded by the member's mu
+	err  error         // set before done is closed
 }
 
 var _ bridge.Client = (*member)(nil)
 
-// begun reports whether anything was wanted of the server yet.
+// begun reports whether the session has used the server.
 func (m *member) begun() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.up != nil || m.stop != nil
 }
 
-// upstream returns the connection, which is opened by the first call.
+// upstream returns the connection. The first call makes it.
 func (m *member) upstream() (bridge.Upstream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,8 +71,7 @@ func (m *member) upstream() (bridge.Upstream, error) {
 	return up, err
 }
 
-// ready returns the connection when the server has been told the level and,
-// when it has made a new start, the subscriptions.
+// ready returns the connection after it sent the level and, after a restart, the subscriptions.
 func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	up, err := m.upstream()
 	if err != nil {
@@ -88,13 +86,13 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	if told != level {
 		if err := m.tell(ctx, up, "initialize", m.g.caller.Params); err != nil {
-			return nil, err // it says whether there is logging
+			return nil, err // the greeting says whether there is logging
 		}
 		if s := m.greeting(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
 			err := m.tell(short, up, "logging/setLevel", *level)
 			cancel()
-			if err != nil && (ctx.Err() != nil || short.Err() == nil) { // one that does not answer this is used all the same
+			if err != nil && (ctx.Err() != nil || short.Err() == nil) { // a server that does not answer this is used all the same
 				return nil, err
 			}
 		}
@@ -114,21 +112,21 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	return up, nil
 }
 
-// tell makes a call of the bridge's own. A refusal is no reason not to go on.
+// send makes a call of the bridge's own. It ignores JSON-RPC errors.
 func (m *member) tell(ctx context.Context, up bridge.Upstream, method string, params []byte) error {
 	a, err := up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: m.g.caller})
 	a.Release()
 	return err
 }
 
-// call makes a call.
+// call passes a call to the server.
 func (m *member) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Call != nil {
 		r.Call.At(m.s.Name)
 	}
 	up, err := m.ready(ctx)
 	if next := m.g.named(m.s.Name); errors.Is(err, bridge.ErrEnded) && next != nil && next != m {
-		return next.call(ctx, r) // it got other settings when the call was on its way: nothing was sent
+		return next.call(ctx, r) // its settings changed before anything was sent
 	}
 	if err != nil {
 		return nil, err
@@ -158,7 +156,7 @@ func (m *member) done(back bridge.Client) {
 	}
 }
 
-// sole returns the Client of the only call under way, if there is exactly one.
+// sole returns the Client of the only call in flight, or nil if there are none or several.
 func (m *member) sole() bridge.Client {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,7 +174,7 @@ func (m *member) notify(ctx context.Context, r *bridge.Request) error {
 	return up.Notify(ctx, r)
 }
 
-// Notify passes on what the server says by itself.
+// Notify passes on a notification of the server.
 func (m *member) Notify(n *jsonrpc.Message) {
 	m.outdate(n.Method)
 	if n.Method == "notifications/message" {
@@ -188,7 +186,7 @@ func (m *member) Notify(n *jsonrpc.Message) {
 	m.g.to.Notify(n)
 }
 
-// Ask passes on what the server asks.
+// Ask passes on a question of the server.
 func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if c := m.sole(); c != nil {
 		return c.Ask(m.marked(q), reply)
@@ -196,8 +194,8 @@ func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 	return m.g.to.Ask(m.marked(q), reply)
 }
 
-// marked returns the question with a progress token that says which server it
-// is of: two of them may use the same.
+// marked returns the question with the server's name in its progress token, because two servers may use the same
+// token.
 func (m *member) marked(q *jsonrpc.Message) *jsonrpc.Message {
 	token := q.Token()
 	if token == nil {
@@ -210,18 +208,18 @@ func (m *member) marked(q *jsonrpc.Message) *jsonrpc.Message {
 	return q
 }
 
-// memberCall is the Client of a call that one of the servers has got.
+// memberCall is the Client of a call to one of the servers.
 type memberCall struct {
 	bridge.Client
 	m *member
 }
 
-// Ask passes on what the server asks about the call.
+// Ask passes on a question about the call.
 func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.Client.Ask(c.m.marked(q), reply)
 }
 
-// asker returns the server that a progress token is of, and its own token.
+// byToken returns the server that a progress token names, and the server's own token.
 func (g *combined) asker(token []byte) (*member, []byte) {
 	escaped, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
 	name, err := url.PathUnescape(escaped)
@@ -231,8 +229,8 @@ func (g *combined) asker(token []byte) (*member, []byte) {
 	return g.named(name), []byte(own)
 }
 
-// Gone notes that the server has ended and will not come back as it was. The
-// next call makes a new start; what the client knew of it may be wrong.
+// Gone drops the connection after its server ended. The next call opens a new one. The client's lists may be
+// stale.
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
@@ -246,7 +244,7 @@ func (m *member) Gone(err error) {
 	m.changed()
 }
 
-// changed tells the client to look again at what this server may have.
+// changed notifies the client that the server's lists may have changed.
 func (m *member) changed() {
 	s := m.greeting()
 	for _, k := range list.Announced {
@@ -256,13 +254,13 @@ func (m *member) changed() {
 	}
 }
 
-// leaveOut leaves the server out of lists until it can be had.
+// leaveOut leaves the server out of lists until it works again.
 func (m *member) leaveOut(err error) {
 	if errors.Is(err, bridge.ErrEnded) || errors.Is(err, bridge.ErrShutdown) {
 		return
 	}
 	m.mu.Lock()
-	if m.closed || m.g.ctx.Err() != nil { // later, close finds stop
+	if m.closed || m.g.ctx.Err() != nil { // after this check, close finds stop
 		m.mu.Unlock()
 		return
 	}
@@ -273,18 +271,18 @@ func (m *member) leaveOut(err error) {
 	}
 	m.mu.Unlock()
 	if !again {
-		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // the server itself warns of why
+		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // the server logs the warning
 	}
 }
 
-// back notes that the server can be had again.
+// back takes the server into the lists again.
 func (m *member) back() {
 	m.mu.Lock()
 	was, stop := m.absent, m.stop
 	m.absent, m.stop = nil, nil
 	m.mu.Unlock()
 	if stop != nil {
-		stop() // it need not be the waiting that has told us
+		stop() // the wait may still run: the caller may be another
 	}
 	if was != nil {
 		m.changed()
@@ -304,9 +302,8 @@ func (m *member) close(ctx context.Context) {
 	}
 }
 
-// offers reports whether the server may have something of that kind to list:
-// nothing says that it has not. One that announces nothing at all which could be
-// listed may have everything: some servers have tools and do not say so.
+// offers reports whether the server may have a list of kind k. A server that announces no list at all may have
+// any, because some servers do not announce their tools.
 func (m *member) offers(k list.Kind) bool {
 	s := m.greeting()
 	if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
@@ -315,7 +312,7 @@ func (m *member) offers(k list.Kind) bool {
 	return !slices.ContainsFunc(list.Announced[:], func(k list.Kind) bool { return gjson.GetBytes(s.Capabilities, k.Capability()).Exists() })
 }
 
-// greeting returns what the server has said of itself to the caller, or nil.
+// greeting returns the server's greeting for the caller, or nil.
 func (m *member) greeting() *bridge.Greeting { return m.s.Greeting(m.g.caller.Principal) }
 
 // leftOut returns why the server is left out of lists, or nil.
@@ -325,11 +322,9 @@ func (m *member) leftOut() error {
 	return m.absent
 }
 
-// external returns the name under which clients see what the server calls key. A
-// name with a server's prefix is that server's, whether it has one like it now
-// or not. Of two servers without a prefix that have the same name, the first in
-// the order of the configuration has it. In both cases the other's is made with
-// the server's own name.
+// external returns the function that makes external names of the server's own. A name that starts with
+// another server's prefix belongs to that server. Without prefixes, it belongs to the first server that
+// lists it. In both cases this server's item gets the server's name in place of the prefix.
 func (m *member) external(k list.Kind) func(key string) string {
 	return func(key string) string {
 		if k == list.Resources || k == list.Templates {
@@ -350,18 +345,16 @@ func (m *member) external(k list.Kind) func(key string) string {
 	}
 }
 
-// rivals reports whether names of this server and of another can be the same.
+// conflicting reports whether names of this server can collide with another's.
 func (m *member) rivals() bool { return m.g.now.Load().rivals[m.s] }
 
-// before returns the servers that come before this one in the order of the
-// configuration.
+// before returns the servers before this one, in the order of the configuration.
 func (m *member) before() []*member {
 	all := m.g.members()
-	return all[:max(slices.Index(all, m), 0)] // it may be there no more
+	return all[:max(slices.Index(all, m), 0)] // -1 if it was removed
 }
 
-// show returns the item as clients see it; nil when another server's has its
-// place.
+// show returns the item as clients see it, or nil if an earlier server has the same resource.
 func (m *member) show(k list.Kind, item []byte, key string) []byte {
 	if k == list.Tools || k == list.Prompts {
 		return rawjson.SetFirst(item, "name", []byte(rawjson.Quote(m.external(k)(key))))
@@ -376,7 +369,7 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 
 // fetch reads the whole list into the catalogue.
 func (m *member) fetch(ctx context.Context, k list.Kind) {
-	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
+	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // callers see an error by what is missing
 		return m.call(ctx, m.g.request(k.Method(), params))
 	}, func(page []byte, first, last bool) {
 		m.catalog.learn(k, bytes.Clone(page), m.external(k), first, last)

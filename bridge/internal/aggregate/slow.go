@@ -12,39 +12,34 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// slowList is how long a list may take before it is not waited for any more the
-// next time.
+// slowList is the time after which a list counts as slow: the next request hardly waits for it.
 const slowList = 2 * time.Second
 
-// muteAfter is how long a list may be owed before the server counts as one that does
-// not answer.
+// muteAfter is the time after which a server counts as one that does not answer.
 const muteAfter = listPatience / 2
 
-// slowPatience is how long it is waited for all the same: it may be well again.
+// slowPatience is the wait for a slow list. The server may have recovered.
 const slowPatience = 250 * time.Millisecond
 
-// maxSlowPage bounds what is kept of one list of a slow server, in bytes.
+// maxSlowPage bounds the stored page of one list, in bytes.
 const maxSlowPage = 1 << 20
 
-// slow says which lists of a server one principal's sessions do not wait for,
-// where several servers are offered as one, and what these were when they came
-// last.
+// slow records which lists of a server are slow for one principal, and their last pages.
 type slow struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards all
 	lists [list.Kinds]bool
-	mutes [list.Kinds]bool // lists that did not come, and have not yet
-	gone  [list.Kinds]bool // lists of all servers that the server was missing from last
+	mutes [list.Kinds]bool // lists that have not answered for muteAfter
+	gone  [list.Kinds]bool // lists of the aggregate that lacked the server last time
 	pages map[slowKey][]byte
 }
 
-// slowKey is what a page depends on beside the server and the principal: it is
-// in the words of the client's revision.
+// slowKey identifies a stored page. Pages depend on the client's revision.
 type slowKey struct {
 	k        list.Kind
 	revision string
 }
 
-// took notes how long a list took, without the server's start.
+// took records how long a list took after the connection was open.
 func (s *slow) took(k list.Kind, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +49,7 @@ func (s *slow) took(k list.Kind, d time.Duration) {
 	}
 }
 
-// overdue notes that a list has not come within that time, without the server's start.
+// overdue records that a list has not arrived for d since the connection was open.
 func (s *slow) overdue(k list.Kind, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +57,7 @@ func (s *slow) overdue(k list.Kind, d time.Duration) {
 	s.mutes[k] = s.mutes[k] || d > muteAfter
 }
 
-// missing notes whether the server is missing from a list, and reports whether that is
-// news.
+// missing records whether a list lacks the server. It reports whether that is new.
 func (s *slow) missing(k list.Kind, now bool) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +65,7 @@ func (s *slow) missing(k list.Kind, now bool) (news bool) {
 	return news
 }
 
-// forget drops what a list was: it has changed.
+// forget drops the pages of a list that has changed.
 func (s *slow) forget(k list.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,21 +81,21 @@ func (s *slow) drop(k list.Kind) {
 	}
 }
 
-// mute reports whether a list is not to be waited for, because it did not come before.
+// mute reports whether the list has not answered for muteAfter.
 func (s *slow) mute(k list.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mutes[k]
 }
 
-// keep keeps the only page of a slow list.
+// keep stores the page of a slow list that has only one.
 func (s *slow) keep(k list.Kind, revision string, page []byte) {
 	_, more := list.Next(page)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !s.lists[k]:
-	case more || len(page) > maxSlowPage: // the cursor may be good for its own connection only
+	case more || len(page) > maxSlowPage: // the cursor may be valid on its own connection only
 		delete(s.pages, slowKey{k, revision})
 	default:
 		if s.pages == nil {
@@ -111,16 +105,15 @@ func (s *slow) keep(k list.Kind, revision string, page []byte) {
 	}
 }
 
-// page returns what was kept, or nil.
+// page returns the stored page, or nil.
 func (s *slow) page(k list.Kind, revision string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pages[slowKey{k, revision}]
 }
 
-// lastKnown returns what the list was when it came last, if it is slow: nil when
-// nothing is to be kept of the server, or when what it lists may depend on the
-// headers of the client.
+// lastKnown returns the stored page of a slow list. It returns nil if pages of the server may not be stored, or
+// depend on the client's headers.
 func (m *member) lastKnown(k list.Kind) []byte {
 	if !m.s.Remembers() {
 		return nil
@@ -128,7 +121,7 @@ func (m *member) lastKnown(k list.Kind) []byte {
 	return m.catalog.slow.page(k, m.g.caller.Revision)
 }
 
-// resultOf returns the result of an answer, on one line and of our own.
+// resultOf returns a copy of an answer's result, on one line.
 func resultOf(a *jsonrpc.Message) []byte {
 	return []byte(gjson.GetBytes(a.Append(nil, nil, nil), "result").Raw)
 }

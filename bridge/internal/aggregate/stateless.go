@@ -10,39 +10,36 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Stateless is an Upstream that offers all servers as one to clients without
-// sessions. Those of one principal share what is known of the servers' lists.
+// Stateless is an Upstream that offers all servers as one to stateless clients. Clients of one principal share
+// one session.
 type Stateless struct {
 	a  *Aggregate
-	wg sync.WaitGroup // those that are being closed
+	wg sync.WaitGroup // awaits the sessions that drop closes
 
 	mu     sync.Mutex // guards the rest
 	each   map[string]*shared
-	uses   uint64 // numbers uses in their order
+	uses   uint64 // counts uses, for their order
 	closed bool
 }
 
-// shared is what one principal's clients see of all servers.
+// shared is the session of one principal's stateless clients.
 type shared struct {
 	*combined
 	principal string
-	users     int    // requests under way
-	use       uint64 // the last one
+	users     int    // requests in flight
+	use       uint64 // the number of the last use
 }
 
-// Server returns nothing: what clients are told is made for each of them.
+// Server returns nil: each client gets a greeting of its own.
 func (c *Stateless) Server() *bridge.Greeting { return nil }
 
-// Notify drops the notification: clients without sessions have none that are
-// defined.
+// Notify drops the notification: the protocol defines none from stateless clients.
 func (c *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
 
-// maxCombined bounds the principals of which it is kept what they see while they
-// have no request under way. Without access rules there is one.
+// maxShared bounds the sessions without a request in flight. Without access rules there is one.
 const maxCombined = 256
 
-// enter returns what a principal's clients see of all servers, and counts it as
-// in use until leave.
+// enter returns the principal's session and marks it as used until leave.
 func (c *Stateless) enter(principal string) (*shared, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +62,7 @@ func (c *Stateless) enter(principal string) (*shared, error) {
 	return m, nil
 }
 
-// leave counts a use less.
+// leave ends one use.
 func (c *Stateless) leave(m *shared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +71,8 @@ func (c *Stateless) leave(m *shared) {
 	}
 }
 
-// evict drops what was not used for longest, unless all are in use: those are
-// as many as there are requests. The caller holds c.mu.
+// evict drops the least recently used session. If all are in use, their number is bounded by that of the
+// requests. The caller holds c.mu.
 func (c *Stateless) evict() {
 	var oldest *shared
 	for _, m := range c.each {
@@ -88,14 +85,13 @@ func (c *Stateless) evict() {
 	}
 }
 
-// drop forgets what nobody uses: it is made again when it is needed. The caller
-// holds c.mu.
+// drop removes and closes a session that nobody uses. The caller holds c.mu.
 func (c *Stateless) drop(m *shared) {
 	delete(c.each, m.principal)
 	c.wg.Go(func() { _ = m.Close(c.a.o.Force) })
 }
 
-// Call makes a call to the server that it is for, or to all.
+// Call passes a call to the server that it is for, or to all.
 func (c *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g, err := c.enter(r.From.Principal)
 	if err != nil {
@@ -114,7 +110,7 @@ func (c *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	return g.Call(ctx, r)
 }
 
-// Close ends what serves the principals.
+// Close closes all sessions.
 func (c *Stateless) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -130,7 +126,7 @@ func (c *Stateless) Close(ctx context.Context) error {
 	return nil
 }
 
-// kept is an Upstream that others use too: it is not for its user to close.
+// noClose is an Upstream whose user must not close it, because others use it.
 type kept struct{ bridge.Upstream }
 
 // Close does nothing.

@@ -12,8 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// task makes a call about a task. Where several servers are offered as one, a
-// task's id begins with the name of its server.
+// task passes on a call about a task. In the aggregate, a task's id starts with its server's name.
 func (g *combined) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.ofTask(gjson.GetBytes(r.Params, "taskId").String())
 	if m == nil {
@@ -28,7 +27,7 @@ func (g *combined) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return a, err
 }
 
-// ofTask returns the server of a task, and its own id of it.
+// ofTask returns the server of a task, and the server's own id.
 func (g *combined) ofTask(id string) (*member, string) {
 	name, own, ok := strings.Cut(id, ":")
 	if !ok {
@@ -37,8 +36,8 @@ func (g *combined) ofTask(id string) (*member, string) {
 	return g.named(name), own
 }
 
-// claim marks the task in an answer as one of this server's. The id may have been
-// changed on its way here, which only the whole result shows.
+// claim puts the server's name before the task id of an answer. It reads the whole result, because a filter may
+// have changed the id.
 func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 	whole := a.Whole()
 	id := gjson.GetBytes(whole, "taskId")
@@ -50,7 +49,7 @@ func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 
 func (m *member) taskID(own string) string { return m.s.Name + ":" + own }
 
-// created marks the task that a call has become, if it has.
+// created marks the task that a call created, if it did.
 func (m *member) created(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil && bytes.Equal(a.Found().Type.Of(a.Result), []byte(`"task"`)) {
 		return m.claim(a)

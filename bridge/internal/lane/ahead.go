@@ -8,13 +8,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// aheadIdle is how long a process that was started ahead waits for its connection, where
-// connections are kept for ever.
+// aheadIdle is how long a process that was started ahead waits, if connections never close as idle.
 const aheadIdle = 10 * time.Minute
 
-// StartAhead starts the server before its first connection is opened, if it may and can
-// be, and returns when a connection uses it or nothing of it is left. It ends with ctx,
-// and when nobody has needed it for long. One that fails is not started again.
+// StartAhead starts the server before its first connection, if settings and limits allow it. It returns when a
+// connection uses the process or the process has ended. The process ends with ctx, or when nobody has used it
+// for the idle time. A process that fails is not started again.
 func (o *Options) StartAhead(ctx, force context.Context) {
 	a, can := o.Adapter.(bridge.StartsAhead)
 	if !o.Ahead || !can || !o.Budget.ahead() {

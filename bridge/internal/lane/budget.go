@@ -9,21 +9,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Shares bound how many of some places one principal may have.
+// Shares bounds how many of some slots one principal may hold.
 type Shares interface {
-	// Enter takes n places. It reports false when that would be more than it may.
+	// Enter takes n slots, or reports false if the principal's share has too few.
 	Enter(principal string, n int64) bool
 	Leave(principal string, n int64)
 	Most() int64
-	// Refusal says that a principal has all that it may have at that server.
+	// Refusal returns the error of a principal whose share at the server is full.
 	Refusal(server string) error
 }
 
-// Limits that have no setting, so that nobody can take what others need (protocol.md
-// F).
+// These limits have no setting. They keep one client from taking what others need (protocol.md F).
 const (
-	maxOpenings = 4  // connections to one server opened at once; a slow server must not hold up the others
-	maxStarts   = 16 // connections to all servers that begin to be opened within startMoment
+	maxOpenings = 4  // connections to one server that are opened at once; a slow server must not delay others
+	maxStarts   = 16 // connections to all servers whose opening starts within startMoment
 	startMoment = time.Second
 )
 
@@ -32,22 +31,21 @@ type Total struct {
 	most   int64
 	open   atomic.Int64
 	shares Shares
-	starts chan struct{} // one token for each connection that begins to be opened
+	starts chan struct{} // one token for each connection whose opening starts
 }
 
-// NewTotal makes the bound of most connections.
+// NewTotal returns a Total of most connections.
 func NewTotal(most int, shares Shares) *Total {
 	return &Total{most: int64(most), shares: shares, starts: make(chan struct{}, maxStarts)}
 }
 
-// Open returns how many connections are open or being opened, with the processes that were
-// started ahead.
+// Open returns the number of connections that are open or opening, and of processes that were started ahead.
 func (t *Total) Open() int64 { return t.open.Load() }
 
-// Most returns how many there may be.
+// Most returns the limit.
 func (t *Total) Most() int64 { return t.most }
 
-// Budget bounds the connections to one server, as a part of those to all.
+// Budget bounds the connections to one server, as a part of a Total.
 type Budget struct {
 	server   string
 	most     atomic.Int64
@@ -55,25 +53,24 @@ type Budget struct {
 	shares   Shares
 	total    *Total
 	spare    func(principal string, own bool) bool
-	openings chan struct{} // one token for each connection that is being opened
+	openings chan struct{} // one token for each connection that is opening
 	leaving  leaving
-	early    atomic.Bool // a process that was started ahead has a place
+	early    atomic.Bool // a process that was started ahead has a slot
 }
 
-// NewBudget makes the bound of most connections to a server. spare is called where
-// there is no room for one more: it has one closed that nobody uses, with own only
-// one of the principal's, or reports false.
+// NewBudget returns a Budget of most connections to a server. If there is no slot left, it calls spare, which
+// starts to close an unused connection or reports false. With own, only a connection of the principal counts.
 func NewBudget(server string, most int, shares Shares, total *Total, spare func(principal string, own bool) bool) *Budget {
 	b := &Budget{server: server, shares: shares, total: total, spare: spare, openings: make(chan struct{}, maxOpenings)}
 	b.Set(most)
 	return b
 }
 
-// Set has so many connections be the most from now on. Those that are open stay.
+// Set changes the limit. Open connections stay.
 func (b *Budget) Set(most int) { b.most.Store(int64(most)) }
 
-// Open returns how many connections are open or being opened. A process that was started
-// ahead is none yet.
+// Open returns the number of connections that are open or opening. A process that was started ahead does not
+// count.
 func (b *Budget) Open() int64 {
 	if b.early.Load() {
 		return max(b.open.Load()-1, 0)
@@ -81,19 +78,17 @@ func (b *Budget) Open() int64 {
 	return b.open.Load()
 }
 
-// Most returns how many there may be.
+// Most returns the limit.
 func (b *Budget) Most() int64 { return b.most.Load() }
 
-// Opening reports whether a connection is being opened.
+// Opening reports whether a connection is opening.
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 
-// Leaving says that a connection is about to be closed, until left is called: who
-// finds no room waits for that.
+// Closing announces that a connection is about to close, until left is called. Others wait for its slot.
 func (b *Budget) Leaving() (left func()) { return b.leaving.begin() }
 
-// ahead takes a place for a process that is started before anybody connects, which the
-// next connection takes over. It reports false where places are few: others may need
-// them.
+// reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the
+// slot over. It reports false if slots are scarce.
 func (b *Budget) ahead() bool {
 	server, all := b.open.Add(1), b.total.open.Add(1)
 	b.early.Store(true)
@@ -104,7 +99,7 @@ func (b *Budget) ahead() bool {
 	return true
 }
 
-// cede gives up the place of a process that was started ahead, if it has one.
+// cede releases the slot of a process that was started ahead, if it has one.
 func (b *Budget) cede() {
 	if b.early.CompareAndSwap(true, false) {
 		b.total.open.Add(-1)
@@ -112,15 +107,14 @@ func (b *Budget) cede() {
 	}
 }
 
-// admit takes a place for one more connection of a principal's, and the right to
-// open it until done is called; bounded says that the adapter bounds how many are being
-// opened. Every success needs a release too, when the connection has ended or was not
-// opened.
+// admit takes a slot for one more connection of the principal. The connection may be opened until done is called.
+// bounded means that the adapter limits concurrent openings itself. Each success needs a release, after the
+// connection has ended or was not opened.
 func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {
 	b.cede()
 	for {
 		left := b.leaving.next()
-		own := !b.shares.Enter(principal, 1) // it is about what the principal has itself
+		own := !b.shares.Enter(principal, 1) // the principal's own share is full
 		if !own {
 			if b.open.Add(1) <= b.Most() {
 				break
@@ -137,7 +131,7 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 		if left == nil {
 			return nil, b.full("it has too many connections: see max_children of the server", b.Most())
 		}
-		select { // a place that was given up is about to be free
+		select { // a slot is about to become free
 		case <-left:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -173,28 +167,27 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 	}, nil
 }
 
-// full is the error of a connection for which there is no room.
+// full returns the error of a connection without a slot.
 func (b *Budget) full(what string, most int64) error {
 	return &bridge.Error{Server: b.server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, int(most))}
 }
 
-// release gives back the place of a connection of a principal's.
+// release frees the slot of a principal's connection.
 func (b *Budget) release(principal string) {
 	b.total.shares.Leave(principal, 1)
 	b.leave(principal)
 }
 
-// leave is release, of one that has no share of the connections to all servers.
+// leave frees a slot that has no share of the Total.
 func (b *Budget) leave(principal string) {
 	b.shares.Leave(principal, 1)
-	b.total.open.Add(-1) // first: who finds a place at the server counts on the one that it had here
+	b.total.open.Add(-1) // first: whoever finds a slot at the server relies on one in the total
 	b.open.Add(-1)
 }
 
-// start takes the right to begin opening one more connection. It is given back
-// when the connection is open, and after a moment in any case: many servers
-// that start at once do not overwhelm the machine, and those that are slow do
-// not keep the others waiting.
+// start takes the right to start opening one more connection. It ends when the connection is open, and after
+// startMoment at the latest. So many servers that start at once do not overload the machine, and slow ones do
+// not delay the others.
 func (t *Total) start(ctx context.Context) (begun func(), err error) {
 	select {
 	case t.starts <- struct{}{}:
@@ -210,15 +203,14 @@ func (t *Total) start(ctx context.Context) (begun func(), err error) {
 	}, nil
 }
 
-// leaving tells who waits for a place when a connection that is being closed has
-// left its own.
+// closings wakes those who wait for a slot when a connection has closed.
 type leaving struct {
 	mu   sync.Mutex // guards the rest
 	n    int
-	left chan struct{} // closed with the next that has left
+	left chan struct{} // closed when the next connection has closed
 }
 
-// begin counts a connection whose closing begins, until done is called.
+// begin counts a connection that is closing, until done is called.
 func (l *leaving) begin() (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,8 +228,7 @@ func (l *leaving) begin() (done func()) {
 	}
 }
 
-// next returns what is closed when the next one has left; nil when none is about
-// to.
+// next returns a channel that is closed with the next connection; nil if none is closing.
 func (l *leaving) next() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

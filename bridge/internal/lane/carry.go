@@ -6,8 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// connect opens a connection, or goes on with the one that another instance of the bridge
-// has had for the session.
+// connect opens a connection, or resumes the session's connection of another instance.
 func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 	from := l.from()
 	if r, ok := l.o.Adapter.(bridge.Resumer); ok && l.stay != nil {
@@ -16,7 +15,7 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 			switch {
 			case err == nil || l.o.Settings.Load().EndWithServer && l.ctx.Err() != nil:
 				return up, err
-			case l.o.Settings.Load().EndWithServer: // another connection would be another face (S-034)
+			case l.o.Settings.Load().EndWithServer: // a new connection would be another client to the server (S-034)
 				l.client.Gone(err)
 				return nil, err
 			}
@@ -26,8 +25,8 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 	return l.o.Adapter.Open(ctx, from, c)
 }
 
-// carried notes what another instance needs to go on with the connection, which is open;
-// nil means that there is none. The caller holds l.mu.
+// saveResume stores what another instance needs to resume the connection. A nil up removes it. The caller holds
+// l.mu.
 func (l *Lane) carried(up bridge.Upstream) {
 	if l.stay == nil {
 		return

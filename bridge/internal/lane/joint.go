@@ -20,88 +20,83 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// gatherFor is how long others who want to listen are waited for, before a joint
-// subscription is made: they come in crowds.
+// gatherFor is how long a shared subscription waits for more subscribers, because they often come together.
 const gatherFor = 50 * time.Millisecond
 
-// outcome is how a subscription has ended.
+// outcome is the result of a subscription.
 type outcome struct {
 	m   *jsonrpc.Message
 	err error
 }
 
-// Limits on what may be asked for where subscriptions are shared.
+// These limits bound shared subscriptions.
 const (
-	maxInterests = 2 * subscribe.MaxSubscriptions // by one
-	maxJoint     = 4 << 20                        // by all of a connection, in bytes
+	maxInterests = 2 * subscribe.MaxSubscriptions // of one subscriber
+	maxJoint     = 4 << 20                        // of all subscribers of a connection, in bytes
 )
 
-// joint is the one subscription of all who listen to a modern server over a
-// connection where calls have no streams of their own. There are servers that
-// keep one subscription for each connection: a newer one takes the place of an
-// older one, and the end of any ends all. So there is never a second one. When
-// somebody wants to hear of more, the present one is taken back, its end is
-// awaited, and another one is made for all. What changes in between, nobody
-// hears of: those who listened before are told that something may have changed
-//
+// sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams
+// of their own. Some servers keep one subscription for each connection. A newer one replaces an older one
+// there, and the end of any ends all. So there is never a second one. When a subscriber needs more topics, the current
+// attempt is cancelled. After its end another one asks for all topics. Earlier subscribers are notified of all
+// that may have changed in between.
 type joint struct {
 	c *conn
 
-	mu      sync.Mutex // guards the rest, and the order of what sharers are told
+	mu      sync.Mutex // guards the rest, and the order of notifications
 	sharers map[*sharer]struct{}
-	wanted  map[interest]int // how many sharers ask for it
-	size    int              // of wanted, in bytes
-	now     *joined          // the subscription at the server, or nil
-	running bool             // run is
-	careful bool             // newcomers are let in one by one: of several at once, some were refused
-	silent  bool             // the server did not say that a subscription has ended which was taken back
+	wanted  map[interest]int // counts the subscribers of each topic
+	size    int              // of topics, in bytes
+	now     *joined          // the attempt in flight, or nil
+	running bool             // a goroutine executes run
+	careful bool             // adds one subscriber for each attempt, because the server rejected several at once
+	silent  bool             // the server did not confirm the end of a cancelled subscription
 }
 
-// How long the end of a subscription is waited for that was taken back. A server
-// with much to do may need seconds for it, and would take the end for that of the
-// next subscription. One that never says it is not waited for so long again.
+// These are how long a new attempt waits for the end of a cancelled one. A busy server may need seconds, and
+// would take the end for that of the next subscription. A server that never confirms the end gets the shorter
+// time.
 const (
 	endsWithin = 5 * time.Second
 	silentFor  = time.Second
 )
 
-// sharer is a subscription of a client, which is a part of the joint one.
+// subscriber is a client's part of the shared subscription.
 type sharer struct {
 	r     bridge.Request // outlives the call
 	asks  map[interest]struct{}
-	uris  []string     // of asks
-	other bool         // it asks for something that we do not know
-	in    *joined      // what it is a part of, or nil
-	begun bool         // it was acknowledged
-	end   chan outcome // takes one: how it has ended
+	uris  []string     // of topics
+	other bool         // some topics are unknown to the bridge
+	in    *joined      // the attempt that it is part of, or nil
+	begun bool         // the client got its acknowledgement
+	end   chan outcome // gets one result
 }
 
-// joined is one joint subscription at the server, and the Client of its request.
+// attempt is one request for the shared subscription, and the Client of it.
 type joined struct {
 	bridge.Nobody
 	j     *joint
 	asked map[interest]struct{}
-	only  *sharer // whose request it is, as it came; nil when it is made for several
+	only  *sharer // the only subscriber, whose request is sent unchanged; nil if there are several
 	stop  context.CancelCauseFunc
 	ack   *jsonrpc.Message      // nil until the server has acknowledged it
-	had   map[interest]struct{} // what it has acknowledged
-	over  bool                  // it was taken back
-	timer *time.Timer           // until it is taken back for a larger one; nil when nobody waits for that
+	had   map[interest]struct{} // topics that the server acknowledged
+	over  bool                  // cancelled by the bridge
+	timer *time.Timer           // until cancel, for a larger attempt; nil if nobody waits
 }
 
 var _ bridge.Client = (*joined)(nil)
 
-// interest is one thing that a filter asks for: an item of a member that is a list of
-// texts, or the raw value of another member.
+// topic is one entry of a filter: an item of a string list, or the raw value of another member.
 type interest struct {
 	member, what string
 	item         bool
 }
 
-// size is about what it takes in memory.
+// size returns about what it takes in memory.
 func (a *interest) size() int { return len(a.member) + len(a.what) + 64 }
 
-// asksOf reads a filter. The server is left to judge what is not as it has to be.
+// parseFilter returns the topics of a filter. Malformed members stay as they are, for the server to judge.
 func asksOf(filter gjson.Result) map[interest]struct{} {
 	all := map[interest]struct{}{}
 	filter.ForEach(func(name, value gjson.Result) bool {
@@ -120,8 +115,7 @@ func asksOf(filter gjson.Result) map[interest]struct{} {
 	return all
 }
 
-// filterOf makes a filter. Of values that cannot be joined, the proper one is
-// taken.
+// formatFilter returns the filter of topics. If members disagree, true wins.
 func filterOf(asks iter.Seq[interest]) []byte {
 	lists, members := map[string][]string{}, map[string]string{}
 	for a := range asks {
@@ -165,11 +159,11 @@ func newSharer(r *bridge.Request) *sharer {
 	return p
 }
 
-// wants reports whether a notification is surely for the sharer, and whether it
-// may be when it is for nobody surely.
+// wants reports whether the notification is surely for the subscriber. maybe says that it is for the subscriber
+// if it is surely for no one.
 func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	switch n.Method {
-	case "notifications/resources/updated": // the URI may be written otherwise
+	case "notifications/resources/updated": // servers may write the URI differently
 		return slices.ContainsFunc(p.uris, func(uri string) bool { return subscribe.Within(n.URI(), uri) }), len(p.uris) > 0
 	case "notifications/tasks":
 		_, surely = p.asks[interest{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
@@ -186,7 +180,7 @@ func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	return p.other, true
 }
 
-// listen makes the call of a subscription as a part of the joint one.
+// listen serves a client's subscription as a part of the shared one.
 func (j *joint) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !gjson.GetBytes(r.Whole(), "notifications").IsObject() {
 		return jsonrpc.InvalidParams("params.notifications must be an object that says what to listen to"), nil
@@ -207,7 +201,7 @@ func (j *joint) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	}
 }
 
-// join adds a sharer, or says why it cannot.
+// join adds a subscriber, or returns the error for it.
 func (j *joint) join(p *sharer) (no *jsonrpc.Message, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -233,7 +227,7 @@ func (j *joint) join(p *sharer) (no *jsonrpc.Message, err error) {
 	return nil, nil
 }
 
-// leave ends a sharer, who is told nothing from then on.
+// leave removes a subscriber. Nothing is sent to it after that.
 func (j *joint) leave(p *sharer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -242,7 +236,7 @@ func (j *joint) leave(p *sharer) {
 	}
 }
 
-// add is remove's opposite. The caller holds j.mu.
+// add adds a subscriber. The caller holds s.mu.
 func (j *joint) add(p *sharer) {
 	j.sharers[p] = struct{}{}
 	for a := range p.asks {
@@ -252,7 +246,7 @@ func (j *joint) add(p *sharer) {
 	}
 }
 
-// remove forgets a sharer, if that has not happened. The caller holds j.mu.
+// remove removes a subscriber, if it is still there. The caller holds s.mu.
 func (j *joint) remove(p *sharer) {
 	if _, in := j.sharers[p]; !in {
 		return
@@ -266,7 +260,7 @@ func (j *joint) remove(p *sharer) {
 	}
 }
 
-// run makes one subscription after the other, for as long as there are sharers.
+// run makes one attempt after the other until there is no subscriber left.
 func (j *joint) run(context.Context) {
 	for {
 		n, r, ctx := j.next()
@@ -279,12 +273,12 @@ func (j *joint) run(context.Context) {
 	}
 }
 
-// next begins another subscription, or returns nil when nobody wants any.
+// next returns the next attempt, or nil if there is no subscriber.
 func (j *joint) next() (*joined, *bridge.Request, context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := &joined{j: j, asked: map[interest]struct{}{}}
-	var one *sharer // whose request it is made of
+	var one *sharer // the subscriber whose request is the model
 	parts, waiting := 0, 0
 	for p := range j.sharers {
 		switch {
@@ -315,12 +309,12 @@ func (j *joint) next() (*joined, *bridge.Request, context.Context) {
 		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", filterOf(maps.Keys(n.asked))))
 	}
 	var ctx context.Context
-	ctx, n.stop = context.WithCancelCause(context.Background()) // it is no one client's
+	ctx, n.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
 	j.now = n
 	return n, r, ctx
 }
 
-// ended sees to those whose subscription has ended at the server.
+// ended handles the end of an attempt at the server.
 func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 	defer a.Release()
 	j.mu.Lock()
@@ -341,15 +335,15 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 	}
 	refused := errors.Is(err, bridge.ErrRejected) || err == nil && a.Error != nil
 	switch {
-	case n.over: // by us: another one follows, if anybody is left
-		if n.ack != nil { // otherwise it need not have been asked for
+	case n.over: // the next attempt follows, if there are subscribers
+		if n.ack != nil { // otherwise the request may not have been sent
 			j.silent = err != nil
 		}
 		return
-	case refused && len(waiting) > 1: // it need not be for the sake of all of them
+	case refused && len(waiting) > 1: // perhaps only one of them was the reason
 		j.careful = true
 		return
-	case refused && len(waiting) > 0: // those before listen on without
+	case refused && len(waiting) > 0: // earlier subscribers go on without them
 		all = waiting
 	}
 	for _, p := range all {
@@ -357,7 +351,7 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 		switch {
 		case err == nil:
 			p.end <- outcome{m: a.Clone()}
-		case p.begun && errors.Is(err, bridge.ErrUnsent): // but the one before was
+		case p.begun && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
 			p.end <- outcome{err: &bridge.Error{Server: j.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
 		default:
 			p.end <- outcome{err: err}
@@ -365,9 +359,8 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 	}
 }
 
-// covers reports whether there is no need to ask the server for the sake of a
-// sharer. What it did not honour of lists is asked for again; what it honours of
-// the rest does not change.
+// covers reports whether the attempt has all topics of the subscriber. List items that the server did not
+// acknowledge are requested again. Other members never change.
 func (n *joined) covers(p *sharer) bool {
 	for a := range p.asks {
 		known := n.asked
@@ -381,8 +374,7 @@ func (n *joined) covers(p *sharer) bool {
 	return true
 }
 
-// outgrown has the subscription replaced by a larger one soon: those who listen
-// come in crowds. The caller holds j.mu.
+// replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds s.mu.
 func (n *joined) outgrown() {
 	if n.timer != nil {
 		return
@@ -396,8 +388,7 @@ func (n *joined) outgrown() {
 	})
 }
 
-// waits reports whether a sharer waits for the next subscription. The caller
-// holds j.mu.
+// waits reports whether a subscriber waits for the next attempt. The caller holds s.mu.
 func (j *joint) waits() bool {
 	for p := range j.sharers {
 		if p.in == nil {
@@ -407,13 +398,13 @@ func (j *joint) waits() bool {
 	return false
 }
 
-// takeBack ends the subscription at the server. The caller holds j.mu.
+// cancel ends the attempt at the server. The caller holds s.mu.
 func (n *joined) takeBack() {
 	n.over = true
 	n.stop(bridge.ErrCancelled)
 }
 
-// Notify takes what the server says. Each sharer is told what he has asked for.
+// Notify passes a notification to the subscribers of its topic.
 func (n *joined) Notify(m *jsonrpc.Message) {
 	n.j.mu.Lock()
 	defer n.j.mu.Unlock()
@@ -441,8 +432,8 @@ func (n *joined) Notify(m *jsonrpc.Message) {
 	}
 }
 
-// knows reports whether a notification is about a resource that was asked for,
-// perhaps by somebody who has left. The caller holds j.mu.
+// knows reports whether a notification is about a resource of the attempt, perhaps for a subscriber that has
+// left. The caller holds s.mu.
 func (n *joined) knows(m *jsonrpc.Message) bool {
 	for a := range n.asked {
 		if a.member == "resourceSubscriptions" && a.item && subscribe.Within(m.URI(), a.what) {
@@ -452,7 +443,7 @@ func (n *joined) knows(m *jsonrpc.Message) bool {
 	return false
 }
 
-// acknowledged notes that the subscription has begun. The caller holds j.mu.
+// acknowledged stores the server's acknowledgement and passes it on. The caller holds s.mu.
 func (n *joined) acknowledged(m *jsonrpc.Message) {
 	if n.ack != nil {
 		return
@@ -477,7 +468,7 @@ func (n *joined) acknowledged(m *jsonrpc.Message) {
 	}
 }
 
-// begin acknowledges a sharer's subscription. The caller holds j.mu.
+// acknowledge acknowledges a client's subscription. The caller holds s.mu.
 func (n *joined) begin(p *sharer) {
 	p.begun = true
 	if p == n.only {
@@ -489,15 +480,13 @@ func (n *joined) begin(p *sharer) {
 	p.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(n.ack.Params, "notifications", filterOf(maps.Keys(had)))).Clone())
 }
 
-// honours reports whether the server has acknowledged something that was asked
-// for.
+// grants reports whether the server acknowledged the topic.
 func (n *joined) honours(a interest) bool {
 	_, ok := n.had[a]
 	return ok
 }
 
-// missed tells a sharer what may have changed while there was no subscription.
-// The caller holds j.mu.
+// notifyMissed notifies a subscriber of what may have changed between two attempts. The caller holds s.mu.
 func (n *joined) missed(p *sharer) {
 	for _, k := range list.Announced {
 		a := interest{k.Interest(), "true", false}

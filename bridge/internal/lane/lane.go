@@ -1,16 +1,14 @@
-// Package lane keeps a connection to a server for those who call it. A Lane opens
-// its connection when it is needed, opens it again when it was lost, asks it for
-// signs of life, and closes it when nobody has used it for long. What a connection
-// was told, a fresh one is told again: the log level, and which resources to tell of.
+// Package lane keeps a connection to a server for its callers. A Lane opens the connection on demand and again
+// after a loss, pings it, and closes it when it is idle. A fresh connection gets the log level and the resource
+// subscriptions of the one before.
 //
-// A lane promises that a call is made over one connection, and again only if the
-// server cannot have acted on it; that a connection that keeps ending is opened again
-// after pauses that grow; and that Close waits for all that it has started.
+// A lane promises three things. A call uses one connection, and another one only if the server cannot have acted
+// on it. A connection that keeps failing is opened again after growing pauses. Close waits for all that the lane
+// has started.
 //
-// A Budget bounds the connections to a server, and a Total those to all servers.
+// A Budget bounds the connections to a server, a Total those to all servers.
 //
-// What else happens with a connection is not its business but that of those who stand
-// at its ends: see Ends and Health.
+// Others react to a connection's events through Ends and Health.
 package lane
 
 import (
@@ -29,11 +27,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Lane is an Upstream that opens its connection on first need, opens it again
-// after it was lost or had been idle, and restores the log level and the
-// subscriptions (protocol.md D3, R-187). It is one state machine under one lock:
-// whether it opens, waits or closes depends on what calls, subscriptions and losses
-// there are.
+// Lane is an Upstream that opens its connection on demand, and again after a loss or an idle close. It restores
+// the log level and the subscriptions (protocol.md D3, R-187). It is one state machine under one lock: calls,
+// subscriptions and losses decide whether it opens, waits or closes.
 type Lane struct {
 	o        *Options
 	caller   *bridge.Caller
@@ -45,30 +41,30 @@ type Lane struct {
 	wg       sync.WaitGroup
 	ctx      context.Context // ends when Close is called
 	cancel   context.CancelFunc
-	force    context.Context // ends when Close has no more time
+	force    context.Context // ends when the time of Close is over
 	hurry    context.CancelFunc
 
 	mu      sync.Mutex       // guards the rest
 	conn    *conn            // the open connection, or nil
-	server  *bridge.Greeting // what the last handshake said
-	opening *opening         // the attempt under way, or nil
+	server  *bridge.Greeting // from the last handshake
+	opening *opening         // the attempt in flight, or nil
 	closed  error
-	active  int       // calls under way
-	used    time.Time // when the last of them ended
+	active  int       // calls in flight
+	used    time.Time // when the last call ended
 	timer   *time.Timer
-	pulse   *time.Timer         // until the next look for a sign of life; nil without
-	every   time.Duration       // for which pulse was made
-	holding bool                // hold is running
+	pulse   *time.Timer         // until the next ping; nil without pings
+	every   time.Duration       // the interval of pingTimer
+	holding bool                // keepOpen is running
 	notes   []*bridge.Request   // notifications that wait for the connection
 	level   []byte              // params of the last logging/setLevel
-	subs    map[string]struct{} // URIs of the subscriptions
-	needs   int                 // those who want the connection to be there without using it
-	lost    error               // why the connection before was lost; nil when it was not
+	subs    map[string]struct{} // subscribed URIs
+	needs   int                 // users that need the connection open without calls
+	lost    error               // why the last connection was lost; nil if it was not
 	losses  int                 // in a row
 	began   time.Time           // when the open connection was opened
-	ended   time.Time           // when the last one was lost
+	ended   time.Time           // when the last connection was lost
 	reopens []time.Time         // within the last minute
-	latest  http.Header         // what the last request has brought of fleeting headers
+	latest  http.Header         // the last request's fleeting headers
 }
 
 // opening is one attempt to open the connection.
@@ -77,17 +73,17 @@ type opening struct {
 	err  error
 }
 
-// conn is one connection of a lane, and the Client that its reader speaks to.
+// conn is one connection of a lane, and the Client of its reader.
 type conn struct {
 	up    bridge.Upstream
-	raw   bridge.Upstream // up without what the gate has put around it
+	raw   bridge.Upstream // up without the gate's wrappers
 	l     *Lane
-	asked atomic.Int64 // questions of the server's that name no call
+	asked atomic.Int64 // questions of the server that name no call
 	gone  error        // guarded by l.mu
 
-	worked atomic.Bool // a call has been answered
+	worked atomic.Bool // a call was answered
 
-	joint joint // of those who listen, where they share a subscription
+	joint joint
 }
 
 var (
@@ -98,7 +94,7 @@ var (
 	_ Conn                 = (*conn)(nil)
 )
 
-// New makes a lane on behalf of from. Nothing is opened yet.
+// New returns a lane on behalf of from. It opens nothing yet.
 func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
 	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, stay: ends.Stay, level: ends.Level}
 	if l.gate == nil {
@@ -109,17 +105,17 @@ func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
 	return l
 }
 
-// Caller is on whose behalf connections are opened.
+// Caller returns the caller that connections are opened for.
 func (l *Lane) Caller() *bridge.Caller { return l.caller }
 
-// Server returns what the last handshake said, or nil before the first one.
+// Server returns the greeting of the last handshake, or nil before the first one.
 func (l *Lane) Server() *bridge.Greeting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server
 }
 
-// State says whether the connection is open.
+// State returns the state of the connection.
 func (l *Lane) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +133,7 @@ func (l *Lane) State() State {
 	return Asleep
 }
 
-// Presume notes what a server has said over other connections of the same
-// client's, until it says it over this one.
+// Presume sets the greeting of the client's other connections, until this lane has its own.
 func (l *Lane) Presume(s *bridge.Greeting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +142,7 @@ func (l *Lane) Presume(s *bridge.Greeting) {
 	}
 }
 
-// Call opens the connection if need be and makes the call. initialize is
-// answered with what the handshake said.
+// Call opens the connection if necessary and makes the call. It answers initialize from the handshake.
 func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "resources/subscribe" && l.full(r.URI()):
@@ -164,8 +158,7 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// forwarded returns what the allow-list forwards of headers. What is fleeting of them is
-// noted: the next connection is opened with it.
+// forwarded returns the headers that the allow-list forwards. It stores the fleeting ones for the next opening.
 func (l *Lane) forwarded(h http.Header) http.Header {
 	out := bridge.Forwarded(h, l.o.Forward)
 	for _, f := range l.o.Forward {
@@ -178,7 +171,7 @@ func (l *Lane) forwarded(h http.Header) http.Header {
 	return out
 }
 
-// from is on whose behalf a connection is opened now.
+// from returns the caller for a new connection.
 func (l *Lane) from() *bridge.Caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,17 +186,16 @@ func (l *Lane) from() *bridge.Caller {
 	return &now
 }
 
-// call makes the call once. A connection that turns out to be of no use is
-// not used again.
+// call makes the call once. It drops a connection that turns out to be unusable.
 func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "resources/unsubscribe" {
-		defer l.remember(nil, r) // whatever comes of it, nobody wants the subscription back
+		defer l.remember(nil, r) // even if the call fails, the subscription is not restored
 	}
 	c, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if r.Method == era.Listen { // it lasts: the connection has to be there, and is not busy
+	if r.Method == era.Listen { // a subscription needs the connection, and is no call in flight
 		l.need(1)
 		defer l.need(-1)
 		l.leave()
@@ -214,9 +206,9 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		r.Opened()
 	}
 	if r.Method == "initialize" {
-		return jsonrpc.NewResult(nil, c.up.Server().Result), nil // the lane's may be gone by now
+		return jsonrpc.NewResult(nil, c.up.Server().Result), nil // the lane may have another greeting by now
 	}
-	if r.From != nil && r.From.Stay != nil { // it may have waited, and the process may have been stopped
+	if r.From != nil && r.From.Stay != nil { // the process may have been suspended since the call began
 		if err := r.From.Stay.Sure(ctx); err != nil {
 			return nil, err
 		}
@@ -229,14 +221,14 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	l.o.Health.Fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0 || bridge.Personal(l.o.Forward))
 	if errors.Is(err, bridge.ErrUnsent) {
-		c.Gone(err) // in case that the news of it have not come yet
+		c.Gone(err) // the connection may not have reported this yet
 	}
 	if err == nil && !c.worked.Load() {
 		c.worked.Store(true)
 	}
-	if err == nil && m.Error == nil && !l.remember(c, r) {
+	if err == nil && m.Error == nil && !l.remember(c, r) { // the connection that got it is gone: it counts as not sent
 		m.Release()
-		return nil, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"} // it may as well not have been sent
+		return nil, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"}
 	}
 	return m, err
 }
@@ -246,7 +238,7 @@ func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrp
 	return l.o.Tracing.Call(ctx, l.o.Name, c.up, r)
 }
 
-// full reports whether there is no room for a subscription to one more URI.
+// full reports whether one more URI would exceed the limit on subscriptions.
 func (l *Lane) full(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,8 +246,8 @@ func (l *Lane) full(uri string) bool {
 	return !known && len(l.subs) >= subscribe.MaxSubscriptions
 }
 
-// forget ends a subscription while there is no connection: the next one will
-// not be told of it. It reports false when the server has to be told.
+// forget ends a subscription while there is no connection, so that the next one does not restore it. It reports
+// false if the server must be asked.
 func (l *Lane) forget(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,8 +259,8 @@ func (l *Lane) forget(uri string) bool {
 	return true
 }
 
-// remember notes what a fresh connection has to be told again. It reports false
-// when that is too late: the connection that was told is the lane's no more.
+// remember stores what a fresh connection must get again. It reports false if c, which got it, is no longer the
+// lane's connection.
 func (l *Lane) remember(c *conn, r *bridge.Request) bool {
 	switch r.Method {
 	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
@@ -294,15 +286,14 @@ func (l *Lane) remember(c *conn, r *bridge.Request) bool {
 	return true
 }
 
-// What may wait for a connection to be opened. Nobody waits for the outcome of
-// a notification, so that what is too much is dropped.
+// These bound notifications that wait for a connection. Excess ones are dropped, because nobody waits for their
+// outcome.
 const (
 	maxNotes     = 64
 	maxNoteBytes = 1 << 20
 )
 
-// Notify sends a notification. While there is no connection it is opened in
-// the background.
+// Notify sends a notification. If there is no connection, it opens one in the background.
 func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header = l.forwarded(r.Header)
 	l.mu.Lock()
@@ -330,7 +321,7 @@ func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
 	return nil
 }
 
-// deliver opens the connection and sends the notifications that wait for it.
+// deliver opens the connection and sends the waiting notifications.
 func (l *Lane) deliver() {
 	c, err := l.enter(l.ctx)
 	l.mu.Lock()
@@ -338,16 +329,16 @@ func (l *Lane) deliver() {
 	l.notes = nil
 	l.mu.Unlock()
 	if err != nil {
-		return // it is logged where it happens
+		return // logged where it happens
 	}
 	defer l.leave()
 	for _, n := range notes {
-		_ = c.up.Notify(l.ctx, n) // the loss is logged by the lane
+		_ = c.up.Notify(l.ctx, n) // the lane logs the loss
 	}
 }
 
-// Go runs f in a goroutine that Close waits for; ctx ends when Close begins. It
-// reports false when the lane is closed.
+// Go runs f in a goroutine that Close awaits. Its ctx ends when Close begins. Go reports false if the lane is
+// closed.
 func (l *Lane) Go(f func(ctx context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,8 +349,8 @@ func (l *Lane) Go(f func(ctx context.Context)) bool {
 	return true
 }
 
-// Known returns what the handshake of the connection said, which is opened if there
-// is none, and whether the connection says which call a question is about.
+// Known returns the greeting of the connection, which it opens if necessary. attributes reports whether the
+// connection attributes questions to calls.
 func (l *Lane) Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error) {
 	c, err := l.enter(ctx)
 	if err != nil {
@@ -369,14 +360,14 @@ func (l *Lane) Known(ctx context.Context) (s *bridge.Greeting, attributes bool, 
 	return c.up.Server(), c.attributes(), nil
 }
 
-// attributes reports whether the connection says which call a question is about.
+// attributes reports whether the connection attributes questions to calls.
 func (c *conn) attributes() bool {
 	a, ok := c.raw.(bridge.Attributing)
 	return ok && a.Attributes()
 }
 
-// Keep opens the connection if there is none, and keeps it open, also without
-// calls, until release is called. When it is lost it is opened again.
+// Keep opens the connection if necessary. Until release is called, the lane keeps it open without calls, and
+// opens it again after a loss.
 func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
 	if _, err := l.enter(ctx); err != nil {
 		return nil, err
@@ -386,8 +377,7 @@ func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
 	return func() { l.need(-1) }, nil
 }
 
-// enter returns the open connection and counts the caller as using it until
-// leave.
+// enter returns the open connection and counts a call in flight until leave.
 func (l *Lane) enter(ctx context.Context) (*conn, error) {
 	for {
 		l.mu.Lock()
@@ -412,7 +402,7 @@ func (l *Lane) enter(ctx context.Context) (*conn, error) {
 			if ended(o.err); o.err != nil {
 				return nil, o.err
 			}
-			if ctx.Err() != nil { // by what became of the connection, perhaps
+			if ctx.Err() != nil { // the loss of the connection may have ended it
 				return nil, context.Cause(ctx)
 			}
 		case <-ctx.Done():
@@ -441,8 +431,7 @@ func (l *Lane) leave() {
 	}
 }
 
-// need notes that somebody wants the connection to be there, or with -1 does so
-// no more.
+// keep changes the number of users that need the connection open.
 func (l *Lane) need(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -455,18 +444,17 @@ func (l *Lane) need(n int) {
 	}
 }
 
-// needed reports whether the connection has to be there although nobody uses
-// it. The caller holds l.mu.
+// needed reports whether the connection must be open even without calls. The caller holds l.mu.
 func (l *Lane) needed() bool { return len(l.subs) > 0 || l.needs > 0 }
 
-// doze closes a connection that nobody uses. It looks again later when
-// somebody did in the meantime: cheaper than a timer that each call resets.
+// closeIdle closes an idle connection. If there were calls since the timer started, it sets the timer again.
+// This is cheaper than a reset with each call.
 func (l *Lane) doze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
 	if l.closed != nil || l.conn == nil || l.active > 0 || l.needed() {
-		return // leave, or the end of a subscription, arms the timer again
+		return // leave, or the end of a subscription, sets the timer again
 	}
 	if left := l.o.Idle - time.Since(l.used); left > 0 {
 		l.timer = time.AfterFunc(left, l.doze)
@@ -479,7 +467,7 @@ func (l *Lane) doze() {
 	l.retireSoon(c)
 }
 
-// retire closes a connection that is not the lane's any more.
+// retire closes a connection that the lane no longer uses.
 func (l *Lane) retire(c *conn) {
 	l.observer.Closed()
 	if l.stay != nil && l.stay.Moves() {
@@ -491,7 +479,7 @@ func (l *Lane) retire(c *conn) {
 	l.o.Budget.release(l.caller.Principal)
 }
 
-// retireSoon does so in the background. The caller holds l.mu.
+// retireSoon calls retire in the background. The caller holds l.mu.
 func (l *Lane) retireSoon(c *conn) {
 	left := l.o.Budget.Leaving()
 	l.wg.Go(func() {
@@ -509,12 +497,12 @@ func (l *Lane) open(o *opening) {
 	switch {
 	case errors.Is(err, bridge.ErrReplaced):
 		l.wg.Go(func() { l.retire(c) })
-		l.opening = &opening{done: make(chan struct{})} // until those are told who knew the server as it was
+		l.opening = &opening{done: make(chan struct{})} // until observer and client know of the replacement
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
 		l.retireSoon(c)
-	case c.gone != nil: // it has ended between its handshake and now
+	case c.gone != nil: // it ended after its handshake
 		gone, o.err = c.gone, c.gone
 		l.began = time.Now()
 		l.lose(c)
@@ -528,7 +516,7 @@ func (l *Lane) open(o *opening) {
 	if errors.Is(err, bridge.ErrReplaced) {
 		l.observer.Replaced()
 		l.client.Gone(err)
-		l.mu.Lock() // those who have come meanwhile, and will come, know nothing of what was before
+		l.mu.Lock() // callers that come from now on know nothing of the old server
 		told := l.opening
 		l.server, l.opening = nil, nil
 		l.mu.Unlock()
@@ -541,8 +529,7 @@ func (l *Lane) open(o *opening) {
 	}
 }
 
-// nextStart returns when the connection may be opened again after a loss. The
-// caller holds l.mu.
+// nextStart returns when the connection may be opened again. The caller holds l.mu.
 func (l *Lane) nextStart() time.Time {
 	again := l.ended
 	if l.losses > 0 {
@@ -558,7 +545,7 @@ func (l *Lane) nextStart() time.Time {
 	switch n := len(l.reopens); {
 	case n >= most:
 		later(l.reopens[n-most].Add(time.Minute))
-	case n > most/2: // so that those who share the connection are not without it for the rest of the minute
+	case n > most/2: // spread the rest, so that no caller waits for the rest of the minute
 		later(l.reopens[n-1].Add(2 * time.Minute / time.Duration(most)))
 	}
 	return again
@@ -567,14 +554,13 @@ func (l *Lane) nextStart() time.Time {
 // MissesChanges implements bridge.MissesChanges.
 func (c *conn) MissesChanges() { c.l.observer.Deaf() }
 
-// Notify passes on what the server says by itself.
+// Notify passes on a notification that belongs to no call.
 func (c *conn) Notify(n *jsonrpc.Message) {
 	c.l.observer.Heard(n)
 	c.l.client.Notify(n)
 }
 
-// Room implements bridge.Roomy: what a server says on the lane takes room of the
-// principal that it is for, if that is one alone.
+// Room implements bridge.Roomy. Messages count against the principal of the lane, if it has one alone.
 func (c *conn) Room() bridge.Room {
 	if c.l.o.Shared {
 		return c.l.o.Room("")
@@ -590,13 +576,13 @@ func (c *conn) Tap() bridge.Tap {
 	return c.l.o.Tap(c.l.caller.Principal)
 }
 
-// Ask passes on what the server asks.
+// Ask passes on a question that belongs to no call.
 func (c *conn) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.asked.Add(1)
 	return c.l.client.Ask(q, reply)
 }
 
-// Close ends the connection for good.
+// Close closes the lane for good.
 func (l *Lane) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if l.closed == nil {

@@ -10,16 +10,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// beginning is a subscription that the server has to acknowledge in time, as it
-// has to finish a handshake: until then it takes a place among the calls under
-// way, and its client waits.
+// ackClient is the Client of a subscription that the server must acknowledge in time. Until then it counts as a
+// call in flight, and its client waits.
 type beginning struct {
 	bridge.Client
 	timer *time.Timer
 }
 
-// listen makes the call of a subscription, by itself or as a part of one that all
-// of the connection share.
+// listen serves a subscription, alone or as a part of the connection's shared one.
 func (l *Lane) listen(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Back == nil:
@@ -35,10 +33,10 @@ func (l *Lane) subscription(ctx context.Context, c *conn, r *bridge.Request) (*j
 	return l.begins(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, c, r) })
 }
 
-// begins makes a call that has to be acknowledged in time.
+// callForAck makes a call that the server must acknowledge in time.
 func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	within := l.o.Handshake
-	// It is a request that the server does not take, and no reason to leave it alone.
+	// The server rejects this request; it is no reason to avoid the server.
 	silent := &bridge.Error{Server: l.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrRejected,
 		Public: fmt.Sprintf("it did not acknowledge the subscription within %v", within)}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -49,13 +47,13 @@ func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.
 	inner.Back = &beginning{r.Back, timer}
 	m, err := call(ctx, &inner)
 	if context.Cause(ctx) == error(silent) {
-		m.Release() // it may answer that it was taken back
+		m.Release() // the server may still answer that it was cancelled
 		return nil, silent
 	}
 	return m, err
 }
 
-// Notify passes on what the server says.
+// Notify passes on a notification, and stops the timer for the acknowledgement.
 func (b *beginning) Notify(n *jsonrpc.Message) {
 	if n.Method == era.Acknowledged {
 		b.timer.Stop()

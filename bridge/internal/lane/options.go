@@ -12,135 +12,125 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Options are what all lanes to one server have in common. All are needed but for
-// those that say what their zero value means.
+// Options holds what all lanes to one server share. All fields are required, except those that explain their
+// zero value.
 type Options struct {
 	Name    string
 	Adapter bridge.Adapter
 	Log     *slog.Logger
 	Tracing *tracing.Tracing // may be nil
-	Forward []bridge.Forward // headers of clients that the server gets
-	// Shared says that lanes are shared by different principals.
+	Forward []bridge.Forward // client headers that the server gets
+	// Shared means that different principals share a lane.
 	Shared bool
-	// Ahead says that the server may be started before the first connection is opened:
-	// nothing of a client's decides how.
+	// Ahead means that the server may start before its first connection, because nothing of a client affects the
+	// start.
 	Ahead     bool
-	Idle      time.Duration // after which a connection is closed that nobody uses; 0 means never
-	Handshake time.Duration // how long opening a connection may take
+	Idle      time.Duration // after which an unused connection is closed; 0 means never
+	Handshake time.Duration // time limit for opening a connection
 	Settings  *atomic.Pointer[Settings]
 	Budget    *Budget
 	Health    Health
-	// Room bounds what the server says for that principal, in bytes; the empty name is
-	// nobody's in particular.
+	// Room returns the byte limit for messages to a principal. The empty name stands for messages to no one in
+	// particular.
 	Room    func(principal string) bridge.Room
-	Dropped *atomic.Uint64 // counts notifications that were dropped
-	// Tap returns what is told of the messages of a connection that is opened on behalf of
-	// that principal; nil if nobody ever looks.
+	Dropped *atomic.Uint64 // counts dropped notifications
+	// Tap returns the tap for connections of a principal; nil if nobody ever looks.
 	Tap func(principal string) bridge.Tap
 }
 
-// Settings are those of lanes that others may take the place of while connections are open.
+// Settings holds the settings of lanes that may change while connections are open.
 type Settings struct {
-	// EndWithServer has the loss of a connection end all that its clients do.
+	// EndWithServer makes the loss of a connection end its clients' sessions.
 	EndWithServer bool
-	// Ping is how long a connection may be silent before it is asked for a sign of life; 0
-	// means for ever. One that is open when that begins is asked after its next call.
+	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If it was 0, pings
+	// of an open connection start after its next call.
 	Ping     time.Duration
 	Restarts int           // how often a connection is opened again within a minute
 	MaxPause time.Duration // between attempts to open a connection
 }
 
-// Set has other settings count from now on.
+// Set replaces the settings.
 func (o *Options) Set(s Settings) { o.Settings.Store(&s) }
 
-// Health is told the state of a server.
+// Health receives the events of a server's connections.
 type Health interface {
-	// Fared is told how each call went. headers says that the client has sent headers
-	// that are forwarded, and with them perhaps who it is.
+	// CallDone reports a call's outcome. headers means that it forwarded client headers, which may hold
+	// credentials.
 	Fared(err error, headers bool)
-	// Failed says that a connection could not be opened, or was lost at once.
+	// Failed reports that a connection could not be opened, or was lost at once.
 	Failed(err error)
-	// Lacked says that the bridge itself had no room for a connection.
+	// NoRoom reports that the bridge itself had no room for a connection.
 	Lacked(err error)
-	// Lost says that a connection has ended by itself.
+	// Lost reports that a connection ended by itself.
 	Lost(err error)
-	// Learned is told what a handshake on behalf of a principal said.
+	// Greeted reports the greeting of a handshake on behalf of a principal.
 	Learned(principal string, s *bridge.Greeting)
-	// Opened says that a connection was opened that can be used, and Restarted that
-	// one is about to be opened after another one has failed or was lost.
+	// Opened reports a usable connection. Restarted reports an attempt after a failure or a loss.
 	Opened()
 	Restarted()
 }
 
-// Ends are those between whom one lane stands, but for the adapter.
+// Ends holds the lane's partners other than the adapter.
 type Ends struct {
-	// Client gets what the server says and asks by itself, from the connection that
-	// is open. Gone tells it that there will be no other one, or none that is like
-	// the one before.
+	// Client gets the notifications and questions that belong to no call. Its Gone is called when there will be
+	// no other connection, or a different server.
 	Client   bridge.Client
 	Observer Observer
 	Gate     Gate // nil lets everything pass
-	// GivenUp is called when a connection that is kept could not be opened again for
-	// some minutes, and each time after that. nil means that nobody wants to know.
+	// GivenUp is called when a kept connection could not be opened again for some minutes, and after each
+	// further attempt. It may be nil.
 	GivenUp func()
-	// Stay is the session that has the connection to itself, if another instance of the
-	// bridge may go on with both; nil otherwise.
+	// Stay is the session that owns the connection, if another instance may resume both; nil otherwise.
 	Stay bridge.Stay
-	// Level is what the server is told in logging/setLevel at first, as params; nil
-	// for nothing.
+	// Level holds the params of the first logging/setLevel; nil for none.
 	Level []byte
 }
 
-// Observer is told what happens to a lane's connections, in that order, and before
-// the lane's Client hears of it. It must not block, nor call the lane.
+// Observer receives the events of a lane's connections in order, before the lane's Client does. It must not
+// block or call the lane.
 type Observer interface {
-	// Opened says that a connection is open. The one before may not be closed yet.
+	// Opened reports an open connection. The one before may not be closed yet.
 	Opened()
-	// Closed says that a connection is closed.
+	// Closed reports that a connection is closed.
 	Closed()
-	// Reopened says that the connection is not the first one. lost says that the
-	// one before had ended by itself, and was not closed for want of use.
+	// Reopened reports an open connection that is not the first one. lost means that the one before ended by
+	// itself, and not because it was idle.
 	Reopened(lost bool)
-	// Replaced says that the server came back as another: see bridge.ErrReplaced.
+	// Replaced reports that the server came back as another: see bridge.ErrReplaced.
 	Replaced()
-	// Deaf says that the connection does not hear for now what the server says by
-	// itself.
+	// NotListening reports that the connection does not receive the server's own notifications for now.
 	Deaf()
-	// Heard is told what the server says by itself.
+	// Notified reports a notification that belongs to no call.
 	Heard(n *jsonrpc.Message)
-	// Ended says that the lane opens no connection any more.
+	// Ended reports that the lane opens no more connections.
 	Ended()
 }
 
-// Gate is asked whether connections may be opened, and knows their state.
+// Gate decides whether connections may be opened, and follows their state.
 type Gate interface {
-	// Pass returns the error that no connection must be opened, if that is so. It may
-	// wait until that is known.
+	// Pass returns the error that forbids to open a connection, or nil. It may wait for the decision.
 	Pass(ctx context.Context, from *bridge.Caller) error
-	// Opening is Pass without waiting, just before a connection is opened; ctx ends
-	// when nobody wants it any more. opened is told what came of it, and returns what
-	// calls go through. Pings, and what a fresh connection is told again, do not.
+	// Opening is Pass without waiting, just before a connection is opened. ctx ends when nobody wants the
+	// connection any more. opened takes the outcome and returns the Upstream for calls. Pings and restored
+	// settings bypass it.
 	Opening(ctx context.Context, from *bridge.Caller) (opened func(c Conn, up bridge.Upstream, err error) bridge.Upstream, err error)
-	// Left returns for how much longer there is no use in asking.
+	// Left returns how long the gate stays shut.
 	Left() time.Duration
 }
 
-// Conn is an open connection as a Gate may use it beside its calls.
+// Conn is an open connection as a Gate uses it beside its calls.
 type Conn interface {
-	// Idle reports whether the connection is the lane's still, and whether no call is
-	// under way.
+	// Idle reports whether the lane still uses the connection, and whether no call is in flight.
 	Idle() (open, idle bool)
-	// Load returns how many calls are under way.
+	// Load returns the number of calls in flight.
 	Load() int
-	// Ping asks the server for a sign of life, which it has to give within that time.
-	// An error that is an answer is one, too.
+	// Ping pings the server with a time limit. An answer that is an error counts as a sign of life.
 	Ping(ctx context.Context, within time.Duration) error
-	// Asked returns how many questions the server has asked that name no call.
+	// Asked returns the number of questions that name no call.
 	Asked() int64
-	// Gone says that the connection is of no use any more.
+	// Gone reports that the connection is unusable.
 	Gone(err error)
-	// GoneIdle is Gone if no call is under way, and none can begin in between. It reports
-	// whether that is so.
+	// GoneIdle is Gone if no call is in flight, and lets none begin in between. It reports whether it did so.
 	GoneIdle(err error) bool
 }
 
@@ -153,17 +143,17 @@ func (ungated) Opening(context.Context, *bridge.Caller) (func(Conn, bridge.Upstr
 	return func(_ Conn, up bridge.Upstream, _ error) bridge.Upstream { return up }, nil
 }
 
-// State says whether a lane's connection is open, and why not.
+// State is the state of a lane's connection.
 type State int
 
-// The states of a lane.
+// These are the states of a lane.
 const (
-	Asleep State = iota // there is no connection: nobody has needed one, or not for long
+	Asleep State = iota // no connection: none was needed yet, or it was idle
 	Open
-	Deaf  // it is open, and does not hear for now what the server says by itself
-	Lost  // it has ended by itself, or could not be opened, and no other one is open
+	Deaf  // open, but it does not receive the server's own notifications for now
+	Lost  // it ended by itself or could not be opened, and there is no other
 	Ended // the lane was closed
 )
 
-// errNoRoom: the bridge itself has no room for another connection.
+// errNoRoom means that the bridge itself has no room for another connection.
 var errNoRoom = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)

@@ -10,11 +10,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// watch begins to ask the server of the open connection for signs of life, if
-// that is wanted, and at the time that counts now. The caller holds l.mu.
+// startPings starts to ping the open connection at the current interval, if any. The caller holds l.mu.
 func (l *Lane) watch() {
 	if l.pulse != nil {
-		l.pulse.Stop() // of another connection, or at another time
+		l.pulse.Stop() // it belongs to another connection, or has another interval
 	}
 	l.pulse, l.every = nil, l.o.Settings.Load().Ping
 	if l.every > 0 {
@@ -23,9 +22,8 @@ func (l *Lane) watch() {
 	}
 }
 
-// feel asks for a sign of life, unless there was one lately or the server has
-// work to do: one that does one thing at a time would answer late, and its
-// calls have their own time-outs.
+// checkAlive pings the server, unless it has work or had some recently. A server that does one thing at a time
+// would answer late, and calls have their own timeouts.
 func (l *Lane) feel(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,15 +47,15 @@ func (l *Lane) feel(c *conn) {
 	l.wg.Go(func() { l.ping(c, every) })
 }
 
-// ping asks for a sign of life within that time, and ends the connection without one.
+// ping pings the server and drops the connection if no answer comes within every.
 func (l *Lane) ping(c *conn, every time.Duration) {
 	err := c.ping(l.ctx, c.up, every, bridge.ErrLost)
 	if l.ctx.Err() != nil {
 		return
 	}
 	l.mu.Lock()
-	busy := l.active > 0 || time.Since(l.used) < every // it has got work meanwhile, which may keep it from answering
-	busy = busy || errors.Is(err, bridge.ErrOpen)      // or was not asked
+	busy := l.active > 0 || time.Since(l.used) < every // it got work since, which may delay the answer
+	busy = busy || errors.Is(err, bridge.ErrOpen)      // or the circuit breaker blocked the ping
 	if (err == nil || busy) && l.closed == nil && l.conn == c && l.pulse != nil {
 		l.pulse.Reset(every)
 	}
@@ -67,8 +65,8 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 	}
 }
 
-// ping asks for a sign of life over up. An error that is an answer is one too. The
-// error is of that kind when there is none in time.
+// ping pings the server over up. An answer that is an error counts. Without an answer in time it returns an
+// error of that kind.
 func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duration, kind error) error {
 	l := c.l
 	dead := &bridge.Error{Server: l.o.Name, Kind: kind, Public: fmt.Sprintf("it did not answer a ping within %v", within)}
@@ -76,16 +74,15 @@ func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duratio
 	defer stop()
 	ask := jsonrpc.NewRequest("ping", nil)
 	if up.Server().Modern() {
-		ask = l.caller.Request("server/discover", nil) // it has no ping
+		ask = l.caller.Request("server/discover", nil) // modern servers have no ping
 	}
 	a, err := up.Call(ctx, &bridge.Request{Message: ask, From: l.caller})
 	a.Release()
 	return err
 }
 
-// Ping asks the server of the open connection for a sign of life, which it has to
-// give within that time: the error is an ErrTimeout if it does not. Without an open
-// connection there is nobody to ask, and no error.
+// Ping pings the server of the open connection. It returns an ErrTimeout if no answer comes within that time,
+// and nil if there is no open connection.
 func (l *Lane) Ping(ctx context.Context, within time.Duration) error {
 	l.mu.Lock()
 	c := l.conn
@@ -116,7 +113,7 @@ func (c *conn) Load() int {
 // Asked implements Conn.
 func (c *conn) Asked() int64 { return c.asked.Load() }
 
-// Ping implements Conn. The gate is not asked.
+// Ping implements Conn. It bypasses the gate.
 func (c *conn) Ping(ctx context.Context, within time.Duration) error {
 	return c.ping(ctx, c.raw, within, bridge.ErrTimeout)
 }

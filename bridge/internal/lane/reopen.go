@@ -17,22 +17,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// A connection that has worked is opened again at once when it is lost, with the
-// next call: it has answered a call, or has been open for so long that whatever
-// has ended it is no fault of its beginning. Other losses, and openings that
-// fail, are followed by pauses: 1, 2, 4 … 60 s.
+// A connection that has worked is opened again at once with the next call. It has worked if it answered a call
+// or was open for the time stable. After other losses and failed openings, pauses follow: 1, 2, 4 … 60 s.
 const (
 	stable       = 5 * time.Minute
-	settled      = time.Second     // a session that is forgotten sooner was not worth much
-	patientUntil = 5 * time.Second // a caller waits this long rather than be refused
+	settled      = time.Second     // a server that forgets a session sooner counts as failing
+	patientUntil = 5 * time.Second // longer waits are refused at once
 )
 
-// attempt waits until another start is allowed, opens a connection and
-// restores what the session had set. With ErrReplaced there is a connection, too.
+// attempt waits until another start is allowed, opens a connection and restores its settings. With ErrReplaced
+// it returns a connection, too.
 //
-// Two things can forbid it. The back-off is about this connection, and how often
-// it was started; the gate about the server, whose connections have failed
-// again and again: then none is opened, however new.
+// The back-off may forbid it because this lane started too often. The gate may forbid it because the server's
+// connections kept failing, which holds for new lanes too.
 func (l *Lane) attempt() (*conn, error) {
 	if err := l.gate.Pass(l.ctx, l.from()); err != nil {
 		return nil, err
@@ -50,9 +47,9 @@ func (l *Lane) attempt() (*conn, error) {
 	}
 	release, err := l.o.Budget.admit(turn, l.caller.Principal, bounds)
 	if err != nil {
-		return nil, err // no fault of the server's
+		return nil, err // the server is not at fault
 	}
-	opened, err := l.gate.Opening(l.ctx, l.from()) // others have tried meanwhile
+	opened, err := l.gate.Opening(l.ctx, l.from()) // others may have failed meanwhile
 	if err != nil {
 		release()
 		l.o.Budget.release(l.caller.Principal)
@@ -72,7 +69,7 @@ func (l *Lane) attempt() (*conn, error) {
 	if err == nil {
 		l.observer.Opened()
 		if err = l.restore(ctx, c); err != nil {
-			l.o.Health.Learned(l.caller.Principal, c.up.Server()) // it works, as another
+			l.o.Health.Learned(l.caller.Principal, c.up.Server()) // the server works, as another
 			return c, err
 		}
 	}
@@ -86,11 +83,10 @@ func (l *Lane) attempt() (*conn, error) {
 	return c, nil
 }
 
-// failed notes that the server could not be opened, unless the attempt was
-// given up because nobody needs it any more, or failed by what the caller had
-// forwarded, or shows of its own: one wrong token is no failure of the server for others.
+// failed records that opening failed. It ignores attempts that nobody waits for. If the caller's own credentials
+// were rejected, other callers are not affected.
 func (l *Lane) failed(err error) {
-	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find one at once
+	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find a worker at once
 		l.o.Health.Lacked(err)
 		return
 	}
@@ -110,8 +106,7 @@ func (l *Lane) failed(err error) {
 	}
 }
 
-// backOff waits as long as the last loss demands. It refuses at once when that
-// is too long to wait for, so that no caller hangs.
+// backOff waits as long as the last loss demands. It fails at once if the wait is too long for a caller.
 func (l *Lane) backOff() error {
 	l.mu.Lock()
 	lost, wait := l.lost, time.Until(l.nextStart())
@@ -135,13 +130,13 @@ func (l *Lane) backOff() error {
 	return nil
 }
 
-// forgot reports whether a connection was lost because the server has forgotten
-// its session: that is not to fail.
+// forgotSession reports whether the connection was lost because the server forgot its session. That is no
+// failure.
 func forgot(err error) bool {
 	return errors.Is(err, bridge.ErrUnsent) && !errors.Is(err, bridge.ErrLost)
 }
 
-// public returns what a client may know of err.
+// public returns the part of err that clients may see.
 func public(err error) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e.Public
@@ -149,8 +144,8 @@ func public(err error) string {
 	return "it failed"
 }
 
-// restore tells a fresh connection what the one before had been told, and the
-// session what may have changed.
+// restore sends the settings of the connection before to a fresh one, and notifies the client of possible
+// changes.
 func (l *Lane) restore(ctx context.Context, c *conn) error {
 	l.mu.Lock()
 	before, lost := l.server, l.lost
@@ -178,7 +173,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 				l.client.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 			}
 		}
-		if l.caller.Modern() || l.o.Shared { // a client without a session cannot know that its subscription was interrupted
+		if l.caller.Modern() || l.o.Shared { // a stateless client cannot know that its subscription was interrupted
 			for _, uri := range subs {
 				l.client.Notify(subscribe.Updated(uri))
 			}
@@ -187,8 +182,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// tell makes a call of the bridge's own. A server that refuses what it had
-// accepted before is worth a warning and no more.
+// send makes a call of the bridge's own. It only logs a failure to restore what the server accepted before.
 func (l *Lane) tell(ctx context.Context, c *conn, method string, params []byte) {
 	a, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && a.Error != nil {
@@ -200,8 +194,8 @@ func (l *Lane) tell(ctx context.Context, c *conn, method string, params []byte) 
 	a.Release()
 }
 
-// lose notes that the connection has ended by itself. The caller holds l.mu,
-// and calls mourn without it.
+// markLost records that the connection ended by itself. The caller holds l.mu, and calls notifyLost after it
+// unlocks.
 func (l *Lane) lose(c *conn) {
 	now := time.Now()
 	switch open := now.Sub(l.began); {
@@ -216,8 +210,7 @@ func (l *Lane) lose(c *conn) {
 	l.hold()
 }
 
-// hold sees to it that the connection is opened again if it is needed. The
-// caller holds l.mu.
+// reopen starts keepOpen if the connection is needed. The caller holds l.mu.
 func (l *Lane) hold() {
 	if l.needed() && !l.holding && l.closed == nil && !l.o.Settings.Load().EndWithServer {
 		l.holding = true
@@ -225,21 +218,19 @@ func (l *Lane) hold() {
 	}
 }
 
-// mourn tells those who have to know that the connection has ended.
+// notifyLost reports the end of the connection to Health and the client.
 func (l *Lane) mourn(err error) {
-	l.o.Log.Warn("connection lost", "err", err) // of one session: it says nothing about others
+	l.o.Log.Warn("connection lost", "err", err) // concerns one session only
 	l.o.Health.Lost(err)
 	if l.o.Settings.Load().EndWithServer {
 		l.client.Gone(err)
 	}
 }
 
-// patience is how long a needed connection is tried for before those who need it
-// are told: see Ends.GivenUp.
+// giveUpAfter is the time after which Ends.GivenUp is called.
 const patience = 5 * time.Minute
 
-// holdOn opens the connection for the sake of the subscriptions, which are a
-// need as a call is. It tries as often as it takes.
+// keepOpen opens the connection while something needs it. It tries without limit.
 func (l *Lane) holdOn() {
 	began := time.Now()
 	for {
@@ -264,14 +255,14 @@ func (l *Lane) holdOn() {
 	}
 }
 
-// Gone notes that the connection has ended. The next call opens another one.
+// Gone records that the connection has ended. The next call opens another one.
 func (c *conn) Gone(err error) { c.leaves(err, false) }
 
 // GoneIdle implements Conn.
 func (c *conn) GoneIdle(err error) bool { return c.leaves(err, true) }
 
-// leaves notes that the connection has ended; with idle, only if it is open and no call is
-// under way.
+// markGone records that the connection has ended. With idle, it does so only if the connection is open and no
+// call is in flight.
 func (c *conn) leaves(err error, idle bool) bool {
 	l := c.l
 	l.mu.Lock()
@@ -282,9 +273,9 @@ func (c *conn) leaves(err error, idle bool) bool {
 	c.gone = err
 	if l.conn != c {
 		l.mu.Unlock()
-		return false // not open yet, or not ours any more: open and retire see to it
+		return false // open and retire handle it
 	}
-	l.conn = nil // so it is not closed: Close takes the connection
+	l.conn = nil // so Close does not retire it twice
 	l.carried(nil)
 	l.lose(c)
 	l.mu.Unlock()

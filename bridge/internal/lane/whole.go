@@ -7,9 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// whole returns an Upstream whose requests reach up with all their edits made, unless raw,
-// which is the connection, takes edits: who reads Params reads what the access rules have
-// looked at.
+// applyEdits returns an Upstream that applies the edits of requests before up gets them. The access rules have
+// checked the edited params. If the connection raw takes edits itself, it returns up.
 func whole(raw, up bridge.Upstream) bridge.Upstream {
 	if _, takes := raw.(bridge.TakesEdits); takes || raw == nil {
 		return up
@@ -17,7 +16,7 @@ func whole(raw, up bridge.Upstream) bridge.Upstream {
 	return &reader{up}
 }
 
-// reader is an Upstream to one that reads the Params of requests.
+// editApplier is an Upstream that applies edits.
 type reader struct{ bridge.Upstream }
 
 // Call makes a call.
@@ -30,7 +29,7 @@ func (r *reader) Notify(ctx context.Context, q *bridge.Request) error {
 	return r.Upstream.Notify(ctx, edited(q))
 }
 
-// edited returns the request with a message of its own if that has edits.
+// edited returns the request with its edits applied.
 func edited(q *bridge.Request) *bridge.Request {
 	m := q.WithParams(q.Whole())
 	if m == q.Message {

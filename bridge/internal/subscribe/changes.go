@@ -8,38 +8,35 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// changeEvery is how often a client is told of one and the same change: the lists of
-// tools, of prompts and of resources, and each resource that it has subscribed to.
+// changeEvery is the shortest time between two notifications of the same change: a list, or a subscribed
+// resource.
 const changeEvery = 100 * time.Millisecond
 
-// maxChanges bounds the changes of one client that are held back. What is above
-// that is passed on as it comes.
+// maxChanges bounds the changes of one client that wait. Further ones are passed on at once.
 const maxChanges = 1024
 
-// Changes passes on to one client that something has changed: for the first time at
-// once, and then once in changeEvery. The last is never lost. Clients fetch what has
-// changed each time that they hear of it, and a server may say so thousands of times
-// a second.
+// Changes limits the change notifications of one client. The first is sent at once, further ones of the same
+// change once in changeEvery. The last is never lost. Clients fetch the data after each notification, and a
+// server may send thousands a second.
 type Changes struct {
 	send func(*jsonrpc.Message)
 
 	mu    sync.Mutex // guards the rest
 	told  map[string]*change
-	timer *time.Timer // nil until it is needed
+	timer *time.Timer // nil before the first change
 	over  bool
 }
 
-// change is one that the client was told of just now.
+// change is a change that the client was notified of recently.
 type change struct {
 	at    time.Time
-	again []byte // what came since, as a message; nil for nothing
+	again []byte // the last notification since, as a message; nil for none
 }
 
-// NewChanges returns what passes changes on to the client that send tells. It is
-// called by one at a time. End must be called.
+// NewChanges returns a Changes that notifies a client with send, one call at a time. End must be called.
 func NewChanges(send func(*jsonrpc.Message)) *Changes { return &Changes{send: send} }
 
-// Changed returns what has changed by a notification, or "" if it does not say so.
+// Changed returns the key of the change that a notification reports, or "" for others.
 func Changed(n *jsonrpc.Message) string {
 	switch {
 	case !era.TellsChange(n.Method):
@@ -50,7 +47,7 @@ func Changed(n *jsonrpc.Message) string {
 	return n.Method
 }
 
-// Tell passes on that something has changed, now or in a while.
+// Notify sends the notification of a change, now or later.
 func (c *Changes) Tell(what string, n *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +70,7 @@ func (c *Changes) Tell(what string, n *jsonrpc.Message) {
 	c.send(n)
 }
 
-// due passes on what was held back for long enough.
+// due sends the waiting notifications whose time has come.
 func (c *Changes) due() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,17 +95,16 @@ func (c *Changes) due() {
 	}
 }
 
-// pass passes on what came again. The caller holds c.mu.
+// pass sends a waiting notification. The caller holds c.mu.
 func (c *Changes) pass(t *change) {
 	n, err := jsonrpc.Parse(t.again)
 	t.again = nil
-	if err == nil { // it was parsed before
+	if err == nil { // always, because it was parsed before
 		c.send(n)
 	}
 }
 
-// End passes nothing on any more, but for what is held back, if the client is still
-// there for it.
+// End sends no more notifications. If flush is set, it sends the waiting ones first.
 func (c *Changes) End(there bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

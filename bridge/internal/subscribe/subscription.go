@@ -1,5 +1,5 @@
-// Package subscribe reads subscriptions to changes of lists and resources, keeps their
-// subscribers, and passes changes on no more often than clients can use them.
+// Package subscribe reads subscriptions to changes of lists and resources, stores their subscribers, and limits
+// the rate of change notifications.
 package subscribe
 
 import (
@@ -20,29 +20,27 @@ import (
 // Updated returns the notification that a resource has changed.
 func Updated(uri string) *jsonrpc.Message {
 	n := jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
-	return n.Clone() // parsed: its URI is found
+	return n.Clone() // parsed, so that URI works
 }
 
-// MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md
-// F).
+// MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md F).
 const MaxWanted = 256
 
-// MaxSubscriptions bounds the resources to which one session, or one connection,
-// is subscribed.
+// MaxSubscriptions bounds the subscribed resources of a session or a connection.
 const MaxSubscriptions = 4096
 
-// MaxEarly bounds what is held back for a subscription until it is acknowledged.
+// MaxEarly bounds the notifications that wait for the acknowledgement of a subscription.
 const MaxEarly = MaxWanted + len(list.Announced)
 
-// Wanted is what a client wants to hear about (2026-07-28, subscriptions).
+// Wanted is the content of a subscription (2026-07-28, subscriptions).
 type Wanted struct {
-	Changes map[string]bool // the notifications of changed lists, by method
+	Changes map[string]bool // notifications of changed lists, by method
 	URIs    []string
 	Tasks   []string // ids
 }
 
-// ReadWanted reads what a request to listen asks for, or its acknowledgement grants.
-// The text says what is wrong with it; a list that is none is empty then.
+// ReadWanted reads the content of a listen request or its acknowledgement. fault describes the first invalid
+// list, which is then empty.
 func ReadWanted(params []byte) (w Wanted, fault string) {
 	all := gjson.GetBytes(params, "notifications")
 	if !all.IsObject() {
@@ -60,9 +58,8 @@ func ReadWanted(params []byte) (w Wanted, fault string) {
 	return w, cmp.Or(fault, other)
 }
 
-// ReadListen reads what a client's request to listen asks for. It refuses members
-// that differ from known ones in case only: servers that read names without their
-// case would take them for these, and what is checked here would get by.
+// ReadListen reads a client's listen request. It rejects members that differ from known ones only in case. Some
+// servers would take them for these, which would bypass the bridge's checks.
 func ReadListen(params []byte) (w Wanted, fault string) {
 	whole := gjson.ParseBytes(params)
 	fault = cmp.Or(lookalike(whole, "params", "notifications"), lookalike(whole.Get("notifications"), "params.notifications", "resourceSubscriptions", "taskIds"))
@@ -72,8 +69,7 @@ func ReadListen(params []byte) (w Wanted, fault string) {
 	return ReadWanted(params)
 }
 
-// lookalike says which member of an object is like one of these names but for its
-// case, or returns nothing.
+// lookalike returns the fault of a member that differs from one of these names only in case, or "".
 func lookalike(object gjson.Result, of string, names ...string) (fault string) {
 	object.ForEach(func(name, _ gjson.Result) bool {
 		for _, known := range names {
@@ -86,7 +82,7 @@ func lookalike(object gjson.Result, of string, names ...string) (fault string) {
 	return fault
 }
 
-// texts reads a member that is a list of texts.
+// texts reads a member that is a list of strings.
 func texts(object gjson.Result, member string) (all []string, fault string) {
 	list := object.Get(member)
 	if list.Exists() && !list.IsArray() {
@@ -108,8 +104,7 @@ func texts(object gjson.Result, member string) (all []string, fault string) {
 	return all, ""
 }
 
-// Raw returns what is wanted as a request asks for it, and as its acknowledgement
-// repeats it.
+// Raw returns the content as in a listen request and its acknowledgement.
 func (w *Wanted) Raw() []byte {
 	out := []byte{'{'}
 	add := func(name string, value []byte) {
@@ -132,8 +127,8 @@ func (w *Wanted) Raw() []byte {
 	return append(out, '}')
 }
 
-// Missed calls tell with a notification for each list and each resource that is
-// wanted: while nobody listened, any of them may have changed (R-149).
+// Missed calls notify with a notification for each wanted list and resource: any may have changed while nobody
+// listened (R-149).
 func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
 	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {
@@ -145,20 +140,19 @@ func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
 	}
 }
 
-// Of returns those of the kinds whose changes are wanted.
+// Of returns the kinds whose changes are wanted.
 func (w *Wanted) Of(kinds []list.Kind) []list.Kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k list.Kind) bool { return !w.Changes[k.Changed()] })
 }
 
-// Tell tells a client that lists of those kinds have changed.
+// NotifyChanged notifies a client that lists of those kinds have changed.
 func Tell(c *Changes, kinds []list.Kind) {
 	for _, k := range kinds {
 		c.Tell(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
 	}
 }
 
-// Narrowed returns a request to listen of these params with another list of what to
-// listen to.
+// Narrowed returns a listen request with these params, and items in place of that member.
 func Narrowed(params []byte, member string, items []string) *jsonrpc.Message {
 	what := rawjson.Set([]byte(gjson.GetBytes(params, "notifications").Raw), member, quoted(items))
 	return jsonrpc.NewRequest(era.Listen, rawjson.Set(params, "notifications", what))
@@ -172,23 +166,22 @@ func quoted(items []string) []byte {
 	return []byte("[" + strings.Join(all, ",") + "]")
 }
 
-// Listener is one client's subscription. What there is to tell before the client
-// has had the acknowledgement waits for that (R-142).
+// Listener is one client's subscription. Notifications wait until the client has the acknowledgement (R-142).
 type Listener struct {
-	Wants Wanted // may be changed until it is acknowledged
+	Wants Wanted // may be changed until Acknowledge
 
 	back  bridge.Client
-	mu    sync.Mutex // guards the rest, and the order of what back gets
-	begun bool       // it was acknowledged
+	mu    sync.Mutex // guards the rest, and the order of notifications
+	begun bool       // the client has the acknowledgement
 	early []*jsonrpc.Message
 }
 
-// NewListener makes a subscription whose client is told at back.
+// NewListener returns a subscription whose client is back.
 func NewListener(back bridge.Client, wants Wanted) *Listener {
 	return &Listener{back: back, Wants: wants}
 }
 
-// Hear passes on a notification, once the subscription was acknowledged.
+// Notify passes on a notification, after the acknowledgement.
 func (l *Listener) Hear(n *jsonrpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,15 +193,14 @@ func (l *Listener) Hear(n *jsonrpc.Message) {
 	}
 }
 
-// Begun reports whether it was acknowledged.
+// Begun reports whether the client has the acknowledgement.
 func (l *Listener) Begun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.begun
 }
 
-// Acknowledge says what the client will hear of, and then what has happened
-// meanwhile.
+// Acknowledge sends the acknowledgement, and then the notifications that have waited.
 func (l *Listener) Acknowledge(what *Wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,14 +211,13 @@ func (l *Listener) Acknowledge(what *Wanted) {
 	l.begun, l.early = true, nil
 }
 
-// Within reports whether a resource is the one of that URI, or a part of it.
+// Within reports whether uri is whole or a part of it.
 func Within(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(whole, "/"))
 }
 
-// Tagged returns the notification with the id of the subscription that it
-// belongs to.
+// Tagged returns the notification with the id of its subscription.
 func Tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
 	params, meta := n.Params, []byte("{}")
 	if params == nil {
@@ -237,5 +228,5 @@ func Tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
 	}
 	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
 	t := jsonrpc.NewNotification(n.Method, params)
-	return t.Clone() // parsed: what is looked at is found
+	return t.Clone() // parsed, so that its members are known
 }

@@ -5,23 +5,21 @@ import (
 	"sync"
 )
 
-// Watched counts who wants to hear of which resource, so that a server is told of
-// the first of them and of the last. Those who tell it about the same resource
-// take turns. The zero value is of none.
+// Watched counts the subscribers of each resource, so that the server gets one request for the first and one for
+// the last. Requests for the same resource are serialized. The zero value is empty.
 type Watched[W comparable] struct {
-	mu  sync.Mutex // guards the rest, and what is said of the fields of others
+	mu  sync.Mutex // guards the rest, and by and users of watched
 	all map[string]*watched[W]
 }
 
 type watched[W comparable] struct {
-	turn  chan struct{} // held while the server is told
+	turn  chan struct{} // held during a request to the server
 	by    map[W]struct{}
 	users int // that hold or wait for turn, or are in by
 }
 
-// Add enters who, and has the server told if it is the first. It reports whether
-// who is in: not when the server was told in vain, or ctx has ended before. What
-// changes while the server is told, who hears of.
+// Add adds a subscriber, and calls request for the first one. It reports false if request did or ctx ended
+// before. Notifications reach who already during the request.
 func (w *Watched[W]) Add(ctx context.Context, uri string, who W, tell func() bool) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
@@ -41,8 +39,8 @@ func (w *Watched[W]) Add(ctx context.Context, uri string, who W, tell func() boo
 	return false
 }
 
-// Remove takes who out, and has the server told if nobody is left. It does nothing,
-// and reports false, once ctx has ended.
+// Remove removes a subscriber, and calls request after the last one. If ctx ends before, it does nothing and
+// reports false.
 func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func()) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
@@ -59,8 +57,8 @@ func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func())
 	return true
 }
 
-// Of calls f with all who want to hear of a resource, or of one that it is a part
-// of: more than once when they want to hear of several. f must not block.
+// Of calls f with the subscribers of a resource and of resources that contain it, perhaps several times. f must
+// not block.
 func (w *Watched[W]) Of(uri string, f func(W)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,8 +71,8 @@ func (w *Watched[W]) Of(uri string, f func(W)) {
 	}
 }
 
-// Leave takes who out of all resources that others want to hear of too. It returns
-// those of who alone, from which Remove takes it out.
+// Leave removes who from all resources with other subscribers. It returns the resources that only who has, for
+// Remove.
 func (w *Watched[W]) Leave(who W) (alone []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,15 +86,14 @@ func (w *Watched[W]) Leave(who W) (alone []string) {
 	return alone
 }
 
-// Len returns how many resources there are.
+// Len returns the number of resources.
 func (w *Watched[W]) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.all)
 }
 
-// enter waits for the right to tell the server about a resource; nil when ctx ends
-// first.
+// enter waits for the turn to send requests about a resource; nil if ctx ends first.
 func (w *Watched[W]) enter(ctx context.Context, uri string) *watched[W] {
 	w.mu.Lock()
 	one := w.all[uri]
@@ -118,7 +115,7 @@ func (w *Watched[W]) enter(ctx context.Context, uri string) *watched[W] {
 	}
 }
 
-// leave forgets the resource when nobody is in it.
+// leave removes the resource if it has no users.
 func (w *Watched[W]) leave(uri string, one *watched[W], hadTurn bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,11 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// refusal returns the answer to a call of a tool whose arguments are wrong by the
-// schema that was last listed, or nil: a result that says so, which models read. What
-// is not known of a tool, or cannot be used, is no reason to refuse a call. Nor is a
-// schema that has changed in the meantime: before a call is refused, the tools are
-// listed again.
+// refusal returns the answer to a call whose arguments violate the listed schema, or nil. It is a result, so
+// that models read it. Unknown tools and unusable schemas refuse no call. Since the schema may have changed, the
+// tools are listed again before a call is refused.
 func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
 	checks := u.t.wanted.Load().checks
 	if checks == nil {
@@ -43,14 +41,13 @@ func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 	switch {
 	case faults == nil:
 		return nil
-	case !r.From.Modern() && gjson.GetBytes(r.Params, "task").Exists(): // the client waits for a task, not a result
+	case !r.From.Modern() && gjson.GetBytes(r.Params, "task").Exists(): // the client expects a task, not a result
 		return jsonrpc.InvalidParams(faults.Error())
 	}
 	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(faults.Error())+`}],"isError":true}`))
 }
 
-// verify returns what is wrong with arguments; nil if it is nothing, or nothing
-// can be said.
+// verify returns the faults of the arguments; nil if there are none or the schema is unusable.
 func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte) validate.Faults {
 	if schema == nil {
 		return nil
@@ -65,7 +62,7 @@ func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte)
 	return nil
 }
 
-// first reports whether a tool has not been warned of yet.
+// first reports whether no warning about the tool was logged yet.
 func (t *Tools) first(tool string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,14 +73,13 @@ func (t *Tools) first(tool string) bool {
 	return true
 }
 
-// arguments returns those of a call, raw; nil when there are none. It reports
-// false when it cannot be told which ones the server would take.
+// arguments returns the raw arguments of a call; nil for none. It reports false if the server may take others.
 func arguments(params []byte) (args []byte, ok bool) {
 	found := 0
 	gjson.ParseBytes(params).ForEach(func(name, value gjson.Result) bool {
 		switch {
 		case name.Str == "arguments" && value.Type == gjson.Null:
-			found++ // some clients write it for none
+			found++ // some clients write null for none
 		case name.Str == "arguments":
 			found++
 			args = []byte(value.Raw)
@@ -95,12 +91,11 @@ func arguments(params []byte) (args []byte, ok bool) {
 	return args, found < 2
 }
 
-// relistEvery is how often wrong arguments are a reason to ask the server anew
-// what its tools want.
+// relistEvery is the shortest time between two lists because of invalid arguments.
 const relistEvery = time.Second
 
-// relist lists the tools for a call, unless that has happened since edition. What
-// is kept of a list will do if it is not older than since.
+// relist lists the tools for a call, unless that happened since edition. A cached list that is not older than
+// since is good enough.
 func (u *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edition int, since time.Time) {
 	select {
 	case m.turn <- struct{}{}:
@@ -115,7 +110,7 @@ func (u *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edit
 	defer cancel()
 	found, whole := u.list(short, r, since)
 	switch {
-	case ctx.Err() != nil: // it was given up: whoever waits tries it
+	case ctx.Err() != nil: // cancelled: another call that waits lists them
 	case whole:
 		m.replace(found, r.Name())
 	default:

@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// headed makes a call with the headers that its tool's schema asks for (2026-07-28,
-// B8). When the server finds fault with them the schema may have changed: the tools
-// are listed again, and the call, which was not executed, is repeated once.
+// headed makes a call with the headers that its tool's schema asks for (2026-07-28, B8). If the server rejects
+// them, the schema may have changed. Then the tools are listed again, and the call, which was not executed, is
+// repeated once.
 func (u *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	inner := *r // below, the headers of what it is given are replaced
+	inner := *r // the Upstream below replaces headers
 	args := []byte(gjson.GetBytes(r.Params, "arguments").Raw)
 	m := u.t.memory(r.From.Principal)
 	if e, _, _ := m.get(r.Name()); e.listed {
@@ -25,7 +25,7 @@ func (u *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	if !mismatched(a, err) {
 		return a, err
 	}
-	found, whole := u.list(ctx, r, time.Now()) // what was kept before was wrong
+	found, whole := u.list(ctx, r, time.Now()) // the cached list was wrong
 	if !whole {
 		return a, nil
 	}
@@ -37,7 +37,7 @@ func (u *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	e, _, _ := m.get(r.Name())
 	again.Mirror = e.mirror.Headers(args)
 	a, err = u.Upstream.Call(ctx, &again)
-	if mismatched(a, err) { // our fault, not the client's (D7)
+	if mismatched(a, err) { // the bridge's fault, not the client's (D7)
 		no := jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+u.t.server+": it does not accept the headers that its list of tools asks for: "+gjson.GetBytes(a.Error, "message").Str, nil)
 		a.Release()
 		return no, nil
@@ -49,9 +49,9 @@ func mismatched(a *jsonrpc.Message, err error) bool {
 	return err == nil && a.Error != nil && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeHeaderMismatch
 }
 
-// Misheaded answers a call of a client whose headers do not say what its arguments do
-// as far as the tool is known; nil if they do. A server that has no such
-// headers may be reached by clients that send them (protocol.md D4).
+// Misheaded returns the error of a call whose client's headers contradict its arguments. It returns nil
+// if they do not, or if the tool is unknown. The server itself may be legacy and have no such headers
+// (protocol.md D4).
 func (t *Tools) Misheaded(r *bridge.Request) *jsonrpc.Message {
 	if r.Mirror == nil || r.Method != "tools/call" {
 		return nil

@@ -1,10 +1,9 @@
-// Package tools knows what the entries of a server's list of tools ask of calls:
-// the schema of their arguments, the headers that repeat some of them, and whether a
-// call may be made twice. It learns that from the lists that pass, for each principal,
-// and asks for a list itself when a call needs one.
+// Package tools knows what a server's list of tools demands of calls: the schema of arguments, the headers that
+// repeat some of them, and whether a call may be repeated. It learns this from the lists that pass, for each
+// principal, and requests a list if a call needs one.
 //
-// It checks arguments and sets headers; it does not make calls twice, except one that
-// the server has not executed since its headers were wrong.
+// It checks arguments and sets headers. It repeats only a call that the server did not execute because of wrong
+// headers.
 package tools
 
 import (
@@ -24,13 +23,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options say what is to be known of the tools beyond their headers.
+// Options says what to know of the tools beyond their headers.
 type Options struct {
-	Check      bool // the arguments of calls are checked
+	Check      bool // find out which calls may be repeated
 	Idempotent bool // somebody asks which calls may be made twice
 }
 
-// Tools is what is known of the tools of one server.
+// Tools holds what is known of one server's tools.
 type Tools struct {
 	server string
 	log    *slog.Logger
@@ -38,24 +37,24 @@ type Tools struct {
 
 	mu     sync.Mutex // guards the rest
 	of     map[string]*memory
-	warned map[string]bool // tools whose schema cannot be used
+	warned map[string]bool // tools with a logged warning about an unusable schema
 }
 
-// wanted is what Options ask for.
+// wanted is the internal form of Options.
 type wanted struct {
-	checks     *validate.Cache // of compiled schemas; nil when arguments are not checked
+	checks     *validate.Cache // of compiled schemas; nil if arguments are not checked
 	idempotent bool
 }
 
-// Limits of what is known (protocol.md F).
+// These bound what is stored (protocol.md F).
 const (
-	maxPrincipals = 256      // whose tools are known
+	maxPrincipals = 256      // with stored tools
 	maxTools      = 20_000   // of one principal
 	maxSchemas    = 16 << 20 // bytes of their schemas
-	maxChecked    = 256      // schemas of a server that are kept compiled
+	maxChecked    = 256      // compiled schemas of a server
 )
 
-// New knows nothing yet of the tools of the server of that name.
+// New returns the Tools of the server of that name, without any tool.
 func New(server string, o Options, log *slog.Logger) *Tools {
 	t := &Tools{server: server, log: log, warned: map[string]bool{}}
 	t.wanted.Store(&wanted{})
@@ -63,7 +62,7 @@ func New(server string, o Options, log *slog.Logger) *Tools {
 	return t
 }
 
-// Set has other options count from now on. What is known is forgotten if they ask for more.
+// Set replaces the options. If they demand more, all tools are forgotten.
 func (t *Tools) Set(o Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,50 +72,47 @@ func (t *Tools) Set(o Options) {
 			now.checks = validate.NewCache(maxChecked)
 		}
 	}
-	t.wanted.Store(now) // first: what is learned from now on is learned for it
+	t.wanted.Store(now) // first, so that tools learned from now on meet it
 	if t.of == nil || now.checks != nil && was.checks == nil || now.idempotent && !was.idempotent {
 		t.of = map[string]*memory{}
 	}
 }
 
-// Wrap returns up with the arguments of tools checked, and with the headers that
-// repeat some of them for a modern server. It stands above what is kept, since it
-// asks for lists as they are now.
+// Wrap returns an Upstream that checks the arguments of tool calls, and sets their headers for a modern server.
+// It wraps the cache, because it sometimes needs fresh lists.
 func (t *Tools) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, t} }
 
-// Idempotent reports whether the server has listed a tool to the principal as one
-// that may be called twice.
+// Idempotent reports whether the principal's list marks the tool as one that may be called twice.
 func (t *Tools) Idempotent(principal, tool string) bool {
 	e, _, _ := t.memory(principal).get(tool)
 	return e.idempotent
 }
 
-// memory is what is known of the tools that one principal sees. All of its sessions
-// write to it, so it may know tools that are gone.
+// memory holds the tools that one principal sees. All its sessions write to it, so it may hold removed tools.
 type memory struct {
 	seen list.Memo
-	turn chan struct{} // takes one: held while the tools are listed to know them
+	turn chan struct{} // held while the tools are listed for a call
 
 	mu      sync.Mutex // guards the rest
 	tools   table
-	edition int // counts how often they were listed to know them
+	edition int // counts the lists made for calls
 }
 
-// table has tools by the server's names of them.
+// table holds tools by the server's names.
 type table struct {
 	of     map[string]entry
 	bytes  int // of schemas
-	filled int // counts how often there was no more room
+	filled int // counts how often it was full and cleared
 }
 
 type entry struct {
-	listed     bool        // otherwise it was only called
-	schema     []byte      // of its arguments; nil when it has none, or none is wanted
+	listed     bool        // listed by the server; otherwise only called
+	schema     []byte      // of the arguments; nil if absent or not wanted
 	mirror     *era.Mirror // the headers of its calls; nil for none
 	idempotent bool        // it may be called twice
 }
 
-// memory returns what is known of the tools that the principal sees.
+// memory returns the memory of a principal.
 func (t *Tools) memory(principal string) *memory {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +122,7 @@ func (t *Tools) memory(principal string) *memory {
 			if len(t.of) < maxPrincipals {
 				break
 			}
-			delete(t.of, other) // it is filled again when it is needed
+			delete(t.of, other) // it is filled again on demand
 		}
 		m = &memory{turn: make(chan struct{}, 1)}
 		t.of[principal] = m
@@ -134,8 +130,7 @@ func (t *Tools) memory(principal string) *memory {
 	return m
 }
 
-// get returns what is known of a tool, the number of the list that has said so, and
-// whether anything is known.
+// get returns the entry of a tool, the edition of the memory, and whether the tool is known.
 func (m *memory) get(tool string) (e entry, edition int, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,9 +138,8 @@ func (m *memory) get(tool string) (e entry, edition int, known bool) {
 	return e, m.edition, known
 }
 
-// read notes the tools of a page, and returns those whose annotations ask for headers
-// that cannot be. first says that the list begins anew: of a tool that it
-// does not have any more it is not known whether it may be called twice.
+// read stores the tools of a page, and returns those with invalid header annotations. first marks the
+// first page of a list: tools that it lacks lose their idempotent mark.
 func (t *Tools) read(into *table, page []byte, first bool) (bad map[string]error) {
 	mirrored, wanted := rawjson.Mentions(page, "x-mcp-header"), t.wanted.Load()
 	hinted := wanted.idempotent && rawjson.Mentions(page, "Hint")
@@ -184,14 +178,14 @@ func (t *Tools) read(into *table, page []byte, first bool) (bad map[string]error
 func (t *table) note(name string, e entry) {
 	t.bytes += len(e.schema) - len(t.of[name].schema)
 	if t.of == nil || len(t.of) >= maxTools || t.bytes > maxSchemas {
-		t.of, t.bytes = map[string]entry{}, len(e.schema) // it is filled again when it is needed
+		t.of, t.bytes = map[string]entry{}, len(e.schema) // it is filled again on demand
 		t.filled++
 	}
 	t.of[name] = e
 }
 
-// idempotent reports whether a tool of these annotations may be called twice. Only
-// what is said counts, and of what contradicts itself the worse.
+// idempotent reports whether a tool with these annotations may be called twice. Only explicit annotations count.
+// If they contradict each other, the answer is no.
 func idempotent(annotations gjson.Result) bool {
 	if annotations.Get("idempotentHint").Type == gjson.True {
 		return true
@@ -199,13 +193,13 @@ func idempotent(annotations gjson.Result) bool {
 	return annotations.Get("readOnlyHint").Type == gjson.True && annotations.Get("destructiveHint").Type != gjson.True
 }
 
-// checked is an Upstream whose calls of tools are such as their entries ask for.
+// checked is an Upstream that makes calls of tools match their entries.
 type checked struct {
 	bridge.Upstream
 	t *Tools
 }
 
-// Call makes a call, unless it is one of a tool with wrong arguments.
+// Call makes a call, unless it calls a tool with invalid arguments.
 func (u *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case list.Tools.Method():
@@ -225,10 +219,9 @@ func (u *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return u.Upstream.Call(ctx, r)
 }
 
-// learn notes what a list says of tools, and returns it as its client may have it.
-// A modern server that has annotations means them: a tool that asks for headers that
-// cannot be is left out. A legacy one has never meant them, so for a client to
-// which they mean something they are removed, and not the tool (protocol.md D1.8).
+// learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server with
+// invalid header annotations. A legacy server cannot have meant its annotations, so for modern clients
+// it removes the invalid ones from the tools (protocol.md D1.8).
 func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	s, wanted := u.Upstream.Server(), u.t.wanted.Load()
 	if wanted.checks == nil && !wanted.idempotent && !s.Modern() && !r.From.Modern() {
@@ -266,12 +259,11 @@ func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 	return a
 }
 
-// listPatience is how long a call waits for the tools to be listed for it.
+// listPatience is how long a call waits for the list of tools.
 const listPatience = 10 * time.Second
 
-// list lists the tools on behalf of a call, in the form of its era. What is kept of a
-// list will do if it is not older than since. It reports whether it got to the end of
-// the list.
+// list lists the tools for a call, in the era of the call. A cached list that is not older than since is good
+// enough. It reports whether it read the whole list.
 func (u *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
 	modern := u.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
 	whole, cut := list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
@@ -287,8 +279,8 @@ func (u *checked) list(ctx context.Context, r *bridge.Request, since time.Time) 
 	return found, whole
 }
 
-// replace notes that the tools are these, and that one was called, which the server
-// may have all the same.
+// replace stores a whole list of tools. The tool called is known even if it is not listed, because the server
+// may have it.
 func (m *memory) replace(found table, called string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package share has several sessions use one lane, or each call one of its own.
+// Package share lets several sessions use one lane, or opens a lane for each call.
 //
-// Where sessions share a lane, each has a View of it: it gets what belongs to its own
-// calls and what it has subscribed to, and the server is told one log level and one
-// subscription for all. What cannot be told whose it is goes to nobody else.
+// Each session has a View of its shared lane. It gets what belongs to its own calls and subscriptions. The
+// server gets one log level and one subscription for all. Messages that belong to no known session are not
+// delivered.
 //
 // A PerCall opens a lane for each call, and closes it afterwards.
 package share
@@ -17,40 +17,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Options say which sessions share a lane to a server. All are needed.
+// Options says which sessions share a lane to a server. All fields are required.
 type Options struct {
 	Server string
-	// All has all sessions use one lane. Otherwise it is those of one principal whose
-	// clients can do the same and were sent here with the same headers.
+	// All means that all sessions share one lane. Otherwise sessions of one principal with the same capabilities
+	// and headers share one.
 	All     bool
-	Params  []byte           // of initialize, where one lane serves all
-	Forward []bridge.Forward // headers of clients that the server gets
+	Params  []byte           // of initialize, if one lane serves all
+	Forward []bridge.Forward // client headers that the server gets
 	Budget  *lane.Budget
-	Force   context.Context // ends when what is closed by itself has no more time
-	// Open makes a lane, and returns it also with what calls over it go through.
-	// givenUp is as in lane.Ends.
+	Force   context.Context // ends when the time to close lanes is over
+	// Open returns a lane, and the Upstream for calls over it. givenUp is as in lane.Ends.
 	Open func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream)
 }
 
-// Hubs are the lanes of one server that sessions share.
+// Hubs holds the shared lanes of one server.
 type Hubs struct {
 	o  Options
-	wg sync.WaitGroup // lanes that are being closed
+	wg sync.WaitGroup // awaits lanes that are closing
 
 	mu   sync.Mutex // guards hubs
 	hubs map[string]*hub
 }
 
-// New makes the shared lanes of a server. There is none yet.
+// New returns the shared lanes of a server, of which none is open yet.
 func New(o Options) *Hubs { return &Hubs{o: o, hubs: map[string]*hub{}} }
 
-// MaxHubs bounds the lanes to one server that one principal's clients share.
+// MaxHubs bounds the shared lanes of one principal at one server.
 const MaxHubs = 8
 
-// Join returns a session's view of the lane that it shares, and hears of at to.
-// stateless says that it stands for clients without sessions: they are told when a
-// question is complete that nobody here was asked, and when a connection that they
-// need could not be opened again for long.
+// Join returns a session's view of its shared lane. Messages go to to. stateless means that the view serves
+// stateless clients. They also get completed elicitations that no view asked for, and Gone when their connection
+// stays lost for long.
 func (s *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View, error) {
 	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
 	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
@@ -61,8 +59,8 @@ func (s *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 		}
 	}
 	if s.o.All {
-		// Clients of both eras are together: who comes first decides in which the
-		// server is spoken to first, if it is not known.
+		// Clients of both eras share it. The first one decides in which era the bridge tries the server first,
+		// if that is unknown.
 		own := bridge.Caller{Revision: era.LatestLegacy, Params: s.o.Params}
 		if from.Modern() {
 			own.Revision, own.Capabilities = era.LatestModern, []byte("{}")
@@ -87,7 +85,7 @@ func (s *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 	return h.join(to, stateless), nil
 }
 
-// count returns how many there are of some. The caller holds s.mu.
+// count returns how many hubs which accepts. The caller holds s.mu.
 func (s *Hubs) count(which func(*hub) bool) (n int) {
 	for _, h := range s.hubs {
 		if which(h) {
@@ -97,8 +95,7 @@ func (s *Hubs) count(which func(*hub) bool) (n int) {
 	return n
 }
 
-// Leave closes the lane of those who are alike in what Join looks at, unless one of them
-// uses it. It does not wait for that.
+// Leave starts to close the hub of that key, unless a session uses it.
 func (s *Hubs) Leave(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +104,7 @@ func (s *Hubs) Leave(key string) {
 	}
 }
 
-// evict closes one of some that no session uses. The caller holds s.mu.
+// evict starts to close one unused hub that which accepts. The caller holds s.mu.
 func (s *Hubs) evict(which func(*hub) bool) bool {
 	for key, h := range s.hubs {
 		if which(h) && h.unused() {
@@ -123,8 +120,7 @@ func (s *Hubs) evict(which func(*hub) bool) bool {
 	return false
 }
 
-// Close closes all of them, and waits for it. The end of ctx cuts the polite part
-// short.
+// Close closes all hubs and waits. When ctx ends, it stops waiting for servers.
 func (s *Hubs) Close(ctx context.Context) {
 	s.mu.Lock()
 	hubs := s.hubs

@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// PerCall is an Upstream that opens a connection for each request and closes
-// it afterwards: nothing that a server keeps in memory lives on.
+// PerCall is an Upstream that opens a connection for each request and closes it afterwards. Nothing that a
+// server holds in memory survives.
 type PerCall struct {
-	Name   string        // of the server
+	Name   string
 	Client bridge.Client // as of a lane
 	Budget *lane.Budget
-	Force  context.Context // ends when connections have no more time to be closed
-	// Open makes a lane whose server is told that level first, as params of
-	// logging/setLevel, and returns it also with what stands around that of one call.
+	Force  context.Context // ends when the time to close connections is over
+	// Open returns a lane whose server first gets that level, as params of logging/setLevel, and the Upstream
+	// for one call.
 	Open func(level []byte) (*lane.Lane, bridge.Upstream)
 
-	wg sync.WaitGroup // connections that are being closed
+	wg sync.WaitGroup // awaits connections that are closing
 
 	mu     sync.Mutex // guards the rest
 	server *bridge.Greeting
@@ -31,7 +31,7 @@ type PerCall struct {
 	closed bool
 }
 
-// Server returns what the first handshake said, or nil.
+// Server returns the greeting of the first handshake, or nil.
 func (p *PerCall) Server() *bridge.Greeting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	p.wg.Add(1)
 	p.mu.Unlock()
 	l, up := p.Open(level)
-	defer func() { // the caller does not wait for the process to end
+	defer func() { // the caller does not wait until the process ends
 		left := p.Budget.Leaving()
 		go func() {
 			defer p.wg.Done()
@@ -80,8 +80,7 @@ func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return m, nil
 }
 
-// same opens the connection and makes sure that the server still speaks the
-// revision that the session was told of: another one cannot be its.
+// checkRevision opens the connection and checks that the server still uses the session's revision.
 func (p *PerCall) same(ctx context.Context, l *lane.Lane) error {
 	before := p.Server()
 	if before == nil {
@@ -96,8 +95,7 @@ func (p *PerCall) same(ctx context.Context, l *lane.Lane) error {
 	return err
 }
 
-// momentary removes from a result of initialize what needs a connection that
-// lives on.
+// perCallResult removes features from a result of initialize that need a lasting connection.
 func momentary(result []byte) []byte {
 	caps := capabilities(result)
 	for _, kind := range []string{"tools", "prompts", "resources"} {
@@ -108,7 +106,7 @@ func momentary(result []byte) []byte {
 	return rawjson.Set(result, "capabilities", caps)
 }
 
-// Notify drops the notification: there is nobody to hear it.
+// Notify drops the notification, because there is no connection.
 func (p *PerCall) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Close waits until the connections of ended calls are closed.

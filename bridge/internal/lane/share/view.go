@@ -15,28 +15,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// hub lets several sessions share one lane. It is the lane's Client: it finds
-// the session that something from the server belongs to (D0, D3).
+// hub lets several sessions share one lane. It is the lane's Client, and finds the session of each message (D0,
+// D3).
 type hub struct {
 	lane *lane.Lane
-	up   bridge.Upstream // the lane with its guards: what calls go through
+	up   bridge.Upstream // the lane with its guards, for calls
 	all  bool            // sessions of different principals share it
-	turn chan struct{}   // held while the server is told a level
+	turn chan struct{}   // held while a level is sent
 	subs subscribe.Watched[*View]
 
 	mu    sync.Mutex // guards the rest
 	views map[*View]struct{}
-	level string           // as the server was told; empty when it was not
-	said  map[string]*View // elicitationId -> who was asked
+	level string           // the server's level; empty before the first one
+	said  map[string]*View // the view that was asked, by elicitationId
 }
 
 // View is one session's share of a hub.
 type View struct {
 	h         *hub
 	client    bridge.Client
-	calls     atomic.Int64 // under way
-	stateless bool         // it is for clients without sessions
-	level     string       // guarded by h.mu; empty means none was set
+	calls     atomic.Int64 // in flight
+	stateless bool         // it serves stateless clients
+	level     string       // guarded by h.mu; empty if none was set
 }
 
 func newHub(o *Options, from *bridge.Caller) *hub {
@@ -59,7 +59,7 @@ func (h *hub) unused() bool {
 	return len(h.views) == 0
 }
 
-// everybody returns the views there are.
+// allViews returns the current views.
 func (h *hub) everybody() []*View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *hub) everybody() []*View {
 	return all
 }
 
-// busy returns the only view with calls under way, if there is exactly one.
+// soleCaller returns the only view with calls in flight, or nil if there are none or several.
 func (h *hub) busy() *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +87,7 @@ func (h *hub) busy() *View {
 	return only
 }
 
-// Notify passes on a notification to those it is for.
+// Notify passes a notification to the views that it is for.
 func (h *hub) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
@@ -105,7 +105,7 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 	case "notifications/elicitation/complete":
 		if v := h.asked(n); v != nil {
 			v.client.Notify(n)
-		} else if h.all { // they know themselves what they wait for
+		} else if h.all { // each client knows its own elicitations
 			for _, l := range h.sessionless() {
 				l.Notify(n)
 			}
@@ -113,20 +113,19 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 	default:
 		if only := h.busy(); only != nil {
 			only.client.Notify(n)
-		} // otherwise it cannot be told whose it is
+		} // otherwise its owner is unknown
 	}
 }
 
-// asked returns who was asked what a notification says is complete, or nil.
+// elicited returns the view that was asked the elicitation of a notification, or nil.
 func (h *hub) asked(n *jsonrpc.Message) *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.said[gjson.GetBytes(n.Params, "elicitationId").String()]
 }
 
-// log passes on a log message. The server does not say which call it is about:
-// with one session calling it is that one's. Otherwise all sessions of the one
-// principal may see it, and of several principals nobody may.
+// log passes on a log message, which names no call. If one session has calls in flight, only that one gets it.
+// Otherwise all sessions of one principal get it, and different principals do not.
 func (h *hub) log(n *jsonrpc.Message) {
 	to := h.everybody()
 	if only := h.busy(); only != nil {
@@ -151,15 +150,14 @@ func (v *View) wants(level string) bool {
 
 var _ bridge.Client = (*hub)(nil)
 
-// viewCall is the Client of a call that is made over a shared connection.
+// viewCall is the Client of a call over a shared connection.
 type viewCall struct {
 	bridge.Client
 	v *View
 }
 
-// Notify passes on what the server says about the call. That a question of
-// another session's is complete, only that one is told, on whatever stream the
-// server says it.
+// Notify passes on a notification about the call. The completion of an elicitation goes to the session that was
+// asked, on any stream.
 func (c *viewCall) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/message":
@@ -177,12 +175,12 @@ func (c *viewCall) Notify(n *jsonrpc.Message) {
 	c.Client.Notify(n)
 }
 
-// Ask passes on what the server asks about the call.
+// Ask passes on a question about the call.
 func (c *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.v.h.ask(c.v, q, reply, c.Client)
 }
 
-// Ask passes on a question to the session whose call it must be about.
+// Ask passes a question to the session whose call it must be about.
 func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.busy()
 	if v == nil {
@@ -200,7 +198,7 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 	return h.ask(v, q, reply, v.client)
 }
 
-// ask passes on a question about a call of v's to to.
+// ask passes a question about a call of v to to.
 func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
 	if h.all {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
@@ -217,7 +215,7 @@ func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 	return to.Ask(q, reply)
 }
 
-// sessionless returns those that stand for clients without sessions.
+// statelessClients returns the clients of views that serve stateless clients.
 func (h *hub) sessionless() (all []bridge.Client) {
 	for _, v := range h.everybody() {
 		if v.stateless {
@@ -227,15 +225,14 @@ func (h *hub) sessionless() (all []bridge.Client) {
 	return all
 }
 
-// givenUp ends the subscriptions of clients without sessions, whose connection could
-// not be opened again for long.
+// givenUp ends the subscriptions of stateless clients after their connection stayed lost for long.
 func (h *hub) givenUp() {
 	for _, l := range h.sessionless() {
 		l.Gone(nil)
 	}
 }
 
-// Gone tells all sessions that the server has ended and will not be replaced.
+// Gone tells all sessions that the server has ended for good.
 func (h *hub) Gone(err error) {
 	for _, v := range h.everybody() {
 		v.client.Gone(err)
@@ -245,14 +242,13 @@ func (h *hub) Gone(err error) {
 // Keep keeps the shared connection open: see lane.Lane.
 func (v *View) Keep(ctx context.Context) (release func(), err error) { return v.h.lane.Keep(ctx) }
 
-// Lane returns the lane that is shared.
+// Lane returns the shared lane.
 func (v *View) Lane() *lane.Lane { return v.h.lane }
 
-// Guarded returns the lane with what calls over it go through.
+// Guarded returns the Upstream for calls over the lane.
 func (v *View) Guarded() bridge.Upstream { return v.h.up }
 
-// Server returns what the shared handshake said, less what does not work when
-// shared.
+// Server returns the greeting of the shared connection.
 func (v *View) Server() *bridge.Greeting { return v.h.lane.Server() }
 
 // Call makes a call over the shared connection.
@@ -278,8 +274,7 @@ func (v *View) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// Notify passes on a notification. Those about a client's own state are not
-// the server's business when it serves everybody.
+// Notify passes on a notification. A lane that serves all clients drops those about a client's own state.
 func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	if v.h.all {
 		return nil
@@ -287,13 +282,12 @@ func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	return v.h.lane.Notify(ctx, r)
 }
 
-// capabilities returns those of a result of initialize, without tasks.
+// capabilities returns the capabilities of a result of initialize, without tasks.
 func capabilities(result []byte) []byte {
 	return era.WithoutTasks(rawjson.Get(result, "capabilities"))
 }
 
-// setLevel notes the session's level. The server is told the most verbose one
-// that any session wants.
+// setLevel stores the session's level. The server gets the most verbose level of all sessions.
 func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wanted, fault := era.Level(r.Params)
 	if fault != "" {
@@ -325,7 +319,7 @@ func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return m, nil
 }
 
-// subscribe tells the server about the first subscriber only.
+// subscribe sends the request for the first subscriber only.
 func (v *View) subscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.Message, err error) {
 	h, uri := v.h, r.URI()
 	m = jsonrpc.NewResult(nil, []byte("{}"))
@@ -340,7 +334,7 @@ func (v *View) subscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.Mes
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, in := h.views[v]; !in { // the session has ended meanwhile
+	if _, in := h.views[v]; !in { // the session ended meanwhile
 		h.lane.Go(func(ctx context.Context) { v.abandon(ctx, uri) })
 	}
 	return m, nil
@@ -354,7 +348,7 @@ func (v *View) abandon(ctx context.Context, uri string) {
 	}
 }
 
-// unsubscribe tells the server about the last subscriber only.
+// unsubscribe sends the request for the last subscriber only.
 func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.Message, err error) {
 	m = jsonrpc.NewResult(nil, []byte("{}"))
 	if !v.h.subs.Remove(ctx, r.URI(), v, func() { m, err = v.h.up.Call(ctx, r) }) {
@@ -363,9 +357,8 @@ func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.M
 	return m, err
 }
 
-// Close leaves the hub. The subscriptions that only this session had are
-// ended in the background; the connection stays for the others, or until it
-// was idle for long enough.
+// Close leaves the hub. It ends the session's own subscriptions in the background. The connection stays for
+// other sessions until it is idle.
 func (v *View) Close(context.Context) error {
 	h := v.h
 	h.mu.Lock()

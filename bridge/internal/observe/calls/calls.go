@@ -1,6 +1,5 @@
-// Package calls keeps the calls in flight and the last ones that ended, and shows messages
-// as they pass, for as long as somebody looks. While nobody does, a call costs one look at
-// a flag, and only failures are noted.
+// Package calls stores the calls in flight and the last ones that ended, and shows passing messages, while
+// observers watch. Without observers, each call costs the read of a flag, and only failures are stored.
 package calls
 
 import (
@@ -22,32 +21,31 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// What is kept at most.
+// These bound what is stored.
 const (
 	maxRecent   = 256  // calls that have ended
 	maxFailures = 64   // of one server
 	maxServers  = 1024 // with failures
-	maxUnder    = 4096 // calls under way; those beyond are not shown before they end
+	maxUnder    = 4096 // calls in flight; further ones appear only after they end
 	maxMarks    = 32   // of one call
 	maxText     = 200  // bytes of a name or a message
 )
 
-// linger is for how long it goes on after nobody looks any more.
+// linger is how long calls are stored after the last observer leaves.
 const linger = time.Minute
 
-// Row says what a call is, and what has become of it. It is not changed once it is given
-// out.
+// Row describes a call and its outcome. A published Row is immutable.
 type Row struct {
 	ID        string    `json:"id"`
 	Server    string    `json:"server,omitempty"` // empty if no server got it
 	Method    string    `json:"method"`
 	Name      string    `json:"name,omitempty"` // of the tool, prompt or resource
 	Principal string    `json:"principal,omitempty"`
-	Session   string    `json:"session,omitempty"` // as in logs; empty for a client without sessions
+	Session   string    `json:"session,omitempty"` // as in logs; empty for a stateless client
 	Revision  string    `json:"revision,omitempty"`
 	Speaks    string    `json:"speaks,omitempty"` // the revision of the server
 	Began     time.Time `json:"began"`
-	// Took is missing while the call is under way, and then so is what follows.
+	// Took and the following fields are absent while the call is in flight.
 	Took    *float64 `json:"took_ms,omitempty"`
 	Outcome string   `json:"outcome,omitempty"`
 	Code    int64    `json:"code,omitempty"`
@@ -56,86 +54,84 @@ type Row struct {
 	Out     int      `json:"bytes_out,omitempty"`
 	Marks   []Mark   `json:"marks,omitempty"`
 
-	// Carried is what it asked, and was answered; nil unless that is kept.
+	// Carried holds its arguments and result; nil unless they are stored.
 	Carried *Carried `json:"-"`
 }
 
-// Carried is what a call asked and was answered: JSON without what may be a secret, cut
-// where it is long.
+// Carried holds the arguments and the result of a call: masked JSON, cut if it is long.
 type Carried struct {
 	Arguments string `json:"arguments,omitempty"`
 	Result    string `json:"result,omitempty"`
-	// Cut names those of them that are not whole: arguments, result.
+	// Cut names the incomplete ones: arguments, result.
 	Cut []string `json:"cut,omitempty"`
 }
 
-// maxCarried bounds each of them, in bytes; what is larger than maxLooked is not kept.
+// maxCarried bounds each of them, in bytes. Those above maxLooked are not stored.
 const (
 	maxCarried = 4 << 10
 	maxLooked  = 64 << 10
 )
 
-// Mark is something that has happened during a call.
+// Mark is an event during a call.
 type Mark struct {
-	At   float64 `json:"at_ms"` // since it began
+	At   float64 `json:"at_ms"` // progress, asked, answered
 	What string  `json:"what"`  // progress, asked, answered
 	Text string  `json:"text,omitempty"`
 }
 
-// Watcher is told what happens. It must not block, and not keep the lock of anything that
-// calls wait for.
+// Watcher receives the events of calls. It must not block, and must not hold a lock that calls wait for.
 type Watcher interface {
 	Begun(r *Row)
 	Marked(r *Row, m Mark)
 	Ended(r *Row)
 }
 
-// Calls are those of all servers. Its methods may be called concurrently.
+// Calls holds the calls of all servers. Its methods may be called concurrently.
 type Calls struct {
-	// Traffic is told of the messages of clients. Who looks at that looks at calls too.
+	// Traffic receives the messages of clients. Whoever observes messages also observes calls.
 	Traffic *Traffic
-	// Keeps reports whether what calls carry is kept while somebody looks; nil means no. It
-	// is set before the first call.
+	// Keeps reports whether arguments and results are stored during observation; nil means no. It is set before
+	// the first call.
 	Keeps func() bool
 
 	on       atomic.Bool
 	watchers atomic.Pointer[[]Watcher]
 
 	mu       sync.Mutex // guards the rest
-	holds    int        // who looks
+	holds    int        // observers
 	timer    *time.Timer
 	since    time.Time
-	before   int64 // calls that were under way then
+	before   int64 // calls that were in flight then
 	carriers carriers
 	last     uint64
 	under    map[key]*call
 	recent   logs.Ring[*Row]
 	failures map[string]*logs.Ring[*Row]
-	times    map[string]*times // of servers
+	times    map[string]*times // by server
 }
 
-// carriers are those who look and may see what calls carry.
+// carriers counts the observers who may see arguments and results.
 type carriers struct {
-	on    atomic.Bool // what calls carry is kept, where Keeps says so; read without the lock
+	on    atomic.Bool // arguments and results are stored if Keeps allows it; read without the lock
 	looks int
-	kept  bool        // some calls have what they carried
-	timer *time.Timer // while there are none any more
+	kept  bool        // some rows have them
+	timer *time.Timer // runs after the last one has left
 }
 
-// key tells a call from others: one for the lists of several servers goes to each.
+// key identifies a call. A request for the lists of several servers has one for each.
 type key struct {
 	of     bridge.Call
 	server string
 }
 
-// New returns the calls of a bridge at which nobody looks.
+// New returns a Calls without observers.
 func New() *Calls {
 	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[string]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
 }
 
-// Look has calls watched until done is called, and a minute longer. w is told of them; nil
-// for who only asks. now returns how many are under way. carried says that the one who looks
-// may see what they carry: for others, that is not kept.
+// Look observes calls until done is called, and a minute longer. w receives their events; nil is for a single
+// query. now returns the number of calls in flight. carried means that the observer may see arguments and
+// results, which are only stored for such observers.
 func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +162,7 @@ func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)
 	return sync.OnceFunc(func() { c.leave(w, carried) })
 }
 
-// watch exchanges the watchers. The caller holds c.mu.
+// watch replaces the watchers. The caller holds c.mu.
 func (c *Calls) watch(change func([]Watcher) []Watcher) {
 	var all []Watcher
 	if now := c.watchers.Load(); now != nil {
@@ -190,7 +186,7 @@ func (c *Calls) leave(w Watcher, carried bool) {
 	}
 }
 
-// fade ends that what calls carry is kept, unless somebody looks again who may see it.
+// fade stops storing arguments and results, unless another observer may see them.
 func (c *Calls) fade() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +196,7 @@ func (c *Calls) fade() {
 	}
 }
 
-// empty forgets what calls have carried. The caller holds c.mu.
+// empty removes the stored arguments and results. The caller holds c.mu.
 func (c *Calls) empty() {
 	if !c.carriers.kept {
 		return
@@ -213,7 +209,7 @@ func (c *Calls) empty() {
 	}
 }
 
-// emptied returns the rows without what their calls have carried. Others may hold the rows.
+// emptied returns copies of the rows without arguments and results, because others may hold the rows.
 func emptied(rows logs.Ring[*Row], most int) logs.Ring[*Row] {
 	var all []*Row
 	rows.Newest(func(r *Row) bool { all = append(all, r.Bare()); return true })
@@ -224,7 +220,7 @@ func emptied(rows logs.Ring[*Row], most int) logs.Ring[*Row] {
 	return out
 }
 
-// Bare returns the row without what its call has carried.
+// Bare returns the row without arguments and results.
 func (r *Row) Bare() *Row {
 	if r.Carried == nil {
 		return r
@@ -234,7 +230,7 @@ func (r *Row) Bare() *Row {
 	return &bare
 }
 
-// off ends it, unless somebody looks again.
+// off stops the observation, unless there is another observer.
 func (c *Calls) off() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +243,7 @@ func (c *Calls) off() {
 	c.under, c.recent, c.timer, c.since, c.times = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}, nil
 }
 
-// Close ends it for good.
+// Close stops the observation for good.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,8 +255,7 @@ func (c *Calls) Close() {
 	c.on.Store(false)
 }
 
-// Wrap returns an Upstream whose calls are watched while somebody looks. A nil Calls
-// watches nothing.
+// Wrap returns an Upstream whose calls are observed. A nil Calls observes nothing.
 func (c *Calls) Wrap(server string, up bridge.Upstream) bridge.Upstream {
 	if c == nil {
 		return up
@@ -294,7 +289,7 @@ func (w *watched) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message
 	return a, err
 }
 
-// Notify passes on what a client tells.
+// Notify passes on a notification of a client.
 func (w *watched) Notify(ctx context.Context, q *bridge.Request) error {
 	if w.c.on.Load() && q.From != nil {
 		w.c.Passed(w.server, "", q.From, true, nil, q.Message)
@@ -302,8 +297,7 @@ func (w *watched) Notify(ctx context.Context, q *bridge.Request) error {
 	return w.Upstream.Notify(ctx, q)
 }
 
-// Tap returns what makes the taps of the connections to that server; nil if nobody ever
-// looks.
+// Tap returns the function that makes taps for connections to that server; nil without Calls.
 func (c *Calls) Tap(server string) func(principal string) bridge.Tap {
 	if c == nil {
 		return nil
@@ -311,15 +305,15 @@ func (c *Calls) Tap(server string) func(principal string) bridge.Tap {
 	return func(principal string) bridge.Tap { return c.Traffic.Wire(server, principal) }
 }
 
-// Passed tells who looks at messages of one between a client and the bridge that belongs to
-// no request of the client's. id stands in the place of its own.
+// Passed shows a message between a client and the bridge that belongs to none of the client's requests. id
+// replaces its own.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
 	if c != nil && c.on.Load() {
 		c.Traffic.Pass(Where{Side: Client, Server: server, Principal: from.Principal, Session: session}, toServer, id, m, nil)
 	}
 }
 
-// call is one that is under way, and the Client of it.
+// call is a call in flight, and the Client of it.
 type call struct {
 	bridge.Client
 	c       *Calls
@@ -329,10 +323,10 @@ type call struct {
 	request bridge.Request
 	cancel  context.CancelCauseFunc
 
-	exchange *Exchange // nil while nobody looks at messages
+	exchange *Exchange // nil if nobody observes messages
 }
 
-// begin notes that a call begins. It returns nil when there are too many.
+// begin adds a call. It returns nil if there are too many.
 func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*call, context.Context) {
 	one := &call{Client: q.Back, c: c, key: key{q.Call, server}, request: *q}
 	one.row = Row{Server: server, Method: clip(q.Method), Name: clip(q.GivenName()), Began: time.Now(), In: q.Len()}
@@ -359,7 +353,7 @@ func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*c
 	return one, ctx
 }
 
-// tell tells all who watch.
+// notify calls f with each watcher.
 func (c *Calls) tell(f func(Watcher)) {
 	if all := c.watchers.Load(); all != nil {
 		for _, w := range *all {
@@ -368,7 +362,7 @@ func (c *Calls) tell(f func(Watcher)) {
 	}
 }
 
-// left ends a call of which no report came, because its client had gone before.
+// left ends a call without a report, because its client had left before.
 func (o *call) left() {
 	o.cancel(nil)
 	o.c.mu.Lock()
@@ -390,16 +384,16 @@ func (r *Row) took(d time.Duration) {
 	r.Took = &ms
 }
 
-// Millis returns a time as JSON has it here.
+// Millis returns a duration in milliseconds, as in the JSON of this package.
 func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// mark notes that something has happened.
+// mark adds a mark to the call.
 func (o *call) mark(what, text string) {
 	m := Mark{Millis(time.Since(o.row.Began)), what, clip(text)}
 	o.c.mu.Lock()
 	_, there := o.c.under[o.key]
 	if there && len(o.marks) < maxMarks {
-		o.marks = append(o.marks, m) // others read those before only
+		o.marks = append(o.marks, m) // readers hold the shorter slice
 	}
 	o.c.mu.Unlock()
 	if there {
@@ -407,7 +401,7 @@ func (o *call) mark(what, text string) {
 	}
 }
 
-// Notify passes on what the server says about the call.
+// Notify passes on a notification about the call.
 func (o *call) Notify(n *jsonrpc.Message) {
 	if n.Method == "notifications/progress" {
 		p := gjson.GetManyBytes(n.Params, "progress", "total")
@@ -421,7 +415,7 @@ func (o *call) Notify(n *jsonrpc.Message) {
 	o.Client.Notify(n)
 }
 
-// Ask passes on what the server asks about the call.
+// Ask passes on a question about the call.
 func (o *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	o.mark("asked", q.Method)
 	return o.Client.Ask(q, func(a *jsonrpc.Message) {
@@ -430,7 +424,7 @@ func (o *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	})
 }
 
-// Take takes what became of a request.
+// Take adds the report of a request.
 func (c *Calls) Take(p *report.Report) {
 	failed := p.Outcome != bridge.Answered && p.Outcome != bridge.Cancelled
 	on := c.on.Load()
@@ -458,11 +452,11 @@ func (c *Calls) Take(p *report.Report) {
 	c.mu.Lock()
 	switch {
 	case !keeps:
-		c.empty() // the file does not say so any more
+		c.empty() // the configuration no longer allows it
 	case row.Carried == nil:
 	case c.carriers.on.Load():
 		c.carriers.kept = true
-	default: // it has ended since
+	default: // the observation has ended since
 		row.Carried = nil
 	}
 	k := key{p.Call, p.Server}
@@ -483,11 +477,11 @@ func (c *Calls) Take(p *report.Report) {
 	c.mu.Unlock()
 	if on {
 		bare := row.Bare()
-		c.tell(func(w Watcher) { w.Ended(bare) }) // who reads slowly keeps no more than is counted
+		c.tell(func(w Watcher) { w.Ended(bare) }) // a slow reader holds no more memory than is counted
 	}
 }
 
-// carried returns what a call carried.
+// carried returns the arguments and the result of a call.
 func (c *Calls) carried(p *report.Report) *Carried {
 	out := &Carried{}
 	shown := func(what string, raw []byte) string {
@@ -511,7 +505,7 @@ func (c *Calls) carried(p *report.Report) *Carried {
 	return out
 }
 
-// fail notes a failure. The caller holds c.mu.
+// fail stores a failure. The caller holds c.mu.
 func (c *Calls) fail(row *Row) {
 	of := c.failures[row.Server]
 	if of == nil {
@@ -528,7 +522,7 @@ func (c *Calls) fail(row *Row) {
 	of.Add(row)
 }
 
-// told is what is shown of an error: what its client was told.
+// errorText returns the text of an error for observers, which is that for clients.
 func told(err error) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e.Told()
@@ -536,22 +530,20 @@ func told(err error) string {
 	return bridge.Brief(err)
 }
 
-// clip returns the beginning of a text.
-func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } // a copy: the message is somebody else's
+// clip returns the start of a text.
+func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } // a copy, because the text belongs to the message
 
-// Shown are the calls that somebody may see.
+// Shown holds the calls that an observer may see.
 type Shown struct {
-	// Since is when somebody began to look; calls that were under way then are not
-	// shown: Before says how many they were.
+	// Since is the start of the observation. Calls in flight at that time are not shown; Before is their number.
 	Since    *time.Time `json:"since,omitempty"`
 	Before   int64      `json:"before,omitempty"`
 	Under    []*Row     `json:"under_way"`
 	Recent   []*Row     `json:"recent"`   // the newest first
-	Failures []*Row     `json:"failures"` // likewise; also from when nobody looked
+	Failures []*Row     `json:"failures"` // likewise; also from before the observation
 }
 
-// held is all that is known at a moment. Calls wait while it is taken, and for nothing that
-// is done with it.
+// held is a snapshot of all calls, so that calls do not wait while it is processed.
 type held struct {
 	under            []now
 	recent, failures []*Row // the newest first; of failures, those of each server
@@ -559,13 +551,13 @@ type held struct {
 	before           int64
 }
 
-// now is a call that is under way, and its marks so far.
+// now is a call in flight with its marks so far.
 type now struct {
 	*call
 	marks []Mark
 }
 
-// shown returns it as others may keep it.
+// shown returns an immutable row.
 func (n now) shown() *Row {
 	row := n.row
 	row.Marks = n.marks
@@ -590,8 +582,8 @@ func (c *Calls) hold() (all held) {
 	return all
 }
 
-// Show returns at most so many calls of each kind, of those that fit. A row under way comes
-// to fits without its marks.
+// Show returns at most that many calls of each kind, of those that fits accepts. fits gets rows in flight
+// without their marks.
 func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	all := c.hold()
 	out := &Shown{Since: all.since, Before: all.before, Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
@@ -619,7 +611,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	return out
 }
 
-// Find returns the call of that id, if it is known still.
+// Find returns the call of that id, or nil.
 func (c *Calls) Find(id string) *Row {
 	all := c.hold()
 	for _, one := range all.under {
@@ -635,8 +627,7 @@ func (c *Calls) Find(id string) *Row {
 	return nil
 }
 
-// Cancel ends the call of that id, if it is under way. Its client is told that an operator
-// has done so.
+// Cancel ends the call in flight of that id. Its client learns that an operator did so.
 func (c *Calls) Cancel(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

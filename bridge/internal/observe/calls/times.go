@@ -9,25 +9,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// Of how many calls of a server it is known how long they took, and for how long.
+// These bound the calls of a server whose durations count.
 const (
 	maxTimed = 256
 	timedFor = 15 * time.Minute
 )
 
-// timedMethods are what is timed.
+// timedMethods are the methods whose durations count.
 var timedMethods = []string{"tools/call", "prompts/get", "resources/read"}
 
-// times is how long the last calls of a server took.
+// times holds the durations of a server's last calls.
 type times struct {
 	last logs.Ring[timed]
-	// How it was when it was counted last.
+	// The last result.
 	of      Times
 	counted time.Time
-	fresh   bool // nothing has come since
+	fresh   bool // no call has ended since
 }
 
-// Times are within which times, in milliseconds, 50, 95 and 99 of 100 calls were answered.
+// Times holds the durations, in milliseconds, within which 50, 95 and 99 of 100 calls were answered.
 type Times struct{ P50, P95, P99 float64 }
 
 // timed is one call.
@@ -36,9 +36,8 @@ type timed struct {
 	took  float64 // in milliseconds
 }
 
-// took notes how long a call took that its server has answered. Others than these methods say
-// little about a server: the bridge answers lists by itself, initialize may start a program,
-// and subscriptions last as long as somebody listens. The caller holds c.mu.
+// took stores the duration of an answered call. Other methods say little about a server. The bridge answers
+// lists itself, initialize may start a program, and subscriptions last. The caller holds c.mu.
 func (c *Calls) took(r *Row, outcome bridge.Outcome) {
 	if r.Server == "" || outcome != bridge.Answered && outcome != bridge.ToolFailed || !slices.Contains(timedMethods, r.Method) {
 		return
@@ -55,11 +54,11 @@ func (c *Calls) took(r *Row, outcome bridge.Outcome) {
 	of.fresh = false
 }
 
-// recount is how often it is counted at most when nothing has come.
+// recount is the longest age of a result without further calls.
 const recount = 10 * time.Second
 
-// Times returns within which times the last calls of a server were answered. ok is false if
-// nothing is known of any: nobody looks, or nobody calls.
+// Times returns the durations of a server's last calls. ok is false if none is known, because nobody observes
+// calls or there are none.
 func (c *Calls) Times(server string) (t Times, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +85,7 @@ func (c *Calls) Times(server string) (t Times, ok bool) {
 	return s.of, s.of.P50 >= 0
 }
 
-// quantile returns the smallest of the values, which are sorted, that so large a part of them
-// does not exceed.
+// quantile returns the smallest of the sorted values that this part of them does not exceed.
 func quantile(sorted []float64, part float64) float64 {
 	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }

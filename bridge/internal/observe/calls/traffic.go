@@ -13,66 +13,65 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// What is shown of a message at most.
+// These bound what is shown of a message.
 const (
 	maxTrafficText   = 200      // bytes of a name
 	maxID            = 64       // bytes of an id
 	maxPayload       = 4 << 10  // bytes of a payload
-	maxTrafficLooked = 64 << 10 // bytes that a payload may have to be shown at all
-	maxAsked         = 256      // requests of one connection whose answers are told with their method
+	maxTrafficLooked = 64 << 10 // bytes; larger payloads are not shown at all
+	maxAsked         = 256      // requests of one connection whose method is stored for their answers
 )
 
-// The ends between which a message passes.
+// These are the sides on which a message passes.
 const (
 	Client = "client" // between a client and the bridge
 	Server = "server" // between the bridge and a server
 )
 
-// Message says what has passed. It is not changed once it is given out.
+// Message describes a passing message. A published Message is immutable.
 type Message struct {
 	At   time.Time `json:"at"`
 	Side string    `json:"side"` // Client or Server
-	// To says where it goes: server, also on the side of the client, or client.
+	// To is the direction, on both sides: server or client.
 	To        string `json:"to"`
 	Server    string `json:"server,omitempty"`
 	Principal string `json:"principal,omitempty"`
-	Session   string `json:"session,omitempty"` // as in logs; empty on the side of the server
+	Session   string `json:"session,omitempty"` // as in logs; empty on the server side
 	Kind      string `json:"kind"`              // request, notification, result or error
-	// Method is also that of what an answer is to, if it is known.
+	// Method of an answer is that of its request, if it is known.
 	Method string   `json:"method,omitempty"`
-	Name   string   `json:"name,omitempty"` // of the tool or prompt, the URI of the resource, or how far something is
-	ID     string   `json:"id,omitempty"`   // as it is on the wire
+	Name   string   `json:"name,omitempty"` // of the tool or prompt, the URI of the resource, or the progress
+	ID     string   `json:"id,omitempty"`   // as on the wire
 	Bytes  int      `json:"bytes"`
 	Took   *float64 `json:"took_ms,omitempty"` // of an answer, since its request passed
 	Code   int64    `json:"code,omitempty"`    // of an error
-	// Payload is JSON without what may be a secret; Cut says that it is not whole.
+	// Payload is masked JSON; Cut means that it is incomplete.
 	Payload string `json:"payload,omitempty"`
 	Cut     bool   `json:"cut,omitempty"`
 }
 
-// TrafficWatcher is told what passes. It must not block.
+// TrafficWatcher receives passing messages. It must not block.
 type TrafficWatcher interface {
-	// Wants reports whether it wants messages of that server and session, and whether with
-	// what they carry.
+	// Wants reports whether it wants messages of that server and session, and whether with payloads.
 	Wants(server, session string) (it, payload bool)
 	Passed(m *Message)
 }
 
-// Traffic is that of a bridge. Its methods may be called concurrently. A nil Traffic is
-// that of one at which nobody ever looks.
+// Traffic shows the messages of a bridge to watchers. Its methods may be called concurrently. A nil Traffic has
+// no watchers.
 type Traffic struct {
-	// Mask returns JSON of about so many bytes without what may be a secret, and whether it
-	// is whole. nil shows no payloads. It is set before the first message.
+	// Mask returns at most about most bytes of raw JSON without secrets, and whether that is all. nil shows no
+	// payloads. It is set before the first message.
 	Mask func(raw []byte, most int) (shown []byte, whole bool)
 
-	watchers atomic.Pointer[[]TrafficWatcher] // nil while nobody looks
-	mu       sync.Mutex                       // held while watchers is exchanged
+	watchers atomic.Pointer[[]TrafficWatcher] // nil without watchers
+	mu       sync.Mutex                       // held while watchers is replaced
 }
 
-// On reports whether somebody looks.
+// On reports whether there are watchers.
 func (t *Traffic) On() bool { return t != nil && t.watchers.Load() != nil }
 
-// Look has w told of what passes, until done is called.
+// Look passes messages to w until done is called.
 func (t *Traffic) Look(w TrafficWatcher) (done func()) {
 	t.change(func(all []TrafficWatcher) []TrafficWatcher { return append(all, w) })
 	return sync.OnceFunc(func() {
@@ -101,27 +100,26 @@ func (t *Traffic) change(f func([]TrafficWatcher) []TrafficWatcher) {
 	t.watchers.Store(&all)
 }
 
-// Where says between whom a message passes.
+// Where says where a message passes.
 type Where struct {
 	Side, Server, Principal, Session string
 }
 
-// about is what an answer is an answer to.
+// about describes the request of an answer.
 type about struct {
 	method string
 	named
 	at time.Time
 }
 
-// named is what a message is about. The URI of a resource is a part of what the message
-// carries: it can have a path, an id or a token in it.
+// named is the subject of a message. The URI of a resource counts as payload, because it may contain a path, an
+// id or a token.
 type named struct {
-	name string // for all
-	uri  string // for those who get what messages carry; empty unless it is about a resource
+	name string // for all watchers
+	uri  string // for watchers of payloads; empty unless it is about a resource
 }
 
-// Pass tells of a message. id stands in the place of the message's own. of is what an answer
-// is to, if that is known.
+// Pass shows a message. id replaces the message's own. of is the request of an answer, if it is known.
 func (t *Traffic) Pass(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about) {
 	all := t.watchers.Load()
 	if all == nil {
@@ -147,8 +145,8 @@ func (t *Traffic) Pass(w Where, toServer bool, id []byte, m *jsonrpc.Message, of
 	}
 }
 
-// describe says what a message is. uri says what is shown of the URI of a resource; nil
-// shows no more than where it is.
+// describe returns the description of a message. uri masks the URI of a resource; nil shows only its scheme and
+// host.
 func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about, uri func(string) string) *Message {
 	out := &Message{
 		At: time.Now(), Side: w.Side, To: "client", Server: w.Server, Principal: w.Principal, Session: w.Session,
@@ -184,7 +182,7 @@ func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about, 
 	return out
 }
 
-// nameOf returns what a message is about.
+// nameOf returns the subject of a message.
 func nameOf(m *jsonrpc.Message) named {
 	if name := m.Name(); name != "" {
 		return named{name: clipTo(name, maxTrafficText)}
@@ -211,7 +209,7 @@ func (n named) shown(uri func(string) string) string {
 	return uri(n.uri)
 }
 
-// uri returns a URI without what may be a secret.
+// uri returns a masked URI.
 func (t *Traffic) uri(text string) string {
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -221,8 +219,7 @@ func (t *Traffic) uri(text string) string {
 	return clipTo(gjson.ParseBytes(raw).String(), maxTrafficText)
 }
 
-// payload returns what a message carries, without what may be a secret. What is very large
-// is not looked into.
+// payload returns the masked payload of a message. Very large ones are not read.
 func (t *Traffic) payload(m *jsonrpc.Message) (text string, cut bool) {
 	if m.Len() > maxTrafficLooked {
 		return "", true
@@ -238,10 +235,10 @@ func (t *Traffic) payload(m *jsonrpc.Message) (text string, cut bool) {
 	return string(shown), !whole
 }
 
-// clipTo returns the beginning of a text, as a copy: the message is somebody else's.
+// clipTo returns the start of a text, as a copy, because the text belongs to the message.
 func clipTo(s string, most int) string { return string([]byte(s[:min(len(s), most)])) }
 
-// Exchange is a client's request to a server, which has passed.
+// Exchange is a client's request to a server that has passed.
 type Exchange struct {
 	t  *Traffic
 	w  Where
@@ -249,7 +246,7 @@ type Exchange struct {
 	id []byte
 }
 
-// Asked tells of a client's request. It returns nil if nobody looks.
+// Asked shows a client's request. It returns nil without watchers.
 func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *Exchange {
 	if !t.On() {
 		return nil
@@ -259,28 +256,28 @@ func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *
 	return e
 }
 
-// Answered tells of the answer.
+// Answered shows the answer.
 func (e *Exchange) Answered(m *jsonrpc.Message) {
 	if e != nil && m != nil {
 		e.t.Pass(e.w, false, e.id, m, &e.of)
 	}
 }
 
-// Failed tells that there is no answer of the server, and what the client is told of that.
+// Failed shows that the server did not answer, with the client's error text.
 func (e *Exchange) Failed(why string) {
 	if e != nil {
 		e.t.Pass(e.w, false, e.id, jsonrpc.NewError(e.id, jsonrpc.CodeInternal, why, nil), &e.of)
 	}
 }
 
-// Said tells of what a client hears about its request.
+// Said shows a notification about the request to the client.
 func (e *Exchange) Said(m *jsonrpc.Message) {
 	if e != nil {
 		e.t.Pass(e.w, false, nil, m, nil)
 	}
 }
 
-// Wire is a connection to a server: a bridge.Tap. Its methods may be called concurrently.
+// Wire observes a connection to a server as a bridge.Tap. Its methods may be called concurrently.
 type Wire struct {
 	t *Traffic
 	w Where
@@ -291,8 +288,7 @@ type Wire struct {
 
 var _ bridge.Tap = (*Wire)(nil)
 
-// Wire returns what tells of the messages of a connection to that server, which was opened
-// on behalf of that principal.
+// Wire returns the tap of a connection to that server on behalf of that principal.
 func (t *Traffic) Wire(server, principal string) *Wire {
 	return &Wire{t: t, w: Where{Side: Server, Server: server, Principal: principal}}
 }
@@ -306,7 +302,7 @@ func (c *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 		c.t.Pass(c.w, toServer, nil, m, nil)
 		return
 	}
-	key := "<" + string(id[:min(len(id), maxID)]) // the server's requests have ids of its own
+	key := "<" + string(id[:min(len(id), maxID)]) // the server numbers its own requests
 	if toServer == (m.Method != "") {
 		key = ">" + key[1:]
 	}
@@ -318,7 +314,7 @@ func (c *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 			of = &one
 		}
 	} else {
-		if c.asked == nil || len(c.asked) >= maxAsked { // of requests that have no answer, or had it while nobody looked
+		if c.asked == nil || len(c.asked) >= maxAsked { // some requests have no answer, or had it without watchers
 			c.asked = map[string]about{}
 		}
 		c.asked[key] = about{clipTo(m.Method, maxTrafficText), nameOf(m), time.Now()}
@@ -327,7 +323,7 @@ func (c *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 	c.t.Pass(c.w, toServer, id, m, of)
 }
 
-// Weight is about how many bytes a message has as JSON.
+// Weight returns about the size of the message as JSON, in bytes.
 func (m *Message) Weight() int {
 	return 260 + len(m.Server) + len(m.Principal) + len(m.Method) + len(m.Name) + len(m.ID) + 2*len(m.Payload)
 }

@@ -17,17 +17,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// The two names, in _meta and, but for their case, in HTTP.
+// These are the names in _meta and, in another case, in HTTP.
 const (
 	keyTraceparent = "traceparent"
 	keyTracestate  = "tracestate"
 )
 
-// maxTraceState bounds tracestate, in bytes: what is longer is dropped, as W3C
-// Trace Context allows.
+// maxTraceState bounds tracestate, in bytes. Longer ones are dropped, as W3C Trace Context allows.
 const maxTraceState = 512
 
-// shortState returns a tracestate that is not too long, or nothing.
+// shortState returns the tracestate, or "" if it is too long.
 func shortState(state string) string {
 	if len(state) > maxTraceState {
 		return ""
@@ -35,7 +34,7 @@ func shortState(state string) string {
 	return state
 }
 
-// carrier is a Trace as the library reads it.
+// carrier is a Trace for the library.
 type carrier bridge.Trace
 
 var _ propagation.TextMapCarrier = carrier{}
@@ -51,15 +50,14 @@ func (c carrier) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier. Nothing is written by it.
+// Set implements propagation.TextMapCarrier, and does nothing.
 func (carrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.
 func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
 
-// remote returns ctx as a part of the trace that a message names in its _meta
-// or, failing that and a trace of ctx's own, in the headers that came with it.
-// What is not valid is not there.
+// remote returns ctx with the trace that a message names in _meta. Without one it keeps ctx's own trace, else
+// takes that of the headers. It ignores invalid traces.
 func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
 	if rawjson.Mentions(meta, keyTraceparent) {
 		found := gjson.GetManyBytes(meta, keyTraceparent, keyTracestate)
@@ -83,7 +81,7 @@ func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
 	return named
 }
 
-// extract returns ctx as a part of the trace, if t is that of one.
+// extract returns ctx with the trace t, if t is valid.
 func extract(ctx context.Context, t bridge.Trace) (context.Context, bool) {
 	named := propagation.TraceContext{}.Extract(context.Background(), carrier(t))
 	s := trace.SpanContextFromContext(named)
@@ -93,7 +91,7 @@ func extract(ctx context.Context, t bridge.Trace) (context.Context, bool) {
 	return trace.ContextWithRemoteSpanContext(ctx, s), true
 }
 
-// traceOf returns what a peer is told of a span.
+// traceOf returns the trace context of a span for a peer.
 func traceOf(s trace.SpanContext) (t bridge.Trace) {
 	if !s.IsValid() {
 		return t
@@ -119,10 +117,8 @@ func traceMembers(t bridge.Trace) []byte {
 	return out
 }
 
-// Carrying returns the request with these members, those of a trace context, in
-// its _meta in place of those that it had; without any, with none. All its other
-// bytes stay what they are. What opens a connection and asks for a sign of life
-// stays as it is: old servers may be strict about it.
+// Carrying returns the request with these trace members in _meta, in place of its own; nil removes them. All
+// other bytes stay. It does not change initialize and ping, because old servers may be strict about them.
 func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	meta := m.Meta()
 	switch {
@@ -133,17 +129,17 @@ func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	case m.Params == nil:
 		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}"))}
 	}
-	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // it was made here, and nobody has looked into it
+	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // the bridge made it without parsing it
 		return Carrying(m.Clone(), members)
 	}
 	place, end := bytes.IndexByte(m.Params, '{'), 0
 	if meta == nil {
 		end = place + 1 + rawjson.Space(m.Params[place+1:], 0)
 	} else {
-		place = cap(m.Params) - cap(meta) // both are parts of the message's text
+		place = cap(m.Params) - cap(meta) // meta is a part of params' backing array
 		end = place + len(meta)
 	}
-	if !m.Untouched(place, end) { // what was changed there has to be seen
+	if !m.Untouched(place, end) { // earlier edits must be visible
 		return Carrying(m.WithParams(m.Whole()), members)
 	}
 	at := place + 1

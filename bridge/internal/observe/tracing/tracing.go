@@ -1,9 +1,8 @@
-// Package tracing makes the spans of clients' requests and of calls to servers, and
-// tells servers and clients of them, as W3C Trace Context does: in _meta and in
-// headers of HTTP.
+// Package tracing makes the spans of clients' requests and of calls to servers. It passes trace contexts to
+// servers and clients as W3C Trace Context defines: in _meta and in HTTP headers.
 //
-// A nil *Tracing makes none, costs nothing, and leaves what clients say of their
-// traces as it is. No text of an error becomes a part of a span.
+// A nil *Tracing makes none, costs nothing, and leaves clients' trace contexts alone. Spans never contain the
+// text of an error.
 package tracing
 
 import (
@@ -24,25 +23,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// The attributes of spans: those of the semantic conventions for MCP and
-// generative AI where they have a name, and names of our own beyond.
+// These are the attributes of spans. They follow the semantic conventions for MCP and generative AI, if these
+// define a name.
 const (
 	attrMethod   = attribute.Key("mcp.method.name")
-	attrRevision = attribute.Key("mcp.protocol.version") // the client's at the door, the server's beyond
+	attrRevision = attribute.Key("mcp.protocol.version") // the client's on server spans, the server's on client spans
 	attrTool     = attribute.Key("gen_ai.tool.name")
 	attrPrompt   = attribute.Key("gen_ai.prompt.name")
 	attrCode     = attribute.Key("rpc.response.status_code")
 	attrError    = attribute.Key("error.type")
 	attrServer   = attribute.Key("mcp_bridge.server")
 	attrEra      = attribute.Key("mcp_bridge.era")
-	attrSession  = attribute.Key("mcp_bridge.session") // the beginning of its key, as in the log; not its id
+	attrSession  = attribute.Key("mcp_bridge.session") // the start of its key, as in the log; not its id
 )
 
 // Tracing makes the spans of calls. nil makes none and costs nothing.
 type Tracing struct{ tracer trace.Tracer }
 
-// New makes the spans with a provider; nil makes none. version is that of the
-// program.
+// New returns a Tracing with the provider; nil makes no spans. version is that of the program.
 func New(p trace.TracerProvider, version string) *Tracing {
 	if p == nil {
 		return nil
@@ -50,11 +48,9 @@ func New(p trace.TracerProvider, version string) *Tracing {
 	return &Tracing{p.Tracer("github.com/mcp-bridge/bridge", trace.WithInstrumentationVersion(version))}
 }
 
-// Received begins the span of a client's request to the server of that name.
-// session tells the client's session from others in a log; it is empty without
-// one. The span belongs to the trace that the request
-// names, or that ctx has; without one, it begins a trace. It is nil without
-// tracing.
+// Received starts the span of a client's request to the server of that name. session identifies the client's
+// session in logs, and is empty without one. The span joins the trace of the request, else that of ctx, else it
+// starts a trace. Without tracing it is nil.
 func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session string) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
@@ -74,8 +70,8 @@ func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Heade
 	return ctx, span
 }
 
-// begin begins a span about a request. If it is recorded, it is to get the
-// attributes that are returned, and more: what nobody sees is not made.
+// begin starts a span for a request. If the span is recorded, begin returns the first attributes, to which the
+// caller adds.
 func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Message) (context.Context, trace.Span, []attribute.KeyValue) {
 	method, key := short(m.Method), attribute.Key("")
 	switch m.Method {
@@ -101,16 +97,16 @@ func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Mes
 	return ctx, span, known
 }
 
-// maxSpanText bounds what strangers write into a span, in bytes.
+// maxSpanText bounds the text of peers in a span, in bytes.
 const maxSpanText = 128
 
-// short returns the beginning of s, cut between characters.
+// short returns the start of s, cut between characters.
 func short(s string) string {
-	return strings.ToValidUTF8(sanitize.Short(s, maxSpanText), "\uFFFD") // exporters drop a whole batch for a text that is not
+	return strings.ToValidUTF8(sanitize.Short(s, maxSpanText), "\uFFFD") // exporters drop a whole batch for invalid UTF-8
 }
 
-// End ends a span with the outcome of its request, of that method. No text of an
-// error becomes a part of it: that is the log's. A nil span is none.
+// End ends a span with the outcome of its request of that method. The span never contains the text of an error;
+// the log does. A nil span is ignored.
 func End(span trace.Span, method string, a *jsonrpc.Message, err error) {
 	if span == nil {
 		return
@@ -138,8 +134,7 @@ func End(span trace.Span, method string, a *jsonrpc.Message, err error) {
 	}
 }
 
-// ID is for the log: how a line is found from its trace. It is empty,
-// and logged as nothing, without one.
+// ID returns the log attribute of a span's trace. Without a span it is empty.
 func ID(span trace.Span) slog.Attr {
 	if span == nil {
 		return slog.Attr{}
@@ -147,17 +142,17 @@ func ID(span trace.Span) slog.Attr {
 	return slog.String("trace_id", span.SpanContext().TraceID().String())
 }
 
-// Untraced returns the params of initialize without what they say of a trace:
-// connections are opened with them again and again, and for others too.
+// Untraced returns the params of initialize without a trace context, because connections use them repeatedly and
+// for other requests.
 func (t *Tracing) Untraced(params []byte) []byte {
 	if t == nil || !rawjson.Mentions(params, keyTraceparent, keyTracestate) {
 		return params
 	}
-	return Carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // of initialize itself nothing is changed
+	return Carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // Carrying does not change initialize itself
 }
 
-// Following returns ctx with the span of another one: what is done for a call
-// under another life than its own is a part of it all the same.
+// Following returns ctx with the span of another context. So work for a call that outlives its context belongs
+// to the call's trace.
 func (t *Tracing) Following(ctx, call context.Context) context.Context {
 	if t == nil {
 		return ctx
@@ -165,15 +160,15 @@ func (t *Tracing) Following(ctx, call context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, trace.SpanFromContext(call))
 }
 
-// Note writes what happened to a call into its span.
+// Note adds an event to the span of a call.
 func (t *Tracing) Note(ctx context.Context, what string) {
 	if t != nil {
 		trace.SpanFromContext(ctx).AddEvent(what)
 	}
 }
 
-// Opening begins the span of a call's waiting for a connection, which may be
-// opened for others too. ended is called with its outcome.
+// Opening starts the span of a call's wait for a connection. The connection may serve other calls, too. ended is
+// called with the outcome.
 func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return func(error) {}
@@ -182,9 +177,8 @@ func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)
 	return func(err error) { End(span, "", nil, err) }
 }
 
-// Call makes a call to a server in a span of its own, which the server is told
-// of. What the bridge asks by itself is in no trace, and carries none: what was
-// asked for the sake of one client and answers several would carry the one's.
+// Call makes a call to a server in a span of its own, and passes the trace context. Requests of the bridge
+// itself carry none. They may answer several clients, and would carry the context of one.
 func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
 	if t == nil {
 		return up.Call(ctx, r)
@@ -209,20 +203,18 @@ func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r
 	return a, err
 }
 
-// Question begins the span of a server's question about a call. It returns the
-// Question and its reply as they go on, and what is called when the question is
-// withdrawn.
+// Question starts the span of a server's question about a call. It returns the question and the reply to use
+// instead, and a function to call when the question is withdrawn.
 func (t *Tracing) Question(about trace.Span, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
 	ctx, method := trace.ContextWithSpan(context.Background(), about), q.Method
-	// The server may have got further since it was called; whatever it says of
-	// other traces is not this client's.
+	// The server may have started further spans since. Contexts of other traces are not this client's.
 	theirs := remote(context.Background(), q.Meta(), nil)
 	if trace.SpanContextFromContext(theirs).TraceID() == about.SpanContext().TraceID() {
 		ctx = theirs
 	}
 	_, span, known := t.begin(ctx, trace.SpanKindClient, q)
 	span.SetAttributes(known...)
-	if q.Params != nil { // a strict client may refuse some where there should be none
+	if q.Params != nil { // a strict client may reject unexpected params
 		q = Carrying(q, traceMembers(traceOf(span.SpanContext())))
 	}
 	return q,

@@ -14,34 +14,34 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// What ends a call that goes on and on, and how long is waited before it
-// is made again without anybody having been asked.
+// These end a call with endless questions, and set the pauses before a call is repeated without a
+// question to the client.
 const (
 	maxRounds    = 10
 	maxTalk      = time.Hour
 	longestState = 256 << 10
-	soonest      = 250 * time.Millisecond // when only a state was given
+	soonest      = 250 * time.Millisecond // if the server gave a state only
 	latestWait   = 5 * time.Second
-	firstLook    = 2 * time.Second // whether somebody is done at a URL
+	firstLook    = 2 * time.Second // until the server is asked whether a URL was visited
 	lastLook     = 30 * time.Second
 )
 
-// conversation is what has been said in the course of one call.
+// conversation is the state of a call with questions.
 type conversation struct {
 	*call
-	rounds int                // in which somebody was asked, or only a state was given
-	states int                // in a row in which only a state was given
-	agreed map[string]*agreed // URLs that the client has agreed to visit, by URL
+	rounds int                // with questions, or with a state only
+	states int                // consecutive rounds with a state only
+	agreed map[string]*agreed // URLs that the client accepted to visit
 }
 
-// agreed is a URL that the client's user has agreed to visit.
+// agreed is a URL that the client's user accepted to visit.
 type agreed struct {
-	answer []byte // the client's
-	id     []byte // elicitationId as the client knows it, raw
+	answer []byte // elicitationId for the client, raw
+	id     []byte // how often the server asked for it since
 	looks  int    // how often the server has asked for it since
 }
 
-// questions is what a server wants to know before it goes on.
+// questions is the server's request for input.
 type questions struct {
 	state []byte // raw; nil when there is none
 	all   []*question
@@ -50,13 +50,11 @@ type questions struct {
 type question struct {
 	key []byte // the server's, raw
 	q   *jsonrpc.Message
-	url string // that is to be visited; empty for other questions
+	url string // to visit; empty for other questions
 }
 
-// converse goes on with a call that was answered with questions: they are put to
-// the client as requests, on the channel of its own one, and the call is made
-// again with the answers (protocol.md D2.4). What it returns is the answer that
-// is none.
+// converse continues a call that was answered with questions. It asks the client on the stream of its request
+// and repeats the call with the answers (protocol.md D2.4). It returns the first answer without questions.
 func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.o.Server, Kind: bridge.ErrTimeout,
 		Public: c.r.Method + " was not done within " + maxTalk.String() + " of questions and answers"})
@@ -88,8 +86,8 @@ func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Messa
 	}
 }
 
-// questions reads what the server wants to know, as the client can be asked it. no is the
-// answer to the whole call when that cannot be.
+// questions reads the server's questions for this client. no is the error of the call if the client cannot be
+// asked.
 func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message) {
 	result := gjson.ParseBytes(a.Result)
 	w = &questions{}
@@ -104,7 +102,7 @@ func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message)
 	}
 	asked := result.Get("inputRequests")
 	switch {
-	case asked.Type == gjson.Null: // as some write what they leave out
+	case asked.Type == gjson.Null: // some write null for nothing
 		asked = gjson.Parse("{}")
 	case !asked.IsObject():
 		return nil, c.broken("its inputRequests is not an object")
@@ -132,10 +130,8 @@ func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message)
 	return w, no
 }
 
-// question makes the request that puts one of them to the client. What the
-// client has not declared it cannot be asked, and the server knows that (D8.6);
-// what its revision cannot express it cannot be asked either, which the server
-// need not know (D8.7).
+// question makes the request to the client. If the client has not declared the capability, the server is at
+// fault (D8.6). If the client's revision cannot express the question, it is not (D8.7).
 func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
 	method, params := one.Get("method").Str, one.Get("params")
 	switch method {
@@ -166,8 +162,8 @@ func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
 	return q, nil
 }
 
-// round finds out what the server wants to know, and returns the members of
-// params that say it. no is the answer to the whole call when it cannot go on.
+// round gets the answers to the questions, and returns them as members of params. no is the error of the call if
+// it cannot continue.
 func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no *jsonrpc.Message, err error) {
 	t.over(w)
 	var fresh []*question
@@ -179,7 +175,7 @@ func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no
 			fresh = append(fresh, q)
 			continue
 		}
-		// The user has been there, or is on the way: that takes as long as it takes.
+		// The user has visited the URL, or is about to.
 		answers[q] = had.answer
 		wait = max(wait, min(firstLook<<min(had.looks, 8), lastLook))
 		had.looks++
@@ -209,7 +205,7 @@ func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no
 	return members(w, answers), nil, nil
 }
 
-// members are those of the params of the next attempt.
+// members returns the members of the next attempt's params.
 func members(w *questions, answers map[*question][]byte) []byte {
 	var out []byte
 	for _, q := range w.all {
@@ -229,7 +225,7 @@ func members(w *questions, answers map[*question][]byte) []byte {
 	return out
 }
 
-// ask puts the questions to the client, all at once, and waits for the answers.
+// ask sends the questions to the client, all at once, and waits for the answers.
 func (t *conversation) ask(ctx context.Context, questions []*question, answers map[*question][]byte) (no *jsonrpc.Message, err error) {
 	if len(questions) == 0 {
 		return nil, nil
@@ -246,11 +242,11 @@ func (t *conversation) ask(ctx context.Context, questions []*question, answers m
 	for _, q := range questions {
 		withdraw := to.Ask(q.q, func(a *jsonrpc.Message) {
 			b := *a
-			b.ID = []byte("0") // an error of our own has none
+			b.ID = []byte("0") // the bridge's own errors have no id
 			replies <- reply{q, b.Clone()}
 		})
 		if withdraw != nil {
-			defer withdraw("") // nothing is left to take back of one that was answered
+			defer withdraw("") // does nothing for answered questions
 		}
 	}
 	for range questions {
@@ -260,7 +256,7 @@ func (t *conversation) ask(ctx context.Context, questions []*question, answers m
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if ctx.Err() != nil { // a session that ends answers everything by itself
+		if ctx.Err() != nil { // a session that ends answers its questions itself
 			return nil, context.Cause(ctx)
 		}
 		answer, why := t.answer(r.q.q.Method, r.a)
@@ -275,9 +271,8 @@ func (t *conversation) ask(ctx context.Context, questions []*question, answers m
 	return nil, nil
 }
 
-// answer returns what the server is told of the client's answer, or what the
-// client is told of its call: there is no way to tell a server of an error
-//
+// answer returns the client's answer for the server. If the client refused, it returns the error of the call,
+// because the protocol cannot pass errors to the server.
 func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	code, what := gjson.Result{}, ""
 	result := a.Result
@@ -296,9 +291,8 @@ func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonr
 	return nil, t.undone(method, what, code)
 }
 
-// undone is the answer to a call that cannot go on because the client does not
-// do what the server wants of it (D8.5). code is that of the client's error, if
-// there was one.
+// undone returns the answer of a call whose client did not do what the server asked (D8.5). code is that of the
+// client's error, if any.
 func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	text := "the server wanted " + method + " from the client, which did not do it: " + what
 	if c.r.Method == "tools/call" {
@@ -311,8 +305,7 @@ func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, data)
 }
 
-// over tells the client of URLs that the server does not ask to have visited any more;
-// nil means that it asks for none.
+// over notifies the client of URLs that the server no longer asks to visit. With nil it asks for none.
 func (t *conversation) over(w *questions) {
 	for url, had := range t.agreed {
 		if w != nil && slices.ContainsFunc(w.all, func(q *question) bool { return q.url == url }) {

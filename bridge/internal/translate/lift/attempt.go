@@ -14,28 +14,27 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// attempt is one request to listen (2026-07-28, Subscriptions), which lasts as long
-// as what it subscribes to, and the Client of that request.
+// attempt is one subscriptions/listen request, which lasts as long as its subscription (2026-07-28,
+// Subscriptions). It is the Client of that request.
 type attempt struct {
 	bridge.Nobody
 	s     *subscription
-	uris  []string // asked for, sorted
+	uris  []string // requested, sorted
 	asks  []*change
 	stop  context.CancelCauseFunc
 	late  *time.Timer
-	begun chan struct{} // closed when the server has acknowledged it
-	ended chan struct{} // closed when it has ended, for whatever reason
+	begun chan struct{} // closed when the server acknowledges it
+	ended chan struct{} // closed when it has ended
 
-	accepted map[string]bool // what of uris the server has accepted; before begun is closed
-	answer   []byte          // the error that answered it; before ended is closed
-	err      error           // or why there was no answer
-	since    time.Time       // on the session's side: when it was seen to have begun
+	accepted map[string]bool // uris that the server accepted; set before begun is closed
+	answer   []byte          // the server's error; set before ended is closed
+	err      error           // why there was no answer
+	since    time.Time       // when run of the subscription saw it begin
 }
 
 var _ bridge.Client = (*attempt)(nil)
 
-// listen opens a subscription to the lists and these resources, for the sake of
-// those who ask.
+// listen requests the lists and these resources. asks wait for the outcome.
 func (s *subscription) listen(uris []string, asks []*change) *attempt {
 	e := &attempt{s: s, uris: uris, asks: asks, begun: make(chan struct{}), ended: make(chan struct{})}
 	var ctx context.Context
@@ -52,7 +51,7 @@ func (s *subscription) listen(uris []string, asks []*change) *attempt {
 	return e
 }
 
-// run makes the request. It returns when the subscription has ended.
+// run makes the request, and returns when the subscription has ended.
 func (e *attempt) run(ctx context.Context) {
 	defer close(e.ended)
 	defer e.late.Stop()
@@ -70,7 +69,7 @@ func (e *attempt) run(ctx context.Context) {
 	a.Release()
 }
 
-// Notify takes what the server says in the course of the subscription.
+// Notify passes on a notification of the subscription.
 func (e *attempt) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
@@ -78,7 +77,7 @@ func (e *attempt) Notify(n *jsonrpc.Message) {
 		return
 	case "notifications/resources/updated":
 		if e.asked(n.URI()) && !e.s.wants(n.URI()) {
-			return // the client has ended that
+			return // the client has unsubscribed
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 	default:
@@ -89,8 +88,7 @@ func (e *attempt) Notify(n *jsonrpc.Message) {
 	l.to.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, l.from.Revision)))
 }
 
-// acknowledged notes what the server has accepted. Its messages come one after
-// the other.
+// acknowledged stores what the server accepted. Messages of an attempt come in sequence.
 func (e *attempt) acknowledged(n *jsonrpc.Message) {
 	if is(e.begun) {
 		return
@@ -103,18 +101,16 @@ func (e *attempt) acknowledged(n *jsonrpc.Message) {
 	close(e.begun)
 }
 
-// asked reports whether the subscription was opened for that resource too.
+// requested reports whether the attempt includes the resource.
 func (e *attempt) asked(uri string) bool {
 	_, ok := slices.BinarySearch(e.uris, uri)
 	return ok
 }
 
-// honours reports whether the server tells of changes of that resource. The
-// subscription has begun.
+// grants reports whether the server accepted the resource. The attempt has begun.
 func (e *attempt) honours(uri string) bool { return e.accepted[uri] }
 
-// verdict is the answer to those for whose sake a subscription was opened that
-// has not begun.
+// verdict returns the outcome for the asks of an attempt that did not begin.
 func (e *attempt) verdict(revision string) outcome {
 	switch {
 	case e.err != nil:
@@ -125,7 +121,7 @@ func (e *attempt) verdict(revision string) outcome {
 	return outcome{m: jsonrpc.NewError(nil, jsonrpc.CodeInternal, e.reason().Error(), nil)}
 }
 
-// reason says why the subscription has ended.
+// reason returns why the subscription ended.
 func (e *attempt) reason() error {
 	switch {
 	case e.err != nil:

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// grade makes a call to a legacy server of another revision than the client's
-// (protocol.md D3, D5). What both understand is not touched.
+// grade makes a call to a legacy server of another revision than the client's (protocol.md D3, D5). Messages
+// that both understand pass unchanged.
 func (l *Lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request) (*jsonrpc.Message, error) {
 	mine, theirs := l.from.Revision, s.Revision
 	inner := *r
@@ -31,9 +31,8 @@ func (l *Lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request)
 	return l.downgraded(a, r.Method, uri, theirs, mine), nil
 }
 
-// downgraded returns the answer of a server of revision from to a request, as a
-// client of revision to understands it. The answer given is released if another
-// one is returned.
+// downgraded returns an answer of revision from for a client of revision to. It releases a if it returns another
+// message.
 func (l *Lift) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
 	var b *jsonrpc.Message
 	switch {
@@ -49,37 +48,34 @@ func (l *Lift) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jso
 	if b == nil {
 		return a
 	}
-	b.ID = []byte("0") // its reader puts another one there
-	b = b.Clone()      // parsed: what it says of itself is found
+	b.ID = []byte("0") // the session sets the id
+	b = b.Clone()      // parsed, so that its members are known
 	a.Release()
 	return b
 }
 
-// edited returns the message with its params as f returns them, or itself when f
-// returns what it was given.
+// edited returns the message with its params mapped by f. It returns m if f changes nothing.
 func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
 	if rawjson.Same(f(m.Params), m.Params) {
 		return m
 	}
-	m = m.Clone() // with what else has been changed in it
+	m = m.Clone() // with its other edits
 	return m.WithParams(f(m.Params))
 }
 
-// graded is the Client of a connection to a server of revision server that is
-// not the one of the client from.
+// graded is the Client of a connection whose server has another revision than the client from.
 type graded struct {
 	bridge.Client
 	from   *bridge.Caller
 	server string
 }
 
-// Notify passes on what the server says.
+// Notify passes on a notification.
 func (g *graded) Notify(n *jsonrpc.Message) {
 	g.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, g.server, g.from.Revision)))
 }
 
-// Ask passes on a question and its answer, or refuses what the client cannot be
-// asked.
+// Ask passes on a question and its answer, or rejects what the client cannot be asked.
 func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
 	if no != nil {

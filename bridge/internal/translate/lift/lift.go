@@ -1,13 +1,11 @@
-// Package lift lets clients with sessions use any server, whatever revision it
-// speaks (protocol.md D2, D3, D5). A Lift stands between a session and its
-// connection, and is the Client of that. Between equals it does nothing. A legacy
-// server of another revision gets and says what the two understand; a modern one,
-// which has no sessions, is told with each request who asks, and what a session has
-// beyond that is kept here: its log level, its subscriptions, and its answers to
-// what the server wants to know.
+// Package lift lets clients with sessions use a server of any revision (protocol.md D2, D3, D5). A Lift stands
+// between a session and its connection, and is the connection's Client. Between equal revisions it changes
+// nothing. For a legacy server of another revision it translates both ways. A modern server has no sessions. So
+// each request says who asks, and the Lift holds the session's log level, its subscriptions and its answers to
+// the server's questions.
 //
-// A subscription at a modern server has goroutines, which end with Close. Lift opens
-// no connection: it uses the one that it is put around.
+// A subscription at a modern server has goroutines, which end with Close. A Lift opens no connection. It wraps
+// one.
 package lift
 
 import (
@@ -24,14 +22,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Options are what the lifts of all sessions have in common that use a server.
+// Options holds what the lifts of all sessions at a server share.
 type Options struct {
-	Server    string        // its name
-	Handshake time.Duration // how long it may take to open a connection
+	Server    string
+	Handshake time.Duration // time limit for opening a connection
 	Log       *slog.Logger
 	Rewrites  *list.Rewrites
-	// Missed is told of what may have changed while nobody listened, before the
-	// session is.
+	// Missed is called with changes that may have been missed, before the session gets them.
 	Missed func(n *jsonrpc.Message)
 }
 
@@ -42,24 +39,24 @@ type Lift struct {
 	from *bridge.Caller
 	to   bridge.Client
 	wire atomic.Pointer[bridge.Upstream] // Upstream, for the goroutines of the connection
-	meta atomic.Pointer[metadata]        // what goes with each request to a modern server
-	caps atomic.Pointer[capabilities]    // what a modern server can do for this session; nil until it was asked
+	meta atomic.Pointer[metadata]        // sent with each request to a modern server
+	caps atomic.Pointer[capabilities]    // of a modern server for this session; nil before its greeting
 
 	mu           sync.Mutex    // guards the rest
-	subscription *subscription // to a modern server's changes; nil until there is something to hear
+	subscription *subscription // to a modern server's changes; nil before the first one
 	closed       bool
 }
 
-// New makes what translates for the session of from, which is told at to. Its
-// connection is to be opened with its Client, and then wrapped.
+// New returns a Lift for the session of from, whose Client is to. Open the connection with its Client, and then
+// call Wrap.
 func New(from *bridge.Caller, to bridge.Client, o *Options) *Lift {
 	return &Lift{o: o, from: from, to: to}
 }
 
-// Client returns what the connection speaks to.
+// Client returns the Client of the connection.
 func (l *Lift) Client() bridge.Client { return client{l} }
 
-// Wrap returns up as the session uses it. It is called once, before the first call.
+// Wrap sets the connection and returns the session's Upstream. Call it once, before the first call.
 func (l *Lift) Wrap(up bridge.Upstream) bridge.Upstream {
 	l.Upstream = up
 	l.wire.Store(&up)
@@ -75,8 +72,7 @@ func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	case r.Method == "initialize":
 		return l.initialize(ctx, r)
 	case s == nil, s.Modern() && l.caps.Load() == nil:
-		// What to say depends on what the server is. One of several that are
-		// offered as one need not have been asked before.
+		// The translation depends on the server. A server of the aggregate may not have its greeting yet.
 		a, err := l.initialize(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", l.from.Params), From: r.From})
 		if err != nil || a.Error != nil {
 			return a, err
@@ -84,7 +80,7 @@ func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		s = l.Upstream.Server()
 	}
 	switch {
-	case s == nil: // it has ended already, and would come back another
+	case s == nil: // it has ended, and may come back as another
 		return nil, &bridge.Error{Server: l.o.Server, Kind: bridge.ErrUnsent, Public: "its connection has ended"}
 	case s.Revision == l.from.Revision:
 		return l.Upstream.Call(ctx, r)
@@ -94,8 +90,7 @@ func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return l.grade(ctx, s, r)
 }
 
-// initialize opens the connection, if need be, and answers with what the server
-// said of itself.
+// initialize opens the connection if necessary, and answers from its greeting.
 func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	a, err := l.Upstream.Call(ctx, r)
 	s := l.Upstream.Server()
@@ -109,9 +104,8 @@ func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	return jsonrpc.NewResult(a.ID, rawjson.SetFirst(result, "capabilities", era.WithoutTasks(rawjson.Get(result, "capabilities")))), nil
 }
 
-// Notify passes a notification of the client on. A modern server is told
-// nothing: its requests say all there is to know, and what the client does for
-// it is between the client and us (D2.1).
+// Notify passes on a notification of the client. A modern server gets none. Its requests are complete, and the
+// bridge handles the client's answers (D2.1).
 func (l *Lift) Notify(ctx context.Context, r *bridge.Request) error {
 	if l.Upstream.Server().Modern() {
 		l.o.Log.Debug("notification not passed on: the server has none", "method", r.Method)
@@ -120,7 +114,7 @@ func (l *Lift) Notify(ctx context.Context, r *bridge.Request) error {
 	return l.Upstream.Notify(ctx, r)
 }
 
-// Close ends what the session hears, and the connection.
+// Close ends the session's subscription and the connection.
 func (l *Lift) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -133,25 +127,25 @@ func (l *Lift) Close(ctx context.Context) error {
 	return l.Upstream.Close(ctx)
 }
 
-// client is the Client that the connection speaks to.
+// client is the Client of the connection.
 type client struct{ l *Lift }
 
-// server returns what is known of the server that speaks, or nil.
+// server returns the server's greeting, or nil.
 func (c client) server() *bridge.Greeting {
 	if up := c.l.wire.Load(); up != nil {
 		return (*up).Server()
 	}
-	return nil // a shared connection speaks to everybody, also to who is about to join
+	return nil // a shared connection notifies all views, even before Wrap
 }
 
-// Notify passes on what the server says by itself.
+// Notify passes on a notification that belongs to no call.
 func (c client) Notify(n *jsonrpc.Message) {
 	s := c.server()
 	switch {
 	case s == nil || s.Revision == c.l.from.Revision:
 	case s.Modern():
-		// It speaks in answers and subscriptions only: this is the lane, which has
-		// opened a connection again. The subscription is told of that too.
+		// A modern server notifies only in calls and subscriptions. So this is the lane after a reconnect, which
+		// interrupts the subscription.
 		if sub := c.l.listening(); sub != nil && sub.lost() {
 			return
 		}
@@ -161,9 +155,9 @@ func (c client) Notify(n *jsonrpc.Message) {
 	c.l.to.Notify(n)
 }
 
-// Ask passes on what the server asks.
+// Ask passes on a question that belongs to no call.
 func (c client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	theirs := era.LatestLegacy // of a server that asks before its handshake is noted, all that may be
+	theirs := era.LatestLegacy // a server that asks before its greeting is stored may ask anything
 	if s := c.server(); s != nil {
 		theirs = s.Revision
 	}
@@ -173,6 +167,5 @@ func (c client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(strin
 	return c.l.to.Ask(q, reply)
 }
 
-// Gone says that the connection has ended for good. What is heard over it ends
-// with the session.
+// Gone passes on that the connection has ended for good.
 func (c client) Gone(err error) { c.l.to.Gone(err) }

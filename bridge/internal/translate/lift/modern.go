@@ -16,20 +16,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// capabilities is what the server's answer to server/discover means for the
-// session.
+// capabilities is a modern server's greeting as the session uses it.
 type capabilities struct {
-	changes   map[string]bool // notifications of changed lists that are announced, by method
-	subscribe bool            // and to resources
+	changes   map[string]bool // announced notifications of changed lists, by method
+	subscribe bool            // to resources
 	logging   bool
-	extended  bool // both sides share something beyond the protocol: methods of it pass
+	extended  bool // both sides share an extension, whose methods pass
 }
 
-// meet answers initialize with what a modern server says of itself (protocol.md
-// D2.2), and begins to listen for the changes that are announced to the client.
-// Most clients have not said notifications/initialized by then: some never do,
-// those of a merge do not say it to each server, and the session keeps what
-// comes before the client is ready for it.
+// meet answers initialize from a modern server's greeting (protocol.md D2.2). It also subscribes to the
+// announced changes. It does not wait for notifications/initialized, which some clients and the aggregate never
+// send. The session stores what comes before the client is ready.
 func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 	result := era.InitializeResult(a.Result, l.from.Revision, l.o.Server)
 	caps := gjson.GetBytes(result, "capabilities")
@@ -51,7 +48,7 @@ func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewResult(a.ID, result)
 }
 
-// shared reports whether two sides have declared the same extension.
+// shared reports whether two sides declare the same extension.
 func shared(a, b gjson.Result) bool {
 	for _, where := range []string{"extensions", "experimental"} {
 		theirs := b.Get(where).Map()
@@ -64,10 +61,8 @@ func shared(a, b gjson.Result) bool {
 	return false
 }
 
-// carries reports whether a request goes to the server: one that only the
-// session's era has or only the server's, or that belongs to tasks, does not
-// (D0.5, D8.10). What begins with bridge/ is for the adapter: one instance of the bridge
-// asks another.
+// carries reports whether a request goes to the server. It does not if one of the two eras lacks its method, or
+// if it is about tasks (D0.5, D8.10). Methods that start with bridge/ are for the adapter: instances use them.
 func (k *capabilities) carries(method string) bool {
 	switch {
 	case era.InBoth(method), strings.HasPrefix(method, "bridge/"):
@@ -103,12 +98,12 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	m := edited(r.Message, func(params []byte) []byte {
 		params = era.Params(r.Method, params, l.from.Revision, era.LatestModern)
 		if era.MayAsk(r.Method) {
-			params = era.StripMRTR(params) // from a client that does not know them they mean nothing
+			params = era.StripMRTR(params) // the client's revision does not define them
 		}
 		return params
 	})
 	c.m = c.meta.into(m)
-	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // otherwise nothing comes before the answer
+	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // otherwise no notification is wanted
 		c.back = &callClient{Client: r.Back, l: l}
 	}
 	a, err := c.send(ctx, nil)
@@ -121,8 +116,7 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	return c.lowered(a), nil
 }
 
-// setLevel notes what log messages the session wants with its next calls
-// (R-153).
+// setLevel stores the log level for the session's next calls (R-153).
 func (l *Lift) setLevel(r *bridge.Request) *jsonrpc.Message {
 	level, fault := era.Level(r.Params)
 	if fault != "" {
@@ -132,18 +126,18 @@ func (l *Lift) setLevel(r *bridge.Request) *jsonrpc.Message {
 	return jsonrpc.NewResult(nil, []byte("{}"))
 }
 
-// call is a call to a modern server on behalf of a session.
+// call is a session's call to a modern server.
 type call struct {
 	l    *Lift
-	r    *bridge.Request  // as the client made it
-	m    *jsonrpc.Message // as the server gets it
+	r    *bridge.Request  // from the client
+	m    *jsonrpc.Message // for the server
 	uri  string           // of a resource that is read
 	meta *metadata
-	back *callClient // nil when nothing is to come before the answer
+	back *callClient // nil if no notification is wanted
 }
 
-// send makes the call. more are members that the params have beyond those of
-// the client, each followed by a comma (2026-07-28, multi round-trip requests).
+// send makes the call. more holds additional members of params, each with a trailing comma (2026-07-28, multi
+// round-trip requests).
 func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) {
 	inner := *c.r
 	inner.Message, inner.Back, inner.Logs = c.m, nil, c.meta.level != ""
@@ -157,13 +151,12 @@ func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) 
 	return c.l.Upstream.Call(ctx, &inner)
 }
 
-// metadata is what goes with each request of a session: who asks, and how much is to
-// be logged. It is text that is ready to be put in its place.
+// metadata is sent with each request of a session: its client and log level, as text to insert.
 type metadata struct {
 	level   string
 	members []byte // of _meta
-	before  []byte // the same, for a _meta that has others
-	meta    []byte // the whole _meta, for params that have other members
+	before  []byte // the same with a comma, for a _meta with members
+	meta    []byte // the whole _meta, for params with members
 }
 
 func newMetadata(from *bridge.Caller, level string) *metadata {
@@ -176,7 +169,7 @@ func newMetadata(from *bridge.Caller, level string) *metadata {
 	}
 }
 
-// metadata returns what goes with a request of now.
+// metadata returns the current metadata.
 func (l *Lift) metadata() *metadata {
 	if s := l.meta.Load(); s != nil {
 		return s
@@ -185,9 +178,8 @@ func (l *Lift) metadata() *metadata {
 	return l.meta.Load()
 }
 
-// into returns the request with what it has to say of who asks (protocol.md
-// D2.3). What the client itself has said there is gone (R-098); all else is not
-// even copied, unless there was something to remove.
+// into returns the request with the metadata (protocol.md D2.3). It replaces the client's own reserved members
+// (R-098). Without them, it does not copy the request.
 func (s *metadata) into(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Params == nil || rawjson.IsEmpty(m.Params) {
 		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), s.members, []byte("}}"))}
@@ -204,7 +196,7 @@ func (s *metadata) into(m *jsonrpc.Message) *jsonrpc.Message {
 	if rawjson.IsEmpty(meta) {
 		text = s.members
 	}
-	at := cap(m.Params) - cap(meta) + 1 // both are parts of the message's text
+	at := cap(m.Params) - cap(meta) + 1 // meta is a part of params' backing array
 	return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
 }
 
@@ -214,13 +206,12 @@ type callClient struct {
 	l *Lift
 
 	mu      sync.Mutex // guards the rest
-	again   bool       // it is not the first attempt
-	highest float64    // progress that was passed on
+	again   bool       // the call was repeated
+	highest float64    // the highest progress so far
 	some    bool
 }
 
-// Notify passes on what the server says about the call: progress, and log
-// messages that the session wants.
+// Notify passes on progress of the call, and log messages of the session's level.
 func (b *callClient) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/progress":
@@ -238,8 +229,8 @@ func (b *callClient) Notify(n *jsonrpc.Message) {
 	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
 }
 
-// rises reports whether progress goes on from what the client has seen: each
-// attempt counts anew, and to the client they are one call (R-137).
+// rises reports whether progress exceeds what the client has seen. Each attempt starts anew, but the client sees
+// one call (R-137).
 func (b *callClient) rises(progress float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +244,7 @@ func (b *callClient) rises(progress float64) bool {
 	return true
 }
 
-// anew notes that the call is made once more.
+// repeat records that the call is repeated.
 func (b *callClient) anew() {
 	if b == nil {
 		return

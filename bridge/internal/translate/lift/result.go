@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// lowered returns the answer of a modern server as the client understands it.
+// lowered returns a modern server's answer for the client.
 func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil {
 		if kind := era.ResultType(a); kind != era.ResultComplete {
@@ -25,13 +25,13 @@ func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 	return bare(a)
 }
 
-// broken answers a call whose server does not keep to the protocol.
+// broken returns the error of a call whose server violates the protocol.
 func (c *call) broken(what string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.o.Server+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
 }
 
-// bare takes away what only modern results have around their payload (protocol.md
-// D2.1). The payload is not copied.
+// bare removes what only modern results have around their payload (protocol.md D2.1), without a copy of the
+// payload.
 func bare(a *jsonrpc.Message) *jsonrpc.Message {
 	f := a.Found()
 	if f.Twice {
@@ -60,10 +60,10 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 	return a
 }
 
-// unsaid returns the _meta of a result without what modern servers put there.
+// withoutModern returns a result's _meta without the members of modern servers.
 func unsaid(meta []byte) []byte { return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription) }
 
-// bareMeta is the slow way, for results of which a member stands twice.
+// bareMeta is the slow path, for results with duplicate members.
 func bareMeta(result []byte) []byte {
 	meta := gjson.GetBytes(result, "_meta")
 	if !meta.IsObject() {

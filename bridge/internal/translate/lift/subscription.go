@@ -15,22 +15,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// When a session's subscription is made anew (protocol.md D2.5).
+// These govern when a session subscribes again (protocol.md D2.5).
 const (
-	gatherFor   = 50 * time.Millisecond // subscriptions to resources come in crowds
-	shrinkAfter = 5 * time.Second       // ending one is never urgent
+	gatherFor   = 50 * time.Millisecond // subscriptions to resources often come together
+	shrinkAfter = 5 * time.Second       // a smaller subscription is never urgent
 	ackWithin   = 10 * time.Second
-	firstWithin = 100 * time.Millisecond // for so long the client's lists wait for the first one
-	longEnough  = 10 * time.Second       // one that lived for so long did not fail to begin
-	maxRefusals = 3                      // of a server that may not know subscriptions at all
+	firstWithin = 100 * time.Millisecond // the client's lists wait so long for the first subscription
+	longEnough  = 10 * time.Second       // a subscription that lasts longer is no failure
+	maxRefusals = 3                      // after which the server counts as one without subscriptions
 	maxPause    = time.Minute            // between attempts
 )
 
-// subscription is what one session hears of the changes on a modern server: one
-// subscription to all that it wants to know, which is opened again when it ends
-// (protocol.md D2.5). A subscription cannot be changed. When something else is
-// wanted another one is opened, and the old one ended after the new one has
-// begun: what both hear is told twice, and nothing is missed.
+// subscription holds a session's one subscription to the changes of a modern server, and renews it when it ends
+// (protocol.md D2.5). Subscriptions are immutable. For other topics another one is opened, and the old one ends
+// after the new one has begun. So some changes come twice, and none is missed.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method
@@ -38,62 +36,61 @@ type subscription struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	asks    chan *change
-	opened  chan struct{} // the lane has opened a connection again
-	tried   chan struct{} // closed, with mu held, when the first subscription has begun or failed
+	opened  chan struct{} // the lane has reconnected
+	tried   chan struct{} // closed, with mu held, when the first attempt has begun or failed
 
-	mu       sync.Mutex      // guards what follows
-	want     map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
-	owes     bool            // the client is to be told that something may have changed
-	seen     map[string]bool // as changes, of lists that the client has asked for before it could hear of them
-	declined bool            // the server takes no subscriptions
+	mu       sync.Mutex      // guards want, owes, seen and declined
+	want     map[string]bool // wanted URIs; true once the server accepted one
+	owes     bool            // the client needs notifications of possible changes
+	seen     map[string]bool // lists that the client read before the first attempt began, by notification
+	declined bool            // the server accepts no subscriptions
 
-	// What follows belongs to run.
-	now, next *attempt  // the subscription, and the one that is to follow it
-	joining   []*change // what waits for the one after that
-	gap       bool      // something may have been missed
+	// run owns the rest.
+	now, next *attempt  // the subscription, and its replacement
+	joining   []*change // asks for the attempt after next
+	gap       bool      // changes may have been missed
 	failures  int       // in a row
 	refusals  int
-	timer     *time.Timer // when the next one is to be opened
-	due       time.Time   // zero when it is not
+	timer     *time.Timer // until the next attempt
+	due       time.Time   // when timer fires; zero if it is not set
 }
 
-// change is a request to hear of a resource, or not to hear of it any more.
+// change is a request to subscribe to a resource or to unsubscribe.
 type change struct {
 	uri    string
 	end    bool
-	answer chan outcome // takes one
+	answer chan outcome // gets one outcome
 }
 
-// outcome is what a request of the client has come to.
+// outcome is the result of a client's request.
 type outcome struct {
 	m   *jsonrpc.Message
 	err error
 }
 
-// listen returns what the session hears of the server, which begins with that; nil
-// when the session has ended.
+// listen returns the session's subscription, which it starts if necessary. It returns nil if the session has
+// ended.
 func (l *Lift) listen(k *capabilities) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.subscription == nil && !l.closed {
 		s := &subscription{l: l, changes: k.changes, asks: make(chan *change), opened: make(chan struct{}, 1), tried: make(chan struct{}), want: map[string]bool{}}
 		s.ctx, s.stop = context.WithCancel(context.Background())
-		s.timer, s.due = time.NewTimer(0), time.Now() // to begin with, the lists
+		s.timer, s.due = time.NewTimer(0), time.Now() // at once, for the lists
 		l.subscription = s
 		s.wg.Go(s.run)
 	}
 	return l.subscription
 }
 
-// listening returns what the session hears of the server, or nil.
+// listening returns the session's subscription, or nil.
 func (l *Lift) listening() *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.subscription
 }
 
-// subscribe answers resources/subscribe when the server has acknowledged it
-//
+// subscribe answers resources/subscribe after the server's acknowledgement.
 func (l *Lift) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
 	if uri == "" {
 		return jsonrpc.InvalidParams("params.uri must be a string that names a resource"), nil
@@ -123,9 +120,8 @@ func (l *Lift) tell(ctx context.Context, q *change) (*jsonrpc.Message, error) {
 	}
 }
 
-// listing is called before the client's request for a list is sent. It waits for
-// the first subscription, but not for long: of what changes before, nobody tells.
-// When that takes longer, the client is told that the list may have changed.
+// listing waits, before a request for a list, until the first subscription has begun, because earlier changes
+// are not reported. If that takes too long, the client is notified later that the list may have changed.
 func (s *subscription) listing(ctx context.Context, k list.Kind) {
 	if is(s.tried) || !s.changes[k.Changed()] {
 		return
@@ -148,9 +144,8 @@ func (s *subscription) listing(ctx context.Context, k list.Kind) {
 	s.seen[k.Changed()] = true
 }
 
-// lost notes that the connection was lost and is open again. It reports whether
-// the client will be told what may have changed: when the subscription has begun
-// again, and nothing more can be missed.
+// lost records that the lane has reconnected. It reports whether the subscription will notify the client of
+// possible changes, after it has begun again.
 func (s *subscription) lost() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +172,7 @@ func (s *subscription) run() {
 		}
 		select {
 		case <-s.ctx.Done():
-			return // and with it the subscriptions
+			return // the attempts end with s.ctx
 		case q := <-s.asks:
 			s.take(q)
 		case <-s.timer.C:
@@ -211,7 +206,7 @@ func is(c chan struct{}) bool {
 	}
 }
 
-// plan has a subscription opened after that time, or sooner if that was planned.
+// plan schedules the next attempt after that time, unless one is due earlier.
 func (s *subscription) plan(after time.Duration) {
 	at := time.Now().Add(after)
 	if s.due.IsZero() || at.Before(s.due) {
@@ -220,15 +215,14 @@ func (s *subscription) plan(after time.Duration) {
 	}
 }
 
-// again plans the next attempt after one that came to nothing: not all sessions
-// at once, nor too often.
+// again schedules the next attempt after a failure. Jitter spreads the sessions.
 func (s *subscription) again() {
 	pause := min(time.Second<<min(s.failures, 6), maxPause)
 	s.failures++
 	s.plan(pause/2 + rand.N(pause/2))
 }
 
-// take takes a request of the client.
+// take handles a request of the client.
 func (s *subscription) take(q *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,11 +248,10 @@ func (s *subscription) take(q *change) {
 	q.answer <- done
 }
 
-// open opens the subscription that is wanted now, unless there is one already or
-// another one is about to begin.
+// open starts the next attempt, unless one is starting or nothing has changed.
 func (s *subscription) open() {
 	if s.next != nil {
-		return // when that is settled, this is looked at again
+		return // follow or failed calls review
 	}
 	s.mu.Lock()
 	uris := slices.Sorted(maps.Keys(s.want))
@@ -276,12 +269,12 @@ func (s *subscription) open() {
 		s.next = s.listen(uris, joining)
 		return
 	}
-	for _, q := range joining { // ended again meanwhile
+	for _, q := range joining { // unsubscribed meanwhile
 		q.answer <- outcome{m: jsonrpc.NewResult(nil, []byte("{}"))}
 	}
 }
 
-// follow puts the subscription that has begun in the place of the one before.
+// follow replaces the subscription by the one that has begun.
 func (s *subscription) follow() {
 	e := s.next
 	if s.now != nil {
@@ -308,7 +301,7 @@ func (s *subscription) follow() {
 	s.mu.Unlock()
 	if missed {
 		s.changed(s.changes, e.uris)
-	} else { // of what changed between the client's list and the acknowledgement, nobody was told
+	} else { // changes between the client's list and the acknowledgement were not reported
 		s.changed(seen, nil)
 	}
 	for i, q := range e.asks {
@@ -317,16 +310,14 @@ func (s *subscription) follow() {
 	s.review()
 }
 
-// settle notes that the first subscription has begun or failed. The caller holds
-// s.mu.
+// settle records that the first attempt has begun or failed. The caller holds s.mu.
 func (s *subscription) settle() {
 	if !is(s.tried) {
 		close(s.tried)
 	}
 }
 
-// review plans another subscription if what is wanted has changed since this one
-// was opened.
+// review schedules another attempt if the wanted resources differ from the current ones.
 func (s *subscription) review() {
 	s.mu.Lock()
 	same := s.now != nil && len(s.want) == len(s.now.uris)
@@ -342,16 +333,14 @@ func (s *subscription) review() {
 	}
 }
 
-// unwant notes that a resource cannot be heard of, unless somebody waits for the
-// next subscription with it. The caller holds s.mu.
+// unwant removes a resource, unless an ask for it waits. The caller holds s.mu.
 func (s *subscription) unwant(uri string) {
 	if !slices.ContainsFunc(s.joining, func(q *change) bool { return q.uri == uri }) {
 		delete(s.want, uri)
 	}
 }
 
-// failed sees to a subscription that has not begun. What it was to add is not
-// wanted any more; what there was before goes on.
+// failed handles an attempt that did not begin. Its asks fail, and earlier subscriptions stay.
 func (s *subscription) failed() {
 	e := s.next
 	s.next = nil
@@ -364,7 +353,7 @@ func (s *subscription) failed() {
 	done := s.declined || len(s.want)+len(s.changes) == 0
 	s.settle()
 	s.mu.Unlock()
-	s.gap = s.gap || s.now == nil && !done // also if it was the first
+	s.gap = s.gap || s.now == nil && !done // also for the first attempt
 	for _, q := range e.asks {
 		q.answer <- e.verdict(s.l.from.Revision)
 	}
@@ -383,7 +372,7 @@ func (s *subscription) failed() {
 	s.review()
 }
 
-// giveUp leaves it at that: the client goes on without news of changes.
+// giveUp stops the attempts. The client gets no notifications of changes.
 func (s *subscription) giveUp(e *attempt) {
 	s.l.o.Log.Warn("the server accepts no subscription: clients are not told of changes", "err", e.reason())
 	s.mu.Lock()
@@ -395,7 +384,7 @@ func (s *subscription) giveUp(e *attempt) {
 	}
 }
 
-// broken sees to a subscription that has ended by itself.
+// broken handles a subscription that ended by itself.
 func (s *subscription) broken() {
 	e := s.now
 	s.now, s.gap = nil, true
@@ -408,7 +397,7 @@ func (s *subscription) broken() {
 	}
 }
 
-// changed tells the client that it may have missed something.
+// changed notifies the client of changes that it may have missed.
 func (s *subscription) changed(lists map[string]bool, uris []string) {
 	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.wants(uri) })
 	missed := subscribe.Wanted{Changes: lists, URIs: uris}

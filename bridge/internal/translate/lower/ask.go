@@ -11,19 +11,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// askable are the questions that a client without a session can be asked.
+// askable holds the questions that a stateless client can be asked.
 var askable = map[string]bool{"sampling/createMessage": true, "elicitation/create": true, "roots/list": true}
 
-// keyTask is the member of _meta that says which task a message is about
-// (2025-11-25, tasks).
+// keyTask is the member of _meta that names a message's task (2025-11-25, tasks).
 const keyTask = "io.modelcontextprotocol/related-task"
 
-// Ask takes a question of which the wire does not say what call it is about. It
-// is put only where no client can see another one's question: that of the only
-// call there is, or, on a connection that its clients have chosen and are as one,
-// a guess. A wrong guess shows the question at the wrong call and no more: its
-// answer goes back to where it came from, and when the server is done with that
-// call before, another one carries it.
+// Ask takes a question that the wire does not attribute to a call. No client may see another one's question. So
+// it goes to the only call in flight. If all clients share one handle, it goes to the likeliest call. A wrong
+// guess only shows the question at the wrong call: the answer still reaches the server. If that call ends first,
+// another one carries the question.
 func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !l.s.stray.Load() && askable[q.Method] {
 		l.s.stray.Store(true)
@@ -46,8 +43,8 @@ func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 	return c.carry(q, reply, l.of.Keyed)
 }
 
-// carrier returns the call that a question is about, if there is one. unclear says
-// that it may be about several. The caller holds l.mu.
+// carrier returns the call that a question is about, or nil. unclear means that it may be about several calls.
+// The caller holds l.mu.
 func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 	id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
@@ -66,15 +63,14 @@ func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 	case !l.of.Keyed && (n > 1 || l.doubt.unsure):
 		return nil, true
 	case c.request == nil && l.busy():
-		// The call waits for its client. What is under way is rather what the
-		// question is about, and cannot carry it.
+		// The call waits for its client. The question is more likely about a request in flight, which cannot
+		// carry it.
 		return nil, false
 	}
 	return c, false
 }
 
-// busy reports whether a request is under way that cannot carry a question. The
-// caller holds l.mu.
+// busy reports whether a request in flight cannot carry a question. The caller holds l.mu.
 func (l *Translator) busy() bool {
 	for v := range l.requests {
 		if v.l != nil {
@@ -84,17 +80,16 @@ func (l *Translator) busy() bool {
 	return false
 }
 
-// doubt is what is known of calls that have ended without their answers. It is
-// guarded by Translator.mu.
+// suspicion records calls that ended without their answers. Translator.mu guards it.
 type doubt struct {
 	cancelled time.Time // when the last one ended
-	unsure    bool      // the server may not have heard of that
-	settling  bool      // it is being pinged
-	again     bool      // another one has ended since
+	unsure    bool      // the server may not know of a cancellation yet
+	settling  bool      // confirmCancelled is running
+	again     bool      // another call ended since its ping
 }
 
-// abandoned notes that a call has ended without its answer: the server may ask
-// about it until it has heard of the cancellation, and a heedless one later as well.
+// abandoned records that a call ended without its answer. Until the server has processed the cancellation, it
+// may ask about the call. A server that ignores cancellations may ask even later.
 func (l *Translator) abandoned() {
 	if l.of.Keyed || l.of.Once || !l.asks || !l.s.o.Alone {
 		return
@@ -106,7 +101,7 @@ func (l *Translator) abandoned() {
 	case l.closed:
 	case l.s.heedless.Load():
 		l.doubted(true)
-		l.slot.Hold() // it stays open for a moment more
+		l.slot.Hold() // keeps the connection open for lingering
 		l.slot.Part()
 		time.AfterFunc(lingering, l.slot.Leave)
 	case l.doubt.settling:
@@ -118,20 +113,18 @@ func (l *Translator) abandoned() {
 	}
 }
 
-// lingering is how long a server has to end what it is told that nobody wants.
+// lingering is how long a server gets to end a cancelled call.
 const lingering = 5 * time.Second
 
-// doubted notes whether the server may ask about a call that has ended. The caller
-// holds l.mu.
+// setSuspect records whether the server may ask about a call that has ended. The caller holds l.mu.
 func (l *Translator) doubted(yes bool) {
 	l.doubt.unsure = yes
 	l.slot.Doubted(yes)
 }
 
-// settle waits until the server has answered a ping that was sent behind the
-// cancellation of a call, and so knows of it: then it is done with the call
-// (2025-11-25, Cancellation). Where a server that asks gives no answer, the
-// connection is not used any more.
+// confirmCancelled waits for the answer to a ping sent after a cancellation. It shows that the server has
+// processed the cancellation and ended the call (2025-11-25, Cancellation). If a server with unattributed
+// questions does not answer, its connection gets no more requests.
 func (l *Translator) settle() {
 	for wait := lingering; ; wait *= 2 {
 		if errors.Is(l.line.Ping(l.ctx, wait), bridge.ErrTimeout) {
@@ -154,9 +147,8 @@ func (l *Translator) settle() {
 	}
 }
 
-// likeliest returns the call that a question is most likely about: the last one
-// sent of those whose clients wait, else the one that was resumed last. The
-// caller holds l.mu.
+// likeliest returns the call that a question is most likely about. It is the last call whose client waits, else
+// the one that was resumed last. The caller holds l.mu.
 func (l *Translator) likeliest() (best *parked) {
 	for c := range l.asking {
 		switch {
@@ -170,30 +162,28 @@ func (l *Translator) likeliest() (best *parked) {
 	return best
 }
 
-// heldQuestion is a question about no call that waits for one to come.
+// heldQuestion is a question that waits for a call to carry it.
 type heldQuestion struct {
 	l        *Translator
 	q        *jsonrpc.Message
 	reply    func(*jsonrpc.Message)
 	timer    *time.Timer
-	withdraw func(why string) // of the call that has taken it; guarded by l.mu
-	back     bool             // the server took it back; guarded by l.mu
+	withdraw func(why string) // of the call that carries it; guarded by l.mu
+	back     bool             // the server withdrew it; guarded by l.mu
 }
 
-// rootsPatience is how long a question for roots waits for a call that can carry
-// it.
+// rootsPatience is how long a question for roots waits for a call.
 const rootsPatience = 10 * time.Second
 
-// stray takes a question that no call can carry: the client cannot be asked but
-// in answer to its requests. Servers like to ask for roots as soon as
-// they are initialized, so that is worth waiting for a moment.
+// askWithoutCall takes a question that no call can carry. A client can only be asked in answer to its requests
+// . Servers often ask for roots right after initialization, so such a question waits for rootsPatience.
 func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
 	l.mu.Lock()
-	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unsure && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
+	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unsure && !l.busy() && q.Method != "roots/list" { // a server may ask for roots at any time
 		l.s.heedless.Store(true)
 	}
 	l.mu.Unlock()
@@ -217,7 +207,7 @@ func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) fun
 	return h.takeBack
 }
 
-// strayed is the answer to a question that there is no call for.
+// noCallReply returns the answer to a question without a call.
 func strayed(method string) *jsonrpc.Message {
 	if method == "roots/list" {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "there is no request of a client that could carry the question", nil)
@@ -225,7 +215,7 @@ func strayed(method string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no client request to attach to", nil)
 }
 
-// releaseHeld returns the questions that wait for a call. The caller holds l.mu.
+// releaseHeld removes and returns the questions that wait for a call. The caller holds l.mu.
 func (l *Translator) releaseHeld() []*heldQuestion {
 	held := l.held
 	l.held = nil
@@ -247,8 +237,7 @@ func (h *heldQuestion) put(c *parked) {
 	}
 }
 
-// remove takes the question from those that wait. It reports whether it was
-// there.
+// remove removes the question from those that wait. It reports whether it was there.
 func (h *heldQuestion) remove() bool {
 	i := slices.Index(h.l.held, h)
 	if i < 0 {

@@ -15,18 +15,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// maxSubscribing bounds how many resources of one subscription the server is
-// told of at once.
+// maxSubscribing bounds the concurrent resources/subscribe requests of one subscription.
 const maxSubscribing = 8
 
-// subscribePatience is how long a server has to subscribe to resources. Then the
-// subscription is acknowledged without them.
+// subscribePatience is how long a server gets to subscribe to resources. After that the subscription is
+// acknowledged without them.
 const subscribePatience = 10 * time.Second
 
 var errSubscribing = errors.New("the server did not subscribe in time")
 
-// listen serves a subscription: what changes there are, the connection tells
-// (protocol.md D1.6). It lasts until ctx ends or the server is gone for good.
+// listen serves a subscription from the connection's notifications (protocol.md D1.6). It lasts until ctx ends
+// or the server is gone for good.
 func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Whole())
 	if fault != "" {
@@ -34,7 +33,7 @@ func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (
 	}
 	end := jsonrpc.NewResult(nil, []byte("{}"))
 	ln := subscribe.NewListener(r.Back, subscribe.Wanted{Changes: map[string]bool{}})
-	if l.of.Once { // nothing lasts that could tell of changes
+	if l.of.Once { // no connection lasts long enough to report changes
 		ln.Acknowledge(&ln.Wants)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -71,7 +70,7 @@ func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (
 	return end, nil
 }
 
-// listen enters a subscription of a group's.
+// listen adds a subscription of a group.
 func (s *Server) listen(group string, ln *subscribe.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +88,7 @@ func (s *Server) unlisten(group string, ln *subscribe.Listener) {
 	}
 }
 
-// watchAll subscribes to resources, and returns those of which the server has
-// taken note in time.
+// watchAll subscribes to resources, and returns those that the server accepted in time.
 func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris []string) (good []string) {
 	short, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()
@@ -117,11 +115,11 @@ func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris 
 	return good
 }
 
-// watch subscribes to a resource, of which the server is told if nobody has yet.
+// watch subscribes to a resource. The server gets a request only for the first subscriber.
 func (l *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
 	return l.watched.Add(ctx, uri, ln, func() bool {
 		ok := l.subscribe(ctx, "resources/subscribe", uri)
-		if !ok && ctx.Err() != nil { // the server may take note of it yet
+		if !ok && ctx.Err() != nil { // the server may still accept it
 			l.line.Go(func(ctx context.Context) { l.unwatch(ctx, ln, uri) })
 		}
 		return ok
@@ -134,7 +132,7 @@ func (l *Translator) subscribe(ctx context.Context, method, uri string) bool {
 	return err == nil && a.Error == nil
 }
 
-// unlisten ends a subscription. The server is told in the background.
+// unlisten ends a subscription. The server's requests follow in the background.
 func (l *Translator) unlisten(ln *subscribe.Listener) {
 	l.s.unlisten(l.of.Group, ln)
 	for _, uri := range ln.Wants.URIs {
@@ -142,16 +140,15 @@ func (l *Translator) unlisten(ln *subscribe.Listener) {
 	}
 }
 
-// unwatch tells the server when nobody wants to hear of the resource any more.
+// unwatch ends the subscription to a resource at the server if no other subscriber is left.
 func (l *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri string) {
 	ctx, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()
 	l.watched.Remove(ctx, uri, ln, func() { l.subscribe(ctx, "resources/unsubscribe", uri) })
 }
 
-// changed tells those who listen of a change. Clients use several
-// connections at once: a list that changes on one of them may be what any of them
-// is given.
+// changed passes a change to its subscriptions. A change of a list reaches all connections of the group,
+// because any of them may serve its clients.
 func (l *Translator) changed(n *jsonrpc.Message) {
 	if n.Method == "notifications/tools/list_changed" {
 		l.of.Tools.Outdated()

@@ -1,16 +1,12 @@
-// Package lower lets clients of 2026-07-28, which have no sessions, use a legacy
-// server: it lowers their requests to what that understands, and raises its
-// answers (protocol.md D1, D5).
+// Package lower lets stateless clients of 2026-07-28 use a legacy server. It lowers their requests to the
+// server's revision, and raises its answers (protocol.md D1, D5).
 //
-// What the server asks about a call answers the client's request for it, with
-// questions. The call waits, parked, for the request that brings the answers.
-// The server is told a log level, and of resources to watch, so that each client
-// hears what it wants to. A tool that can only be called as a task is called as
-// one, and the task is asked for until it has ended.
+// If the server asks something during a call, the questions answer the client's request. The call is parked
+// until a request brings the client's answers. Each client gets the log messages and changes that it wants. A
+// tool that must be called as a task is called as one, and the task is polled to its end.
 //
-// A question is never put to a client that it may not be about. A parked call is
-// never made again: what is lost ends it. The package opens no connection and
-// does not say which request uses which one: package stateless does.
+// A question never reaches a client that it cannot be about. A parked call is never repeated: if it is lost, it
+// fails. The package opens no connection. Package stateless assigns requests to connections.
 package lower
 
 import (
@@ -27,21 +23,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Server is what is known of one server for the sake of clients without sessions,
-// if it is a legacy one: the calls that are parked, who listens, and how it asks.
+// Server holds what stateless clients have at one legacy server: parked calls, subscriptions, and how the server
+// asks.
 type Server struct {
 	o Options
-	// stray is whether the server has asked something of which the wire does not say
-	// which call it is about, and heedless whether it has asked when its call had
-	// been cancelled.
+	// unattributed means that the server has asked a question that names no call. ignoresCancel means that it
+	// has asked about a cancelled call.
 	stray, heedless atomic.Bool
 
 	mu          sync.Mutex // guards the rest
-	noticed     time.Time  // when it was last logged that questions were refused
+	noticed     time.Time  // when warn last logged
 	translators map[*Translator]struct{}
 	parked      map[string]*parked                          // calls that wait for their clients, by id
-	waiting     map[string]int                              // how many of them, by principal
-	keptBytes   int                                         // of answers that were given and are kept
+	waiting     map[string]int                              // resumable calls, by id
+	keptBytes   int                                         // calls that wait for their clients, by principal
 	listens     map[string]map[*subscribe.Listener]struct{} // subscriptions, by group
 	closed      bool
 }
@@ -50,22 +45,22 @@ type Server struct {
 type Options struct {
 	Name     string // of the server
 	Log      *slog.Logger
-	MaxTask  func() time.Duration // how long a call that is made as a task may take; 0 means for ever
+	MaxTask  func() time.Duration // time limit for a call made as a task; 0 means none
 	Lasting  bool                 // connections outlive the requests that they are opened for
-	Alone    bool                 // a call whose client can be asked something has its connection to itself
+	Alone    bool                 // a call whose client can be asked gets a connection of its own
 	Instance string               // of the bridge
 	Seals    *seal.Key
-	Rewrites *list.Rewrites // of its lists
-	// Identity says who the client of a request is, as far as it matters to the
-	// server: what is sealed for one is of no use to another.
+	Rewrites *list.Rewrites // of the server's lists
+	// Identity returns the identity of a request's client toward the server. A requestState is valid for one
+	// identity only.
 	Identity func(*bridge.Request) string
-	// Following returns ctx in the trace of a call, which it outlives.
+	// Following returns ctx as a part of the trace of a call, which it outlives.
 	Following func(ctx, call context.Context) context.Context
-	// Refusal returns the error of a call for which there is no place.
+	// Refusal returns the error of a call that exceeds a limit.
 	Refusal func(format string, args ...any) error
 }
 
-// New returns what translates for one server.
+// New returns a Server.
 func New(o Options) *Server {
 	return &Server{
 		o: o, translators: map[*Translator]struct{}{}, parked: map[string]*parked{}, waiting: map[string]int{},
@@ -73,20 +68,19 @@ func New(o Options) *Server {
 	}
 }
 
-// Strays reports whether the server has asked something of which its wire did not
-// say which call it is about.
+// Unattributed reports whether the server has asked a question that names no call.
 func (s *Server) Strays() bool { return s.stray.Load() }
 
-// Status says what clients without sessions have at a legacy server.
+// Status counts what stateless clients have at a legacy server.
 type Status struct {
-	Requests      int // under way
-	Subscriptions int // and resources that the server is to tell of
-	Waiting       int // calls that wait for their clients to come back
-	Kept          int // calls that a request can go on with: also those whose answers are kept
-	Bytes         int // of these answers
+	Requests      int // in flight
+	Subscriptions int // and subscribed resources
+	Waiting       int // calls that wait for their clients
+	Kept          int // resumable calls, including answered ones
+	Bytes         int // of the answers of these calls
 }
 
-// Status returns what there is.
+// Status returns the current counts.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	st := Status{Kept: len(s.parked), Bytes: s.keptBytes}
@@ -107,42 +101,41 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Slot is what holds a Translator. Its methods may be called under the
-// translator's lock, and call none of the translator's.
+// Slot is the holder of a Translator. Its methods may be called under the translator's lock, and call no method
+// of the translator.
 type Slot interface {
 	// Hold counts one more call that uses the connection.
 	Hold()
 	// Leave ends what Hold began.
 	Leave()
-	// Doubted says whether the server may ask something about a call that has ended.
+	// Suspect reports whether the server may ask about a call that has ended.
 	Doubted(bool)
-	// Part lets no more requests use it, if that may be chosen.
+	// Retire takes no more requests, if other connections are possible.
 	Part()
-	// Gone says that the server has ended for good, or came back another.
+	// Gone reports that the server has ended for good, or was replaced.
 	Gone()
 }
 
-// Line is a connection with its guards, as a Translator uses it.
+// Line is a connection with its guards.
 type Line interface {
 	bridge.Upstream
-	// Caller is on whose behalf it is opened.
+	// Caller returns the caller that it is opened for.
 	Caller() *bridge.Caller
-	// Checked returns it with what the tools ask of calls.
+	// Checked returns it with the checks of tool calls.
 	Checked() bridge.Upstream
-	// Keep opens it, and keeps it open until release is called.
+	// Keep opens the connection, and keeps it open until release is called.
 	Keep(ctx context.Context) (release func(), err error)
-	// Go runs f in a goroutine that Close waits for, with a context that Close ends.
-	// It reports false when the connection was closed.
+	// Go runs f in a goroutine that Close awaits, with a context that Close ends. It reports false if the
+	// connection was closed.
 	Go(f func(ctx context.Context)) bool
-	// Ping asks for a sign of life, if there is a connection. The error is an
-	// ErrTimeout when there is none in time.
+	// Ping pings the server, if there is a connection. It returns an ErrTimeout if no answer comes in time.
 	Ping(ctx context.Context, within time.Duration) error
 }
 
-// Clients says whose requests a Translator takes.
+// Clients describes the clients of a Translator.
 type Clients struct {
 	Tools *list.TaskTools // what they know of tools
-	Group string          // of those who hear of the same changes
-	Once  bool            // there is one request
-	Keyed bool            // they have chosen the connection, and are as one
+	Group string          // clients of a group get the same notifications of changes
+	Once  bool            // the connection serves one request
+	Keyed bool            // the clients share a handle, and count as one
 }

@@ -10,69 +10,65 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// parked is a call to a legacy server that can outlive the request that it was
-// made for. When the server asks something, that request is answered with the
-// questions, and the call is parked: it waits for a request that brings the
-// answers (protocol.md D1.4). Requests, the server, timers and what makes room for
-// others may all come at once, and one lock decides between them: so its state is
-// in one piece.
+// parked is a call to a legacy server that can outlive its request. If the server asks something, the questions
+// answer the request, and the call is parked. A later request brings the answers and resumes it (protocol.md
+// D1.4). Requests, the server, timers and evictions may come at once. One lock orders them, so the state is in
+// one piece.
 type parked struct {
-	bridge.Nobody // the end of the connection is of no interest: the call itself fails
+	bridge.Nobody // the end of the connection is no event: the call itself fails
 	l             *Translator
 	s             *legacy
-	r             bridge.Request // as it goes to the server, valid until free
+	r             bridge.Request // as sent to the server, valid until free
 	free          func()
-	digest        string // set with id
+	digest        string // set together with id
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
 
-	// Guarded by l.mu.
+	// l.mu guards the rest.
 	request   *request // the request that waits for it; nil while it is parked
-	order     uint64   // when it was sent, or resumed last
-	task      string   // that the server has made of it, by its id
+	order     uint64   // when it was sent or last resumed
+	task      string   // id of the task that the server made of it
 	id        string   // empty until it is parked for the first time
-	round     int      // how often it was
-	keys      int      // made so far
+	round     int      // how often it was parked
+	keys      int      // used so far
 	open      []*question
-	shown     int    // how many of open, the first ones, the client has been told of
-	allowed   []byte // capabilities of the request that waited last
+	shown     int    // the client knows the first shown questions of open
+	allowed   []byte // capabilities of the last request
 	window    *time.Timer
 	expiry    *time.Timer
 	expires   time.Time
-	progress  *jsonrpc.Message // the last one that nobody was there to hear
-	over      bool             // the server has answered, or never will
-	gone      bool             // nobody can resume it
-	answer    *jsonrpc.Message // the server's
+	progress  *jsonrpc.Message // the last progress without a request to get it
+	over      bool             // the server answered, or never will
+	gone      bool             // it cannot be resumed
+	answer    *jsonrpc.Message
 	err       error
-	delivered bool // a client has had the answer
-	settled   bool // it does not count as waiting for its client any more; guarded by Server.mu
-	bytes     int  // of the answer, while it is counted among those kept
+	delivered bool // a client got the answer
+	settled   bool // it does not count in Server.waiting; guarded by Server.mu
+	bytes     int  // of the answer, while Server.keptBytes counts it
 }
 
-// outcome is what a request that waits for a call gets.
+// outcome is the result of a request that waits for a call.
 type outcome struct {
 	answer *jsonrpc.Message
 	err    error
-	parked bool // the answer is that there are questions
+	parked bool // the answer consists of questions
 }
 
-// MaxParked is how many calls of one principal may wait for their clients at one
-// server (protocol.md D1.4, F).
+// MaxParked bounds the parked calls of one principal at one server (protocol.md D1.4, F).
 const MaxParked = 32
 
-// The other limits of parked calls.
+// These are the other limits of parked calls.
 const (
-	parkWindow     = 30 * time.Millisecond // in which questions share a round
+	parkWindow     = 30 * time.Millisecond // questions within it share a round
 	parkTTL        = 10 * time.Minute
 	maxParkedInAll = 1024     // of one server
-	maxKeptAnswers = 64 << 20 // bytes of answers to one server's calls that are kept in case that they were lost
-	// abandonedFor is how long nobody has come back to a parked call that gives way
-	// when there is no room for others: as long as servers commonly wait for an
-	// answer.
+	maxKeptAnswers = 64 << 20 // bytes of delivered answers of one server that stay for clients that lost them
+	// staleAfter is the age of a parked call that may be evicted for another one. Servers commonly wait that
+	// long for an answer.
 	abandonedFor = time.Minute
 )
 
-// begin makes a call that may be parked, and waits for what comes of it.
+// begin makes a call that may be parked, and waits for its outcome.
 func (l *Translator) begin(ctx context.Context, v *request, inner *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
 	c := &parked{l: l, s: s, r: *inner, free: func() {}, request: v, allowed: v.r.From.Capabilities}
 	if v.r.Keep != nil {
@@ -116,8 +112,8 @@ func (c *parked) run() {
 	c.free()
 }
 
-// await waits for what comes of the call. The end of ctx means that the client
-// does not want it any more, unless it was parked before.
+// await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless it was
+// parked before.
 func (c *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error) {
 	select {
 	case o := <-v.out:
@@ -132,14 +128,13 @@ func (c *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error
 	}
 	o := <-v.out
 	o.answer.Release()
-	if o.parked { // the client has not heard of it
+	if o.parked { // the client does not know of the questions
 		c.drop(takenBackBy(ctx), nil)
 	}
 	return nil, context.Cause(ctx)
 }
 
-// takenBackBy returns ErrCancelled, with the client's reason if it was the client
-// who has ended ctx.
+// cancelCause returns ErrCancelled, with the client's reason if the client ended ctx.
 func takenBackBy(ctx context.Context) error {
 	if why := context.Cause(ctx); errors.Is(why, bridge.ErrCancelled) {
 		return why
@@ -147,8 +142,7 @@ func takenBackBy(ctx context.Context) error {
 	return bridge.ErrCancelled
 }
 
-// detach ends the waiting of the request. Nothing more is said to it. The
-// caller holds l.mu.
+// detach ends the wait of the request, which gets nothing more. The caller holds l.mu.
 func (c *parked) detach() {
 	delete(c.l.requests, c.request)
 	c.request = nil
@@ -158,7 +152,7 @@ func (c *parked) detach() {
 	}
 }
 
-// finish takes what the server has answered.
+// finish takes the server's answer.
 func (c *parked) finish(a *jsonrpc.Message, err error) {
 	l := c.l
 	l.mu.Lock()
@@ -176,7 +170,7 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	switch {
 	case c.gone:
 		a.Release()
-	case v == nil: // it is kept for the request to come
+	case v == nil: // it stays for the next request
 		c.answer, c.err = a, err
 	case c.id == "":
 		v.out <- outcome{answer: a, err: err}
@@ -189,8 +183,8 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	l.slot.Leave()
 }
 
-// deliver gives the client the answer that there is. It is kept for a while, in
-// case that it gets lost. The caller holds l.mu.
+// deliver gives the client the answer. It stays for a while, in case it gets lost. The caller holds
+// l.mu.
 func (c *parked) deliver(v *request) {
 	o := outcome{err: c.err}
 	if c.answer != nil {
@@ -204,7 +198,7 @@ func (c *parked) deliver(v *request) {
 	}
 }
 
-// arm lets the call expire in a while. The caller holds l.mu.
+// arm restarts the time until the call expires. The caller holds l.mu.
 func (c *parked) arm() {
 	c.expires = time.Now().Add(parkTTL)
 	if c.expiry == nil {
@@ -214,11 +208,11 @@ func (c *parked) arm() {
 	c.expiry.Reset(parkTTL)
 }
 
-// expire gives up a call that nobody has come back to.
+// expire drops a call that no client has resumed.
 func (c *parked) expire() {
 	c.drop(bridge.ErrCancelled, func() bool {
 		if c.gone || c.request != nil {
-			return false // await, or the next parking, sees to it
+			return false // await or the next parking handles it
 		}
 		left := time.Until(c.expires)
 		if left > 0 {
@@ -228,9 +222,8 @@ func (c *parked) expire() {
 	})
 }
 
-// drop forgets the call, if so says so, which is asked with l.mu held; nil always
-// does. If it is still under way, the server's questions get the answer that there
-// will be none, and it is cancelled.
+// drop drops the call if condition, called with l.mu held, reports true; nil always does. It cancels a call in
+// flight and answers the server's questions as unanswered.
 func (c *parked) drop(why error, so func() bool) bool {
 	c.l.mu.Lock()
 	if so != nil && !so() {
@@ -244,8 +237,7 @@ func (c *parked) drop(why error, so func() bool) bool {
 	return true
 }
 
-// discard makes the call one that nobody can resume, and returns the questions
-// that nobody will answer. The caller holds l.mu.
+// discard makes the call one that cannot be resumed, and returns its questions. The caller holds l.mu.
 func (c *parked) discard() (moot []*question) {
 	if c.gone {
 		return nil
@@ -268,8 +260,7 @@ func (c *parked) discard() (moot []*question) {
 	return moot
 }
 
-// idle returns for how long the call has waited for its client to come back; 0
-// when it does not.
+// idle returns how long the call has waited for its client; 0 if it does not.
 func (c *parked) idle() time.Duration {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
@@ -282,8 +273,7 @@ func (c *parked) idle() time.Duration {
 // waits reports whether the call waits for its client. The caller holds l.mu.
 func (c *parked) waits() bool { return c.request == nil && !c.over && !c.gone }
 
-// Notify passes on what the server says about the call to the request that
-// waits for it.
+// Notify passes a notification about the call to its request.
 func (c *parked) Notify(n *jsonrpc.Message) {
 	l := c.l
 	if l.keeps(n) {
@@ -299,8 +289,8 @@ func (c *parked) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// tell says something to the request that waits. Progress bears its own token,
-// which need not be that of the request before. The caller holds l.mu.
+// notify passes a notification to the call's request. Progress gets the token of that request. The caller holds
+// l.mu.
 func (c *parked) tell(n *jsonrpc.Message) {
 	if n.Method == "notifications/progress" {
 		mine := c.request.r.Token()
@@ -310,7 +300,7 @@ func (c *parked) tell(n *jsonrpc.Message) {
 		if !bytes.Equal(mine, n.Token()) {
 			other, err := jsonrpc.Parse(n.Append(nil, nil, mine))
 			if err != nil {
-				return // cannot be: both halves were parsed before
+				return // cannot happen: both halves were parsed before
 			}
 			n = other
 		}

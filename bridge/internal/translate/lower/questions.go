@@ -12,26 +12,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// question is a question of the server's that has no answer yet.
+// question is a question of the server without an answer.
 type question struct {
 	key    string
 	method string
-	params []byte // as the client gets them; nil when there are none
+	params []byte // as clients get them; nil for none
 	reply  func(*jsonrpc.Message)
 
-	// Guarded by Translator.mu.
+	// Translator.mu guards the rest.
 	of      *parked // the call that carries it
-	guessed bool    // that it is about that call
+	guessed bool    // the call was guessed
 }
 
-// unanswered replies to questions that nobody will answer.
+// unanswered replies to questions that no client will answer.
 func unanswered(asks []*question) {
 	for _, a := range asks {
 		a.reply(unansweredReply(a.method))
 	}
 }
 
-// unansweredReply is the answer to a question that nobody answers.
+// unansweredReply returns the reply to a question that no client answers.
 func unansweredReply(method string) *jsonrpc.Message {
 	switch method {
 	case "elicitation/create":
@@ -42,13 +42,12 @@ func unansweredReply(method string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client did not answer", nil)
 }
 
-// Ask takes a question of the server's about the call. The request that waits
-// is answered with it, and with what else is asked at the same moment.
+// Ask takes a question about the call. The question, and others of the same moment, answer the call's request.
 func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
 	return c.carry(q, reply, false)
 }
 
-// carry is Ask. guessed says that the question may be about another call.
+// carry is Ask. guessed means that the question may be about another call.
 func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func(why string)) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
@@ -60,7 +59,7 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 	l.mu.Unlock()
 	params, no := era.Question(q.Method, q.Params, c.s.Revision, era.LatestModern, allowed, func() string { return "" })
 	if no != nil {
-		if no.Code == jsonrpc.CodeMethodNotFound { // it knows the method, and cannot ask this client
+		if no.Code == jsonrpc.CodeMethodNotFound { // the server may use the method, but not with this client
 			no.Code = jsonrpc.CodeInvalidParams
 		}
 		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
@@ -80,10 +79,10 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
 		return nil
 	}
-	return func(string) { l.withdraw(a) } // there is no way to tell the client, nor why
+	return func(string) { l.withdraw(a) } // the protocol cannot withdraw it at the client
 }
 
-// add makes the call carry the question. The caller holds l.mu.
+// add adds a question to the call. The caller holds l.mu.
 func (c *parked) add(a *question) {
 	c.keys++
 	a.key, a.of = keyPrefix+strconv.Itoa(c.keys), c
@@ -91,9 +90,8 @@ func (c *parked) add(a *question) {
 	c.gather()
 }
 
-// passOn finds other calls for questions whose call the server has answered
-// without waiting for them: they were about another one. It returns those that
-// nobody will answer. The caller holds l.mu.
+// reassign moves guessed questions of an answered call to other calls, because they were about another one. It
+// returns the questions without a call. The caller holds l.mu.
 func (l *Translator) passOn(asks []*question) (moot []*question) {
 	for _, a := range asks {
 		if c := l.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
@@ -105,16 +103,14 @@ func (l *Translator) passOn(asks []*question) (moot []*question) {
 	return moot
 }
 
-// gather answers the request that waits with the questions, in a moment. The
-// caller holds l.mu.
+// gather lets the questions answer the call's request after parkWindow. The caller holds l.mu.
 func (c *parked) gather() {
 	if c.request != nil && c.window == nil {
 		c.window = time.AfterFunc(parkWindow, c.ask)
 	}
 }
 
-// withdraw takes back a question. When the client knows of it already, its
-// answer will be ignored (D8.14).
+// withdraw removes a question. If the client knows it already, its answer is ignored (D8.14).
 func (l *Translator) withdraw(a *question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,9 +127,8 @@ func (l *Translator) withdraw(a *question) {
 	}
 }
 
-// ask answers the request that waits with the questions that there are. When too
-// many calls wait for their clients, one that nobody has come back to for long
-// gives way; otherwise the request is refused: nobody answers in its client's name.
+// ask answers the call's request with the questions. If too many calls are parked, it evicts a stale one.
+// Without a stale one it rejects the request, because the bridge never answers for the client.
 func (c *parked) ask() {
 	s := c.l.s
 	if c.put() || s.GiveWay(c.principal()) && c.put() {
@@ -159,8 +154,8 @@ func (c *parked) ask() {
 	s.warn("a call was refused: the server asks its client something, and too many calls wait for their clients already", "method", c.r.Method, "max", most)
 }
 
-// put answers the request that waits with the questions that there are, if both
-// are there. It reports false when too many calls are parked.
+// put answers the call's request with its questions, if there are both. It reports false if too many calls are
+// parked.
 func (c *parked) put() bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
@@ -178,8 +173,7 @@ func (c *parked) put() bool {
 	return true
 }
 
-// park makes the call one that can be resumed. It reports false when there are
-// too many of those. The caller holds l.mu.
+// park makes the call resumable. It reports false if too many calls are. The caller holds l.mu.
 func (c *parked) park() bool {
 	if c.id == "" {
 		name := rand.Text()
@@ -194,7 +188,7 @@ func (c *parked) park() bool {
 	return true
 }
 
-// questions is the answer that asks for answers. The caller holds l.mu.
+// questions returns the result that asks the client. The caller holds l.mu.
 func (c *parked) questions() *jsonrpc.Message {
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)

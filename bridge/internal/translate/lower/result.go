@@ -12,21 +12,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// legacy is a legacy server, and what clients of 2026-07-28 are told of it.
+// legacy is a legacy server, and what clients of 2026-07-28 learn of it.
 type legacy struct {
 	*bridge.Greeting
-	info     []byte // what it said of itself, raw; nil when that is nothing
-	discover []byte // the answer to server/discover
+	info     []byte // its serverInfo, raw; nil for none
+	discover []byte // the result of server/discover
 	logging  bool
 	rewrites *list.Rewrites
 	tasks    bool // its tools can be called as tasks
 }
 
-// maxServerInfo is how much is told of the server with each result.
+// maxServerInfo bounds the serverInfo in each result, in bytes.
 const maxServerInfo = 1 << 10
 
-// newLegacy reads what a server said in its handshake. Without lasting nothing
-// is promised of changes.
+// newLegacy reads a legacy greeting. Without lasting it announces no changes.
 func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
 	g := &legacy{Greeting: s, rewrites: &list.Rewrites{}}
 	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
@@ -43,7 +42,7 @@ func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
 	return g
 }
 
-// legacy returns what is known of the server that said s.
+// legacy returns the server of the greeting s.
 func (l *Translator) legacy(s *bridge.Greeting) *legacy {
 	if g := l.about.Load(); g != nil && g.Greeting == s {
 		return g
@@ -54,16 +53,15 @@ func (l *Translator) legacy(s *bridge.Greeting) *legacy {
 	return g
 }
 
-// cached are the methods whose results say for how long they hold (R-085).
+// cached holds the methods whose results carry a lifetime (R-085).
 var cached = map[string]bool{"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true, "resources/read": true}
 
 const (
 	complete = `"resultType":"complete"`
-	uncached = `"ttlMs":0,"cacheScope":"private"` // true of anything (protocol.md D1.3)
+	uncached = `"ttlMs":0,"cacheScope":"private"` // valid for any result (protocol.md D1.3)
 )
 
-// upgrade makes the answer of a legacy server one that clients of 2026-07-28
-// understand (protocol.md D5). The payload is not copied for it.
+// upgrade turns a legacy answer into one of 2026-07-28 (protocol.md D5), without a copy of the payload.
 func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error != nil {
 		if e := era.Error(r.Method, r.URI(), a.Error, s.Revision, era.LatestModern); !rawjson.Same(e, a.Error) {
@@ -120,10 +118,10 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 	return a
 }
 
-// meta is the member _meta of a result that has no other.
+// meta returns the member _meta of a result without one.
 func (s *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(s.info) + `}` }
 
-// enveloped is a result of the bridge's own, with what every result says.
+// enveloped returns a result of the bridge itself.
 func (s *legacy) enveloped(members string) *jsonrpc.Message {
 	result := `{` + members
 	if s.info != nil {

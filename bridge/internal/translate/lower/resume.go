@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Resume goes on with a parked call. What cannot be gone on with is
-// refused, and never made anew.
+// Resume continues a parked call. A call that cannot be resumed is refused, and never repeated.
 func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*jsonrpc.Message, error) {
 	s.mu.Lock()
 	c := s.parked[round.ours.Call]
@@ -23,8 +22,7 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: its answer was fetched, it was cancelled, or too long ago"), nil
 	}
 	v := newRequest(r)
-	// The connection of a call that has ended may be closed, which is nothing to
-	// a client that comes for the answer.
+	// If the call has ended, its connection may be closed. The client still gets the answer.
 	if c.runs() {
 		if err := c.l.verbose(ctx, v, c.s); err != nil && ctx.Err() != nil {
 			return nil, err
@@ -40,17 +38,15 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 	return c.await(ctx, v)
 }
 
-// runs reports whether the server has not answered yet, and somebody may still
-// want it to.
+// runs reports whether the call is in flight and not dropped.
 func (c *parked) runs() bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	return !c.over && !c.gone
 }
 
-// attach makes the request the one that waits for the call, and takes its
-// answers to the server's questions: replies are how the server gets them. The
-// message says why it cannot be.
+// attach makes v the call's request and takes its answers to the questions. replies pass them to the server. no
+// is the error of a request that cannot resume the call.
 func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies []func()) {
 	l, round := c.l, again.ours.Round
 	l.mu.Lock()
@@ -62,10 +58,10 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 		return jsonrpc.InvalidParams("another request waits with this requestState already"), nil
 	case round != c.round && round != c.round-1:
 		return jsonrpc.InvalidParams("this requestState is not the last one of its call"), nil
-	case c.over: // answers come too late
+	case c.over: // its answers come too late
 		c.deliver(v)
 		return nil, nil
-	case round != c.round && c.shown > 0: // its answers were taken; what came back was lost
+	case round != c.round && c.shown > 0: // its answers were taken, but the next questions were lost
 		c.arm()
 		v.out <- outcome{answer: c.questions(), parked: true}
 		return nil, nil
@@ -91,7 +87,7 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client cannot be asked that any more", nil))
 		})
 	}
-	if asked && len(answered) == 0 && c.shown > 0 { // asked again
+	if asked && len(answered) == 0 && c.shown > 0 { // ask again
 		c.allowed = v.r.From.Capabilities
 		c.park()
 		v.out <- outcome{answer: c.questions(), parked: true}
@@ -113,8 +109,8 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 	return nil, replies
 }
 
-// barred removes the questions that a request with those capabilities does not
-// answer and cannot be asked, and returns them. The caller holds l.mu.
+// barred removes and returns the unanswered questions that a client with those capabilities cannot be asked
+// . The caller holds l.mu.
 func (c *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Message) (out []*question) {
 	if bytes.Equal(capabilities, c.allowed) {
 		return nil
@@ -136,7 +132,7 @@ func (c *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Mes
 	return out
 }
 
-// resumed makes the request the one that waits. The caller holds l.mu.
+// resumed makes v the call's request. The caller holds l.mu.
 func (c *parked) resumed(v *request) {
 	l := c.l
 	l.order++
@@ -163,7 +159,7 @@ func (a *Round) answer(key string) (found gjson.Result) {
 	return found
 }
 
-// toServer is a client's answer as the server gets it.
+// serverAnswer returns a client's answer in the server's revision.
 func toServer(method string, raw []byte, revision string) *jsonrpc.Message {
 	result, no := era.Answer(method, raw, era.LatestModern, revision)
 	if no != nil {
@@ -172,12 +168,12 @@ func toServer(method string, raw []byte, revision string) *jsonrpc.Message {
 	return jsonrpc.NewResult(nil, result)
 }
 
-// park enters a call among those that wait for their clients. It reports false
-// when too many do. The caller holds the lock of the call's connection.
+// park adds a parked call. It reports false if there are too many. The caller holds the lock of the call's
+// translator.
 func (s *Server) park(id string, c *parked) bool {
 	principal := c.principal()
 	most := MaxParked
-	if principal == "" { // everybody
+	if principal == "" { // all clients share the empty principal
 		most = maxParkedInAll
 	}
 	s.mu.Lock()
@@ -190,8 +186,7 @@ func (s *Server) park(id string, c *parked) bool {
 	return true
 }
 
-// unpark removes a call from those that can be resumed. The caller holds the
-// lock of the call's connection.
+// unpark removes a resumable call. The caller holds the lock of the call's translator.
 func (s *Server) unpark(c *parked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,8 +198,7 @@ func (s *Server) unpark(c *parked) {
 	c.bytes = 0
 }
 
-// settle notes that the call does not wait for its client any more. The caller
-// holds s.mu.
+// settle ends the count of the call as waiting for its client. The caller holds s.mu.
 func (s *Server) settle(c *parked) {
 	if c.settled {
 		return
@@ -218,9 +212,8 @@ func (s *Server) settle(c *parked) {
 
 func (c *parked) principal() string { return c.r.From.Principal }
 
-// keep counts an answer that was given and is kept. When there are too many
-// bytes of them it is not kept. The caller holds the lock of the call's
-// connection.
+// keep counts a delivered answer. If such answers take too many bytes, it discards the call. The caller holds
+// the lock of the call's translator.
 func (s *Server) keep(c *parked) {
 	s.mu.Lock()
 	s.settle(c)
@@ -239,8 +232,8 @@ func (s *Server) keep(c *parked) {
 	}
 }
 
-// GiveWay ends the call of a principal's that waits for its client for longest,
-// if nobody has come back to it for so long that others go first.
+// EvictStale drops the principal's call that has waited longest for its client. It reports false if none has
+// waited for staleAfter.
 func (s *Server) GiveWay(principal string) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
@@ -264,7 +257,7 @@ func (s *Server) GiveWay(principal string) bool {
 	return true
 }
 
-// warn logs what may happen often, at most once a minute.
+// warn logs a frequent event, at most once a minute.
 func (s *Server) warn(what string, args ...any) {
 	s.mu.Lock()
 	now := time.Now()
@@ -278,7 +271,7 @@ func (s *Server) warn(what string, args ...any) {
 	}
 }
 
-// Revoke ends the calls of a principal that wait for their clients, for that reason.
+// Revoke ends a principal's parked calls with that cause.
 func (s *Server) Revoke(principal string, why error) {
 	s.mu.Lock()
 	var its []*parked
@@ -293,7 +286,7 @@ func (s *Server) Revoke(principal string, why error) {
 	}
 }
 
-// Close frees what is left of calls when the bridge has stopped. No more are parked.
+// Close drops all calls when the bridge has stopped. It allows no more parked calls.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -16,32 +16,30 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Round is what a request says that repeats another one with answers
-// (2026-07-28, multi round-trip requests). It is not changed.
+// Round is the part of a request that answers questions of an earlier one (2026-07-28, multi round-trip
+// requests). It is immutable.
 type Round struct {
-	state    string // requestState; empty when there is none
+	state    string // requestState; empty for none
 	stated   bool
-	answers  gjson.Result // inputResponses, an object; the zero Result when there are none
-	orphaned bool         // the answers are to questions of the bridge's, whose state is missing
-	stateRaw gjson.Result // requestState, with its place in the params
-	ours     *state       // what requestState says if the bridge has made it; else nil
+	answers  gjson.Result // inputResponses, an object; zero for none
+	orphaned bool         // the answers have keys of the bridge, but no requestState
+	stateRaw gjson.Result // requestState with its index in the params
+	ours     *state       // content of a requestState of the bridge; else nil
 }
 
-// Repeated reports whether the request goes on with what another one began.
+// Repeated reports whether the request has a requestState.
 func (a *Round) Repeated() bool { return a != nil && a.stated }
 
-// Ours reports whether the bridge has made its requestState.
+// Ours reports whether the bridge made the requestState.
 func (a *Round) Ours() bool { return a != nil && a.ours != nil }
 
-// State returns the requestState of a request that is Repeated: a string, with its
-// place in the params.
+// State returns the requestState, a string, with its index in the params.
 func (a *Round) State() gjson.Result { return a.stateRaw }
 
-// Parked reports whether a call waits for the request.
+// Parked reports whether the request resumes a parked call.
 func (a *Round) Parked() bool { return a != nil && a.ours != nil && a.ours.Kind == stateParked }
 
-// Elsewhere returns at which other instance the call waits that a request goes on with;
-// nothing when it is this one.
+// Elsewhere returns the instance that holds the parked call, or "" if it is this one.
 func (s *Server) Elsewhere(a *Round) string {
 	if a.ours.Instance == s.o.Instance {
 		return ""
@@ -49,8 +47,8 @@ func (s *Server) Elsewhere(a *Round) string {
 	return a.ours.Instance
 }
 
-// Unknown answers a request to a legacy server that goes on with what the bridge
-// knows nothing of.
+// Unknown returns the error of a request to a legacy server whose requestState is not the bridge's. It returns
+// nil for other requests.
 func (a *Round) Unknown() *jsonrpc.Message {
 	switch {
 	case a.Repeated() && a.ours == nil:
@@ -61,9 +59,8 @@ func (a *Round) Unknown() *jsonrpc.Message {
 	return nil
 }
 
-// Round reads what a request goes on with; nil when that is nothing. The message
-// answers one whose answers are not as they have to be (R-133), or that goes on
-// with something else than it should.
+// Round reads the answers of a request; nil means that it has none. The message is the error of a malformed
+// request (R-133), or of a requestState that belongs to another one.
 func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	if !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") {
 		return nil, nil
@@ -105,11 +102,10 @@ func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	return &a, nil
 }
 
-// keyPrefix begins the keys under which the bridge puts questions; a number
-// follows.
+// keyPrefix starts the keys of the bridge's questions. A number follows.
 const keyPrefix = "r"
 
-// ours reports whether one of the answers has a key as the bridge makes them.
+// ours reports whether an answer has a key of the bridge.
 func ours(answers gjson.Result) (found bool) {
 	answers.ForEach(func(key, _ gjson.Result) bool {
 		digits, ok := strings.CutPrefix(key.Str, keyPrefix)
@@ -119,16 +115,15 @@ func ours(answers gjson.Result) (found bool) {
 	return found
 }
 
-// state is what a requestState of the bridge says. It is sealed: only
-// the bridge can have written it.
+// state is the content of a requestState of the bridge. It is sealed, so only the bridge can have written it.
 type state struct {
 	Kind     string   `json:"k"`
 	Version  int      `json:"v"`
 	Instance string   `json:"i"` // of the bridge
-	Whose    string   `json:"p"` // hash of who the client is
+	Whose    string   `json:"p"` // hash of the client's identity
 	Server   string   `json:"s"`
 	Method   string   `json:"m"`
-	Digest   string   `json:"d"` // of what is called and with what
+	Digest   string   `json:"d"` // of the method, target and arguments
 	Issued   int64    `json:"t"` // Unix seconds
 	Expires  int64    `json:"e"`
 	Call     string   `json:"c,omitempty"` // the parked call
@@ -136,17 +131,16 @@ type state struct {
 	IDs      []string `json:"u,omitempty"` // of the elicitations, one for each key
 }
 
-// The kinds of requestState.
+// These are the kinds of requestState.
 const (
 	stateParked  = "parked" // a call waits for the answers
-	stateURL     = "url"    // the call is to be made again when URLs have been visited
+	stateURL     = "url"    // the request is repeated after URLs were visited
 	stateVersion = 1
-	sealedState  = "requestState" // as Keys know it
-	maxState     = 4 << 10        // bytes of one that the bridge makes (protocol.md F)
+	sealedState  = "requestState" // the purpose of the seal
+	maxState     = 4 << 10        // bytes of a requestState (protocol.md F)
 )
 
-// sealed returns the state as the client of a request gets it, with what is the
-// same in all.
+// sealed returns the sealed state for the client of r. It sets the common fields.
 func (s *Server) sealed(r *bridge.Request, state state) string {
 	state.Version, state.Instance, state.Server = stateVersion, s.o.Instance, s.o.Name
 	state.Whose, state.Issued = seal.Fingerprint(s.o.Identity(r)), time.Now().Unix()
@@ -157,7 +151,7 @@ func (s *Server) sealed(r *bridge.Request, state state) string {
 	return s.o.Seals.Seal(sealedState, raw)
 }
 
-// opened returns what a requestState says, or nil when it is none of ours.
+// opened returns the content of a requestState, or nil if it is not the bridge's.
 func (s *Server) opened(token string) *state {
 	raw, err := s.o.Seals.Open(sealedState, token)
 	if err != nil {
@@ -170,8 +164,8 @@ func (s *Server) opened(token string) *state {
 	return &state
 }
 
-// foreign answers a request whose requestState belongs to something else: an
-// expired one, another client's, another request's (R-123).
+// mismatch returns the error of a requestState that has expired, or belongs to another client or request
+// (R-123).
 func (s *Server) foreign(state *state, r *bridge.Request) *jsonrpc.Message {
 	switch {
 	case state.Whose != seal.Fingerprint(s.o.Identity(r)), state.Server != s.o.Name, state.Method != r.Method:
@@ -184,8 +178,7 @@ func (s *Server) foreign(state *state, r *bridge.Request) *jsonrpc.Message {
 	return nil
 }
 
-// digest is what a request and its repetitions have in common: the method, what
-// is called, and with which arguments.
+// digest identifies a request and its repetitions by method, target and arguments.
 func digest(m *jsonrpc.Message) string {
 	h := sha256.New()
 	args := []byte(gjson.GetBytes(m.Params, "arguments").Raw)

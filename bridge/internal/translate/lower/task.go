@@ -15,9 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// perform makes a call. A tool that the server makes available as a task only is
-// called as one, and the task driven to its end (protocol.md D6). c is the call
-// that can be parked, or nil.
+// perform makes a call. If the server allows a tool as a task only, perform calls it as one and waits for the
+// task's end (protocol.md D6). c is the call that can be parked, or nil.
 func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it
@@ -40,8 +39,8 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 		if known || err != nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
 			return a, err
 		}
-		// So a server refuses a call that is not made as a task: it was not
-		// executed. Its list of tools says whether that is why.
+		// Servers answer so if a call must be a task, and have not executed it. The list of tools tells whether
+		// that is the reason.
 		if l.survey(ctx, r.From); ctx.Err() == nil {
 			required, _ = l.of.Tools.Requires(name)
 		}
@@ -53,7 +52,7 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 	return l.drive(ctx, r, c)
 }
 
-// survey lists the tools.
+// listTools reads the list of tools for what it says of tasks.
 func (l *Translator) survey(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-list.SurveyEvery)
 	cut := l.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
@@ -64,7 +63,7 @@ func (l *Translator) survey(ctx context.Context, from *bridge.Caller) {
 	}
 }
 
-// The bounds of the interval at which a server wants to be asked for a task.
+// These bound the interval between two polls of a task.
 const (
 	minPoll     = 500 * time.Millisecond
 	usualPoll   = time.Second
@@ -72,10 +71,10 @@ const (
 	taskGoodbye = 5 * time.Second // for tasks/cancel
 )
 
-// drive makes a call as a task, and returns what the call would have returned.
+// runTask makes a call as a task, and returns the result of the call.
 func (l *Translator) drive(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
 	inner := *r
-	whole := r.Clone() // what was removed from the params may stand where this goes
+	whole := r.Clone() // params may hide members that a wrapper removed
 	inner.Message = whole.Edited(jsonrpc.First(whole.Params, `"task":{}`))
 	a, err := l.line.Checked().Call(ctx, &inner)
 	if err != nil || a.Error != nil {
@@ -83,7 +82,7 @@ func (l *Translator) drive(ctx context.Context, r *bridge.Request, c *parked) (*
 	}
 	made := gjson.GetBytes(a.Result, "task")
 	id := made.Get("taskId").Str
-	if id == "" { // it has made the call at once
+	if id == "" { // the server executed the call at once
 		return a, nil
 	}
 	t := &task{l: l, id: id, from: r.From, back: r.Back}
@@ -95,13 +94,13 @@ func (l *Translator) drive(ctx context.Context, r *bridge.Request, c *parked) (*
 		l.mu.Unlock()
 	}
 	a, err = t.finish(ctx, status, poll)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // nobody waits for it any more
+	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // no one waits for it any more
 		l.line.Go(t.cancel)
 	}
 	return a, err
 }
 
-// task is a task of a server that a client knows nothing of.
+// task is a task of the server that the client does not know of.
 type task struct {
 	l    *Translator
 	id   string
@@ -109,7 +108,7 @@ type task struct {
 	back bridge.Client
 }
 
-// read returns the status of the task, and when to ask again.
+// read returns the task's status and the time until the next poll.
 func (t *task) read(now gjson.Result) (status string, poll time.Duration) {
 	poll = usualPoll
 	if ms := now.Get("pollInterval"); ms.Type == gjson.Number {
@@ -118,8 +117,8 @@ func (t *task) read(now gjson.Result) (status string, poll time.Duration) {
 	return now.Get("status").Str, min(max(poll, minPoll), maxPoll)
 }
 
-// finish asks for the task until it has ended or needs something of the client,
-// and returns its result: asking for that lets the server put its questions.
+// finish polls the task until it ends or needs input, and returns its result. The request for the result lets
+// the server ask its questions.
 func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*jsonrpc.Message, error) {
 	began, most := time.Now(), t.l.s.o.MaxTask()
 	for {
@@ -145,8 +144,7 @@ func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*
 	}
 }
 
-// call makes a call about the task. A connection that was opened in the meantime
-// is as good.
+// call makes a call about the task, over the current connection.
 func (t *task) call(ctx context.Context, method string) (*jsonrpc.Message, error) {
 	m := jsonrpc.NewRequest(method, []byte(`{"taskId":`+rawjson.Quote(t.id)+`}`))
 	return t.l.line.Call(ctx, &bridge.Request{Message: m, From: t.from, Back: t.back})
@@ -154,7 +152,7 @@ func (t *task) call(ctx context.Context, method string) (*jsonrpc.Message, error
 
 var errTask = errors.New("the task was not cancelled in time")
 
-// cancel tells the server that nobody wants the task any more.
+// cancel cancels the task at the server.
 func (t *task) cancel(ctx context.Context) {
 	ctx, stop := context.WithTimeoutCause(ctx, taskGoodbye, errTask)
 	defer stop()

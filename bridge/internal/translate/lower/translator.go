@@ -17,29 +17,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Translator lets clients without sessions use one connection to a legacy server
-// (protocol.md D1). It is the Client of the connection: it finds the call, or
-// the subscription, that something from the server belongs to. What is asked must
-// be looked for in all that is under way, so all of that is under one lock.
+// Translator lets stateless clients use one connection to a legacy server (protocol.md D1). It is the Client of
+// the connection, and finds the call or subscription of each message. One lock guards everything in flight,
+// because a question may belong to any of it.
 type Translator struct {
 	s       *Server
 	of      Clients
-	asks    bool // the server may ask them something
+	asks    bool // the server may ask the clients something
 	slot    Slot
 	line    Line
 	about   atomic.Pointer[legacy]
-	ctx     context.Context // ends with close
+	ctx     context.Context // ends with Close
 	cancel  context.CancelCauseFunc
-	wg      sync.WaitGroup  // calls
+	wg      sync.WaitGroup  // of calls
 	lost    context.Context // ends when the server is gone for good
 	lose    context.CancelFunc
 	watched subscribe.Watched[*subscribe.Listener]
 	level   logLevel
 
-	mu       sync.Mutex            // guards the rest, and what is said of the fields of others
+	mu       sync.Mutex            // guards the rest, and those fields of others that say so
 	order    uint64                // numbers sent and resumed calls
-	asking   map[*parked]struct{}  // calls about which its clients can be asked
-	requests map[*request]struct{} // requests under way
+	asking   map[*parked]struct{}  // calls that can carry questions
+	requests map[*request]struct{} // in flight
 	held     []*heldQuestion
 	urls     map[string]chan struct{}
 	closed   bool
@@ -48,8 +47,7 @@ type Translator struct {
 
 var _ bridge.Client = (*Translator)(nil)
 
-// Translator returns what translates for such clients. open makes its connection,
-// whose Client it is.
+// Translator returns a Translator for these clients. open makes its connection, with the Translator as Client.
 func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line) *Translator {
 	l := &Translator{
 		s: s, of: of, slot: slot, level: logLevel{turn: make(chan struct{}, 1)},
@@ -65,15 +63,14 @@ func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line
 	return l
 }
 
-// request is one of a client that is under way, and the Client of its call
-// unless that can be parked.
+// request is a client's request in flight. It is the Client of its call if that cannot be parked.
 type request struct {
-	bridge.Nobody // the end of the connection is of no interest: the call itself fails
+	bridge.Nobody // the end of the connection is no event: the call itself fails
 	r             *bridge.Request
-	level         string       // from which on the client wants log messages; empty means none
-	out           chan outcome // takes one
-	l             *Translator  // nil when the call can be parked
-	rounds        int          // in which URLs had to be visited
+	level         string       // the lowest level of log messages that the client wants; empty for none
+	out           chan outcome // gets one outcome
+	l             *Translator  // nil if the call can be parked
+	rounds        int          // how often URLs had to be visited for it
 }
 
 var _ bridge.Client = (*request)(nil)
@@ -82,7 +79,7 @@ func newRequest(r *bridge.Request) *request {
 	return &request{r: r, level: era.LogLevel(r.Meta()), out: make(chan outcome, 1)}
 }
 
-// Notify passes on what the server says about the call.
+// Notify passes on a notification about the call.
 func (v *request) Notify(n *jsonrpc.Message) {
 	if v.l != nil && v.l.keeps(n) || !era.Wanted(n, v.level) {
 		return
@@ -90,13 +87,13 @@ func (v *request) Notify(n *jsonrpc.Message) {
 	v.r.Back.Notify(n)
 }
 
-// Ask takes what the server asks about a call that cannot carry a question.
+// Ask takes a question about a call that cannot carry one.
 func (v *request) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return v.l.stray(q, reply)
 }
 
-// Call makes the call of a client without a session to the legacy server that
-// has said so. held means that the answer is kept, so that no connection is needed.
+// Call makes a stateless client's call to the legacy server of that greeting. held means that the answer is
+// cached, so no connection is needed.
 func (l *Translator) Call(ctx context.Context, r *bridge.Request, said *bridge.Greeting, held bool, again *Round) (*jsonrpc.Message, error) {
 	s := l.legacy(said)
 	switch {
@@ -109,14 +106,14 @@ func (l *Translator) Call(ctx context.Context, r *bridge.Request, said *bridge.G
 	}
 	v := newRequest(r)
 	rounds := 0
-	if again != nil && again.ours != nil { // the URLs that had to be visited first
+	if again != nil && again.ours != nil { // it repeats a request whose URLs were to be visited
 		if no := l.visited(ctx, s, r, again); no != nil {
 			return no, nil
 		}
 		rounds = again.ours.Round
 	}
-	if !held { // otherwise there may be no connection, and no need of one
-		if err := l.verbose(ctx, v, s); err != nil && !cached[r.Method] { // it may be answered all the same
+	if !held { // a cached answer needs no connection
+		if err := l.verbose(ctx, v, s); err != nil && !cached[r.Method] { // the cache may answer nevertheless
 			return nil, err
 		}
 	}
@@ -140,10 +137,9 @@ func (l *Translator) Call(ctx context.Context, r *bridge.Request, said *bridge.G
 	return l.conclude(v, s, a)
 }
 
-// carries reports whether a request goes to the server: its method is one that
-// both eras have, or may be one of an extension that both sides have declared.
-// Whether the server has announced tools, prompts or resources is not asked: some
-// have the methods and announce nothing, and the others refuse by themselves.
+// carries reports whether a request goes to the server. Its method must exist in both eras, or may be one of an
+// extension that both sides declare. Announced capabilities do not matter: some servers do not announce what
+// they have, and the others refuse.
 func (s *legacy) carries(r *bridge.Request) bool {
 	if era.InBoth(r.Method) {
 		return true
@@ -165,7 +161,7 @@ func (s *legacy) carries(r *bridge.Request) bool {
 	return false
 }
 
-// conclude makes the answer that a client gets of the one of the server's.
+// conclude turns the server's answer into the client's.
 func (l *Translator) conclude(v *request, s *legacy, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	switch {
 	case a.Error != nil:
@@ -179,11 +175,11 @@ func (l *Translator) conclude(v *request, s *legacy, a *jsonrpc.Message) (*jsonr
 	return s.upgrade(v.r, a), nil
 }
 
-// levelPatience is how long a server has to take a log level.
+// levelPatience is how long a server gets to set a log level.
 const levelPatience = 5 * time.Second
 
-// verbose makes the server send the log messages that a request wants: those of
-// the most verbose level that any has wanted (protocol.md D1.7).
+// raiseLevel makes the server send the log messages that a request wants. The server has the most verbose level
+// of all requests so far (protocol.md D1.7).
 func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
 	if v.level == "" || !s.logging || l.level.tells(v.level) {
 		return nil
@@ -204,7 +200,7 @@ func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
 	switch {
 	case err == nil && a.Error == nil:
 		a.Release()
-	case err == nil || ctx.Err() == nil && short.Err() != nil: // one that does not answer this is used all the same
+	case err == nil || ctx.Err() == nil && short.Err() != nil: // a server that does not answer is used all the same
 		l.s.o.Log.Debug("the server does not take a log level", "level", v.level)
 		a.Release()
 	default:
@@ -212,34 +208,33 @@ func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
 	}
 	l.level.mu.Lock()
 	defer l.level.mu.Unlock()
-	l.level.told = v.level // of a server that refuses it too: it will not like it any better the next time
+	l.level.told = v.level // also after a refusal, which would only repeat itself
 	return nil
 }
 
-// logLevel is from which level on the server says what it logs.
+// logLevel is the log level of the server.
 type logLevel struct {
-	turn chan struct{} // held while the server is told
+	turn chan struct{} // held while a level is sent
 
 	mu   sync.Mutex // guards told
-	told string     // empty when it was not
+	told string     // empty if none was set
 }
 
-// tells reports whether the server says all that is of that level.
+// covers reports whether the server sends messages of that level.
 func (v *logLevel) tells(level string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.told != "" && era.Severity(v.told) <= era.Severity(level)
 }
 
-// Notify takes what the server says that does not belong to a call of which it
-// is known.
+// Notify takes a notification that belongs to no known call.
 func (l *Translator) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/message":
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(l.requests) != 1 {
-			return // it cannot be told whose it is (D8.12)
+			return // the request it belongs to is unknown (D8.12)
 		}
 		for v := range l.requests {
 			v.Notify(n)
@@ -251,8 +246,8 @@ func (l *Translator) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// keeps reports whether what a legacy server says about a call is not for the
-// client: 2026-07-28 has progress and log messages there and nothing else.
+// withholds reports whether a notification about a call is not for the client. 2026-07-28 has only progress and
+// log messages there.
 func (l *Translator) keeps(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/progress", "notifications/message":
@@ -265,15 +260,13 @@ func (l *Translator) keeps(n *jsonrpc.Message) bool {
 	return true
 }
 
-// Gone says that the server has ended for good, or came back another: requests
-// to come use a new connection.
+// Gone reports that the server has ended for good, or was replaced. Further requests use a new connection.
 func (l *Translator) Gone(error) {
 	l.lose()
 	l.slot.Gone()
 }
 
-// Close ends the connection and all calls. It does not wait for long once ctx has
-// ended.
+// Close ends the connection and all calls. When ctx ends, it stops waiting for the server.
 func (l *Translator) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -290,7 +283,7 @@ func (l *Translator) Close(ctx context.Context) {
 	delete(l.s.translators, l)
 }
 
-// Askable reports whether capabilities have anything that a legacy server can ask.
+// Askable reports whether the capabilities allow any question of a legacy server.
 func Askable(capabilities []byte) bool {
 	return slices.ContainsFunc([]string{"roots", "sampling", "elicitation"}, func(need string) bool {
 		return gjson.GetBytes(capabilities, need).Exists()

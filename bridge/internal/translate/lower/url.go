@@ -17,17 +17,16 @@ import (
 
 const (
 	codeURLNeeded = -32042 // 2025-11-25, URL elicitation required
-	maxID         = 256    // bytes of an elicitation's
+	maxID         = 256    // bytes of an elicitationId
 	maxURLRounds  = 5      // of one request
 	maxURLs       = 16     // of one round
-	maxURLsOpen   = 256    // whose completion a connection is waited for
+	maxURLsOpen   = 256    // whose completion a connection awaits
 	urlPatience   = 5 * time.Second
 )
 
-// urlsNeeded returns what a client gets instead of the error that a server
-// wants URLs to be visited before it makes the call: they are asked for, and the
-// request that follows makes the call again (protocol.md D1.5, R-139). Nothing
-// is kept for that. It returns nil when it is no such error.
+// urlsNeeded turns the server's error that URLs must be visited first into questions for the client. The
+// client's next request repeats the call (protocol.md D1.5, R-139). The bridge stores nothing for that. It
+// returns nil for other errors.
 func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
 	r := v.r
 	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
@@ -57,7 +56,7 @@ func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 			return nil
 		}
 		id := e.Get("elicitationId").Str
-		if len(id) > maxID { // it would take the state over its limit
+		if len(id) > maxID { // the state would exceed its limit
 			id = ""
 		}
 		state.IDs = append(state.IDs, id)
@@ -68,7 +67,7 @@ func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 	}
 	token := l.s.sealed(r, state)
 	if len(token) > maxState {
-		state.IDs = make([]string, len(state.IDs)) // they are only waited for
+		state.IDs = make([]string, len(state.IDs)) // they only shorten the wait
 		token = l.s.sealed(r, state)
 	}
 	l.awaitURLs(state.IDs)
@@ -76,7 +75,7 @@ func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 	return s.enveloped(b.String())
 }
 
-// awaitURLs notes whose completion the server will tell.
+// awaitURLs awaits the completion of these elicitations.
 func (l *Translator) awaitURLs(ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +96,7 @@ func (l *Translator) awaitURLs(ids []string) {
 	}
 }
 
-// urlDone notes that what had to be done at a URL is done.
+// urlDone records that an elicitation is complete.
 func (l *Translator) urlDone(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,16 +113,15 @@ func (l *Translator) urlDone(id string) {
 
 var errPatience = errors.New("waited for long enough")
 
-// visited reads what the client says about the URLs that it was asked to have
-// visited. When it has consented to all, it waits a moment for the server to say
-// that it is done. The message answers a client that has not.
+// checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
+// the server to confirm. Otherwise it returns the error.
 func (l *Translator) visited(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
 		given := again.answer(key)
 		if !given.Exists() {
-			continue // the server knows whether it still needs that
+			continue // the server knows whether it still needs it
 		}
 		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
@@ -152,7 +150,7 @@ func (l *Translator) visited(ctx context.Context, s *legacy, r *bridge.Request, 
 			delete(l.urls, id)
 			l.mu.Unlock()
 		case <-short.Done():
-			return nil // the server knows better than we do
+			return nil // the server knows the state
 		}
 	}
 	return nil

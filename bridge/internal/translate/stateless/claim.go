@@ -8,51 +8,46 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Over stdio and HTTP+SSE a legacy server does not say which call a question is
-// about. So a call whose client can be asked something has its connection to
-// itself, for as long as it runs or is parked: a question can only be about the
-// one call, and is shown to no other client. Connections of the same clients are
-// used one after the other, the oldest first. When all are taken the call waits a
-// moment, since most calls are short, and then another connection is opened; when
-// there is no room for one, it waits in line.
+// Over stdio and HTTP+SSE a legacy server does not say which call a question is about. So a call whose client
+// can be asked has its connection to itself while it runs or is parked. No other client can see its questions.
+// Clients with the same capabilities use such connections in turn, the oldest first. If all are in use, the call
+// waits a moment, since most calls are short. Then another connection is opened. If the limits forbid that, the
+// call waits in the queue.
 
-// claim is what a request without a session needs of a connection, and its place
-// in the line when it has to wait for one of its own.
+// claim is the request for a connection, and its entry in the queue for an exclusive one.
 type claim struct {
 	r      *bridge.Request
 	lane   string
-	legacy bool // that the server is a legacy one is known
-	lonely bool // the request needs a connection of its own, if it is one
+	legacy bool // it gets an exclusive one
+	lonely bool // its first connection could not be opened for lack of room
 	alone  bool // it gets one
 	again  bool // it had one that could not be opened, since there was no room
 
-	// Set when it gets one of its own.
+	// Set for an exclusive connection.
 	identity   *identity
 	from       *bridge.Caller
 	group, key string
-	until      time.Time // it waits no longer
+	until      time.Time // the end of its wait
 
-	// In the line. Guarded by Pool.mu.
-	got     chan *slot // takes one
-	patient bool       // it waits for one that becomes free, no other is opened
+	// Its entry in the queue, guarded by Pool.mu.
+	got     chan *slot // gets one connection
+	patient bool       // it waits for a free connection, and no other is opened for it
 	at      *clist.Element
 }
 
 const (
-	claimPatience = 100 * time.Millisecond // before one more connection is opened for a call
-	claimAgain    = time.Second            // before it is looked again whether there is room for one
+	claimPatience = 100 * time.Millisecond // until one more connection is opened for a call
+	claimAgain    = time.Second            // between two checks for room
 )
 
-// lonely reports whether a legacy server gets a request over a connection that
-// no other call uses: those about which the client can be asked something, unless
-// the wire says which call a question is about, or the client has chosen a
-// connection, or share has. The caller holds p.mu.
+// exclusive reports whether a request needs a connection without other calls at a legacy server. It does if its
+// client can be asked about it, unless the wire attributes questions, or a handle or the share setting chooses
+// the connection. The caller holds p.mu.
 func (p *Pool) lonely(r *bridge.Request, lane string, of profile) bool {
 	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.told.Load() && !p.legacy.Strays())
 }
 
-// claim returns a connection that no other call uses. It returns nothing when the
-// request has to wait for one. The caller holds p.mu.
+// claim returns a connection without other calls, or nothing if the request must wait. The caller holds p.mu.
 func (p *Pool) claim(c *claim) (*slot, error) {
 	if c.until.IsZero() {
 		c.until = time.Now().Add(p.o.Queue.Wait())
@@ -73,9 +68,8 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 	return nil, nil
 }
 
-// free returns a connection that is there and has no call, and enters the request.
-// Where the server is one that asks, it is done with all calls that were cancelled.
-// The caller holds p.mu.
+// free returns a connection without a call and enters the request. If the server asks unattributed questions, it
+// must have ended all cancelled calls. The caller holds p.mu.
 func (p *Pool) free(c *claim) *slot {
 	for _, l := range p.slots[c.key] {
 		if l.calls == 0 && !(l.doubted && p.legacy.Strays()) {
@@ -86,7 +80,7 @@ func (p *Pool) free(c *claim) *slot {
 	return nil
 }
 
-// grow makes one more connection, and enters the request. The caller holds p.mu.
+// grow adds a connection and enters the request. The caller holds p.mu.
 func (p *Pool) grow(c *claim) (*slot, error) {
 	if err := p.room(c.from.Principal, c.group, c.key); err != nil {
 		return nil, err
@@ -96,7 +90,7 @@ func (p *Pool) grow(c *claim) (*slot, error) {
 	return l, nil
 }
 
-// await waits in line for a connection of the request's own.
+// await waits in the queue for an exclusive connection.
 func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	c.got, c.patient = make(chan *slot, 1), true
 	p.mu.Lock()
@@ -134,8 +128,8 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	}
 }
 
-// press has one more connection opened for a call that has waited for long
-// enough. The error says why there is no room for one.
+// press opens one more connection for a call that has waited long enough. The error says why the limits forbid
+// it.
 func (p *Pool) press(c *claim) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,9 +144,9 @@ func (p *Pool) press(c *claim) error {
 	return err
 }
 
-// serve gives connections to those who wait in line. The caller holds p.mu.
+// serve gives connections to the calls in the queue. The caller holds p.mu.
 func (p *Pool) serve() {
-	var none map[string]bool // keys of which there is no connection
+	var none map[string]bool // keys without a free connection
 	for e := p.queue.Front(); e != nil; {
 		c := e.Value.(*claim)
 		e = e.Next()
@@ -178,15 +172,14 @@ func (p *Pool) serve() {
 	}
 }
 
-// hand gives a connection to one that waits, or nil when there will be none. The
-// caller holds p.mu.
+// hand gives a connection to a waiting claim, or nil if the pool closes. The caller holds p.mu.
 func (p *Pool) hand(c *claim, l *slot) {
 	p.queue.Remove(c.at)
 	c.at = nil
 	c.got <- l
 }
 
-// quit leaves the line. What was got meanwhile is given back.
+// quit leaves the queue and gives back a connection that came meanwhile.
 func (p *Pool) quit(c *claim) {
 	p.mu.Lock()
 	waits := c.at != nil
@@ -202,7 +195,7 @@ func (p *Pool) quit(c *claim) {
 	}
 }
 
-// forgo drops a connection that was not opened, since there was no room.
+// yield drops a connection that could not be opened for lack of room.
 func (p *Pool) forgo(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

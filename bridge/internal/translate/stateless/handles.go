@@ -15,23 +15,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// handles are what a modern server gives one client to come back with:
-// requestState, and the ids of tasks. All clients reach the server as one, so
-// that it cannot tell whose they are. Where there are principals, what a client
-// gets is sealed, and opens for its own principal only (protocol.md D0, R-180).
+// handles translates the handles that a modern server gives to one client: requestState and task ids. The server
+// sees all clients as one. So each handle is sealed for its principal, if there are principals (protocol.md D0,
+// R-180).
 type handles struct {
 	p    *Pool
 	from *bridge.Caller
-	ids  map[string]string // of the tasks that the request is about: as the client has them, by the server's own
+	ids  map[string]string // the client's task ids, by the server's
 }
 
-// The kinds of handle, as Keys know them.
+// These are the purposes of sealed handles.
 const (
 	sealedRelayed = "relayed requestState"
 	sealedTask    = "relayed taskId"
 )
 
-// handle is what is sealed.
+// handle is the sealed content.
 type handle struct {
 	Principal string `json:"p"`
 	Server    string `json:"s"`
@@ -41,13 +40,12 @@ type handle struct {
 func (h *handles) seal(kind, value string) string {
 	raw, err := json.Marshal(handle{seal.Fingerprint(h.from.Principal), h.p.o.Legacy.Name, value})
 	if err != nil {
-		panic(err) // texts always have a JSON form
+		panic(err) // strings always have a JSON form
 	}
 	return h.p.o.Legacy.Seals.Seal(kind, raw)
 }
 
-// open returns the server's own value of a handle; false when it is not this
-// client's.
+// open returns the server's value of a handle, or false if the handle is not the client's.
 func (h *handles) open(kind, token string) (string, bool) {
 	raw, err := h.p.o.Legacy.Seals.Open(kind, token)
 	if err != nil {
@@ -60,8 +58,8 @@ func (h *handles) open(kind, token string) (string, bool) {
 	return v.Value, true
 }
 
-// unwrap puts the server's own handles in place of the client's. The message
-// answers a request with handles that are not the client's.
+// unwrap replaces the client's handles by the server's. It returns the error of handles that are not the
+// client's.
 func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return nil
@@ -82,8 +80,8 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 			return jsonrpc.InvalidParams("there is no such task")
 		}
 		h.ids = map[string]string{own: id.Str}
-		// Made anew, since the task's id is also in a header. A member that stands
-		// twice must not get by, nor one that some readers take for it.
+		// Built anew, because the task's id is also in a header. Duplicate members, and those that some readers
+		// take for taskId, must not pass.
 		params = rawjson.Edit(params, func(name, value []byte) []byte {
 			if string(name) != "taskId" && bytes.EqualFold(name, []byte("taskId")) {
 				return nil
@@ -99,7 +97,7 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 	return nil
 }
 
-// unwrapTasks does so with the tasks that a subscription is about.
+// unwrapTasks replaces the task ids of a subscription.
 func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	params := r.Whole()
 	wants, fault := subscribe.ReadListen(params)
@@ -121,7 +119,7 @@ func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	return nil
 }
 
-// wrap puts the client's handles in place of the server's own.
+// wrap replaces the server's handles by the client's.
 func (h *handles) wrap(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return a
@@ -162,7 +160,7 @@ func (h *handles) replace(a *jsonrpc.Message, member, kind string) *jsonrpc.Mess
 	return a
 }
 
-// named returns what a server says about its tasks as the client knows them.
+// toClient returns a notification with the client's task ids.
 func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
 	switch n.Method {
 	case "notifications/tasks":

@@ -10,13 +10,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
 )
 
-// maxOwn is how many connections a principal may have to a server: as many as
-// its calls that may wait for their clients.
+// maxOwn bounds the connections of a principal to a server. It equals the limit on parked calls.
 const maxOwn = lower.MaxParked
 
-// room makes room for one more connection of a principal's. The one that was
-// not used for longest goes; when all are in use there is none. The caller holds
-// p.mu.
+// room makes room for one more connection of a principal. It drops the least recently used one, or fails if all
+// are in use. The caller holds p.mu.
 func (p *Pool) room(principal, group, key string) error {
 	full := func(most int, which func(*slot) bool) bool {
 		n := 0
@@ -27,7 +25,7 @@ func (p *Pool) room(principal, group, key string) error {
 				}
 			}
 		}
-		for ; n >= most; n-- { // by more than one where most was lowered
+		for ; n >= most; n-- { // several, if the limit was lowered
 			oldest := p.oldest(which)
 			if oldest == nil {
 				return true
@@ -39,8 +37,8 @@ func (p *Pool) room(principal, group, key string) error {
 	limited := func(what string, most int) error {
 		return &bridge.Error{Server: p.o.Legacy.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
 	}
-	// Without access rules everybody is one principal: only each lane's own
-	// connections count then, and all together.
+	// Without access rules all clients are one principal. Then the limit holds for each handle and for all
+	// together.
 	mine := func(l *slot) bool {
 		return l.group == group || principal != "" && l.line.Caller().Principal == principal
 	}
@@ -59,9 +57,8 @@ func (p *Pool) room(principal, group, key string) error {
 	return nil
 }
 
-// roomForKey makes room for connections for one more set of capabilities, if
-// there are too many of some: those of the set that was not used for longest go.
-// It reports false when all are in use. The caller holds p.mu.
+// roomForKey makes room for one more set of capabilities. It drops the connections of the least recently used
+// set, or reports false if all are in use. The caller holds p.mu.
 func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	n, oldest, use := 0, "", uint64(0)
 	for key, all := range p.slots {
@@ -86,9 +83,8 @@ func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	return oldest != "" && n == maxProfiles
 }
 
-// Yield gives up the connection that was not used for longest, for one that is
-// needed; with own only one of the principal's. It reports false when all are in
-// use.
+// Yield drops the least recently used connection to make room for another one. With own, only those of the
+// principal count. It reports false if all are in use.
 func (p *Pool) Yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +96,8 @@ func (p *Pool) Yield(principal string, own bool) bool {
 	return true
 }
 
-// oldest returns the connection of some that was not used for longest, or nil
-// when all are in use. The caller holds p.mu.
+// oldest returns the least recently used connection that which accepts, or nil if all are in use. The caller
+// holds p.mu.
 func (p *Pool) oldest(which func(*slot) bool) (l *slot) {
 	for _, all := range p.slots {
 		for _, other := range all {
@@ -113,8 +109,7 @@ func (p *Pool) oldest(which func(*slot) bool) (l *slot) {
 	return l
 }
 
-// leave ends what enter began, of a call or of another request. Calls that wait
-// are served.
+// leave ends a use that enter began, and serves waiting calls.
 func (p *Pool) leave(l *slot, call bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +133,8 @@ func (p *Pool) leave(l *slot, call bool) {
 	}
 }
 
-// doze closes a connection that nobody uses. It looks again later when somebody
-// did in the meantime: cheaper than a timer that each call resets.
+// closeIdle closes an idle connection. If there were uses since the timer started, it sets the timer again. This
+// is cheaper than a reset with each call.
 func (p *Pool) doze(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +164,7 @@ func (p *Pool) drop(l *slot) {
 	}
 }
 
-// shut closes a connection that no request finds. The caller holds p.mu.
+// shut closes a hidden connection. The caller holds p.mu.
 func (p *Pool) shut(l *slot) {
 	if _, open := p.all[l]; !open {
 		return
@@ -182,7 +177,7 @@ func (p *Pool) shut(l *slot) {
 	})
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -205,7 +200,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	return nil
 }
 
-// Hold counts one more call of a connection that is in use.
+// Hold counts one more call of a connection in use.
 func (l *slot) Hold() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -216,8 +211,7 @@ func (l *slot) Hold() {
 // Leave ends what Hold began.
 func (l *slot) Leave() { l.p.leave(l, true) }
 
-// Doubted notes whether the server may ask about a call that has ended. When that
-// is over, those who wait in line are served.
+// Suspect records whether the server may ask about a call that has ended. If not, waiting calls are served.
 func (l *slot) Doubted(yes bool) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -226,9 +220,8 @@ func (l *slot) Doubted(yes bool) {
 	}
 }
 
-// Part drops a connection of which it cannot be told any more what questions of
-// the server's are about. One that share has chosen stays. Who waits for it finds
-// another.
+// Retire drops a connection whose unattributed questions may belong to ended calls, unless the share setting
+// chose it. Waiting calls get another one.
 func (l *slot) Part() {
 	if l.p.o.Sharing != Apart {
 		return
@@ -239,7 +232,7 @@ func (l *slot) Part() {
 	l.p.serve()
 }
 
-// Gone drops a connection whose server came back another, or not at all.
+// Gone drops a connection whose server has ended or was replaced.
 func (l *slot) Gone() {
 	l.identity.learn(nil)
 	l.lose()

@@ -10,15 +10,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Where there are several instances, the connections of an identity live at one of them,
-// its home: a server with a memory would show another face with each request otherwise.
-// What has no memory between calls is served where the request arrives: a modern server
-// that is reached over HTTP, and connections that are opened for each call.
+// If there are several instances, the connections of an identity live at one of them, the owner. Otherwise a
+// server with a memory would seem to be several servers. Stateless targets are served where the request arrives:
+// a modern server over HTTP, and connections for single calls.
 
-// errLegacy: the server has sessions, so its connections have a home.
+// errLegacy means that the server has sessions, so its connections have an owner.
 var errLegacy = errors.New("the server is a legacy one")
 
-// placed makes a call where its connection lives.
+// placed makes a call at the instance of its connection.
 func (p *Pool) placed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	again, no := p.legacy.Round(r)
 	if no != nil {
@@ -46,7 +45,7 @@ func (p *Pool) placed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	return relisten(ctx, context.Background(), homes{p}, r, &handles{p: p, from: r.From})
 }
 
-// resume goes on with a call that waits for its client at another instance.
+// resume continues a call that is parked at another instance.
 func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonrpc.Message, error) {
 	there, err := p.o.Places.Instance(ctx, p.o.Legacy.Name, at)
 	if err != nil {
@@ -62,34 +61,34 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 	return a, err
 }
 
-// home makes a call at the home of its connection.
+// toOwner makes a call at the owner of its connection.
 func (p *Pool) home(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	alike := "" // it is one with the connection that sessions share
+	alike := "" // "" if it shares the connection of sessions
 	if p.o.Sharing != Everybody {
 		alike = apart + p.identify(r)
 	}
 	return p.o.Places.Home(p.o.Legacy.Name, alike, here{p}).Call(ctx, r)
 }
 
-// here makes calls over connections of this instance's.
+// here makes calls over connections of this instance.
 type here struct{ p *Pool }
 
 func (h here) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	return h.p.Here(ctx, r)
 }
 
-// homes has calls made at the home of their connection.
+// owners makes calls at the owner of their connection.
 type homes struct{ p *Pool }
 
 func (h homes) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	return h.p.home(ctx, r)
 }
 
-// apart begins the key of the home of connections for clients without sessions only.
+// apart starts the affinity keys of connections that only stateless clients use.
 const apart = "stateless\x00"
 
-// LeaveHome closes the connections that have that home, as soon as nobody uses them:
-// another instance has them now.
+// LeaveHome closes the connections with that affinity key after their last use, because another instance owns
+// them now.
 func (p *Pool) LeaveHome(alike string) {
 	key, ours := strings.CutPrefix(alike, apart)
 	if !ours && alike != "" {
@@ -106,8 +105,7 @@ func (p *Pool) LeaveHome(alike string) {
 	}
 }
 
-// part lets a connection go that was opened to find out what the server is. Its caller
-// leaves it.
+// dropProbe drops a connection that only found out the server's era. Its caller leaves it.
 func (p *Pool) part(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

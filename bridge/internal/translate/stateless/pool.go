@@ -20,77 +20,75 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Pool is an Upstream for the stateless clients of one server: it finds the
-// connection that a request goes over, and talks to the server in the era that it
-// speaks.
+// Pool is an Upstream for the stateless clients of one server. It chooses the connection for each request, and
+// speaks the server's era.
 //
-// A legacy server is told once what its client can do, and a stateless client says
-// it with each request. So there are connections for each set of capabilities. A call whose
-// client can be asked something has its connection to itself (see claim), unless
-// the wire says which call a question is about.
+// A legacy server gets its client's capabilities once, but a stateless client sends them with each request. So
+// there are connections for each set of capabilities. A call whose client can be asked has a connection of its
+// own (see claim), unless the wire attributes questions.
 type Pool struct {
 	o      Options
-	wg     sync.WaitGroup // connections that are being closed
-	told   atomic.Bool    // whether the wire says of each question which call it is about
-	legacy *lower.Server  // what its calls are when the server is a legacy one
+	wg     sync.WaitGroup // awaits connections that are closing
+	told   atomic.Bool    // the wire attributes questions to calls
+	legacy *lower.Server  // serves the calls if the server is a legacy one
 
 	mu         sync.Mutex // guards the rest
 	all        map[*slot]struct{}
-	slots      map[string][]*slot   // those that new requests find, by key, the oldest first
-	queue      clist.List           // *claim: calls that wait for a connection of their own, in their order
+	slots      map[string][]*slot   // connections that requests find, by key, the oldest first
+	queue      clist.List           // *claim: calls that wait for an exclusive connection, in order
 	identities map[string]*identity // by their key
-	profiles   map[string]profile   // capabilities, by how clients write them
-	uses       uint64               // numbers uses in their order
+	profiles   map[string]profile   // by the client's spelling of the capabilities
+	uses       uint64               // counts uses, for their order
 	closed     bool
 }
 
 var _ bridge.Upstream = (*Pool)(nil)
 
-// slot is a connection that requests may use, with who translates for it.
+// slot is a connection with its translator.
 type slot struct {
 	p        *Pool
 	identity *identity
 	key      string // by which requests find it
-	group    string // of those that do when it does not matter what can be asked
+	group    string // the key without capabilities
 	once     bool   // it serves one request
 	line     Line
 	lower    *lower.Translator
 	lost     context.Context // ends when the server is gone for good
 	lose     context.CancelFunc
 
-	// Guarded by p.mu.
+	// p.mu guards the rest.
 	users   int
-	calls   int    // of these, requests about which the server may ask something
-	use     uint64 // the last one
+	calls   int    // requests about which the server may ask
+	use     uint64 // the number of the last use
 	used    time.Time
-	timer   *time.Timer // until the next look whether it is used
+	timer   *time.Timer // until the next check for idleness
 	doubted bool        // the server may ask about a call that has ended
 }
 
 var _ lower.Slot = (*slot)(nil)
 
-// identity is the clients whose requests may go over the same connections: those
-// of one principal that send the same of the headers that are forwarded.
+// identity stands for clients that may share connections: those of one principal with the same forwarded
+// headers.
 type identity struct {
 	key   string
 	tools list.TaskTools
 
 	mu      sync.Mutex       // guards the rest
-	server  *bridge.Greeting // what the last handshake said; nil before the first
-	meeting *meeting         // with the server, where calls have processes of their own
+	server  *bridge.Greeting // of the last handshake; nil before the first
+	meeting *meeting         // the handshake in flight, if each call has a process of its own
 }
 
-// Limits of what is kept for clients without sessions (protocol.md F).
+// These bound what the pool stores for stateless clients (protocol.md F).
 const (
 	maxProfiles   = 8                // connections of one principal to one server
 	maxLaneKey    = 256              // bytes
-	maxIdentities = 1024             // of which it is kept what the server said to them
-	maxSpellings  = 256              // of capabilities whose canonical form is kept
+	maxIdentities = 1024             // identities with a stored greeting
+	maxSpellings  = 256              // spellings of capabilities with a stored canonical form
 	maxSpelling   = 4 << 10          // bytes of one of those
-	usualIdle     = 10 * time.Minute // how long a connection is kept that nobody uses
+	usualIdle     = 10 * time.Minute // until an unused connection is closed
 )
 
-// New returns what the calls of a server's stateless clients go to. Close ends it.
+// New returns a Pool. Close ends it.
 func New(o Options) *Pool {
 	o.Idle = cmp.Or(o.Idle, usualIdle)
 	p := &Pool{
@@ -102,15 +100,15 @@ func New(o Options) *Pool {
 	return p
 }
 
-// Status says what stateless clients have at a server.
+// Status counts what stateless clients have at a server.
 type Status struct {
-	lower.Status     // while it is a legacy one
-	Open         int // connections that are used, or may be
-	Found        int // of these, those that new requests may use
-	Queued       int // calls that wait for a connection of their own
+	lower.Status     // of a legacy server
+	Open         int // open connections
+	Found        int // connections that new requests find
+	Queued       int // calls that wait for an exclusive connection
 }
 
-// Status returns what there is.
+// Status returns the current counts.
 func (p *Pool) Status() Status {
 	st := Status{Status: p.legacy.Status()}
 	p.mu.Lock()
@@ -122,11 +120,11 @@ func (p *Pool) Status() Status {
 	return st
 }
 
-// Revoke ends the calls of a principal that wait for their clients, for that reason.
+// Revoke ends a principal's parked calls with that cause.
 func (p *Pool) Revoke(principal string, why error) { p.legacy.Revoke(principal, why) }
 
-// identify says who the client of a request is, as far as it matters to the server:
-// the principal, and what is forwarded of the headers.
+// identify returns the identity of a request's client toward the server: the principal and the forwarded
+// headers.
 func (p *Pool) identify(r *bridge.Request) string {
 	key := r.From.Principal
 	for _, f := range bridge.Lasting(p.o.Forward) {
@@ -137,19 +135,18 @@ func (p *Pool) identify(r *bridge.Request) string {
 	return key
 }
 
-// Server returns nothing: what clients are told is made for each of them.
+// Server returns nil: each client gets a greeting of its own.
 func (p *Pool) Server() *bridge.Greeting { return nil }
 
-// Notify drops the notification: clients without sessions have none that are
-// defined.
+// Notify drops the notification: the protocol defines none from stateless clients.
 func (p *Pool) Notify(context.Context, *bridge.Request) error { return nil }
 
-// Call makes the call of a client without a session, where its connection lives.
+// Call makes a stateless client's call at the instance of its connection.
 func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if no := p.o.Refuse(r); no != nil {
 		return no, nil
 	}
-	if r.Back == nil { // a call of the bridge's own, which may look like a client's
+	if r.Back == nil { // the bridge's own call may look like a client's
 		inner := *r
 		inner.Back = bridge.Nobody{}
 		r = &inner
@@ -160,7 +157,7 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return p.Here(ctx, r)
 }
 
-// Here makes the call over a connection of this instance's.
+// Here makes the call over a connection of this instance.
 func (p *Pool) Here(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	again, no := p.legacy.Round(r)
 	if no != nil {
@@ -172,14 +169,14 @@ func (p *Pool) Here(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return p.make(ctx, r, again, true)
 }
 
-// make makes a call that is not parked. Without here it is only made if the server is
-// found to be a modern one: errLegacy means that it is not, and was not told of the call.
+// make makes a call that is not parked. Without here it serves modern servers only. For a legacy one it returns
+// errLegacy and does not pass on the call.
 func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, here bool) (*jsonrpc.Message, error) {
 	lane, no := laneKey(r)
 	if no != nil {
 		return no, nil
 	}
-	if again != nil && p.isLegacy(r) { // no connection is needed to say so
+	if again != nil && p.isLegacy(r) { // this needs no connection
 		if no := again.Unknown(); no != nil {
 			return no, nil
 		}
@@ -206,8 +203,7 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 	return a, err
 }
 
-// isLegacy reports whether it is known that the server is a legacy one, for the
-// client of a request.
+// isLegacy reports whether the server is known to be a legacy one for the client of a request.
 func (p *Pool) isLegacy(r *bridge.Request) bool {
 	key := p.identify(r)
 	if p.o.Sharing == Everybody {
@@ -219,9 +215,9 @@ func (p *Pool) isLegacy(r *bridge.Request) bool {
 	return s != nil && !s.Modern()
 }
 
-// connect returns the connection for a request, counted as in use until leave,
-// what its server has said, and whether the answer is kept. When the server came back as another than it was
-// the request goes over a new connection: its client has agreed to nothing.
+// connect returns the connection for a request, in use until leave, with the server's greeting. held means that
+// the answer is cached. If the server was replaced, the request gets a new connection, because its client has no
+// session to break.
 func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*slot, *bridge.Greeting, bool, error) {
 	c := claim{r: r, lane: lane}
 	for tried := false; ; {
@@ -240,8 +236,8 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 		p.leave(l, !unasked[r.Method])
 		switch {
 		case err == nil:
-			c.legacy = true // so that it needs a connection of its own
-		case full && time.Now().Before(c.until): // there is no room for one more now
+			c.legacy = true // the next round claims an exclusive connection
+		case full && time.Now().Before(c.until): // the limits allow no more now
 			c.again = true
 		case tried || !errors.Is(err, bridge.ErrReplaced):
 			return nil, nil, false, err
@@ -251,15 +247,14 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 	}
 }
 
-// known returns what the server said in a handshake, and whether the answer to the
-// request is kept. A connection is opened for it when there is none, but for those
-// who only want to know what is known.
+// known returns the server's greeting, and whether the request's answer is cached. It opens a connection if
+// necessary, unless the request only reads what is known.
 func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge.Greeting, held bool, err error) {
 	own, common := l.line.Server(), l.identity.known()
 	if s = own; s == nil {
 		s = common
 	}
-	if l.line.Holds(r, s, nil) { // a list is no reason to open one
+	if l.line.Holds(r, s, nil) { // a cached list needs no connection
 		return s, true, nil
 	}
 	if r.Method == "server/discover" && own != nil && !own.Modern() {
@@ -282,8 +277,7 @@ func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge
 	return now, false, err
 }
 
-// greeted returns what the handshake of a connection said. It opens one if there
-// is none.
+// greeted returns the greeting of a connection. It opens one if necessary.
 func (p *Pool) greeted(ctx context.Context, of Line) (*bridge.Greeting, error) {
 	s, told, err := of.Known(ctx)
 	if err == nil && told != p.told.Load() {
@@ -294,15 +288,14 @@ func (p *Pool) greeted(ctx context.Context, of Line) (*bridge.Greeting, error) {
 
 // meeting is the first handshake for an identity.
 type meeting struct {
-	done   chan struct{} // closed when the rest is there
+	done   chan struct{} // closed when the other fields are set
 	server *bridge.Greeting
 	err    error
-	moot   bool // the one whose it was has gone
+	moot   bool // the caller that made it has left
 }
 
-// meet returns what the server says in a handshake of the lane, or in one that
-// another of the identity is about: the calls that come first start one process and
-// not one each, which they would have while they wait in line.
+// meet returns the greeting of a handshake. Concurrent first calls of an identity share one handshake, so that
+// they start one process and not one each.
 func (c *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting, error) {
 	for {
 		c.mu.Lock()
@@ -344,19 +337,18 @@ func (c *identity) known() *bridge.Greeting {
 	return c.server
 }
 
-// learn notes what the server said to one of the identity. nil means that it is
-// not true any more.
+// learn stores the greeting for the identity. nil means that it no longer holds.
 func (c *identity) learn(s *bridge.Greeting) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.server
 	c.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
-		c.tools.Forget() // what says so with each handshake is not asked with each call
+		c.tools.Forget() // a server of the same greeting keeps what is known of its tools
 	}
 }
 
-// laneKey returns what a request says about the connection that it wants.
+// laneKey returns the handle of the connection that a request asks for.
 func laneKey(r *bridge.Request) (string, *jsonrpc.Message) {
 	if !rawjson.Mentions(r.Meta(), "mcp-bridge") {
 		return "", nil
@@ -371,14 +363,13 @@ func laneKey(r *bridge.Request) (string, *jsonrpc.Message) {
 	return value.Str, nil
 }
 
-// unasked are the methods about whose requests no server asks anything.
+// unasked holds the methods whose requests never lead to questions.
 var unasked = map[string]bool{
 	"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true,
 	"server/discover": true, era.Listen: true,
 }
 
-// slot returns the connection for a request, and counts it as in use until
-// leave.
+// slot returns the connection for a request, in use until leave.
 func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	r := c.r
 	from, key, lane := r.From, p.identify(r), c.lane
@@ -395,8 +386,8 @@ func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	return l, err
 }
 
-// seek returns the connection for a request of the identity of that key, or nothing
-// when the request has to wait for one of its own. The caller holds p.mu.
+// seek returns the connection for a request of that identity, or nothing if the request must wait for an
+// exclusive one. The caller holds p.mu.
 func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, error) {
 	r := c.r
 	if p.closed {
@@ -424,8 +415,8 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 	if all := p.slots[full]; len(all) > 0 {
 		l = all[0]
 	}
-	// Lists come over the connection of the client's calls: legacy servers choose tools by
-	// what the client can do. Their greeting is the same for all.
+	// Lists use the connection of the client's calls, because legacy servers choose tools by capabilities. Their
+	// greeting is the same for all.
 	if server.Modern() || l == nil && r.Method == "server/discover" {
 		if latest := p.latest(group); latest != nil {
 			l = latest
@@ -440,7 +431,7 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 		if l == nil || !era.IsList(r.Method) {
 			return nil, err
 		}
-		// Better a list for other capabilities than none.
+		// A list for other capabilities is better than none.
 		p.o.Legacy.Log.Debug("a list is made for another client's capabilities", "err", err)
 		p.enter(l, r)
 		return l, nil
@@ -450,16 +441,16 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 	return l, nil
 }
 
-// add makes one more connection that requests find. The caller holds p.mu.
+// add adds a connection that requests find. The caller holds p.mu.
 func (p *Pool) add(c *identity, from *bridge.Caller, group, key string, keyed bool) *slot {
 	l := p.newSlot(c, from, group, key, lower.Clients{Keyed: keyed})
 	p.slots[key] = append(p.slots[key], l)
 	return l
 }
 
-// newSlot makes one for such clients. Its connection is opened when it is needed.
+// newSlot returns a slot for these clients. Its connection opens on demand.
 func (p *Pool) newSlot(c *identity, from *bridge.Caller, group, key string, of lower.Clients) *slot {
-	if from.Stay != nil { // the right to call is a request's, and not the connection's
+	if from.Stay != nil { // the right to call belongs to a request, not to the connection
 		own := *from
 		own.Stay, from = nil, &own
 	}
@@ -473,7 +464,7 @@ func (p *Pool) newSlot(c *identity, from *bridge.Caller, group, key string, of l
 	return l
 }
 
-// enter counts a use of the connection by a request. The caller holds p.mu.
+// enter counts a use of the connection. The caller holds p.mu.
 func (p *Pool) enter(l *slot, r *bridge.Request) {
 	p.all[l] = struct{}{}
 	p.uses++
@@ -491,7 +482,7 @@ func (p *Pool) identity(key string) *identity {
 			if len(p.identities) < maxIdentities {
 				break
 			}
-			delete(p.identities, other) // it is filled again when it is needed
+			delete(p.identities, other) // it is filled again on demand
 		}
 		c = &identity{key: key}
 		p.identities[key] = c
@@ -499,13 +490,13 @@ func (p *Pool) identity(key string) *identity {
 	return c
 }
 
-// profile is what a legacy server would be told of a client's capabilities.
+// profile is the legacy form of a client's capabilities.
 type profile struct {
-	canonical string // in the one spelling
-	asked     bool   // there is something that the client can be asked
+	canonical string // in canonical spelling
+	asked     bool   // the client can be asked something
 }
 
-// profile returns what a legacy server would be told. The caller holds p.mu.
+// profile returns the profile of capabilities. The caller holds p.mu.
 func (p *Pool) profile(capabilities []byte) profile {
 	if known, ok := p.profiles[string(capabilities)]; ok {
 		return known
@@ -521,8 +512,7 @@ func (p *Pool) profile(capabilities []byte) profile {
 	return pr
 }
 
-// latest returns the connection of the group that was used last, or nil. The
-// caller holds p.mu.
+// latest returns the most recently used connection of the group, or nil. The caller holds p.mu.
 func (p *Pool) latest(group string) (l *slot) {
 	for _, all := range p.slots {
 		for _, other := range all {

@@ -14,10 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// relay makes the call of a client without a session to a server of its own
-// era: it goes as it is, but for the handles that only the client may use that
-// was given them (protocol.md D4). named says that the request has chosen its
-// connection.
+// relay passes a stateless client's call to a modern server. It changes only the handles that belong to one
+// client (protocol.md D4). named means that the request chose its connection.
 func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *lower.Round) (*jsonrpc.Message, error) {
 	inner := *r
 	if named {
@@ -25,7 +23,7 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 		edits, _ := jsonrpc.Omit(r.Meta(), place, func(name string) bool { return name == era.KeyLane })
 		inner.Message = r.Edited(edits...)
 	}
-	if again.Ours() { // it is the bridge's own, of when the server was a legacy one
+	if again.Ours() { // a handle of the bridge from when the server was a legacy one
 		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: the server has become another"), nil
 	}
 	up := l.line.Checked()
@@ -63,11 +61,10 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 type relayed struct {
 	bridge.Client
 	slot  *slot
-	level string // from which on the client wants log messages; empty means none
+	level string // the lowest level of log messages that the client wants; empty for none
 }
 
-// Notify passes on what the server says about the call, which may be anything
-// (R-152).
+// Notify passes on a notification about the call, of any method (R-152).
 func (c *relayed) Notify(n *jsonrpc.Message) {
 	c.slot.p.o.Heard(n)
 	if era.Wanted(n, c.level) {
@@ -75,28 +72,27 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// Ask takes a question, which a modern server has no business to ask.
+// Ask takes a question, although a modern server must not ask any.
 func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.slot.lower.Ask(q, reply)
 }
 
-// Gone is of no interest: the call itself fails.
+// Gone does nothing: the call itself fails.
 func (c *relayed) Gone(error) {}
 
-// remembered returns in place of an error what the server said when it was found
-// to be a modern one: to a client, an error would say that it is none, although
-// it passes, or is that of a server without server/discover (R-088, R-188).
+// remembered returns the stored greeting in place of an error of server/discover. The error may be temporary, or
+// the server may lack the method. To a client it would mean that the server is not modern (R-088, R-188).
 func (l *slot) remembered(a *jsonrpc.Message) *jsonrpc.Message {
 	s := l.line.Server()
-	if !s.Modern() { // it has just become another one
+	if !s.Modern() { // the server was replaced just now
 		return a
 	}
 	a.Release()
 	return rediscovered(jsonrpc.NewResult(nil, rawjson.SetFirst(s.Result, "ttlMs", []byte("0"))))
 }
 
-// rediscovered returns the answer to server/discover with the revisions that
-// the bridge serves in place of the server's own (protocol.md D4, C4).
+// rediscovered returns the answer to server/discover with the bridge's revisions in place of the server's
+// (protocol.md D4, C4).
 func rediscovered(a *jsonrpc.Message) *jsonrpc.Message {
 	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
 	result := rawjson.SetFirst(a.Whole(), "supportedVersions", []byte(versions))

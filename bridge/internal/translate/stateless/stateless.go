@@ -1,16 +1,13 @@
-// Package stateless serves clients of 2026-07-28, which have no sessions: it says
-// which connection to the server each of their requests takes, and who translates
-// for it. A legacy server is talked to by package lower. To a modern one requests
-// go as they are, but for handles that one client must not give to another
-// (protocol.md D1.2, D4).
+// Package stateless serves stateless clients of 2026-07-28. It chooses the connection and the translator for
+// each request. Package lower translates for legacy servers. Requests to modern servers pass unchanged, except
+// handles that belong to one client (protocol.md D1.2, D4).
 //
-// Requests share connections as far as the server cannot mix up their clients: see
-// Pool. There are never more of them than Options say; the one that was not used
-// for longest makes room, and a call waits in line for a while. What a modern
-// server promises to tell lasts beyond the loss of a connection.
+// Requests share connections if the server cannot confuse their clients: see Pool. Options limits the
+// connections. The least recently used one makes room, and a call waits in a queue for a while. Subscriptions at
+// a modern server survive the loss of a connection.
 //
-// The package opens no connection itself: it asks for a Line. It imports package
-// lower, whose translators it holds, and no other wrapper.
+// The package opens no connection itself, but asks for a Line. It imports package lower, whose translators it
+// holds, and no other wrapper.
 package stateless
 
 import (
@@ -22,49 +19,46 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Sharing says which requests use the same connections.
+// Sharing says which requests use the same connection.
 type Sharing int
 
-// The ways of sharing.
+// These are the ways to share connections.
 const (
-	Apart     Sharing = iota // those of clients that can do the same; a call about which one may be asked has one to itself
-	Principal                // those of clients that can do the same
-	Everybody                // all: there is one
-	EachCall                 // none, where the server is a legacy one
+	Apart     Sharing = iota // clients with the same capabilities share; a call with possible questions has a connection of its own
+	Principal                // clients with the same capabilities share
+	Everybody                // all requests share one
+	EachCall                 // each request has its own, at a legacy server
 )
 
 // Options is what a Pool needs of the bridge.
 type Options struct {
-	// Legacy is what is needed where the server is a legacy one, and its name and log.
-	// Who a client is, how connections are shared and the refusal, New puts there.
+	// Legacy configures package lower, and holds the server's name and log. New sets Lasting, Alone, Identity
+	// and Refusal.
 	Legacy  lower.Options
 	Sharing Sharing
-	Idle    time.Duration // how long a connection is kept that nobody uses; 0 means 10 minutes, a negative one for ever
-	Lanes   func() int    // how many connections there may be
+	Idle    time.Duration // until an unused connection closes; 0 means 10 minutes, negative means never
+	Lanes   func() int    // limit on connections
 	Forward []bridge.Forward
 	Queue   Queue
 	Shares  Shares
-	// Places says at which of several instances connections live, if the server is Homed;
-	// nil means here. Process says that each has a process, so that also those to a modern
-	// server are alike nowhere else.
+	// Places finds the instance of a connection, if the server is Homed; nil means this one. Process means that
+	// each connection has a process, so that connections to a modern server have an owner, too.
 	Places  bridge.Places
 	Homed   bool
 	Process bool
-	// Open returns a connection on behalf of a caller, whose Client is to. It is
-	// opened when it is needed.
+	// Open returns a connection on behalf of from. Its Client is to. It opens on demand.
 	Open func(from *bridge.Caller, to bridge.Client) Line
-	// Refuse answers a request that contradicts itself, or returns nil.
+	// Refuse returns the error of a request that contradicts itself, or nil.
 	Refuse func(*bridge.Request) *jsonrpc.Message
-	// Heard is told what a modern server says on the stream of a call, and what may
-	// have changed without word.
+	// Heard is called with notifications on a modern server's call streams, and with changes that may have been
+	// missed.
 	Heard func(*jsonrpc.Message)
-	// Leaving counts a connection that is closed in the background, until left is
-	// called. The end of ctx is the end of all patience.
+	// Leaving counts a connection that closes in the background, until left is called. The close is forced when
+	// ctx ends.
 	Leaving func() (ctx context.Context, left func())
 }
 
-// Queue says how long calls wait for a connection of their own, and refuses those
-// that do not get one.
+// Queue configures the wait for exclusive connections, and makes the errors of calls that get none.
 type Queue interface {
 	Wait() time.Duration
 	Length() int
@@ -72,20 +66,19 @@ type Queue interface {
 	Lapsed(format string, args ...any) error
 }
 
-// Shares says how many of the connections one principal may have.
+// Shares bounds the connections of one principal.
 type Shares interface {
-	Most() int64 // 0 means that there is no bound
+	Most() int64 // 0 means no limit
 	Refusal(server string) error
 }
 
-// Line is a connection with its guards, as the Pool uses it.
+// Line is a connection with its guards.
 type Line interface {
 	lower.Line
-	// Known returns what the handshake of the connection said, which is opened if
-	// there is none, and whether its wire says which call a question is about.
+	// Known returns the greeting of the connection, which it opens if necessary. attributes reports whether its
+	// wire attributes questions to calls.
 	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
-	// Holds reports whether the answer to a server that has said so is kept, and may
-	// be given: also in place of why, the error of Known. Then it is known to the
-	// connection what the server has said, until it says it itself.
+	// Holds reports whether a cached answer to r may be served, given the greeting s. why is an error of Known
+	// that the answer would replace. If so, the connection presumes s until its own handshake.
 	Holds(r *bridge.Request, s *bridge.Greeting, why error) bool
 }

@@ -16,22 +16,20 @@ import (
 )
 
 const (
-	maxPause = time.Minute     // before a lost subscription is asked for again
-	givingUp = 5 * time.Minute // after which a server that stays away is not asked any more
+	maxPause = time.Minute     // between attempts to renew a lost subscription
+	givingUp = 5 * time.Minute // the time after which a lost subscription ends
 )
 
-// caller is what of an Upstream listening needs.
+// caller is the part of an Upstream that relisten needs.
 type caller interface {
 	Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error)
 }
 
-// relisten serves a subscription with one at the server. When the connection
-// is lost the server is asked again, and the client, whose subscription goes on,
-// is told that what it listens to may have changed (protocol.md D4, R-113). It
-// lasts until ctx or the server ends it, or the server stays away for too long. The
-// end of gone is that of the server.
+// relisten serves a subscription with one at the server. After a loss it subscribes again and notifies the
+// client of changes that it may have missed (protocol.md D4, R-113). It ends with ctx, by the server, or when
+// the server stays away for givingUp. The end of gone is the end of the server.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
-	wants, _ := subscribe.ReadWanted(r.Whole()) // what is wrong with them, the server says
+	wants, _ := subscribe.ReadWanted(r.Whole()) // the server judges malformed ones
 	back := &subscription{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
 	for pause := time.Second; ; pause = min(2*pause, maxPause) {
@@ -66,24 +64,23 @@ func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handle
 	}
 }
 
-// subscription is the Client of one at a modern server.
+// subscription is the Client of a subscription at a modern server.
 type subscription struct {
-	bridge.Nobody // it is no call that anybody could be asked about
+	bridge.Nobody // nobody can be asked about a subscription
 	back          bridge.Client
 	h             *handles
-	wants         subscribe.Wanted // as the server was asked
+	wants         subscribe.Wanted // as requested from the server
 
 	mu    sync.Mutex // guards the rest, and the order of what back gets
-	begun bool       // the client has had the acknowledgement
-	again bool       // the subscription was made anew since
+	begun bool       // the client got the acknowledgement
+	again bool       // the subscription was renewed and not acknowledged since
 	early []*jsonrpc.Message
 }
 
 var _ bridge.Client = (*subscription)(nil)
 
-// interrupted notes that the subscription has ended at the server. It reports
-// whether the client knows that it had begun, and whether the server had
-// acknowledged it this time.
+// interrupted records that the subscription ended at the server. begun reports whether the client has its
+// acknowledgement, heard whether the server acknowledged the last attempt.
 func (c *subscription) interrupted() (begun, heard bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,14 +89,14 @@ func (c *subscription) interrupted() (begun, heard bool) {
 	return c.begun, heard
 }
 
-// wanted reports whether the client may be told. Of methods that we do
-// not know, extensions may have made subscriptions.
+// wanted reports whether the client gets the notification. Unknown methods pass, because extensions may
+// define subscriptions.
 func (c *subscription) wanted(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		return c.wants.Changes[n.Method]
 	case "notifications/resources/updated":
-		return len(c.wants.URIs) > 0 // which one it is about may be written otherwise, or be a part
+		return len(c.wants.URIs) > 0 // servers may name the resource differently, or name a part of it
 	case "notifications/tasks":
 		return slices.Contains(c.wants.Tasks, gjson.GetBytes(n.Params, "taskId").Str)
 	case "notifications/message", "notifications/progress":
@@ -108,9 +105,8 @@ func (c *subscription) wanted(n *jsonrpc.Message) bool {
 	return true
 }
 
-// Notify passes on what the server says, after the acknowledgement. That
-// is passed on once; instead of a second one come the changes that may have been
-// missed.
+// Notify passes on a notification after the acknowledgement. The client gets one acknowledgement. In
+// place of further ones it gets the changes that it may have missed.
 func (c *subscription) Notify(n *jsonrpc.Message) {
 	if !c.wanted(n) {
 		return
