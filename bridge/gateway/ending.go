@@ -25,7 +25,7 @@ func (s *Session) OnEnd(f func()) {
 }
 
 // Go runs f in a goroutine that the end of the session waits for. It reports
-// false when the session has ended.
+// false when the session, or the gateway, has ended.
 func (s *Session) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,11 +33,14 @@ func (s *Session) Go(f func()) bool {
 		return false
 	}
 	s.wg.Add(1)
-	s.b.workers.Run(func() {
+	ok := s.b.workers.Run(func() {
 		defer s.wg.Done()
 		f()
 	})
-	return true
+	if !ok {
+		s.wg.Done()
+	}
+	return ok
 }
 
 // Seen notes that the client showed a sign of life.
