@@ -127,7 +127,7 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
 	if why := d.open(p); why != "" {
-		w.Header().Set("Retry-After", "5")
+		httpio.RetryAfter(w.Header(), 5*time.Second)
 		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
@@ -277,7 +277,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	if gateway.Unread(p.out, d.o.MaxMessage) {
-		w.Header().Set("Retry-After", "1")
+		httpio.RetryAfter(w.Header(), time.Second)
 		http.Error(w, "too many answers wait on your stream: read it first", http.StatusServiceUnavailable)
 		return
 	}

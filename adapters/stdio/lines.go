@@ -2,12 +2,10 @@ package stdio
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -17,25 +15,18 @@ const readBuffer = 64 << 10
 
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }}
 
-// errQuiet says that nothing came for some time.
-var errQuiet = errors.New("nothing to read")
-
 // lineReader reads lines of any length. (A bufio.Scanner would not.) Most
 // children are silent most of the time: while nothing comes it holds no buffer.
 type lineReader struct {
-	r       io.Reader
-	limit   int                 // of a line
-	rest    func() io.Writer    // takes what a longer line says
-	room    func(size int) bool // asked before a line grows to size bytes; where there is none, the line is treated as a longer one. nil means that there always is
-	quiet   time.Duration       // after which next gives up with errQuiet; 0 means never
-	watched func()              // called after a deadline was set for that
+	r     io.Reader
+	limit int                 // of a line
+	rest  func() io.Writer    // takes what a longer line says
+	room  func(size int) bool // asked before a line grows to size bytes; where there is none, the line is treated as a longer one. nil means that there always is
 
-	file    *os.File        // r, where it can be waited for without a buffer
-	raw     syscall.RawConn // of file
+	raw     syscall.RawConn // of r, where it can be waited for without a buffer
 	try     func(fd uintptr) bool
-	n       int   // what try read
-	err     error // and how it ended
-	until   time.Time
+	n       int             // what try read
+	err     error           // and how it ended
 	buf     *[]byte         // holds data; nil while there is none
 	data    []byte          // read, not yet handed on
 	line    *jsonrpc.Buffer // begun, not yet ended
@@ -47,7 +38,7 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 	l := &lineReader{r: r, limit: limit, rest: rest}
 	if f, ok := r.(*os.File); ok && canTry {
 		if raw, err := f.SyscallConn(); err == nil {
-			l.file, l.raw, l.try = f, raw, l.tryRead
+			l.raw, l.try = raw, l.tryRead
 		}
 	}
 	return l
@@ -55,8 +46,7 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 
 // next returns the next line, without its line break. Of a line longer than
 // the limit, or without room, nothing is kept: over is what has taken it. A last line without a
-// line break counts as a line. After errQuiet it can be called again, and goes
-// on where it was.
+// line break counts as a line.
 func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	for {
 		if len(l.data) == 0 {
@@ -118,15 +108,9 @@ func (l *lineReader) fill() error {
 		if l.n, l.err = l.r.Read(*l.buf); l.n == 0 && l.err == nil {
 			l.err = io.ErrNoProgress
 		}
-	} else {
-		l.watch()
-		if err := l.raw.Read(l.try); err != nil {
-			l.drop()
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return errQuiet
-			}
-			return err
-		}
+	} else if err := l.raw.Read(l.try); err != nil {
+		l.drop()
+		return err
 	}
 	if l.n > 0 {
 		l.data = (*l.buf)[:l.n]
@@ -139,19 +123,6 @@ func (l *lineReader) fill() error {
 	return l.err
 }
 
-// watch sets the time at which fill gives up, not on every turn but often
-// enough.
-func (l *lineReader) watch() {
-	if l.quiet == 0 {
-		return
-	}
-	if now := time.Now(); l.until.Sub(now) < l.quiet/2 {
-		l.until = now.Add(l.quiet)
-		_ = l.file.SetReadDeadline(l.until) // without it, the goroutine stays
-		l.watched()
-	}
-}
-
 func (l *lineReader) hold() {
 	if l.buf == nil {
 		l.buf = readBuffers.Get().(*[]byte)
@@ -162,5 +133,24 @@ func (l *lineReader) drop() {
 	if l.buf != nil {
 		readBuffers.Put(l.buf)
 		l.buf = nil
+	}
+}
+
+// A pump reads one of a child's outputs, line by line.
+type pump struct {
+	lines *lineReader
+	take  func(line *jsonrpc.Buffer, over io.Writer) // called for each line, as lineReader.next returns it
+	end   func()                                     // called once, when nothing more can be read
+}
+
+// run reads until the output ends, or the deadline for the last words of a child passes.
+func (p *pump) run() {
+	for {
+		line, over, err := p.lines.next()
+		if err != nil {
+			p.end()
+			return
+		}
+		p.take(line, over)
 	}
 }

@@ -48,7 +48,6 @@ type command struct {
 	dir  string             // working directory; empty means the bridge's own
 	env  []string           // the whole environment of the child, KEY=VALUE
 	dead func(state string) // called when the leader has ended, right before Exited is closed; may be nil
-	over func()             // called then, right after it is closed; may be nil
 }
 
 // stopTimes are the waits of the stop ladder.
@@ -67,7 +66,6 @@ type process struct {
 	stdin, stdout, stderr *os.File // our ends
 
 	dead   func(state string) // called before Exited is closed
-	over   func()             // called after it
 	exited chan struct{}      // closed when the leader has been reaped
 	state  string             // how the leader ended; set before exited is closed
 	gone   chan struct{}      // closed when the group is empty and nothing of it is held any more
@@ -92,7 +90,7 @@ func start(c command) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %q: %w", c.path, err)
 	}
-	p.group.atEnd(p.watch)
+	go p.watch()
 	return p, nil
 }
 
@@ -130,7 +128,6 @@ func launch(c command) (_ *process, err error) {
 	return &process{
 		group:  g,
 		dead:   c.dead,
-		over:   c.over,
 		stdin:  pipes[0],
 		stdout: pipes[1],
 		stderr: pipes[2],
@@ -229,15 +226,10 @@ func (p *process) watch() {
 		p.dead(p.state)
 	}
 	close(p.exited)
-	// What the leader said last may still be in the pipes. A descendant that
-	// holds them open must not keep their readers waiting for more. This comes
-	// after the line above: readers that set a deadline of their own look
-	// whether the child has ended afterwards.
+	// The leader's last lines may still be in the pipes. A descendant that
+	// holds them open must not keep their readers waiting for more.
 	for _, f := range []*os.File{p.stdout, p.stderr} {
 		readFor(f, lastWords)
-	}
-	if p.over != nil {
-		p.over()
 	}
 	for !p.group.empty() && !p.hopeless() {
 		time.Sleep(pollEvery)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -19,7 +20,9 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 func init() {
@@ -629,4 +632,21 @@ func BenchmarkStartStop(b *testing.B) {
 		}
 		p.Stop(context.Background(), patient)
 	}
+}
+
+// A child is over when it has ended, also while a descendant of it keeps on
+// talking.
+func TestTalkativeGrandchild(t *testing.T) {
+	quiet(t)
+	a := New("fake", Config{Command: "/bin/sh", StopStdin: hasty, StopTerm: hasty, Args: []string{"-c", `
+		read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}'
+		read -r line; read -r line
+		(while :; do echo noise; sleep 0.02; done) &
+		exit 3`}}, conn.Options{Log: slog.New(slog.DiscardHandler)})
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, a, rest)
+	if o := call(t, up, `{}`); o.Err == nil || !strings.Contains(o.Err.Error(), "its process has ended (exit status 3)") {
+		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+	}
+	rest.WaitGone(t)
 }

@@ -127,14 +127,6 @@ func (g *group) probe() {
 	}
 }
 
-// atEnd calls watch in a goroutine of its own, at the latest when the leader
-// has ended.
-func (g *group) atEnd(watch func()) {
-	if g.leader == nil || !thePoller.park(g.leader, func() { go watch() }) {
-		go watch()
-	}
-}
-
 // release gives back what the group needed, whether it is empty or given up.
 func (g *group) release() {
 	g.mu.Lock()
@@ -144,7 +136,6 @@ func (g *group) release() {
 		g.leader.Close()
 	}
 	theStarter.leave(g.pid)
-	thePoller.settle()
 }
 
 func describe(s syscall.WaitStatus) string {

@@ -115,6 +115,3 @@ func hint(err error) string {
 	}
 	return ""
 }
-
-// atEnd calls watch in a goroutine of its own.
-func (g *group) atEnd(watch func()) { go watch() }

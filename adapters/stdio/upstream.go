@@ -23,7 +23,6 @@ type Adapter struct {
 	o       conn.Options
 	eras    *conn.Eras    // that the server speaks
 	said    *errorLog     // to standard error
-	quiet   time.Duration // after which a pump is parked
 	silence time.Duration // as the constant of that name
 	ahead   atomic.Pointer[ahead]
 }
@@ -37,7 +36,7 @@ var (
 func New(name string, c Config, o conn.Options) *Adapter {
 	o = o.Filled(name)
 	c.StopStdin, c.StopTerm = cmp.Or(c.StopStdin, 2*time.Second), cmp.Or(c.StopTerm, 3*time.Second)
-	return &Adapter{name: conn.Name(name), c: c, o: o, eras: conn.NewEras(o.Era), said: newErrorLog(o.Log), quiet: quietAfter, silence: silence}
+	return &Adapter{name: conn.Name(name), c: c, o: o, eras: conn.NewEras(o.Era), said: newErrorLog(o.Log), silence: silence}
 }
 
 // Check tells whether the program can be found. It starts nothing.
@@ -100,14 +99,14 @@ func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	u.out = &writer{limit: 2 * a.o.MaxMessage, fail: u.deaf}
 	var env []string
 	env, u.held = environment(a.c.EnvPass, a.c.Env, forwarded)
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, dead: u.dead, over: u.awake})
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, dead: u.dead})
 	if err != nil {
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
 	a.o.Log.Info("child started", "pid", p.Pid())
 	u.p = p
 	u.out.w = p.stdin
-	u.run(u.errors(p.stderr))
+	u.wg.Go(u.errors(p.stderr).run)
 	return u, nil
 }
 
@@ -115,7 +114,7 @@ func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 func (u *child) attach(rest bridge.Client) {
 	u.rest = rest
 	u.Conn = conn.New(string(u.a.name), u, rest, u.a.o.Timeouts)
-	u.run(u.output(u.p.stdout, u.a.o.MaxMessage+conn.EnvelopeRoom))
+	u.wg.Go(u.output(u.p.stdout, u.a.o.MaxMessage+conn.EnvelopeRoom).run)
 }
 
 // child is one process, and the connection to it.
@@ -137,7 +136,6 @@ type child struct {
 	mu     sync.Mutex // guards the rest
 	unread error      // why the child cannot be written to
 	gone   error      // what those are told who wanted to write to a child that has ended
-	pumps  []*pump    // of its outputs
 }
 
 // starting reports whether the child has not read yet what it was asked. Where
@@ -206,7 +204,6 @@ func (u *child) deaf(err error) error {
 	u.unread = err
 	u.mu.Unlock()
 	readFor(u.p.stdout, exitGrace)
-	u.awake()
 	return u.a.name.Lost(unreadWhy, err)
 }
 
@@ -242,7 +239,6 @@ func (u *child) end(why string, cause error) {
 func (u *child) Close(ctx context.Context) error {
 	u.lastWords(ctx)
 	u.life.Close()
-	u.awake()
 	err := u.a.name.Closed()
 	u.Fail(err)
 	u.out.stop(err)
@@ -296,10 +292,10 @@ func (u *child) output(r io.Reader, limit int) *pump {
 		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
 	first := true
 	in := u.Intake()
-	p := newPump(u, r, limit, func() io.Writer {
+	p := &pump{lines: newLineReader(r, limit, func() io.Writer {
 		in.Size(0)
 		return &jsonrpc.Finder{}
-	})
+	})}
 	p.lines.room = in.Size
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
 		defer in.Drop()
@@ -351,7 +347,7 @@ const maxLogLine = 8 << 10
 // errors logs what the child writes to its standard error: any text, of any
 // severity.
 func (u *child) errors(r io.Reader) *pump {
-	p := newPump(u, r, maxLogLine, func() io.Writer { return &head{limit: maxLogLine} })
+	p := &pump{lines: newLineReader(r, maxLogLine, func() io.Writer { return &head{limit: maxLogLine} })}
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
 		line := bytes.TrimRight(buf.B, "\r")
 		if long, ok := over.(*head); ok {

@@ -30,8 +30,7 @@ func begin(w http.ResponseWriter, status int, after time.Duration) {
 		if after <= 0 {
 			after = usually
 		}
-		seconds := (after + time.Second - 1) / time.Second // rounded up, and so at least 1
-		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+		httpio.RetryAfter(w.Header(), after)
 	}
 	w.WriteHeader(status)
 }

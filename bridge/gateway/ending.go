@@ -24,8 +24,8 @@ func (s *Session) OnEnd(f func()) {
 	f()
 }
 
-// Go runs f in a goroutine that the session's end awaits. It reports false when the
-// session ended.
+// Go runs f in a goroutine that the session's end awaits. It reports false when the session
+// or the gateway ended.
 func (s *Session) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,11 +33,14 @@ func (s *Session) Go(f func()) bool {
 		return false
 	}
 	s.wg.Add(1)
-	s.b.workers.Run(func() {
+	ok := s.b.workers.Run(func() {
 		defer s.wg.Done()
 		f()
 	})
-	return true
+	if !ok {
+		s.wg.Done()
+	}
+	return ok
 }
 
 // Seen records a sign of life of the client.

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Everything that is given to a Workers is done once, whoever gives it and
-// whenever the Workers ends; goroutines are used again, and no more than maxIdle wait.
-func TestWorkers(t *testing.T) {
+// Each function runs once; goroutines are used again, and no more than maxIdle wait.
+// After Stop, none runs: nobody would await it.
+func TestGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newGoroutines()
 		var done atomic.Int64
@@ -43,34 +43,34 @@ func TestWorkers(t *testing.T) {
 		}
 		c.Stop()
 		c.Stop()
-		c.Run(func() { done.Add(1) })
+		ran := c.Run(func() { done.Add(1) })
 		synctest.Wait()
-		if got := done.Load(); got != 4*maxIdle+2 {
-			t.Errorf("what came after the end was done %d times", got-4*maxIdle-1)
+		if got := done.Load(); ran || got != 4*maxIdle+1 {
+			t.Errorf("after Stop, Run = %v and %d ran, want none", ran, got-4*maxIdle-1)
 		}
 	})
 }
 
-func TestWorkersEndsAtWork(t *testing.T) {
+// Each function runs before Stop returns, or Run reports false.
+func TestGoroutinesStopAtWork(t *testing.T) {
 	for range 100 {
 		c := newGoroutines()
-		var done atomic.Int64
+		var done, refused atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
 				for range 50 {
-					wg.Add(1)
-					c.Run(func() {
-						defer wg.Done()
-						done.Add(1)
-					})
+					if !c.Run(func() { done.Add(1) }) {
+						refused.Add(1)
+					}
 				}
 			})
 		}
 		c.Stop()
+		ran := done.Load()
 		wg.Wait()
-		if got := done.Load(); got != 8*50 {
-			t.Fatalf("%d done, want %d", got, 8*50)
+		if got := done.Load(); got != ran || got+refused.Load() != 8*50 {
+			t.Fatalf("%d ran, %d of them before Stop returned; %d were refused, of %d", got, ran, refused.Load(), 8*50)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 		}
 		n := len(body.Bytes())
 		if !s.b.Room("").Reserve(n) { // from here on it is under way like all others
-			w.Header().Set("Retry-After", "5")
+			httpio.RetryAfter(w.Header(), 5*time.Second)
 			object(w, http.StatusServiceUnavailable, "error", "too many bytes are under way in the bridge; try again later")
 			return
 		}
@@ -113,7 +113,7 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 	} else if errors.Is(err, rest.ErrElsewhere) {
 		status, why = http.StatusConflict, err.Error()
 	} else if errors.Is(err, errUntold) {
-		w.Header().Set("Retry-After", "2")
+		httpio.RetryAfter(w.Header(), 2*time.Second)
 		status, why = http.StatusServiceUnavailable, errUntold.Error()+"; send it again later"
 	}
 	s.log.Warn("a webhook has changed nothing", "server", name, "err", err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -124,7 +125,7 @@ func (t *tree) known(c *gin.Context) {
 func (t *tree) works(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.c.Role == cluster.RoleWorker {
 		w, _ := of(c)
-		w.Header().Set("Retry-After", "2")
+		httpio.RetryAfter(w.Header(), 2*time.Second)
 		answer.Refuse(w, http.StatusServiceUnavailable, "this instance is a worker and serves no clients: send them to the others")
 		c.Abort()
 	}

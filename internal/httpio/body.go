@@ -162,7 +162,7 @@ func (f *Fault) Answer(w http.ResponseWriter, contentType string, body []byte) {
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if f.Status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "5")
+		RetryAfter(h, 5*time.Second)
 	}
 	if f.coming != nil {
 		h.Set("Connection", "close") // has the HTTP server answer before the body has come

@@ -40,6 +40,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 
 	"github.com/mcp-bridge/bridge/internal/seal"
@@ -417,7 +418,7 @@ func send(w http.ResponseWriter, status int, cache string, data []byte) {
 
 // wait tells a client to come back later.
 func wait(w http.ResponseWriter, after time.Duration) {
-	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(after.Round(time.Second).Seconds()))))
+	httpio.RetryAfter(w.Header(), after)
 	fail(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many requests from this address")
 }
 

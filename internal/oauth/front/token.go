@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 
 	"github.com/mcp-bridge/bridge/internal/backoff"
@@ -112,7 +113,7 @@ func (f *Front) token(w http.ResponseWriter, r *http.Request) {
 
 func (f *Front) refused(w http.ResponseWriter, no *fault) {
 	if no.status == http.StatusServiceUnavailable || no.status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "5")
+		httpio.RetryAfter(w.Header(), 5*time.Second)
 	}
 	fail(w, no.status, no.code, no.text)
 }

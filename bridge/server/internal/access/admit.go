@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
@@ -200,7 +201,7 @@ func (a *Access) complain(r *http.Request, path string, why error) {
 // many.
 func TooMany(w http.ResponseWriter, wait time.Duration) {
 	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
-	w.Header().Set("Retry-After", seconds)
+	httpio.RetryAfter(w.Header(), wait)
 	why := "too many wrong keys were shown from this address: show a good one, or try again in " + seconds + " s"
 	more := `{"bridge":"rate_limited","retryAfterMs":` + seconds + `000}`
 	answer.Data(w, http.StatusTooManyRequests, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, []byte(more)).Append(nil, nil, nil))

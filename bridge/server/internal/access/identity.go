@@ -24,6 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
@@ -335,7 +336,7 @@ func (a *Access) refusalOf(r *http.Request, to Place, why error) refusal {
 
 // retryIdentity is after how many seconds a client may come back whose token cannot be
 // checked.
-const retryIdentity = "5"
+const retryIdentity = 5 * time.Second
 
 // turnAway answers a request that is not let in. Its body is not looked at.
 func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, to Place, why error) {
@@ -354,7 +355,7 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", a.challenge(r, to, no.fault, no.text))
 	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", retryIdentity)
+		httpio.RetryAfter(w.Header(), retryIdentity)
 	}
 	a.complain(r, path, why)
 	answer.Data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))

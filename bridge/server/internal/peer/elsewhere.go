@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // Serve answers a request for a session at the instance that has it. It reports false
@@ -125,7 +126,7 @@ func (p *Peers) hint(id, key string) (cluster.Member, bool) {
 // turnAway answers a request that nobody can serve for now (S-027).
 func (p *Peers) turnAway(w http.ResponseWriter, r *http.Request) {
 	p.node.Counts().Refused.Add(1)
-	w.Header().Set("Retry-After", "2")
+	httpio.RetryAfter(w.Header(), 2*time.Second)
 	if forwarded(r) {
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return

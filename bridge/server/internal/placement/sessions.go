@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // SessionOptions configure Sessions. All are needed.
@@ -125,7 +126,7 @@ func (s *Sessions) Serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if err := s.calls.Enter(); !errors.Is(err, bridge.ErrShutdown) && err != nil {
-			w.Header().Set("Retry-After", "1") // there are too many
+			httpio.RetryAfter(w.Header(), time.Second) // there are too many
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		} else if err != nil {
