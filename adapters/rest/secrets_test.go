@@ -5,35 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
-
-func TestSecretsOfEntries(t *testing.T) {
-	for _, test := range []struct {
-		tool toolset.Entry
-		want string // what is masked, and the headers that are
-	}{
-		{toolset.Entry{Headers: map[string]string{"authorization": "Bearer the-token", "X-Kind": "nothing", "Idempotency-Key": "order-{id}"}}, "[Bearer the-token the-token] [Authorization]"},
-		{toolset.Entry{Headers: map[string]string{"X-Api-Key": "{id}-the-rest", "X-Token": "{t}"}}, "[-the-rest] [X-Api-Key X-Token]"},
-		{toolset.Entry{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[a the-key] []`},
-		{toolset.Entry{Request: "GET /x?access_token=a%2Fb&sort=token{&key}"}, "[a%2Fb a/b] []"},
-		{toolset.Entry{Request: "GET /x?api_key=the-key{&page}"}, "[the-key] []"},
-		{toolset.Entry{Request: "GET /x{?page}&api_key=the-key{&size}&sig=the-sig"}, "[the-key the-sig] []"},
-		{toolset.Entry{Request: "GET /x?api%5Fkey=the-key"}, "[the-key] []"},
-		{toolset.Entry{Request: "GET /x?sig={a}&q={token}"}, "[] []"},
-	} {
-		masked := test.tool.Masked()
-		slices.Sort(masked)
-		if got := fmt.Sprint(test.tool.Secrets(), masked); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.tool, got, test.want)
-		}
-	}
-}
 
 // Secrets that a catalogue has in its requests are shown by no result and by no
 // dry run, as those of the configuration are not.

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,35 +34,6 @@ func args(t testing.TB, texts ...string) []toolset.Arg {
 		all = append(all, arg(t, text))
 	}
 	return all
-}
-
-func TestParseArg(t *testing.T) {
-	for _, test := range []struct{ text, schema, def, err string }{
-		{text: "string", schema: `{"type":"string"}`},
-		{text: "integer = 3", schema: `{"type":"integer"}`, def: "3"},
-		{text: "string = 3", schema: `{"type":"string"}`, def: `"3"`},
-		{text: `string = "a b"`, schema: `{"type":"string"}`, def: `"a b"`},
-		{text: "metric | imperial=metric", schema: `{"type":"string","enum":["metric","imperial"]}`, def: `"metric"`},
-		{text: "[string]", schema: `{"type":"array","items":{"type":"string"}}`},
-		{text: "[ a|b ] = [\"a\"]", schema: `{"type":"array","items":{"type":"string","enum":["a","b"]}}`, def: `["a"]`},
-		{text: "array", schema: `{"type":"array","items":{}}`},
-		{text: "any", schema: `{}`},
-		{text: "", err: "there is no type"},
-		{text: "str", err: `"str" is no type`},
-		{text: "[string", err: "no closing bracket"},
-		{text: "a |", err: "empty word"},
-		{text: "number = many", err: "not JSON"},
-	} {
-		schema, def, err := toolset.ParseArg(test.text)
-		switch {
-		case test.err != "":
-			if err == nil || !strings.Contains(err.Error(), test.err) {
-				t.Errorf("ParseArg(%q): %v, want %s", test.text, err, test.err)
-			}
-		case err != nil || string(schema) != test.schema || string(def) != test.def:
-			t.Errorf("ParseArg(%q) = %s, %s, %v, want %s, %s", test.text, schema, def, err, test.schema, test.def)
-		}
-	}
 }
 
 // Tools of one's own: what clients see, and what the API gets.
@@ -153,61 +123,6 @@ func TestOwnTools(t *testing.T) {
 				t.Errorf("request = %s\nwant      %s", got, test.request)
 			}
 		})
-	}
-}
-
-// Everything that cannot work is said before anything runs, with the line.
-func TestWrongTools(t *testing.T) {
-	yes := true
-	for _, test := range []struct {
-		tool toolset.Entry
-		want string
-	}{
-		{toolset.Entry{Request: "FETCH /x"}, "request must begin with one of DELETE, GET,"},
-		{toolset.Entry{Request: "GET x"}, "request must have a path that begins with a slash: GET /items/{id}; where that is, base_url says"},
-		{toolset.Entry{Request: "GET https://x/y"}, "request must have a path that begins with a slash"},
-		{toolset.Entry{Request: "GET /x#y"}, "request must not have a blank or a #"},
-		{toolset.Entry{Request: "GET /{id}"}, "request has {id}, and no argument is called that"},
-		{toolset.Entry{Request: "GET /{id"}, "request has a brace without its other half"},
-		{toolset.Entry{Request: "GET /{a,b}", Args: args(t, "a string")}, "request has {a,b} in its path, which is none of {name}"},
-		{toolset.Entry{Request: "GET /{/a}", Args: args(t, "a string")}, "request has {/a} in its path, which is none of {name}"},
-		{toolset.Entry{Request: "GET /x{?a:3}", Args: args(t, "a string")}, "request has {?a:3} in its query, which is not of the form {?name,name*}"},
-		{toolset.Entry{Request: "GET /x?a=b{a}", Args: args(t, "a string")}, "request has a=b{a} in its query, which is neither fixed"},
-		{toolset.Entry{Request: "GET /{a}/{a}", Args: args(t, "a string")}, "request has {a} twice"},
-		{toolset.Entry{Request: "GET /{a}", Args: args(t, "a? string")}, "args: a: must not be optional: it is a part of the path"},
-		{toolset.Entry{Request: "GET /x{?a}", Args: args(t, "a string", "b string")}, "args: b: is used nowhere: put {b} into the request, the body or a header"},
-		{toolset.Entry{Request: "POST /x", Args: args(t, "a string", "b string"), Body: json.RawMessage(`{"x":"{a}"}`)}, "args: b: is used nowhere"},
-		{toolset.Entry{Request: "POST /x", Body: json.RawMessage(`{"x":["{a}"]}`)}, "body has {a}, and no argument is called that; write {{a}} for the text itself"},
-		{toolset.Entry{Request: "GET /x", Args: args(t, "a string"), Body: json.RawMessage(`"{a}"`)}, "a GET has no body"},
-		{toolset.Entry{Request: "GET /x", Headers: map[string]string{"Host": "x"}}, "headers: Host is set by the bridge itself"},
-		{toolset.Entry{Request: "GET /x", Headers: map[string]string{"X y": "x"}}, `headers: "X y" is not the name of a header`},
-		{toolset.Entry{Request: "GET /x", Headers: map[string]string{"X-Y": "{a}"}}, "headers: X-Y: has {a}, and no argument is called that"},
-		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a b", Schema: json.RawMessage(`{}`)}}}, "args: a b: the name of an argument has 1 to 64 letters"},
-		{toolset.Entry{Request: "GET /x", Name: "a b"}, "a tool's name has 1 to 64 letters"},
-		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a"}}}, "args: a: has no type"},
-		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a", As: "b", Schema: json.RawMessage(`{}`)}}}, "args: a: off and as are for arguments that the document gives"},
-		{toolset.Entry{Request: "GET /x", Args: []toolset.Arg{{Name: "a", Schema: json.RawMessage(`{"type":"strng"}`)}}}, "args: a: is no JSON Schema: "},
-		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Schema: json.RawMessage(`{"maximum":"5"}`)}}}, "args: a: is no JSON Schema: "},
-		{toolset.Entry{Request: "GET /x", Attempts: 11}, "retry must be 1 to 10, or off"},
-		{toolset.Entry{Request: "POST /x", Attempts: 2}, "retry: what a POST does it may do twice: set writes: false"},
-		{toolset.Entry{Request: "PUT /x", Cache: &yes}, "cache is for GET: the answer to a PUT is not kept"},
-		{toolset.Entry{Timeout: -1}, "timeout must not be negative"},
-		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Optional: true, About: "x"}}}, "args: a: the ? is for tools with a request, and for arguments that are added"},
-		{toolset.Entry{Args: args(t, "a:b string")}, "args: a:b: the name of an argument has 1 to 64 letters"},
-		{toolset.Entry{Request: "GET /x", Query: json.RawMessage(`{"a":1}`)}, "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"},
-		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Off: true, About: "x"}}}, "args: a: clients do not see it"},
-		{toolset.Entry{Args: []toolset.Arg{{Name: "a", As: "b c"}}}, "args: a: as must have 1 to 64 letters"},
-	} {
-		test.tool.Key, test.tool.Line = "own", 3
-		for i := range test.tool.Args {
-			test.tool.Args[i].Line = 4
-		}
-		faults := test.tool.Check()
-		if !slices.ContainsFunc(faults, func(f toolset.Fault) bool {
-			return strings.HasPrefix(f.String(), "tools: own: "+test.want) && f.Line > 0
-		}) {
-			t.Errorf("%+v: %v, want %s", test.tool, faults, test.want)
-		}
 	}
 }
 

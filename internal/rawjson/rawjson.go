@@ -1,9 +1,8 @@
-// Package rawjson reads and edits JSON as the bytes it is, so that what is not
-// concerned keeps its digits, its order and its unknown members. The bytes have
-// been checked to be JSON before they come here; bytes that are not do no harm,
-// but nothing sensible comes out either.
+// Package rawjson reads and edits JSON as bytes: untouched parts keep their digits, their order and
+// unknown members. Callers have checked that the bytes are JSON. Other bytes do no harm, but give
+// useless results.
 //
-// It does not check JSON, and it decodes nothing but names and texts.
+// It does not check JSON, and decodes only names and texts.
 package rawjson
 
 import (
@@ -16,16 +15,16 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Walk calls f for each member of an object ('{'), or item of an array ('['):
-// start is where it begins, with its name in an object, and [value, end) is
-// where its value stands. It reports false when b is something else.
+// Walk calls f for each member of an object (open is '{') or item of an array ('['). start is where
+// the member begins, with its name in an object; [value, end) is its value. Walk reports false if b
+// is something else.
 func Walk(b []byte, open byte, f func(start, value, end int) bool) bool {
 	i := Space(b, 0)
 	if i >= len(b) || b[i] != open {
 		return false
 	}
 	i = Space(b, i+1)
-	for i < len(b) && b[i] != open+2 { // } and ] stand two behind { and [
+	for i < len(b) && b[i] != open+2 { // } and ] are two behind { and [
 		start, value := i, i
 		if open == '{' {
 			if b[i] != '"' {
@@ -56,7 +55,7 @@ func Space(b []byte, i int) int {
 	return i
 }
 
-// End returns the index behind the value that begins at i, however deep it is.
+// End returns the index behind the value at i, however deep it is.
 func End(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {
@@ -87,8 +86,8 @@ func End(b []byte, i int) int {
 	return i
 }
 
-// Deeper reports whether arrays and objects are in one another more than most levels
-// deep, in a text that need not be JSON, nor whole.
+// Deeper reports whether arrays and objects are nested more than most levels deep. The text need
+// not be valid or complete JSON.
 func Deeper(b []byte, most int) bool {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -106,7 +105,7 @@ func Deeper(b []byte, most int) bool {
 	return false
 }
 
-// delimiter has what may follow a number or a literal.
+// delimiter holds the bytes that may follow a number or a literal.
 var delimiter = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '"': true, '{': true, '[': true}
 
 // StringEnd returns the index behind the string whose opening quote is at i.
@@ -128,8 +127,7 @@ func StringEnd(b []byte, i int) int {
 	}
 }
 
-// Unquote returns the text of a JSON string. What is not UTF-8 becomes
-// U+FFFD, as for peers that use encoding/json.
+// Unquote returns the text of a JSON string. Invalid UTF-8 becomes U+FFFD, as in encoding/json.
 func Unquote(s []byte) []byte {
 	if len(s) < 2 {
 		return nil
@@ -144,11 +142,11 @@ func Unquote(s []byte) []byte {
 	return []byte(out)
 }
 
-// Quote returns the text as a JSON string.
+// Quote returns a text as a JSON string.
 func Quote(s string) string { return string(gjson.AppendJSONString(nil, s)) }
 
-// Each calls f for each member of an object with its decoded name and its
-// value. It reports false when b is no object.
+// Each calls f for each member of an object with its decoded name and its value. It reports false
+// if b is no object.
 func Each(b []byte, f func(name, value []byte)) bool {
 	return Walk(b, '{', func(start, value, end int) bool {
 		f(Unquote(b[start:StringEnd(b, start)]), b[value:end])
@@ -156,8 +154,8 @@ func Each(b []byte, f func(name, value []byte)) bool {
 	})
 }
 
-// Get returns the value of a member of an object, or nil. Of several of that
-// name it is the last, as for most peers.
+// Get returns the value of a member of an object, or nil. Of several members with that name it
+// takes the last, as most peers do.
 func Get(object []byte, name string) []byte {
 	var found []byte
 	Each(object, func(n, value []byte) {
@@ -168,7 +166,7 @@ func Get(object []byte, name string) []byte {
 	return found
 }
 
-// Text returns a JSON string's text. It reports false for other values.
+// Text returns the text of a JSON string. It reports false for other values.
 func Text(value []byte) (string, bool) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", false
@@ -187,17 +185,15 @@ func begins(value []byte, c byte) bool {
 	return i < len(value) && value[i] == c
 }
 
-// Given reports whether a member's value says something: it stands there and
-// is not null.
+// Given reports whether a member is present and not null.
 func Given(value []byte) bool { return len(value) > 0 && value[0] != 'n' }
 
 // Same reports whether two slices are the same bytes in memory.
 func Same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// Edit returns the object with the value of each member as f returns it: the
-// one that it was given, another one, or nil, which drops the member. Members
-// of one name are each given to f, since nobody knows which of them a peer
-// takes. When nothing changes, the object is returned itself.
+// Edit returns the object with each value replaced by what f returns: the value itself, another
+// one, or nil, which drops the member. f gets every member of a repeated name, since nobody knows
+// which one a peer takes. Edit returns object itself if nothing changes.
 func Edit(object []byte, f func(name, value []byte) []byte) []byte {
 	return replace(object, '{', func(start, value, end int) []byte {
 		return f(Unquote(object[start:StringEnd(object, start)]), object[value:end])
@@ -211,9 +207,9 @@ func EditItems(array []byte, f func(item []byte) []byte) []byte {
 
 func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 	var out []byte
-	done := 0     // b[:done] has been seen to
-	changed := -1 // how much of out was written at the first change
-	kept := false // something stands before this one
+	done := 0     // b[:done] is finished
+	changed := -1 // length of out at the first change, or -1
+	kept := false // an earlier member is in the result
 	Walk(b, open, func(start, value, end int) bool {
 		now := f(start, value, end)
 		if Same(now, b[value:end]) {
@@ -252,9 +248,9 @@ func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 	return append(out, b[done:]...)
 }
 
-// Set returns the object with a member set: where it stands, or at the end. Of
-// several of that name one is left, or a value would be as many times as long.
-// What is no object, such as nil, counts as an empty one.
+// Set returns the object with a member set, in its place or at the end. It drops repetitions of the
+// name, so that a long value does not multiply. A value that is no object, such as nil, counts as
+// an empty one.
 func Set(object []byte, name string, value []byte) []byte {
 	out, there := replaced(object, name, value)
 	if there {
@@ -263,8 +259,7 @@ func Set(object []byte, name string, value []byte) []byte {
 	return Append(out, '{', append([]byte(Quote(name)+":"), value...))
 }
 
-// SetFirst is Set, with a new member before all others: who reads a long text
-// finds it early.
+// SetFirst is Set, but puts a new member first: readers of a long text find it early.
 func SetFirst(object []byte, name string, value []byte) []byte {
 	object, there := replaced(object, name, value)
 	if there {
@@ -279,8 +274,7 @@ func SetFirst(object []byte, name string, value []byte) []byte {
 	return append(out, object[at:]...)
 }
 
-// replaced returns the object with another value of a member, and whether it has
-// that member.
+// replaced returns the object with another value for a member, and whether it has that member.
 func replaced(object []byte, name string, value []byte) (out []byte, there bool) {
 	if !IsObject(object) {
 		return []byte("{}"), false
@@ -298,7 +292,7 @@ func replaced(object []byte, name string, value []byte) (out []byte, there bool)
 	return out, there
 }
 
-// Append returns the object, or array, with something more at the end.
+// Append returns the object or array with more at its end.
 func Append(b []byte, open byte, more []byte) []byte {
 	at := bytes.LastIndexByte(b, open+2)
 	if at < 0 {
@@ -316,7 +310,7 @@ func Append(b []byte, open byte, more []byte) []byte {
 	return append(append(out, more...), b[at:]...)
 }
 
-// Delete returns the object without the members of these names.
+// Delete returns the object without members of these names.
 func Delete(object []byte, names ...string) []byte {
 	return Edit(object, func(name, value []byte) []byte {
 		for _, n := range names {
@@ -328,9 +322,9 @@ func Delete(object []byte, names ...string) []byte {
 	})
 }
 
-// Members returns the members of an object by their names, or nil for what is none.
-// Of several of a name the last is there. Where a name of sole is written in other
-// case it is left out: readers differ in whether that is the same name.
+// Members returns the members of an object by name, or nil for other values. Of a repeated name it
+// takes the last. It leaves out names that differ from one of sole only in case: readers differ in
+// whether those are the same.
 func Members(object []byte, sole ...string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(object, &all) != nil {
@@ -353,8 +347,7 @@ func IsEmpty(object []byte) bool {
 	}) && !some
 }
 
-// OneLine returns a copy of JSON without line breaks, which stand only between
-// tokens.
+// OneLine returns a copy of JSON without line breaks, which stand only between tokens.
 func OneLine(b []byte) []byte {
 	out := bytes.Clone(b)
 	for i, c := range out {
@@ -365,8 +358,8 @@ func OneLine(b []byte) []byte {
 	return out
 }
 
-// Mentions reports whether a JSON text may have one of the words as the name of
-// a member. Names may be written with escapes.
+// Mentions reports whether a JSON text may have one of the words as a member's name. Names with
+// escapes count too.
 func Mentions(text []byte, words ...string) bool {
 	for _, w := range words {
 		if bytes.Contains(text, []byte(w)) {
@@ -376,8 +369,7 @@ func Mentions(text []byte, words ...string) bool {
 	return bytes.Contains(text, []byte(`\u`))
 }
 
-// Compact returns JSON without the space between its parts: b itself when there
-// is none.
+// Compact returns JSON without space between its tokens: b itself if there is none.
 func Compact(b []byte) []byte {
 	var out []byte
 	from := 0

@@ -6,12 +6,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// What is wrong in a hundred thousand places is said in a moment.
+// A value with a hundred thousand faults takes time in proportion: with the square of it, the test
+// would not end.
 func TestManyFaults(t *testing.T) {
 	scaletest.Unraced(t)
 	c := NewCache(8)
@@ -20,17 +20,13 @@ func TestManyFaults(t *testing.T) {
 		kinds = append(kinds, fmt.Sprintf(`{"const":"%d"}`, i))
 	}
 	schema := `{"properties":{"a":{"items":{"anyOf":[` + strings.Join(kinds, ",") + `]}}}}`
-	begin := time.Now()
 	_, err := c.Check([]byte(schema), []byte(`{"a":["19"`+strings.Repeat(`,""`, scaletest.Alone(20_000, 100_000))+`]}`), true)
 	if _, ok := errors.AsType[Faults](err); !ok {
 		t.Errorf("%v", err)
 	}
-	if d := time.Since(begin); d > 20*time.Second {
-		t.Errorf("it took %v", d)
-	}
 }
 
-// A pattern of a few kilobytes does not take hundreds of megabytes.
+// TestPatternSize: a pattern of a few kilobytes does not take hundreds of megabytes.
 func TestPatternSize(t *testing.T) {
 	c := NewCache(8)
 	var parts []string
@@ -48,7 +44,7 @@ func TestPatternSize(t *testing.T) {
 	}
 }
 
-// Comparing numbers exactly takes time: it has a limit of its own.
+// TestStepsOfNumbers: exact comparisons of numbers are slow, so they have a limit of their own.
 func TestStepsOfNumbers(t *testing.T) {
 	scaletest.Unraced(t)
 	c := NewCache(8)
@@ -63,13 +59,12 @@ func TestStepsOfNumbers(t *testing.T) {
 	if _, err := c.Check([]byte(schema), args(scaletest.Alone(100, 500)), false); err != nil {
 		t.Error(err)
 	}
-	begin := time.Now()
-	texts := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(`"999",`, 20_000), ",") + `]}`) // which are made numbers
+	texts := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(`"999",`, 20_000), ",") + `]}`) // they become numbers
 	if _, err := c.Check([]byte(schema), texts, false); err == nil || !strings.Contains(err.Error(), "too many numbers") {
 		t.Errorf("texts: %.100v", err)
 	}
 	_, err := c.Check([]byte(schema), args(20_000), false)
-	if _, refused := errors.AsType[Faults](err); !refused || time.Since(begin) > time.Minute {
-		t.Errorf("%v after %v", err, time.Since(begin))
+	if _, refused := errors.AsType[Faults](err); !refused {
+		t.Error(err)
 	}
 }

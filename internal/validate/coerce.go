@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// edits are the values that were made right: JSON by place.
+// edits are corrected values: JSON by path.
 type edits struct{ at map[string]string }
 
 func key(place []string) string {
@@ -23,9 +23,8 @@ func key(place []string) string {
 	return b.String()
 }
 
-// coerce makes right what is of the wrong type in v and reports whether that
-// was anything: strings that are clearly a number, a boolean, null, an array or
-// an object, where one is wanted.
+// coerce corrects strings in v that clearly mean a wanted number, boolean, null, array or object.
+// It reports whether it changed anything.
 func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 	changed := false
 	var walk func(*jsonschema.ValidationError)
@@ -58,7 +57,7 @@ func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// meant returns what a string clearly means as a value of one of the types.
+// meant returns the value that a string clearly means, as one of the types.
 func meant(s string, types []string) (raw string, v any, ok bool) {
 	has := func(t string) bool { return slices.Contains(types, t) }
 	switch {
@@ -77,8 +76,7 @@ func meant(s string, types []string) (raw string, v any, ok bool) {
 	return "", nil, false
 }
 
-// apply returns the arguments with what was made right. What is untouched keeps
-// its bytes.
+// apply returns the arguments with the corrections. Everything else keeps its bytes.
 func (e *edits) apply(args []byte) []byte {
 	if len(e.at) == 0 {
 		return args

@@ -13,22 +13,22 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// explainer says in words what a validator found.
+// explainer turns the validator's errors into words.
 type explainer struct {
 	schema []byte
 	value  any
 }
 
-// finding is a fault with what is needed to choose among alternatives.
+// finding is a fault with the details that choose among alternatives.
 type finding struct {
 	Fault
 	place []string
-	types []string // the value is of none of these types
-	enum  []any    // or is none of these
-	fixed bool     // a constant differs: it tells alternatives apart
+	types []string // the types that the value should have
+	enum  []any    // the values that it should be one of
+	fixed bool     // a constant differs, which distinguishes alternatives
 }
 
-// maxFindings is how many faults are looked at; more than that nobody reads.
+// maxFindings bounds the faults that are examined; nobody reads more.
 const maxFindings = 1000
 
 func (x *explainer) faults(wrong *jsonschema.ValidationError) Faults {
@@ -40,7 +40,7 @@ func (x *explainer) faults(wrong *jsonschema.ValidationError) Faults {
 			out = append(out, f.Fault)
 		}
 	}
-	// The validator goes through objects in no order.
+	// The validator visits the members of objects in random order.
 	slices.SortStableFunc(out, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
 	return out
 }
@@ -95,7 +95,7 @@ func (x *explainer) findings(w *jsonschema.ValidationError) []finding {
 	return []finding{x.at(w, x.words(w))}
 }
 
-// at makes a finding about the value itself.
+// at makes a finding about the value.
 func (x *explainer) at(w *jsonschema.ValidationError, text string) finding {
 	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, x.value), Text: text}, place: w.InstanceLocation}
 }
@@ -114,7 +114,7 @@ func (x *explainer) missing(w *jsonschema.ValidationError, names []string, text 
 	return all
 }
 
-// words says what is wrong by the other keywords.
+// words describes faults of the other keywords.
 func (x *explainer) words(w *jsonschema.ValidationError) string {
 	switch k := w.ErrorKind.(type) {
 	case *kind.FalseSchema:
@@ -159,8 +159,7 @@ func (x *explainer) words(w *jsonschema.ValidationError) string {
 	return "is not as the schema says"
 }
 
-// alternatives explains why none of several schemas fits, by the one that was
-// most probably meant.
+// alternatives explains why no alternative fits, by the one that was probably meant.
 func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	var wants []string
 	var enum []any
@@ -170,7 +169,11 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 		own := len(found) > 0 && slices.Equal(found[0].place, w.InstanceLocation)
 		switch {
 		case own && found[0].types != nil:
-			wants = append(wants, found[0].types...)
+			for _, one := range found[0].types {
+				if !slices.Contains(wants, one) {
+					wants = append(wants, one)
+				}
+			}
 		case own && found[0].enum != nil:
 			enum = append(enum, found[0].enum...)
 		default:
@@ -186,7 +189,7 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	}
 	var may []string
 	if len(wants) > 0 {
-		may = append(may, types(unique(wants)))
+		may = append(may, types(wants))
 	}
 	if len(enum) > 0 {
 		may = append(may, oneOf(enum))
@@ -195,14 +198,14 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 		return []finding{x.at(w, "fits none of the alternatives")}
 	}
 	f := x.at(w, "must be "+strings.Join(may, " or ")+", not "+show(at(x.value, w.InstanceLocation)))
-	f.types, f.enum = unique(wants), enum
+	f.types, f.enum = wants, enum
 	return []finding{f}
 }
 
-// distant is how far an alternative is when a constant differs.
+// distant is the distance of an alternative whose constant differs.
 const distant = 1000
 
-// distance is how far a value is from an alternative.
+// distance measures how far a value is from an alternative.
 func distance(found []finding) int {
 	n := len(found)
 	for _, f := range found {
@@ -213,7 +216,7 @@ func distance(found []finding) int {
 	return n
 }
 
-// schemaAt returns the part of the schema that a location names.
+// schemaAt returns the part of the schema at a location.
 func (x *explainer) schemaAt(location string) gjson.Result {
 	r := gjson.ParseBytes(x.schema)
 	_, pointer, _ := strings.Cut(location, "#")
@@ -237,7 +240,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// rat writes a number of a schema.
+// rat formats a number of a schema.
 func rat(r *big.Rat) string {
 	if r == nil {
 		return "allowed"
@@ -258,7 +261,7 @@ var articles = map[string]string{
 	"array": "an array", "object": "an object", "null": "null",
 }
 
-// types lists types in words.
+// types formats types in words.
 func types(names []string) string {
 	var out []string
 	for _, n := range names {
@@ -270,10 +273,10 @@ func types(names []string) string {
 	return strings.Join(out, " or ")
 }
 
-// maxAllowed is how many allowed values are listed.
+// maxAllowed is how many allowed values a message lists.
 const maxAllowed = 50
 
-// oneOf lists allowed values.
+// oneOf formats allowed values.
 func oneOf(values []any) string {
 	var out []string
 	for i, v := range values {
@@ -287,14 +290,4 @@ func oneOf(values []any) string {
 		return out[0]
 	}
 	return "one of " + strings.Join(out, ", ")
-}
-
-func unique(names []string) []string {
-	var out []string
-	for _, n := range names {
-		if !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	return out
 }

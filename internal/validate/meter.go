@@ -9,23 +9,20 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// How many times schemas may be applied to values in one check: a number, and
-// more for each byte of the whole value. Alternatives within alternatives can
-// make it grow without bounds, and the validator cannot be interrupted.
+// A step applies a schema to a value. One check may take maxSteps, and byteSteps more for each byte
+// of the value: nested alternatives multiply the steps, and the validator cannot be interrupted.
 const (
 	maxSteps  = 50_000
 	byteSteps = 4
 )
 
-// maxCompared is how often numbers may be compared with those of enums in one
-// check: that is exact, so it takes microseconds, and is not counted as steps
-// when the numbers differ.
+// maxCompared is how often one check may compare numbers with those of enums. Exact comparisons
+// take microseconds, and those that differ count as no steps.
 const maxCompared = 1_000_000
 
 var errCompared = errors.New("too many numbers to be checked")
 
-// compares reports whether numbers within v and those of enums are too many to
-// be compared with each other.
+// compares reports whether v has too many numbers to compare with those of the enums.
 func (e *entry) compares(v any) bool {
 	return e.numbers > 0 && numbersIn(v) > max(maxCompared/e.numbers, 100)
 }
@@ -47,12 +44,12 @@ func numbersIn(v any) int {
 	return n
 }
 
-// errSteps is what a check panics with that takes too many.
+// errSteps is the panic of a check that takes too many steps.
 var errSteps = errors.New("too many alternatives have to be tried")
 
-// meter has every schema that can be reached count the values that it is applied
-// to, in the place where formats are checked: these are not, since what servers
-// call a date or a URI differs too much from what the validator does.
+// meter makes every reachable schema count the values that it is applied to. It uses the hook for
+// formats, which are not checked: what servers call a date or a URI differs too much from the
+// validator's idea.
 func (e *entry) meter() {
 	step := &jsonschema.Format{Name: "step", Validate: func(any) error {
 		if e.steps--; e.steps < 0 {
@@ -81,7 +78,7 @@ func (e *entry) meter() {
 	}
 }
 
-// parts returns the schemas that a schema leads to; nil among them are none.
+// parts returns the schemas that a schema refers to; some may be nil.
 func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema}
 	if s.DynamicRef != nil {

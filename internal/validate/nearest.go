@@ -6,10 +6,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// maxNames is how many names are listed when none is near.
+// maxNames is how many names a message lists when none is similar.
 const maxNames = 30
 
-// unknown says that there is no argument of a name, and which may be meant.
+// unknown says that no argument has that name, and which one may be meant.
 func unknown(name string, names []string) string {
 	if near := Nearest(name, names); near != "" {
 		return "there is no such argument; did you mean " + near + "?"
@@ -23,7 +23,7 @@ func unknown(name string, names []string) string {
 	return "there is no such argument; there are " + strings.Join(names, ", ")
 }
 
-// Nearest returns the name that is most like name, or nothing when none is.
+// Nearest returns the name most similar to name, or nothing.
 func Nearest(name string, names []string) string {
 	if len(name) > 100 {
 		return ""

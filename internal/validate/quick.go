@@ -13,27 +13,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// quick is a schema in a form with which JSON is checked as it stands, in one
-// pass, without being decoded. It knows the keywords that most schemas are made
-// of. All that it can say is that a value is as the schema says: in any doubt the
-// value is decoded for the validator, which also knows what is wrong.
+// quick is a schema in a form that checks JSON in one pass, without decoding it. It knows the
+// keywords that most schemas use. It can only confirm that a value fits the schema: in any doubt
+// the value is decoded for the validator, which also finds the faults.
+//
+// The validator alone is too slow for large answers: 1 MB of small objects takes it 180 ms and
+// 38 MB of memory, against 4 ms and none here. One text of 1 MB takes 6 ms against 0.5 ms.
 type quick struct {
-	doubt    bool // it has keywords that are not known here
-	plain    bool // it says nothing but what ref, all and any say
+	doubt    bool // it has keywords that quick does not know
+	plain    bool // it has nothing but ref, all and any
 	types    kinds
 	ref      *quick
 	all, any []*quick
-	words    map[string]bool // the strings of an enum; nil: no enum
-	text     *texts          // nil: any string
-	limits   *bounds         // nil: any number
+	words    map[string]bool // the strings of an enum; nil without enum
+	text     *texts          // nil allows any string
+	limits   *bounds         // nil allows any number
 
 	fields   map[string]field
-	required uint64 // bits of fields
-	more     *quick // what other members are; nil: anything
-	closed   bool   // there may be no others
+	required uint64 // the bits of required fields
+	more     *quick // for other members; nil allows anything
+	closed   bool   // there are no other members
 
-	items     *quick // nil: anything
-	low, high int    // how many items; high -1: any number of them
+	items     *quick // nil allows anything
+	low, high int    // bounds of the number of items; high -1 is none
 }
 
 type kinds uint8
@@ -54,20 +56,20 @@ var kindNames = map[string]kinds{
 	"null": isNull, "boolean": isBoolean, "number": isNumber | isInteger, "integer": isInteger, "string": isString, "array": isArray, "object": isObject,
 }
 
-// field is what is known of a member.
+// field describes a member.
 type field struct {
 	schema *quick
-	bit    uint64 // 0: there are too many to have one each
+	bit    uint64 // 0 when there are more than 64 fields
 }
 
 type texts struct {
-	low, high int // characters; high -1: any number of them
+	low, high int // bounds of the number of characters; high -1 is none
 	pattern   jsonschema.Regexp
 }
 
 type bounds struct{ low, above, high, below *big.Rat }
 
-// quicken makes the quick form of a schema. nil allows anything.
+// quicken makes the quick form of a schema. nil allows any value.
 func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 	if s == nil || s.Bool != nil && *s.Bool {
 		return nil
@@ -99,7 +101,7 @@ func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 				q.words[word] = true
 			}
 		}
-		q.types &= isString // others that the enum has are for the validator
+		q.types &= isString // the validator checks the enum's other values
 	}
 	if s.MinLength != nil || s.MaxLength != nil || s.Pattern != nil {
 		q.text = &texts{0, -1, s.Pattern}
@@ -117,7 +119,7 @@ func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 	for _, one := range s.AnyOf {
 		q.any = append(q.any, quicken(one, known))
 	}
-	if slices.Contains(q.any, nil) { // one of them allows anything
+	if slices.Contains(q.any, nil) { // one alternative allows anything
 		q.any = nil
 	}
 	q.object(s, known)
@@ -134,7 +136,7 @@ func (q *quick) object(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick
 		q.fields = make(map[string]field, len(s.Properties))
 	}
 	bit := uint64(1)
-	for _, name := range s.Required { // they need bits
+	for _, name := range s.Required { // so they get their bits first
 		if q.fields[name].bit == 0 {
 			q.fields[name] = field{bit: bit}
 			q.required |= bit
@@ -157,7 +159,7 @@ func (q *quick) object(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick
 	for name := range q.fields {
 		if s.Properties[name] == nil {
 			if q.closed {
-				q.doubt = true // it must be there and must not
+				q.doubt = true // it is required and forbidden
 			}
 			q.fields[name] = field{q.more, q.fields[name].bit}
 		}
@@ -172,7 +174,7 @@ func (q *quick) object(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick
 	}
 	for name := range q.fields {
 		if strings.Contains(name, `\`) {
-			q.doubt = true // names are compared as they stand in JSON
+			q.doubt = true // the check compares names without decoding them
 		}
 	}
 }
@@ -188,28 +190,27 @@ func between(low, high *int) (int, int) {
 	return l, h
 }
 
-// within reports whether n is between the two; high -1 is no bound.
+// within reports whether low ≤ n ≤ high; high -1 is no bound.
 func within(n, low, high int) bool { return n >= low && (high < 0 || n <= high) }
 
-// quickly is one check.
+// quickly is one check in progress.
 type quickly struct {
 	b     []byte
-	steps int // that are left
-	// once: in no object may a name stand twice, and numbers are bounded also where
-	// the schema says nothing of them.
+	steps int // how many are left
+	// once forbids equal names in an object, and bounds numbers that the schema does not describe.
 	once bool
-	seen [][]byte // names in the objects that are open, other than those of fields with a bit
+	seen [][]byte // names in the open objects, except those of fields with a bit
 }
 
-// fits reports whether b is surely JSON as the schema says.
+// fits reports whether b is certainly JSON that matches the schema.
 func (q *quick) fits(b []byte, once bool) bool {
 	w := quickly{b: b, steps: budget(len(b)), once: once}
 	end := w.value(w.space(0), q, 0)
 	return end >= 0 && w.space(end) == len(b)
 }
 
-// stepBytes is how many bytes are scanned in a step: a text may be long, and a
-// schema may have it scanned again and again.
+// stepBytes is how many bytes one step scans: a schema may have a long text scanned again and
+// again.
 const stepBytes = 64
 
 // space returns the index of the first byte from i on that is not white space.
@@ -219,8 +220,8 @@ func (w *quickly) space(i int) int {
 	return end
 }
 
-// scan returns the index behind the value at i, which may be nested so deep. What
-// is not JSON fits no schema: then nothing else is tried.
+// scan returns the index behind the value at i, which may be nested deep levels. Invalid JSON fits
+// no schema, so scan then ends the check.
 func (w *quickly) scan(i, deep int) int {
 	end := jsonrpc.Value(w.b, i, deep)
 	if end < 0 {
@@ -231,8 +232,8 @@ func (w *quickly) scan(i, deep int) int {
 	return end
 }
 
-// value checks the value at i. It returns the index behind it, or -1 when it does
-// not fit or there is a doubt.
+// value checks the value at i. It returns the index behind it, or -1 if it does not fit or is in
+// doubt.
 func (w *quickly) value(i int, q *quick, deep int) int {
 	w.steps--
 	if i >= len(w.b) || deep > maxDepth || w.steps < 0 {
@@ -262,7 +263,7 @@ func (w *quickly) value(i int, q *quick, deep int) int {
 	}
 	end := -1
 	switch {
-	case q.plain: // a list of objects by $ref takes two thirds of the time
+	case q.plain: // without this case a list of objects by $ref takes twice the time
 	case c == '{':
 		if q.types&isObject != 0 {
 			end = w.object(i, q, deep)
@@ -307,8 +308,7 @@ func (w *quickly) value(i int, q *quick, deep int) int {
 	return end
 }
 
-// str returns the index behind the string that begins at i. Most are short and
-// have nothing special.
+// str returns the index behind the string at i. Most strings are short and have no escapes.
 func (w *quickly) str(i int) int {
 	short := w.b[i+1 : min(i+1+maxShort, len(w.b))]
 	for n, c := range short {
@@ -337,20 +337,11 @@ func (w *quickly) text(i int, q *quick) int {
 	return end
 }
 
-// maxShort is how long a number may be that is looked at here: it is bounded.
+// maxShort is the longest number that is checked here; its value is bounded.
 const maxShort = 30
 
 func (w *quickly) number(i int, q *quick) int {
-	end := i
-	if c := w.b[i]; '1' <= c && c <= '9' {
-		for end < len(w.b) && '0' <= w.b[end] && w.b[end] <= '9' {
-			end++
-		}
-		w.steps -= (end - i) / stepBytes
-	}
-	if end == i || end < len(w.b) && (w.b[end] == '.' || w.b[end]|0x20 == 'e') {
-		end = w.scan(i, 0)
-	}
+	end := w.scan(i, 0)
 	if end < 0 || end-i > maxShort {
 		return -1
 	}
@@ -436,7 +427,7 @@ func (w *quickly) members(i int, q *quick, deep, base int) int {
 		if q != nil {
 			f, known = q.fields[string(name)]
 		}
-		if !known { // what is known has no escapes
+		if !known { // known names have no escapes
 			if bytes.IndexByte(name, '\\') >= 0 || q != nil && q.closed {
 				return -1
 			}
@@ -478,8 +469,8 @@ func (w *quickly) members(i int, q *quick, deep, base int) int {
 	}
 }
 
-// note notes a name of the object that is open. It reports false when it is there
-// already, or there are too many to tell.
+// note records a name of the open object. It reports false if the name is there already, or if
+// there are too many.
 func (w *quickly) note(name []byte, base int) bool {
 	for _, other := range w.seen[base:] {
 		if bytes.Equal(other, name) {

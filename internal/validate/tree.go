@@ -17,14 +17,13 @@ import (
 const (
 	// maxDepth is how deep values may be nested.
 	maxDepth = 200
-	// maxDigits bounds what a number may have before and behind its point when
-	// its exponent is written out: checks are exact, and 1e999999999 is a small
-	// text for a very large number.
+	// maxDigits bounds the digits of a number before and behind its point, with its exponent
+	// written out. Checks are exact, and 1e999999999 is a short text for a huge number.
 	maxDigits = 1100
 )
 
-// check reports whether b is JSON that is not nested too deeply. It looks
-// before anything that calls itself for each level.
+// check reports whether b is JSON that is not nested too deeply. It must run before recursive
+// readers.
 func check(b []byte) *Fault {
 	switch {
 	case jsonrpc.Valid(b, maxDepth):
@@ -35,9 +34,8 @@ func check(b []byte) *Fault {
 	return &Fault{Text: "not valid JSON"}
 }
 
-// decode decodes JSON for the validator: numbers keep their digits, and a name
-// that stands twice in an object is wrong, since others may take the other one,
-// unless the last is to count.
+// decode decodes JSON for the validator. Numbers keep their digits. A name that stands twice in an
+// object is a fault, since another reader may take the other value; with last, the last one counts.
 func decode(b []byte, last bool) (any, *Fault) {
 	if fault := check(b); fault != nil {
 		return nil, fault
@@ -50,8 +48,8 @@ func decode(b []byte, last bool) (any, *Fault) {
 	return v, nil
 }
 
-// misfit is what is wrong in a value. Its place is put together on the way out,
-// the innermost step first: nearly all values are good, and need none.
+// misfit is a fault in a value. Callers add the path on the way out, innermost step first, since
+// nearly all values are good and need none.
 type misfit struct {
 	place []string
 	text  string
@@ -104,7 +102,7 @@ func value(r gjson.Result, last bool) (v any, wrong *misfit) {
 	return r.Type == gjson.True, nil
 }
 
-// bounded reports whether a number can be computed with exactly.
+// bounded reports whether a number is small enough for exact arithmetic.
 func bounded(raw string) bool {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(raw), "e")
 	if len(mantissa) > maxDigits {
@@ -135,7 +133,7 @@ func at(v any, place []string) any {
 	return v
 }
 
-// put sets the value at a place that exists.
+// put replaces the value at an existing path.
 func put(v *any, place []string, to any) {
 	if len(place) == 0 {
 		*v = to
@@ -154,8 +152,8 @@ func put(v *any, place []string, to any) {
 
 var plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// pathOf writes a place as a person would: body.tags[2]. What is no plain name
-// is quoted. v tells arrays from objects; without it numbers are items.
+// pathOf writes a path for people: body.tags[2]. It quotes steps that are no plain names. v tells
+// arrays from objects; without it, numbers are items.
 func pathOf(place []string, v any) string {
 	var b strings.Builder
 	for i, step := range place {
@@ -180,10 +178,10 @@ func pathOf(place []string, v any) string {
 	return b.String()
 }
 
-// maxShown is how much of a value is repeated in a message.
+// maxShown is how many characters of a value a message repeats.
 const maxShown = 60
 
-// quote writes a string as JSON, cut when it is long.
+// quote writes a string as JSON, and shortens a long one.
 func quote(s string) string {
 	cut := ""
 	if r := []rune(s); len(r) > maxShown {

@@ -1,10 +1,9 @@
-// Package validate checks the arguments of tool calls against the tools' input
-// schemas before anything is sent. What is clearly meant is made right first:
-// models write "5" where 5 is wanted. Everything that is wrong is said at once,
-// in words that a model can act on.
+// Package validate checks the arguments of tool calls against the tools' input schemas before
+// anything is sent. It first corrects types that are clearly meant: models write "5" where 5 is
+// wanted. It reports all faults at once, in words that a model can act on.
 //
-// Schemas may come from strangers. Nothing is fetched for them, and one that
-// cannot be used costs the check of its tool and no more.
+// Schemas may come from untrusted servers. Nothing is fetched for them, and an unusable schema only
+// disables the check of its own tool.
 package validate
 
 import (
@@ -27,28 +26,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// maxSchema is the size above which schemas are not compiled.
+// maxSchema is the largest schema, in bytes, that is compiled.
 const maxSchema = 4 << 20
 
-// Cache keeps the schemas that were used last, compiled. Compiling takes up to
-// milliseconds and much memory, so it is done when a tool is called first.
+// Cache holds recently used schemas, compiled. Compiling takes up to milliseconds and much memory,
+// so it happens when a tool is first called.
 type Cache struct {
 	seed maphash.Seed
 	lru  *lru.Cache[uint64, *entry]
 }
 
-// entry is a schema that is compiled once, by whoever needs it first.
+// entry is a schema that its first user compiles.
 type entry struct {
 	raw  []byte
 	once sync.Once
 	s    *jsonschema.Schema
 	err  error
-	fast *quick // nil allows anything
+	fast *quick // nil allows any value
 
-	numbers int // in enums
+	numbers int // how many numbers its enums have
 
-	mu    sync.Mutex // guards steps: one check at a time, each of microseconds
-	steps int        // that are left
+	mu    sync.Mutex // guards steps: checks take microseconds and run one at a time
+	steps int        // how many are left
 }
 
 // NewCache makes a cache of at most size schemas.
@@ -60,25 +59,25 @@ func NewCache(size int) *Cache {
 	return &Cache{seed: maphash.MakeSeed(), lru: l}
 }
 
-// SchemaError says that a schema cannot be used: nothing was checked.
+// SchemaError reports that a schema is unusable: nothing was checked.
 type SchemaError struct{ Err error }
 
 func (e *SchemaError) Error() string { return "the schema cannot be used: " + e.Err.Error() }
 func (e *SchemaError) Unwrap() error { return e.Err }
 
-// Faults is all that is wrong with arguments.
+// Faults is everything that is wrong with arguments.
 type Faults []Fault
 
-// Fault is one thing that is wrong.
+// Fault is one of several faults.
 type Fault struct {
 	Path string // of the argument, such as body.tags[2]; empty for the whole
 	Text string
 
-	unchecked bool // the schema is too much for the arguments
+	unchecked bool // the check took too many steps
 }
 
-// Of has a fault say which tool it is about where the tool's schema has a part in
-// it: the arguments could not be checked.
+// Of names the tool in the fault that says that the arguments could not be checked: its schema is
+// partly to blame. Other faults stay as they are.
 func (f Faults) Of(tool string) Faults {
 	if len(f) == 1 && f[0].unchecked {
 		return Faults{{Text: "those of " + tool + " " + f[0].Text}}
@@ -86,7 +85,7 @@ func (f Faults) Of(tool string) Faults {
 	return f
 }
 
-// maxFaults is how many faults are told.
+// maxFaults is how many faults a message lists.
 const maxFaults = 20
 
 func (f Faults) Error() string {
@@ -112,27 +111,24 @@ func (f Faults) Error() string {
 	return b.String()
 }
 
-// Check checks args, a JSON object or nothing, against schema. It returns the
-// arguments as they are to be sent: args itself unless something in it had to
-// be made right; nothing becomes {}. Closed: arguments that the schema does not
-// name are wrong even if it does not say so.
+// Check checks args, a JSON object or nothing, against schema. It returns the arguments to send:
+// args itself unless types were corrected, and {} for nothing. With closed, arguments that the
+// schema does not name are wrong even if the schema allows them.
 //
-// The error is of type Faults or *SchemaError. With the latter the arguments
-// come back as they were, so that a caller can let them pass.
+// The error is of type Faults or *SchemaError. With a *SchemaError Check returns args unchanged, so
+// that a caller may send them unchecked.
 func (c *Cache) Check(schema, args []byte, closed bool) ([]byte, error) {
 	return c.check(schema, args, closed, true)
 }
 
-// Verify checks args as Check does with schemas that are not closed, but makes
-// nothing right: what is not as the schema says is wrong. The error is of type
-// Faults or *SchemaError.
+// Verify checks args like Check without closed, but corrects nothing. The error is of type Faults
+// or *SchemaError.
 func (c *Cache) Verify(schema, args []byte) error {
 	_, err := c.check(schema, args, false, false)
 	return err
 }
 
-// VerifyNamed is Verify, but arguments that the schema does not name are wrong even if it
-// does not say so.
+// VerifyNamed is Verify with closed: arguments that the schema does not name are wrong.
 func (c *Cache) VerifyNamed(schema, args []byte) error {
 	_, err := c.check(schema, args, true, false)
 	return err
@@ -160,9 +156,8 @@ func (c *Cache) check(schema, args []byte, closed, mend bool) ([]byte, error) {
 	return e.check(v, args, closed, mend)
 }
 
-// Fits reports whether value, which must be JSON, is as schema says. Nothing is
-// made right. Of members of the same name the last counts. The error is of type
-// *SchemaError.
+// Fits reports whether value matches schema. It corrects nothing. When a name stands twice in an
+// object the last one counts. The error is of type *SchemaError.
 func (c *Cache) Fits(schema, value []byte) (bool, error) {
 	e := c.entry(schema)
 	e.once.Do(e.compile)
@@ -193,13 +188,13 @@ func (c *Cache) entry(schema []byte) *entry {
 	return e
 }
 
-// location is how the schemas are called among themselves.
+// location is the address under which the compiler knows a schema.
 const location = "tool:///schema"
 
 func (e *entry) compile() {
 	defer func() {
-		if r := recover(); r != nil { // a stranger's schema must not end the bridge
-			e.s, e.err = nil, fmt.Errorf("compiling it failed: %v", r)
+		if r := recover(); r != nil { // an untrusted schema must not end the bridge
+			e.s, e.err = nil, fmt.Errorf("the compiler failed: %v", r)
 		}
 	}()
 	if len(e.raw) > maxSchema {
@@ -207,7 +202,7 @@ func (e *entry) compile() {
 		return
 	}
 	if fault := check(e.raw); fault != nil {
-		e.err = errors.New("it " + fault.Text)
+		e.err = errors.New("it is " + fault.Text)
 		return
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(e.raw))
@@ -230,7 +225,8 @@ func (e *entry) compile() {
 	}
 }
 
-// validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or *SchemaError.
+// validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or
+// a *SchemaError.
 func (e *entry) validate(v any, size int) (err error) {
 	if e.compares(v) {
 		return &SchemaError{errCompared}
@@ -244,20 +240,19 @@ func (e *entry) validate(v any, size int) (err error) {
 			if !ok {
 				cause = fmt.Errorf("%v", r)
 			}
-			err = &SchemaError{fmt.Errorf("checking with it failed: %w", cause)}
+			err = &SchemaError{fmt.Errorf("the check failed: %w", cause)}
 		}
 	}()
 	return e.s.Validate(v)
 }
 
-// budget is how many steps the check of a value of so many bytes may take.
+// budget is how many steps a check of size bytes may take.
 func budget(size int) int { return maxSteps + byteSteps*size }
 
 func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 	var edits edits
 	err := e.validate(v, len(args))
-	// What is made right may show what else is to be: in an object that was a
-	// string there are strings again.
+	// A correction may reveal more: a string that becomes an object may hold strings again.
 	for range 4 {
 		wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
 		if !ok || !mend || !edits.coerce(&v, wrong) {
@@ -269,9 +264,9 @@ func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 	if wrong, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		x := explainer{schema: e.raw, value: v}
 		faults = x.faults(wrong)
-	} else if errors.Is(err, errCompared) { // the value is what is too large: it must not go unchecked for that
+	} else if errors.Is(err, errCompared) { // the value is too large, and must not pass unchecked for that
 		return nil, Faults{{Text: "they have " + errCompared.Error()}}
-	} else if errors.Is(err, errSteps) { // nor for what it makes of the schema
+	} else if errors.Is(err, errSteps) { // nor must a value that takes too many steps
 		return nil, Faults{{Text: fmt.Sprintf("cannot be checked in %d steps, the limit for arguments of their size: %v", budget(len(args)), errSteps), unchecked: true}}
 	} else if err != nil {
 		return args, err
@@ -285,25 +280,24 @@ func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 	return edits.apply(args), nil
 }
 
-// nowhere refuses to load other schemas.
+// nowhere loads no other schemas.
 type nowhere struct{}
 
 func (nowhere) Load(string) (any, error) {
-	return nil, errors.New("it refers to another document, and nothing is fetched for a schema")
+	return nil, errors.New("it refers to another document, and the bridge fetches nothing for a schema")
 }
 
-// anything is a pattern that Go's regular expressions cannot express, or that is
-// too large: it is not checked.
+// anything is a pattern that is not checked: Go cannot express it, or it is too large.
 type anything string
 
 func (anything) MatchString(string) bool { return true }
 func (a anything) String() string        { return string(a) }
 
-// maxPatterns is how large the patterns of a schema may be together, in steps of
-// their programs. A step takes about 100 bytes, and a{1000} has a thousand.
+// maxPatterns bounds the patterns of a schema together, in steps of their programs. A step takes
+// about 100 bytes, and a{1000} has a thousand.
 const maxPatterns = 100_000
 
-// pattern compiles a regular expression, if it is no larger than what is left.
+// pattern compiles a regular expression that has at most left steps.
 func pattern(s string, left *int) (jsonschema.Regexp, error) {
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
@@ -321,7 +315,7 @@ func pattern(s string, left *int) (jsonschema.Regexp, error) {
 	return re, nil
 }
 
-// programOf returns about how many steps the program of a pattern has.
+// programOf estimates how many steps a pattern's program has.
 func programOf(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
@@ -343,8 +337,8 @@ func known(schema gjson.Result) []string {
 	return names
 }
 
-// strange returns the arguments that the schema does not name, unless it says
-// itself what else is allowed.
+// strange returns the arguments that the schema does not name, unless the schema itself says what
+// else it allows.
 func strange(schema []byte, v any) Faults {
 	root := gjson.ParseBytes(schema)
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"} {
@@ -370,7 +364,7 @@ func strange(schema []byte, v any) Faults {
 	return faults
 }
 
-// asNumber returns a number of JSON as it is written.
+// asNumber returns a JSON number as it was written.
 func asNumber(v any) (string, bool) {
 	n, ok := v.(json.Number)
 	return n.String(), ok

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
@@ -188,14 +187,10 @@ func TestSteps(t *testing.T) {
 		"wide": {wide, `{"a":1}`}, "draft 7": {draft7, `{"a":1}`},
 		"deep": {deep, `{"a":` + strings.Repeat(`{"n":`, 100) + `""` + strings.Repeat("}", 101)},
 	} {
-		begin := time.Now()
 		got, err := c.Check([]byte(tc.schema), []byte(tc.args), true)
 		want := fmt.Sprintf("the arguments are wrong: those of tool cannot be checked in %d steps, the limit for arguments of their size: too many alternatives have to be tried", maxSteps+byteSteps*len(tc.args))
 		if faults, ok := errors.AsType[Faults](err); !ok || got != nil || faults.Of("tool").Error() != want {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
-		}
-		if d := time.Since(begin); d > 20*time.Second {
-			t.Errorf("%s took %v", name, d)
 		}
 	}
 	large := `{"tags":[` + strings.TrimSuffix(strings.Repeat("1,", 100_000), ",") + `]}`
@@ -291,11 +286,7 @@ func BenchmarkCheck(b *testing.B) {
 // Numbers that are small as text and large as numbers take no time.
 func TestLargeNumbers(t *testing.T) {
 	c := NewCache(4)
-	begin := time.Now()
 	for range 100 {
 		_, _ = c.Check([]byte(pets), []byte(`{"limit":1e1100,"price":1e-1100}`), true)
-	}
-	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("100 checks took %v", d)
 	}
 }

@@ -11,52 +11,48 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// cache keeps answers to GET without a body. What was sent with a request, the caller's own
-// headers included, is a part of the key: so nobody gets what was for somebody
-// else, and Vary holds whatever it names. So are the source's own credentials:
-// operations whose addresses are the same may have others, or none.
+// cache holds answers to GET requests without a body. Its key has everything that was sent: the
+// caller's own headers, so that no caller gets another's answer and Vary holds whatever it names;
+// and the source's credentials, since operations with the same address may have others, or none.
 type cache struct {
-	mu    sync.Mutex // guards all below
-	byURL *lru.Cache[string, []*kept]
-	bytes int
-	limit int
+	mu      sync.Mutex // guards all below
+	entries *simplelru.LRU[cacheKey, *cached]
+	bytes   int
+	limit   int
 }
 
-// kept is an answer that is kept.
-type kept struct {
-	sent   string // the headers and credentials of the request
+// cacheKey identifies a request: its address, and the headers and credentials sent with it.
+type cacheKey struct{ url, sent string }
+
+// cached is an answer in the cache.
+type cached struct {
 	answer *answer
 	until  time.Time // fresh before this
 	size   int
 }
 
 const (
-	maxKept     = 10000 // addresses
-	maxVariants = 16    // of one address
-	keptRoom    = 512   // what an entry takes beside its texts
+	maxCached   = 10000
+	cachedExtra = 512 // bytes that an entry takes beside its texts
 )
 
 func newCache(limit int) *cache {
 	c := &cache{limit: limit}
-	l, err := lru.NewWithEvict(maxKept, func(_ string, list []*kept) {
-		for _, k := range list {
-			c.bytes -= k.size
-		}
-	})
+	l, err := simplelru.NewLRU(maxCached, func(_ cacheKey, k *cached) { c.bytes -= k.size })
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	c.byURL = l
+	c.entries = l
 	return c
 }
 
-// sentKey writes what goes with a request, beside its address, as a key.
-func sentKey(p *Plan) string {
+// keyOf returns the key of a request.
+func keyOf(p *Plan) cacheKey {
 	h := p.Header
 	names := slices.AppendSeq(make([]string, 0, len(h)), maps.Keys(h))
 	slices.Sort(names)
@@ -68,37 +64,31 @@ func sentKey(p *Plan) string {
 		}
 		b.WriteByte('\n')
 	}
-	if p.settings.KeepFor > 0 { // others keep the same for another time
+	if p.settings.KeepFor > 0 { // tools may store the same answer for different times
 		b.WriteString(p.settings.KeepFor.String() + "\n")
 	}
 	for _, u := range p.uses {
 		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
-		if u.from.Exchange != "" { // what is given to the token of one caller is no other's
+		if u.from.Exchange != "" { // an answer to one caller's token belongs to no other caller
 			fmt.Fprintf(&b, "%q\n", p.subject[auth.TokenHeader])
 		}
 	}
-	return b.String()
+	return cacheKey{p.URL.String(), b.String()}
 }
 
-// get returns what is kept for a request, and whether it is fresh.
-func (c *cache) get(p *Plan, now time.Time) (k *kept, fresh bool) {
+// get returns the entry of a request, nil if there is none, and whether it is fresh.
+func (c *cache) get(p *Plan, now time.Time) (k *cached, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list, _ := c.byURL.Get(p.URL.String())
-	key := sentKey(p)
-	for _, k := range list {
-		if k.sent == key {
-			return k, now.Before(k.until)
-		}
-	}
-	return nil, false
+	k, ok := c.entries.Get(keyOf(p))
+	return k, ok && now.Before(k.until)
 }
 
-// put keeps an answer if it may be kept.
+// put stores an answer, if that is allowed.
 func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	until, ok := freshness(a.header, now, p.settings.KeepFor)
-	key, at := sentKey(p), p.URL.String()
-	size := len(a.body) + len(key) + len(at) + keptRoom
+	key := keyOf(p)
+	size := len(a.body) + len(key.url) + len(key.sent) + cachedExtra
 	for name, values := range a.header {
 		size += len(name) + len(strings.Join(values, ""))
 	}
@@ -107,28 +97,15 @@ func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list, _ := c.byURL.Peek(at)
-	list = slices.Clone(list)
-	list = slices.DeleteFunc(list, func(k *kept) bool {
-		if k.sent == key {
-			c.bytes -= k.size
-		}
-		return k.sent == key
-	})
-	if len(list) >= maxVariants {
-		c.bytes -= list[0].size
-		list = list[1:]
-	}
-	c.byURL.Add(at, append(list, &kept{sent: key, answer: a, until: until, size: size}))
+	c.entries.Remove(key) // Add replaces a value without reporting the old one
+	c.entries.Add(key, &cached{answer: a, until: until, size: size})
 	for c.bytes += size; c.bytes > c.limit; {
-		if _, _, ok := c.byURL.RemoveOldest(); !ok {
-			break
-		}
+		c.entries.RemoveOldest()
 	}
 }
 
-// renew notes that what is kept is still right.
-func (c *cache) renew(p *Plan, k *kept, h http.Header, now time.Time) *answer {
+// renew stores an answer again that the server confirmed with status 304 and header h.
+func (c *cache) renew(p *Plan, k *cached, h http.Header, now time.Time) *answer {
 	a := *k.answer
 	a.header = a.header.Clone()
 	for _, name := range []string{"Cache-Control", "Etag", "Expires", "Date", "Age", "Last-Modified", "Vary"} {
@@ -140,15 +117,20 @@ func (c *cache) renew(p *Plan, k *kept, h http.Header, now time.Time) *answer {
 	return &a
 }
 
-// forget drops what is kept of an address that was written to (RFC 9111, 4.4).
+// forget drops all answers of an address that was written to (RFC 9111, 4.4).
 func (c *cache) forget(u *url.URL) {
+	at := u.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byURL.Remove(u.String())
+	for _, key := range c.entries.Keys() {
+		if key.url == at {
+			c.entries.Remove(key)
+		}
+	}
 }
 
-// freshness says whether an answer may be kept, and until when it is fresh: for
-// so long as unsaid if it does not say itself.
+// freshness reports whether an answer may be stored, and until when it is fresh. The duration
+// unsaid applies to answers that name none themselves.
 func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.Time, ok bool) {
 	age, told := time.Duration(0), false
 	for _, line := range h["Cache-Control"] {
@@ -189,8 +171,8 @@ func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.T
 	return until, age > 0 || h.Get("Etag") != "" || h.Get("Last-Modified") != ""
 }
 
-// ask makes a request conditional on what is kept.
-func (k *kept) ask(p *Plan) *Plan {
+// conditional returns the request with the validators of a stale entry.
+func (k *cached) conditional(p *Plan) *Plan {
 	q := *p
 	q.Header = p.Header.Clone()
 	if tag := k.answer.header.Get("Etag"); tag != "" {

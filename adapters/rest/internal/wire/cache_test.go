@@ -62,7 +62,7 @@ func TestCacheWeighs(t *testing.T) {
 		c.put(&Plan{URL: &url.URL{Scheme: "http", Host: "h", Path: "/", RawQuery: fmt.Sprint("q=", i, long)}, Header: http.Header{"X": {long}}},
 			&answer{status: 200, header: http.Header{"Cache-Control": {"max-age=60"}, "Y": {long}}}, now)
 	}
-	if n := c.byURL.Len(); n*9000 > c.limit {
+	if n := c.entries.Len(); n*9000 > c.limit {
 		t.Errorf("%d addresses are kept, of 9000 bytes each, and %d bytes are allowed", n, c.limit)
 	}
 }

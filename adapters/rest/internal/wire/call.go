@@ -68,16 +68,16 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 
 // exchange gets the answer to a request, from the cache or the server.
 func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
-	cached := s.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
-	var k *kept
+	cacheable := s.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
+	var k *cached
 	ask := p
-	if cached {
+	if cacheable {
 		var fresh bool
 		if k, fresh = s.cache.get(p, time.Now()); fresh {
 			return k.answer, nil
 		}
 		if k != nil && p.Header.Get("If-None-Match") == "" && p.Header.Get("If-Modified-Since") == "" {
-			ask = k.ask(p)
+			ask = k.conditional(p)
 		}
 	}
 	leave, err := s.enter(ctx)
@@ -98,7 +98,7 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 	switch {
 	case err != nil:
 		return nil, err
-	case cached:
+	case cacheable:
 		if !c.Settings.fails(a) {
 			s.cache.put(p, a, asked)
 		}

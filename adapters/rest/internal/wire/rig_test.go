@@ -152,3 +152,5 @@ func said(r gjson.Result) string {
 	}
 	return strings.Join(out, "\n---\n")
 }
+
+func contains(s, part string) bool { return strings.Contains(s, part) }

@@ -1,4 +1,4 @@
-package wire
+package param_test
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-func contains(s, part string) bool { return strings.Contains(s, part) }
-
+// TestBodies writes every kind of body.
 func TestBodies(t *testing.T) {
 	body := func(m openapi.MediaType) *openapi.Tool { return with(tool("POST", "/x"), &m) }
 	form := func(fields ...*openapi.Field) *openapi.Tool {
@@ -78,21 +78,19 @@ func TestBodies(t *testing.T) {
 }
 
 func TestFileLimit(t *testing.T) {
-	s := newSource(t, Options{BaseURL: "http://127.0.0.1:1", MaxFile: 4})
 	up := with(tool("POST", "/x"), &openapi.MediaType{Type: httpio.Bytes, File: true})
-	if _, err := s.Plan(&Call{Tool: up, Args: []byte(`{"body":{"text":"12345"}}`)}); err == nil || !contains(err.Error(), "has 5 bytes, and 4 are allowed") {
+	small := param.Options{MaxFile: 4}
+	if _, err := param.Assemble(up, []byte(`{"body":{"text":"12345"}}`), small); err == nil || !strings.Contains(err.Error(), "has 5 bytes, and 4 are allowed") {
 		t.Errorf("a file of 5 bytes: %v", err)
 	}
-	if _, err := s.Plan(&Call{Tool: up, Args: []byte(`{"body":{"text":"1234"}}`)}); err != nil {
+	if _, err := param.Assemble(up, []byte(`{"body":{"text":"1234"}}`), small); err != nil {
 		t.Errorf("a file of 4 bytes: %v", err)
 	}
 }
 
-// Parts are read back with the standard library: their heads and contents are
-// what was meant, in the order of the document.
+// TestMultipart reads the parts back with the standard library: heads and contents are as given, in
+// the order of the document.
 func TestMultipart(t *testing.T) {
-	srv := newRecorder(t, nil)
-	s := newSource(t, Options{BaseURL: srv.URL})
 	m := &openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{
 		{Name: "id", Type: "integer"},
 		{Name: "meta", Type: "object"},
@@ -129,16 +127,16 @@ func TestMultipart(t *testing.T) {
 	}
 	var first []byte
 	for range 2 {
-		if r := call(t, s, &Call{Tool: up, Args: []byte(args)}); r.Get("isError").Bool() {
-			t.Fatal(said(r))
+		q, err := param.Assemble(up, []byte(args), options)
+		if err != nil {
+			t.Fatal(err)
 		}
-		q := srv.requests()[0]
-		kind, params, err := mime.ParseMediaType(q.header.Get("Content-Type"))
+		kind, params, err := mime.ParseMediaType(q.Header.Get("Content-Type"))
 		if err != nil || kind != "multipart/form-data" {
-			t.Fatalf("Content-Type %q", q.header.Get("Content-Type"))
+			t.Fatalf("Content-Type %q", q.Header.Get("Content-Type"))
 		}
 		var got []string
-		for r := multipart.NewReader(bytes.NewReader(q.body), params["boundary"]); ; {
+		for r := multipart.NewReader(bytes.NewReader(q.Body), params["boundary"]); ; {
 			p, err := r.NextRawPart()
 			if err == io.EOF {
 				break
@@ -160,9 +158,9 @@ func TestMultipart(t *testing.T) {
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if first != nil && !bytes.Equal(first, q.body) {
+		if first != nil && !bytes.Equal(first, q.Body) {
 			t.Error("the same call is another request the second time")
 		}
-		first = q.body
+		first = q.Body
 	}
 }
