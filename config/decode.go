@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
@@ -56,7 +56,7 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 
 // special reads the values that have a form of their own. known reports whether
 // into is one.
-func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool) {
+func (d *decoder) special(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
 		x.Loose = x.Loose || (x.Label == "listen" || x.Label == "console_listen") && x.Section.Where == "" // a port alone is a number
@@ -69,11 +69,11 @@ func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool)
 	case *filter.Override:
 		return d.override(x, n, into), true
 	case **stdio.Config:
-		if text, ok := d.Resolve(n).(*ast.StringNode); ok {
-			return d.shortCommand(x, text.Value, into), true
+		if strict.Kind(n) == strict.String {
+			return d.shortCommand(x, strict.Resolve(n).Value, into), true
 		}
 	case **remote.Config:
-		if _, ok := d.Resolve(n).(*ast.StringNode); ok { // http: URL
+		if strict.Kind(n) == strict.String { // http: URL
 			sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
 			d.Struct(sec, []strict.Entry{{Key: "url", Line: x.Line, Value: n}}, reflect.ValueOf(into).Elem())
 			x.Section.Adopt(x.Label, sec)
@@ -107,23 +107,17 @@ func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, erro
 		return "a rate such as 10/s or 600/m", func(v strict.Text) (any, error) { return limits.ParseRate(v.Value) }
 	case t.Kind() == reflect.Int64 && t != reflect.TypeFor[time.Duration]():
 		return "a number of bytes such as 16777216 or 16MiB", func(v strict.Text) (any, error) {
-			if n, ok := v.Node.(*ast.IntegerNode); ok {
-				return wholeSize(n)
+			if v.Kind == strict.Int { // 0x1000 and 1_000 are numbers too
+				n, err := strconv.ParseInt(strings.ReplaceAll(v.Value, "_", ""), 0, 64)
+				if err != nil || n < 0 {
+					return nil, errors.New("expected a number of bytes such as 16777216 or 16MiB")
+				}
+				return Size(n), nil
 			}
 			return ParseSize(v.Value)
 		}
 	}
 	return "", nil
-}
-
-// wholeSize is a number of bytes that is written as a number: 0x1000 and 1_000
-// are numbers too.
-func wholeSize(n *ast.IntegerNode) (any, error) {
-	v, err := strconv.ParseInt(fmt.Sprint(n.Value), 10, 64)
-	if err != nil || v < 0 {
-		return nil, errors.New("expected a number of bytes such as 16777216 or 16MiB")
-	}
-	return Size(v), nil
 }
 
 // ruleOf returns the rule for a key of a struct.

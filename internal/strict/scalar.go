@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // A Slot is the place that a value is read into, as messages call it.
@@ -24,7 +24,7 @@ type Slot struct {
 }
 
 // Value reads n into v and reports whether it could.
-func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
+func (d *Decoder) Value(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	into := v.Addr().Interface()
 	if d.schema.Value != nil {
 		if ok, known := d.schema.Value(x, n, into); known {
@@ -52,9 +52,7 @@ func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
 	case reflect.Slice:
 		return d.items(x, n, v)
 	}
-	if line := LineOf(d.Resolve(n)); line > 0 {
-		x.Line = line
-	}
+	x.Line = Resolve(n).Line
 	got, ok := d.Scalar(x, n, v.Type())
 	if !ok {
 		return false
@@ -64,7 +62,7 @@ func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
 		value, err = x.Rule(value)
 	}
 	if err != nil {
-		d.Fault(x.Line, "%s%s is %s%s: %v", x.Section.Where, x.Label, d.Shown(n), got.from(), err)
+		d.Fault(x.Line, "%s%s is %s%s: %v", x.Section.Where, x.Label, Shown(n), got.from(), err)
 		return false
 	}
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
@@ -72,9 +70,8 @@ func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
 }
 
 // items reads a list.
-func (d *Decoder) items(x *Slot, n ast.Node, v reflect.Value) bool {
-	seq, ok := d.Resolve(n).(*ast.SequenceNode)
-	if !ok {
+func (d *Decoder) items(x *Slot, n *yaml.Node, v reflect.Value) bool {
+	if Kind(n) != List {
 		example := `["a", "b"]`
 		if item := v.Type().Elem(); item.Kind() == reflect.Struct {
 			if _, parse := d.text(item); parse == nil {
@@ -84,20 +81,18 @@ func (d *Decoder) items(x *Slot, n ast.Node, v reflect.Value) bool {
 		}
 		return d.Mistyped(x, n, "a list, such as "+example)
 	}
-	if len(seq.Values) == 0 && d.schema.Empty != nil {
+	items, ok := Resolve(n).Content, true
+	if len(items) == 0 && d.schema.Empty != nil {
 		if wrong := d.schema.Empty(x.Label); wrong != "" {
 			d.Fault(x.Line, "%s%s is empty%s", x.Section.Where, x.Label, wrong)
 			return false
 		}
 	}
-	list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
-	for i, item := range seq.Values {
-		at := &Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: x.Line, Loose: true, Rule: x.Rule}
-		if line := LineOf(d.Resolve(item)); line > 0 {
-			at.Line = line
-		}
+	list := reflect.MakeSlice(v.Type(), len(items), len(items))
+	for i, item := range items {
+		at := &Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: Resolve(item).Line, Loose: true, Rule: x.Rule}
 		good := d.Value(at, item, list.Index(i))
-		x.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: d.Shown(item), Bad: !good}
+		x.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: Shown(item), Bad: !good}
 		ok = good && ok
 	}
 	v.Set(list)
@@ -105,7 +100,7 @@ func (d *Decoder) items(x *Slot, n ast.Node, v reflect.Value) bool {
 }
 
 // table reads a mapping of names to values.
-func (d *Decoder) table(x *Slot, n ast.Node, v reflect.Value) bool {
+func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping, such as { NAME: value }")
@@ -129,7 +124,7 @@ func (d *Decoder) table(x *Slot, n ast.Node, v reflect.Value) bool {
 }
 
 // kind reads a mapping into a struct of which there may be none, and checks it.
-func (d *Decoder) kind(x *Slot, n ast.Node, v reflect.Value) bool {
+func (d *Decoder) kind(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	sec, list, ok := d.section(x, n, v.Type().Elem())
 	if !ok {
 		return false
@@ -140,7 +135,7 @@ func (d *Decoder) kind(x *Slot, n ast.Node, v reflect.Value) bool {
 }
 
 // Inner reads a mapping into the struct that into points to.
-func (d *Decoder) Inner(x *Slot, n ast.Node, into any) (*Section, bool) {
+func (d *Decoder) Inner(x *Slot, n *yaml.Node, into any) (*Section, bool) {
 	v := reflect.ValueOf(into).Elem()
 	sec, list, ok := d.section(x, n, v.Type())
 	if !ok {
@@ -152,7 +147,7 @@ func (d *Decoder) Inner(x *Slot, n ast.Node, into any) (*Section, bool) {
 }
 
 // section begins to read n, a mapping with the keys of the struct t.
-func (d *Decoder) section(x *Slot, n ast.Node, t reflect.Type) (sec *Section, list []Entry, ok bool) {
+func (d *Decoder) section(x *Slot, n *yaml.Node, t reflect.Type) (sec *Section, list []Entry, ok bool) {
 	sec = &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
 	if list, ok = d.Entries(sec.Where, n); !ok {
 		expected := "a mapping with the keys " + strings.Join(Keys(t), ", ")
@@ -174,8 +169,8 @@ func (d *Decoder) Struct(sec *Section, list []Entry, v reflect.Value) {
 // Text is a scalar's value with the references replaced.
 type Text struct {
 	Value    string
-	Expanded bool     // came from the environment, in part at least
-	Node     ast.Node // the scalar
+	Expanded bool   // came from the environment, in part at least
+	Kind     string // of the scalar
 }
 
 // from tells the reader of a message that the value is not what is shown.
@@ -187,28 +182,26 @@ func (t Text) from() string {
 }
 
 // Scalar returns the value of n for a field of type t.
-func (d *Decoder) Scalar(x *Slot, n ast.Node, t reflect.Type) (Text, bool) {
-	n = d.Resolve(n)
-	switch v := n.(type) {
-	case *ast.StringNode:
-		return d.replaced(x, n, v.Value)
-	case *ast.LiteralNode:
-		return d.replaced(x, n, v.Value.Value)
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+func (d *Decoder) Scalar(x *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
+	switch Kind(n) {
+	case String:
+		return d.replaced(x, n)
+	case Int, Float, Bool:
 		if t.Kind() == reflect.String && !x.Loose {
-			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, d.Shown(n))
+			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, Shown(n))
 			return Text{}, false
 		}
 		// As written: 1.10 stays 1.10 and 007 stays 007.
-		return Text{Value: n.GetToken().Value, Node: n}, true
+		return Text{Value: Resolve(n).Value, Kind: Kind(n)}, true
 	}
 	return Text{}, d.Mistyped(x, n, d.expected(t, x.Off))
 }
 
-func (d *Decoder) replaced(x *Slot, n ast.Node, s string) (Text, bool) {
+func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
+	s := Resolve(n).Value
 	if d.schema.Literal != nil {
 		if err := d.schema.Literal(x, s); err != nil {
-			d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, d.Shown(n), err)
+			d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, Shown(n), err)
 			return Text{}, false
 		}
 	}
@@ -226,22 +219,19 @@ func (d *Decoder) replaced(x *Slot, n ast.Node, s string) (Text, bool) {
 		}
 		return Text{}, false
 	}
-	return Text{value, expanded, n}, true
+	return Text{value, expanded, String}, true
 }
 
 // Mistyped reports that n is something else than what is expected; it returns false.
-func (d *Decoder) Mistyped(x *Slot, n ast.Node, expected string) bool {
-	shown := d.Shown(n)
-	switch d.Resolve(n).(type) {
-	case *ast.StringNode, *ast.LiteralNode:
-		if strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
-			shown = "text"
-		}
+func (d *Decoder) Mistyped(x *Slot, n *yaml.Node, expected string) bool {
+	shown := Shown(n)
+	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
+		shown = "text"
 	}
-	switch d.Resolve(n).(type) {
-	case *ast.NullNode:
+	switch Kind(n) {
+	case Null:
 		d.Fault(x.Line, "%s%s has no value: expected %s", x.Section.Where, x.Label, expected)
-	case *ast.TagNode:
+	case "":
 		d.Fault(x.Line, "%s%s has a YAML tag: remove the tag", x.Section.Where, x.Label)
 	default:
 		d.Fault(x.Line, "%s%s is %s: expected %s", x.Section.Where, x.Label, shown, expected)
@@ -250,18 +240,16 @@ func (d *Decoder) Mistyped(x *Slot, n ast.Node, expected string) bool {
 }
 
 // Shown returns n as messages show it: as it is written in the file.
-func (d *Decoder) Shown(n ast.Node) string {
-	switch v := d.Resolve(n).(type) {
-	case *ast.StringNode:
-		return strconv.Quote(Clip(v.Value))
-	case *ast.LiteralNode:
-		return strconv.Quote(Clip(v.Value.Value))
-	case *ast.SequenceNode:
+func Shown(n *yaml.Node) string {
+	switch value := Resolve(n).Value; Kind(n) {
+	case String:
+		return strconv.Quote(Clip(value))
+	case Int, Float, Bool:
+		return Clip(value)
+	case List:
 		return "a list"
-	case ast.MapNode:
+	case Map:
 		return "a mapping"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return Clip(v.GetToken().Value)
 	}
 	return "nothing"
 }
@@ -289,10 +277,6 @@ func (d *Decoder) expected(t reflect.Type, off bool) string {
 // what is expected: the value may be a secret.
 func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 	wrong := fmt.Errorf("expected %s", d.expected(t, off))
-	_, isText := got.Node.(*ast.StringNode)
-	if _, ok := got.Node.(*ast.LiteralNode); ok {
-		isText = true
-	}
 	if _, parse := d.text(t); parse != nil {
 		return parse(got)
 	}
@@ -308,7 +292,7 @@ func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 		return got.Value, nil
 	// Only the environment has numbers and truth as text; in the file, quotes
 	// say that it is text.
-	case isText && !got.Expanded:
+	case got.Kind == String && !got.Expanded:
 		if _, err := strconv.Atoi(got.Value); err == nil {
 			return nil, errors.New("remove the quotes")
 		}
@@ -360,8 +344,8 @@ func network(s string, wrong error) (any, error) {
 
 // group reads a mapping into a struct, which may check itself. One that can be
 // switched off may be the word off.
-func (d *Decoder) group(x *Slot, n ast.Node, v reflect.Value) bool {
-	if off := v.FieldByName("Off"); off.IsValid() && d.IsOff(n) {
+func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
+	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
 		off.SetBool(true)
 		return true
 	}
@@ -372,14 +356,7 @@ func (d *Decoder) group(x *Slot, n ast.Node, v reflect.Value) bool {
 	return ok
 }
 
-// IsOff reports whether a node is the word off, or false, which older YAML takes
-// it for.
-func (d *Decoder) IsOff(n ast.Node) bool {
-	switch v := d.Resolve(n).(type) {
-	case *ast.StringNode:
-		return v.Value == "off"
-	case *ast.BoolNode:
-		return !v.Value
-	}
-	return false
+// IsOff reports whether n is the word off, or false, which older YAML takes it for.
+func IsOff(n *yaml.Node) bool {
+	return Kind(n) == String && Resolve(n).Value == "off" || Kind(n) == Bool && !IsTrue(n)
 }

@@ -3,7 +3,7 @@ package strict
 import (
 	"reflect"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // Decoder reads one file. It notes every fault and goes on, so that one run
@@ -25,10 +25,8 @@ type Decoder struct {
 	// Env looks variables up.
 	Env func(string) (string, bool)
 
-	schema  Schema
-	aliases map[*ast.AliasNode]ast.Node // and what they stand for
-	looked  []string                    // values from the environment that the last Expand has found
-	data    []byte                      // the file
+	schema Schema
+	looked []string // values from the environment that the last Expand has found
 }
 
 // Schema is what a decoder does not know by itself about the structs that it
@@ -37,7 +35,7 @@ type Decoder struct {
 type Schema struct {
 	// Value reads a value that has a form of its own into what into points to.
 	// known is false for all others.
-	Value func(x *Slot, n ast.Node, into any) (ok, known bool)
+	Value func(x *Slot, n *yaml.Node, into any) (ok, known bool)
 	// Text says what is expected for a type whose values are written as text, and
 	// parses them; parse is nil for all others.
 	Text func(t reflect.Type) (expected string, parse func(Text) (any, error))
@@ -72,7 +70,7 @@ func New(file, program string, env func(string) (string, bool), s Schema) *Decod
 // Quiet returns a decoder of the same file for a first look, whose faults nobody
 // hears of.
 func (d *Decoder) Quiet() *Decoder {
-	return &Decoder{File: d.File, Program: d.Program, Env: d.Env, aliases: d.aliases, Secrets: map[string]string{}}
+	return &Decoder{File: d.File, Program: d.Program, Env: d.Env, Secrets: map[string]string{}}
 }
 
 func (d *Decoder) text(t reflect.Type) (string, func(Text) (any, error)) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -82,7 +82,7 @@ func read(text string, set func(*strict.Decoder)) (z zoo, d *strict.Decoder) {
 	top := &strict.Section{Line: 1}
 	list, ok := d.Entries("", root)
 	if !ok {
-		d.Fault(strict.LineOf(root), "no mapping")
+		d.Fault(root.Line, "no mapping")
 		return z, d
 	}
 	d.Fields(top, list, reflect.ValueOf(&z).Elem())
@@ -195,7 +195,7 @@ func TestOwnForm(t *testing.T) {
 		heard = append(heard, x.Label+" "+whole+" "+strings.Join(values, ","))
 	}}
 	var d *strict.Decoder
-	s.Value = func(x *strict.Slot, n ast.Node, into any) (ok, known bool) {
+	s.Value = func(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 		k, known := into.(*kilos)
 		if !known {
 			return false, false
