@@ -84,7 +84,10 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		keys = d.restrictions(sec, keys, &s, c, tokens)
 		sec.Marks = map[string]strict.Mark{}
 		inner := &strict.Section{Where: sec.Where, Line: e.Line}
-		d.Struct(inner, keys, strict.FieldOf(reflect.ValueOf(&s).Elem(), kind))
+		f, _ := strict.FieldOf(reflect.TypeFor[Server](), kind)
+		settings := reflect.ValueOf(&s).Elem().FieldByIndex(f.Index)
+		settings.Set(reflect.New(f.Type.Elem()))
+		d.Struct(inner, keys, settings.Interface())
 		sec.Adopt(kind, inner)
 		d.finish(sec, &s)
 		c.Servers = append(c.Servers, s)

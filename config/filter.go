@@ -16,7 +16,7 @@ import (
 // filterKeys is how a file writes filter.Rules, and overrideKeys a
 // filter.Override.
 type filterKeys struct {
-	Allow    []string                   `yaml:"allow"`
+	Allow    []string                   `yaml:"allow,some"`
 	Deny     []string                   `yaml:"deny"`
 	Rename   map[string]string          `yaml:"rename"`
 	Override map[string]filter.Override `yaml:"override"`

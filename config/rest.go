@@ -57,8 +57,6 @@ func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool
 			*into = []string{got.Value}
 			return ok, true
 		}
-	case *having:
-		return d.having(x, n, into), true
 	case *[]rest.Rule:
 		return d.restRules(x, n, into), true
 	case *[]rest.Tool:
@@ -67,10 +65,6 @@ func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool
 		return d.restArgs(x, n, into), true
 	case *failure:
 		return d.failure(x, n, into), true
-	case *attempts:
-		return d.attempts(x, n, into), true
-	case *keeping:
-		return d.keeping(x, n, into), true
 	}
 	return false, false
 }

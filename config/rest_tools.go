@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -95,55 +94,6 @@ func (d *decoder) failure(x *strict.Slot, n *yaml.Node, into *failure) bool {
 	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	into.Text = got.Value
 	return ok
-}
-
-// attempts reads how often a request is made.
-func (d *decoder) attempts(x *strict.Slot, n *yaml.Node, into *attempts) bool {
-	if strict.IsOff(n) {
-		*into = 1
-		return true
-	}
-	if times, err := strconv.Atoi(strict.Resolve(n).Value); strict.Kind(n) == strict.Int && err == nil && times >= 1 && times <= 10 {
-		*into = attempts(times)
-		return true
-	}
-	d.Fault(x.Line, "%s%s is %s: expected how often the request is made, 1 to 10, or off", x.Section.Where, x.Label, strict.Shown(n))
-	return false
-}
-
-// having reads whether there is something.
-func (d *decoder) having(x *strict.Slot, n *yaml.Node, into *having) bool {
-	if strict.IsOff(n) {
-		return true
-	}
-	*into = true
-	if isOn(n) {
-		return true
-	}
-	d.Fault(x.Line, "%s%s is %s: expected off or on", x.Section.Where, x.Label, strict.Shown(n))
-	return false
-}
-
-// isOn reports whether a value is the word on, or true.
-func isOn(n *yaml.Node) bool {
-	return strict.IsTrue(n) || strict.Kind(n) == strict.String && strict.Resolve(n).Value == "on"
-}
-
-// keeping reads whether answers are kept, and for how long.
-func (d *decoder) keeping(x *strict.Slot, n *yaml.Node, into *keeping) bool {
-	if strict.IsOff(n) {
-		return true
-	}
-	into.on = true
-	if isOn(n) {
-		return true
-	}
-	if age, err := time.ParseDuration(strict.Resolve(n).Value); strict.Kind(n) == strict.String && err == nil && age > 0 {
-		into.age = age
-		return true
-	}
-	d.Fault(x.Line, "%s%s is %s: expected true, off, or how long answers are kept that do not say it themselves, such as 60s", x.Section.Where, x.Label, strict.Shown(n))
-	return false
 }
 
 // restTools reads the tools of an API, with their own faults.

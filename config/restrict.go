@@ -20,7 +20,7 @@ import (
 // and returns the others. tokens let clients in where the server names none.
 func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
 	names := func(e strict.Entry, label string) (list []string) {
-		x := &strict.Slot{Section: sec, Label: label, Line: e.Line}
+		x := &strict.Slot{Section: sec, Label: label, Line: e.Line, Some: label == "tools: allow"}
 		d.Value(x, e.Value, reflect.ValueOf(&list).Elem())
 		return list
 	}

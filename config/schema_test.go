@@ -221,7 +221,7 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 			return object{}
 		}
 		list := object{"type": "array", "items": s.loose(t.Elem(), "")}
-		if emptyList(key) != "" {
+		if slices.Contains([]string{"access", "oauth", "servers", "allow"}, key) {
 			list["minItems"] = 1
 		}
 		return list

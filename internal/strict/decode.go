@@ -118,35 +118,29 @@ func (s *Section) At(key string) (Mark, bool) {
 	}
 }
 
-// Fields fills the struct v from the entries, by yaml tags.
+// Fields fills the struct v from the entries, by the yaml tags of its fields.
 func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 	sec.Marks = map[string]Mark{}
-	valid := Keys(v.Type())
 	for _, e := range list {
-		i := slices.Index(valid, e.Key)
-		if i < 0 {
+		f, known := FieldOf(v.Type(), e.Key)
+		if !known {
 			d.unknown(sec, e, v.Type())
 			continue
 		}
-		field := FieldOf(v, e.Key)
-		x := &Slot{
-			Section: sec, Label: e.Key, Line: e.Line,
-			Off: strings.HasSuffix(tagOf(v.Type(), e.Key), ",off"),
-		}
+		_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		x := &Slot{Section: sec, Label: e.Key, Line: e.Line, Off: options == "off", Some: options == "some"}
 		if d.schema.Rule != nil {
 			x.Rule = d.schema.Rule(v.Type(), e.Key)
 		}
-		ok := d.Value(x, e.Value, field)
+		ok := d.Value(x, e.Value, v.FieldByIndex(f.Index))
 		sec.Marks[e.Key] = Mark{Line: x.Line, Shown: Shown(e.Value), Bad: !ok}
 	}
 }
 
+// unknown reports a key that no field has.
 func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
-	valid := Keys(t)
-	if d.schema.Keys != nil {
-		valid = append(valid, d.schema.Keys(t)...)
-	}
-	if name := d.meant(e.Key, valid); name != "" {
+	valid := append(Keys(t), d.schema.Keys(t)...)
+	if name := d.schema.Meant(e.Key, valid); name != "" {
 		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
 		// The key that was meant is not missing, so nothing more about it.
 		if _, ok := sec.Marks[name]; !ok {
@@ -192,22 +186,13 @@ func Key(f reflect.StructField) string {
 }
 
 // FieldOf returns the field of a struct that has this key.
-func FieldOf(v reflect.Value, name string) reflect.Value {
-	for f, field := range v.Fields() {
-		if Key(f) == name {
-			return field
-		}
-	}
-	return reflect.Value{}
-}
-
-func tagOf(t reflect.Type, name string) string {
+func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for f := range t.Fields() {
-		if Key(f) == name {
-			return f.Tag.Get("yaml")
+		if Key(f) == key && key != "-" {
+			return f, true
 		}
 	}
-	return ""
+	return reflect.StructField{}, false
 }
 
 // Validate asks a section's own check, of which each line reads "KEY is …: RULE",

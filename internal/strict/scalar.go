@@ -13,13 +13,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A Slot is the place that a value is read into, as messages call it.
+// A Slot is the place that a value is read into, with its name in messages.
 type Slot struct {
 	Section *Section
-	Label   string // the key, and the item when it is a list's: "args: item 2"
+	Label   string // the key, and the item of a list: "args: item 2"
 	Line    int
 	Off     bool // a duration that can be "off"
-	Loose   bool // text that may also be written as a number or true
+	Some    bool // a list that must not be empty
+	Loose   bool // a text that may also be written as a number or true
 	Rule    func(any) (any, error)
 }
 
@@ -39,17 +40,19 @@ func (d *Decoder) Value(x *Slot, n *yaml.Node, v reflect.Value) bool {
 		*into = raw
 		return ok
 	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		return d.kind(x, n, v)
-	case reflect.Struct:
-		if _, parse := d.text(v.Type()); parse != nil || v.Type() == reflect.TypeFor[netip.Prefix]() {
-			break // written as text
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer:
+		one := reflect.New(v.Type().Elem())
+		ok := d.group(x, n, one.Elem())
+		if ok {
+			v.Set(one)
 		}
+		return ok
+	case kind == reflect.Struct && !d.isText(v.Type()):
 		return d.group(x, n, v)
-	case reflect.Map:
+	case kind == reflect.Map:
 		return d.table(x, n, v)
-	case reflect.Slice:
+	case kind == reflect.Slice:
 		return d.items(x, n, v)
 	}
 	x.Line = Resolve(n).Line
@@ -69,24 +72,26 @@ func (d *Decoder) Value(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	return true
 }
 
+// isText reports whether values of a type are written as text.
+func (d *Decoder) isText(t reflect.Type) bool {
+	_, parse := d.schema.Text(t)
+	return parse != nil || t == reflect.TypeFor[netip.Prefix]()
+}
+
 // items reads a list.
 func (d *Decoder) items(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	if Kind(n) != List {
 		example := `["a", "b"]`
-		if item := v.Type().Elem(); item.Kind() == reflect.Struct {
-			if _, parse := d.text(item); parse == nil {
-				keys := Keys(item)
-				example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
-			}
+		if item := v.Type().Elem(); item.Kind() == reflect.Struct && !d.isText(item) {
+			keys := Keys(item)
+			example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
 		}
 		return d.Mistyped(x, n, "a list, such as "+example)
 	}
 	items, ok := Resolve(n).Content, true
-	if len(items) == 0 && d.schema.Empty != nil {
-		if wrong := d.schema.Empty(x.Label); wrong != "" {
-			d.Fault(x.Line, "%s%s is empty%s", x.Section.Where, x.Label, wrong)
-			return false
-		}
+	if len(items) == 0 && x.Some {
+		d.Fault(x.Line, "%s%s is empty, which would let all pass: list what may, or leave it out", x.Section.Where, x.Label)
+		return false
 	}
 	list := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
@@ -99,7 +104,7 @@ func (d *Decoder) items(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// table reads a mapping of names to values.
+// table reads a mapping of names to values. The rule is about the names.
 func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
@@ -107,8 +112,15 @@ func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	}
 	table := reflect.MakeMapWithSize(v.Type(), len(list))
 	for _, e := range list {
-		if wrong := d.wrongKey(x.Label, e.Key); wrong != "" {
-			d.Fault(e.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
+		var err error
+		if x.Rule != nil {
+			_, err = x.Rule(e.Key)
+		}
+		if err == nil && e.Key == "" {
+			err = errors.New("a name is empty")
+		}
+		if err != nil {
+			d.Fault(e.Line, "%s%s: %v", x.Section.Where, x.Label, err)
 			ok = false
 			continue
 		}
@@ -123,57 +135,52 @@ func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// kind reads a mapping into a struct of which there may be none, and checks it.
-func (d *Decoder) kind(x *Slot, n *yaml.Node, v reflect.Value) bool {
-	sec, list, ok := d.section(x, n, v.Type().Elem())
-	if !ok {
-		return false
+// group reads a mapping into a struct and checks it. A struct with a field Off may also be
+// the word off. Faults within the struct do not make it false.
+func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
+	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
+		off.SetBool(true)
+		return true
 	}
-	d.Struct(sec, list, v)
-	x.Section.Adopt(x.Label, sec)
-	return true // faults inside have been reported one by one
+	into := v.Addr().Interface()
+	sec, ok := d.Inner(x, n, into)
+	if ok {
+		d.check(sec, into)
+	}
+	return ok
 }
 
-// Inner reads a mapping into the struct that into points to.
+// Inner reads a mapping into the struct that into points to, and does not check it.
 func (d *Decoder) Inner(x *Slot, n *yaml.Node, into any) (*Section, bool) {
 	v := reflect.ValueOf(into).Elem()
-	sec, list, ok := d.section(x, n, v.Type())
+	sec := &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+	list, ok := d.Entries(sec.Where, n)
 	if !ok {
-		return nil, false
+		expected := "a mapping with the keys " + strings.Join(Keys(v.Type()), ", ")
+		if v.FieldByName("Off").IsValid() {
+			expected += "; or off"
+		}
+		return nil, d.Mistyped(x, n, expected)
 	}
 	d.Fields(sec, list, v)
 	x.Section.Adopt(x.Label, sec)
 	return sec, true
 }
 
-// section begins to read n, a mapping with the keys of the struct t.
-func (d *Decoder) section(x *Slot, n *yaml.Node, t reflect.Type) (sec *Section, list []Entry, ok bool) {
-	sec = &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
-	if list, ok = d.Entries(sec.Where, n); !ok {
-		expected := "a mapping with the keys " + strings.Join(Keys(t), ", ")
-		if _, can := t.FieldByName("Off"); can {
-			expected += "; or off"
-		}
-		return nil, nil, d.Mistyped(x, n, expected)
-	}
-	return sec, list, true
+// Struct fills the struct that v points to from the entries, and checks it.
+func (d *Decoder) Struct(sec *Section, list []Entry, into any) {
+	d.Fields(sec, list, reflect.ValueOf(into).Elem())
+	d.check(sec, into)
 }
 
-// Struct fills what the pointer v points to from the entries, and checks it.
-func (d *Decoder) Struct(sec *Section, list []Entry, v reflect.Value) {
-	v.Set(reflect.New(v.Type().Elem()))
-	d.Fields(sec, list, v.Elem())
-	d.check(sec, v.Interface())
-}
-
-// Text is a scalar's value with the references replaced.
+// Text is the value of a scalar with the references replaced.
 type Text struct {
 	Value    string
-	Expanded bool   // came from the environment, in part at least
+	Expanded bool   // comes from the environment, at least in part
 	Kind     string // of the scalar
 }
 
-// from tells the reader of a message that the value is not what is shown.
+// from returns a remark for messages that show the reference in place of the value.
 func (t Text) from() string {
 	if t.Expanded {
 		return " (its value is from the environment and not shown)"
@@ -254,8 +261,9 @@ func Shown(n *yaml.Node) string {
 	return "nothing"
 }
 
+// expected returns the form of values of a type.
 func (d *Decoder) expected(t reflect.Type, off bool) string {
-	if text, parse := d.text(t); parse != nil {
+	if text, parse := d.schema.Text(t); parse != nil {
 		return text
 	}
 	switch {
@@ -273,11 +281,11 @@ func (d *Decoder) expected(t reflect.Type, off bool) string {
 	return "text"
 }
 
-// convert turns a scalar into a value for a field of type t. Errors say only
-// what is expected: the value may be a secret.
+// convert turns a scalar into a value for a field of type t. Errors state only the expected
+// form, because the value may be a secret.
 func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 	wrong := fmt.Errorf("expected %s", d.expected(t, off))
-	if _, parse := d.text(t); parse != nil {
+	if _, parse := d.schema.Text(t); parse != nil {
 		return parse(got)
 	}
 	switch {
@@ -290,8 +298,7 @@ func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 		return network(got.Value, wrong)
 	case t.Kind() == reflect.String:
 		return got.Value, nil
-	// Only the environment has numbers and truth as text; in the file, quotes
-	// say that it is text.
+	// Variables hold numbers and booleans as text. In the file, quotes make a text.
 	case got.Kind == String && !got.Expanded:
 		if _, err := strconv.Atoi(got.Value); err == nil {
 			return nil, errors.New("remove the quotes")
@@ -340,20 +347,6 @@ func network(s string, wrong error) (any, error) {
 	}
 	a = a.Unmap()
 	return netip.PrefixFrom(a, a.BitLen()), nil
-}
-
-// group reads a mapping into a struct, which may check itself. One that can be
-// switched off may be the word off.
-func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
-	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
-		off.SetBool(true)
-		return true
-	}
-	sec, ok := d.Inner(x, n, v.Addr().Interface())
-	if ok {
-		d.check(sec, v.Addr().Interface())
-	}
-	return ok
 }
 
 // IsOff reports whether n is the word off, or false, which older YAML takes it for.
