@@ -39,18 +39,6 @@ func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool
 		}
 	case *rest.Auth:
 		return d.auth(x, n, into), true
-	case *rest.Limits:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
-	case *rest.ToolLimits:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
-	case *rest.Catalog:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
-	case *rest.Match:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
 	case *[]string: // one stands for a list of one where operations are matched
 		if strict.Kind(n) == strict.String && strings.HasSuffix(x.Section.Where, ": match: ") {
 			got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
@@ -97,8 +85,7 @@ func (d *decoder) auth(x *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 
 func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bool) {
 	var k rest.Credential
-	before := len(d.Faults)
-	if _, ok := d.Inner(x, n, &k); !ok || len(d.Faults) > before {
+	if _, ok := d.whole(x, n, &k); !ok {
 		return nil, false
 	}
 	kinds, places := 0, 0

@@ -81,8 +81,7 @@ type argKeys struct {
 // failure reads where answers say what is wrong.
 func (d *decoder) failure(x *strict.Slot, n *yaml.Node, into *failure) bool {
 	if strict.Kind(n) == strict.Map {
-		before := len(d.Faults)
-		if _, ok := d.Inner(x, n, into); !ok || len(d.Faults) > before {
+		if _, ok := d.whole(x, n, into); !ok {
 			return false
 		}
 		if into.When == "" && into.Text == "" {
@@ -94,6 +93,13 @@ func (d *decoder) failure(x *strict.Slot, n *yaml.Node, into *failure) bool {
 	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	into.Text = got.Value
 	return ok
+}
+
+// whole reads a mapping like Inner. It is false also for a fault of one of the keys.
+func (d *decoder) whole(x *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
+	before := len(d.Faults)
+	sec, ok := d.Inner(x, n, into)
+	return sec, ok && len(d.Faults) == before
 }
 
 // restTools reads the tools of an API, with their own faults.
@@ -111,9 +117,8 @@ func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 		}
 		var k toolKeys
 		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
-		before := len(d.Faults)
-		sec, good := d.Inner(at, e.Value, &k)
-		if !good || len(d.Faults) > before {
+		sec, good := d.whole(at, e.Value, &k)
+		if !good {
 			ok = false
 			continue
 		}
@@ -162,9 +167,8 @@ func (d *decoder) restRules(x *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 		if keys := strict.Resolve(item).Content; strict.Kind(item) == strict.Map && len(keys) > 0 {
 			at.Line = keys[0].Line
 		}
-		before := len(d.Faults)
-		sec, fine := d.Inner(at, item, &k)
-		if !fine || len(d.Faults) > before {
+		sec, fine := d.whole(at, item, &k)
+		if !fine {
 			good = false
 			continue
 		}
