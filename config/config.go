@@ -83,9 +83,9 @@ type Config struct {
 	// tokens are for. Default: with OAuth on loopback, the Host of the request.
 	PublicURL string `yaml:"public_url" effect:"restart"`
 	// OAuth lists the issuers whose tokens count. Default: only keys do.
-	OAuth []OAuth `yaml:"oauth" effect:"restart"`
+	OAuth []OAuth `yaml:"oauth,some" effect:"restart"`
 	// Access lists who may call, and what. Default: everybody may use everything.
-	Access []Access `yaml:"access" effect:"live"`
+	Access []Access `yaml:"access,some" effect:"live"`
 	// PerPrincipal bounds what each of those may have.
 	PerPrincipal limits.PerPrincipal `yaml:"per_principal" effect:"live"`
 	// PublicStatus shows /metrics and the details of /readyz to those too who have

@@ -2,25 +2,20 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-	"golang.org/x/net/http/httpguts"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -48,7 +43,7 @@ type decoder struct {
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	d := &decoder{dir: dir}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
-		Value: d.special, Text: textOf, Rule: ruleOf, TableKey: checkTableKey, Empty: emptyList,
+		Value: d.special, Text: textOf, Rule: ruleOf,
 		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.literal, Expanded: d.note,
 	})
 	return d
@@ -56,7 +51,7 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 
 // special reads the values that have a form of their own. known reports whether
 // into is one.
-func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool) {
+func (d *decoder) special(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
 		x.Loose = x.Loose || (x.Label == "listen" || x.Label == "console_listen") && x.Section.Where == "" // a port alone is a number
@@ -69,13 +64,14 @@ func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool)
 	case *filter.Override:
 		return d.override(x, n, into), true
 	case **stdio.Config:
-		if text, ok := d.Resolve(n).(*ast.StringNode); ok {
-			return d.shortCommand(x, text.Value, into), true
+		if strict.Kind(n) == strict.String {
+			return d.shortCommand(x, strict.Resolve(n).Value, into), true
 		}
 	case **remote.Config:
-		if _, ok := d.Resolve(n).(*ast.StringNode); ok { // http: URL
+		if strict.Kind(n) == strict.String { // http: URL
 			sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
-			d.Struct(sec, []strict.Entry{{Key: "url", Line: x.Line, Value: n}}, reflect.ValueOf(into).Elem())
+			*into = &remote.Config{}
+			d.Struct(sec, []strict.Entry{{Key: "url", Line: x.Line, Value: n}}, *into)
 			x.Section.Adopt(x.Label, sec)
 			return true, true
 		}
@@ -98,75 +94,66 @@ func (d *decoder) check(sec *strict.Section, v any) {
 	}
 }
 
-// textOf says how values of a type of ours are written: as text.
+// textOf returns the expected form of a type of ours whose values are written as text, and
+// parses them.
 func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, error)) {
 	switch {
 	case t == reflect.TypeFor[bridge.Forward]():
 		return "the name of a header, such as X-Tenant", func(v strict.Text) (any, error) { return parseForward(v.Value) }
 	case t == reflect.TypeFor[limits.Rate]():
 		return "a rate such as 10/s or 600/m", func(v strict.Text) (any, error) { return limits.ParseRate(v.Value) }
+	case t == reflect.TypeFor[attempts]():
+		const expected = "how often the request is made, 1 to 10, or off"
+		return expected, func(v strict.Text) (any, error) {
+			n, err := strconv.Atoi(v.Value)
+			switch {
+			case isOff(v):
+				return attempts(1), nil
+			case err != nil || n < 1 || n > 10 || v.Kind == strict.String && !v.Expanded:
+				return nil, errors.New("expected " + expected)
+			}
+			return attempts(n), nil
+		}
+	case t == reflect.TypeFor[having]():
+		return "off or on", func(v strict.Text) (any, error) {
+			if !isOff(v) && !isOn(v) {
+				return nil, errors.New("expected off or on")
+			}
+			return having(isOn(v)), nil
+		}
+	case t == reflect.TypeFor[keeping]():
+		const expected = "true, off, or how long answers are kept that do not say it themselves, such as 60s"
+		return expected, func(v strict.Text) (any, error) {
+			age, err := time.ParseDuration(v.Value)
+			switch {
+			case isOff(v) || isOn(v):
+				return keeping{on: isOn(v)}, nil
+			case err != nil || age <= 0:
+				return nil, errors.New("expected " + expected)
+			}
+			return keeping{true, age}, nil
+		}
 	case t.Kind() == reflect.Int64 && t != reflect.TypeFor[time.Duration]():
 		return "a number of bytes such as 16777216 or 16MiB", func(v strict.Text) (any, error) {
-			if n, ok := v.Node.(*ast.IntegerNode); ok {
-				return wholeSize(n)
+			if v.Kind != strict.Int {
+				return ParseSize(v.Value)
 			}
-			return ParseSize(v.Value)
+			n, err := strconv.ParseInt(strings.ReplaceAll(v.Value, "_", ""), 0, 64) // 0x1000 and 1_000 are numbers too
+			if err != nil || n < 0 {
+				return nil, errors.New("expected a number of bytes such as 16777216 or 16MiB")
+			}
+			return Size(n), nil
 		}
 	}
 	return "", nil
 }
 
-// wholeSize is a number of bytes that is written as a number: 0x1000 and 1_000
-// are numbers too.
-func wholeSize(n *ast.IntegerNode) (any, error) {
-	v, err := strconv.ParseInt(fmt.Sprint(n.Value), 10, 64)
-	if err != nil || v < 0 {
-		return nil, errors.New("expected a number of bytes such as 16777216 or 16MiB")
-	}
-	return Size(v), nil
+func isOn(v strict.Text) bool {
+	return v.Value == "on" || v.Kind == strict.Bool && strings.EqualFold(v.Value, "true")
 }
 
-// ruleOf returns the rule for a key of a struct.
-func ruleOf(in reflect.Type, key string) func(any) (any, error) {
-	switch in.PkgPath() {
-	case reflect.TypeFor[Config]().PkgPath():
-		return func(value any) (any, error) { return rule(key, value) }
-	case reflect.TypeFor[breaker.Options]().PkgPath(), reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[retry.Options]().PkgPath(), reflect.TypeFor[cache.Options]().PkgPath():
-		return notZero
-	case reflect.TypeFor[rest.Config]().PkgPath(), reflect.TypeFor[rest.Tool]().PkgPath():
-		if notZeroInRest[key] {
-			return notZero
-		}
-	}
-	return nil
-}
-
-// checkTableKey returns what is wrong with a key of the table of that name.
-func checkTableKey(table, key string) string {
-	switch table {
-	case "env":
-		if key == "" || strings.ContainsAny(key, "=\x00") {
-			return fmt.Sprintf("%q is no name for a variable: it must not be empty or contain '='", strict.Clip(key))
-		}
-	case "headers":
-		if !httpguts.ValidHeaderFieldName(key) {
-			return "a key is not the name of a header: write NAME: value" // not shown: it may be NAME=SECRET
-		}
-	default:
-		if key == "" {
-			return "a name is empty"
-		}
-	}
-	return ""
-}
-
-// emptyList returns what is wrong with an empty list: who writes it means nobody,
-// or nothing; it would be everybody, or all.
-func emptyList(key string) string {
-	if slices.Contains([]string{"access", "oauth", "servers", "allow", "tools: allow"}, key) {
-		return ", which would let all pass: list what may, or leave it out"
-	}
-	return ""
+func isOff(v strict.Text) bool {
+	return v.Value == "off" || v.Kind == strict.Bool && strings.EqualFold(v.Value, "false")
 }
 
 // otherKeys are keys of a struct that are read without a field of it.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -41,7 +41,7 @@ func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 
 // isDesktop reports whether every server under "servers" has the "type" that VS
 // Code asks for and our form does not know, and none has a kind of ours.
-func (d *decoder) isDesktop(n ast.Node) bool {
+func (d *decoder) isDesktop(n *yaml.Node) bool {
 	quiet := d.Quiet() // d.config reads it again and reports
 	list, ok := quiet.Entries("", n)
 	if !ok || len(list) == 0 {
@@ -84,7 +84,10 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		keys = d.restrictions(sec, keys, &s, c, tokens)
 		sec.Marks = map[string]strict.Mark{}
 		inner := &strict.Section{Where: sec.Where, Line: e.Line}
-		d.Struct(inner, keys, strict.FieldOf(reflect.ValueOf(&s).Elem(), kind))
+		f, _ := strict.FieldOf(reflect.TypeFor[Server](), kind)
+		settings := reflect.ValueOf(&s).Elem().FieldByIndex(f.Index)
+		settings.Set(reflect.New(f.Type.Elem()))
+		d.Struct(inner, keys, settings.Interface())
 		sec.Adopt(kind, inner)
 		d.finish(sec, &s)
 		c.Servers = append(c.Servers, s)
@@ -103,8 +106,8 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 		return kind, nil, why
 	}
 	for _, e := range keys {
-		shown := d.Shown(e.Value)
-		if _, null := d.Resolve(e.Value).(*ast.NullNode); null {
+		shown := strict.Shown(e.Value)
+		if strict.Kind(e.Value) == strict.Null {
 			continue // programs write null for what is not set
 		}
 		switch e.Key {
@@ -133,13 +136,13 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			continue
 		case "options":
 			inner, _ := d.Quiet().Entries("", e.Value)
-			if slices.ContainsFunc(inner, func(o strict.Entry) bool { return o.Key == "disabled" && d.Shown(o.Value) == "true" }) {
+			if slices.ContainsFunc(inner, func(o strict.Entry) bool { return o.Key == "disabled" && strict.Shown(o.Value) == "true" }) {
 				return kind, nil, "options: disabled is true"
 			}
 		case "envFile":
 			e.Key = "env_file"
 		}
-		if _, list := d.Resolve(e.Value).(*ast.SequenceNode); list && e.Key == "tools" { // of names, or "*"
+		if e.Key == "tools" && strict.Kind(e.Value) == strict.List { // of names, or "*"
 			own = append(own, e)
 			continue
 		}
@@ -157,12 +160,12 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	var address, command *strict.Entry
 	for _, e := range keys {
-		if _, null := d.Resolve(e.Value).(*ast.NullNode); null {
+		if strict.Kind(e.Value) == strict.Null {
 			continue
 		}
 		switch e.Key {
 		case "type", "transport", "transportType":
-			switch shown := d.Shown(e.Value); shown {
+			switch shown := strict.Shown(e.Value); shown {
 			case `"stdio"`, `"local"`:
 				return "stdio", ""
 			case `"http"`, `"streamable-http"`, `"streamableHttp"`, `"streamable_http"`:
@@ -184,7 +187,7 @@ func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	case command != nil:
 		return "", "it has both a command and a " + address.Key + ": keep one, or say which by a type"
 	}
-	if text, ok := d.Resolve(address.Value).(*ast.StringNode); ok && address.Key != "httpUrl" && EndsInSSE(text.Value) {
+	if address.Key != "httpUrl" && strict.Kind(address.Value) == strict.String && EndsInSSE(strict.Resolve(address.Value).Value) {
 		return "sse", ""
 	}
 	return "http", ""

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/internal/address"
@@ -16,7 +16,7 @@ import (
 // filterKeys is how a file writes filter.Rules, and overrideKeys a
 // filter.Override.
 type filterKeys struct {
-	Allow    []string                   `yaml:"allow"`
+	Allow    []string                   `yaml:"allow,some"`
 	Deny     []string                   `yaml:"deny"`
 	Rename   map[string]string          `yaml:"rename"`
 	Override map[string]filter.Override `yaml:"override"`
@@ -29,7 +29,7 @@ type overrideKeys struct {
 }
 
 // filter reads what clients see of a server's tools, prompts or resources.
-func (d *decoder) filter(x *strict.Slot, n ast.Node, into *filter.Rules) bool {
+func (d *decoder) filter(x *strict.Slot, n *yaml.Node, into *filter.Rules) bool {
 	var keys filterKeys
 	_, ok := d.Inner(x, n, &keys)
 	*into = filter.Rules(keys)
@@ -37,7 +37,7 @@ func (d *decoder) filter(x *strict.Slot, n ast.Node, into *filter.Rules) bool {
 }
 
 // override reads what changes in the description of one of them.
-func (d *decoder) override(x *strict.Slot, n ast.Node, into *filter.Override) bool {
+func (d *decoder) override(x *strict.Slot, n *yaml.Node, into *filter.Override) bool {
 	var keys overrideKeys
 	sec, ok := d.Inner(x, n, &keys)
 	if !ok {

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
@@ -46,7 +44,7 @@ type Access struct {
 	// Users are patterns of its subject; AnyUser fits all.
 	Users Words `yaml:"users"`
 	// Servers are patterns of the servers that it may use. Default: all.
-	Servers []string `yaml:"servers"`
+	Servers []string `yaml:"servers,some"`
 	// Tools chooses among their tools. Default: all.
 	Tools Choice `yaml:"tools"`
 	// Operator shows the state of all servers and of the bridge as a whole, in /readyz and
@@ -58,7 +56,7 @@ type Access struct {
 // * stands for any text, and \* for a star.
 type Choice struct {
 	// Allow lists what may be used. Default: everything.
-	Allow []string `yaml:"allow"`
+	Allow []string `yaml:"allow,some"`
 	// Deny lists what may not be used. It wins over Allow. Default: nothing.
 	Deny []string `yaml:"deny"`
 }
@@ -199,18 +197,6 @@ func (c *Config) Grants() map[string]filter.Grant {
 		}
 	}
 	return all
-}
-
-// notZero refuses a 0, which to a program means the default, and to who writes it
-// in a file something else: none, or without end.
-func notZero(value any) (any, error) {
-	switch reflect.TypeOf(value).Kind() {
-	case reflect.Int, reflect.Int64: // durations too
-		if reflect.ValueOf(value).IsZero() {
-			return nil, errors.New("must not be 0: leave it out for its default")
-		}
-	}
-	return value, nil
 }
 
 // halfSaid notes what is there in the file and says nothing, or is about callers

@@ -3,7 +3,7 @@ package config
 import (
 	"path/filepath"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -11,9 +11,8 @@ import (
 // document notes a document that stands in the file, as the lines that it has
 // there, and everything else blank: so what is said of it has the file's lines.
 // References in it start from the file, which into is set to.
-func (d *decoder) document(x *strict.Slot, n ast.Node, into *string) bool {
-	text := d.Source(d.Resolve(n))
-	if text == nil {
+func (d *decoder) document(x *strict.Slot, n *yaml.Node, into *string) bool {
+	if len(strict.Resolve(n).Content) == 0 {
 		return d.Mistyped(x, n, "a file, a URL, or a document")
 	}
 	if *into = d.File; d.dir != "" {
@@ -22,6 +21,6 @@ func (d *decoder) document(x *strict.Slot, n ast.Node, into *string) bool {
 	if d.documents == nil {
 		d.documents = map[*string][]byte{}
 	}
-	d.documents[into] = text
+	d.documents[into] = strict.Source(n)
 	return true
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -73,7 +73,7 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 }
 
 // config reads the whole document.
-func (d *decoder) config(root ast.Node) *Config {
+func (d *decoder) config(root *yaml.Node) *Config {
 	c := Default()
 	const example = "for example\n" +
 		"    servers:\n" +
@@ -81,10 +81,10 @@ func (d *decoder) config(root ast.Node) *Config {
 		"        stdio: { command: npx, args: [\"-y\", \"@modelcontextprotocol/server-filesystem\", \".\"] }"
 	top := &strict.Section{Line: 1, Marks: map[string]strict.Mark{}}
 	var list []strict.Entry
-	if _, empty := root.(*ast.NullNode); root != nil && !empty {
+	if root != nil && strict.Kind(root) != strict.Null {
 		var ok bool
 		if list, ok = d.Entries("", root); !ok {
-			d.Fault(strict.LineOf(root), "the file is %s: expected keys and values, %s", d.Shown(root), example)
+			d.Fault(root.Line, "the file is %s: expected keys and values, %s", strict.Shown(root), example)
 			return &c
 		}
 	}
@@ -151,8 +151,8 @@ func (d *decoder) breach(sec *strict.Section, b breach) {
 }
 
 // servers reads the mapping of names to servers.
-func (d *decoder) servers(x *strict.Slot, n ast.Node, into *[]Server) bool {
-	if _, empty := d.Resolve(n).(*ast.NullNode); empty {
+func (d *decoder) servers(x *strict.Slot, n *yaml.Node, into *[]Server) bool {
+	if strict.Kind(n) == strict.Null {
 		return true // as an empty mapping, for which there is a better message
 	}
 	list, ok := d.Entries("servers: ", n)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
@@ -57,8 +57,8 @@ type OAuth struct {
 type Words []string
 
 // words reads one text or a list of texts.
-func (d *decoder) words(x *strict.Slot, n ast.Node, into *Words) bool {
-	if _, list := d.Resolve(n).(*ast.SequenceNode); list {
+func (d *decoder) words(x *strict.Slot, n *yaml.Node, into *Words) bool {
+	if strict.Kind(n) == strict.List {
 		return d.Value(x, n, reflect.ValueOf((*[]string)(into)).Elem())
 	}
 	var one string

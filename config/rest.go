@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
@@ -31,34 +31,20 @@ var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer":
 
 // restValue reads the values that only the kind rest has. known reports whether
 // v is one.
-func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) {
+func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
 	switch into := v.(type) {
 	case *string:
-		if _, inline := d.Resolve(n).(ast.MapNode); inline && x.Label == "openapi" {
+		if x.Label == "openapi" && strict.Kind(n) == strict.Map {
 			return d.document(x, n, into), true
 		}
 	case *rest.Auth:
 		return d.auth(x, n, into), true
-	case *rest.Limits:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
-	case *rest.ToolLimits:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
-	case *rest.Catalog:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
-	case *rest.Match:
-		_, ok := d.Inner(x, n, into)
-		return ok, true
 	case *[]string: // one stands for a list of one where operations are matched
-		if _, text := d.Resolve(n).(*ast.StringNode); text && strings.HasSuffix(x.Section.Where, ": match: ") {
+		if strict.Kind(n) == strict.String && strings.HasSuffix(x.Section.Where, ": match: ") {
 			got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 			*into = []string{got.Value}
 			return ok, true
 		}
-	case *having:
-		return d.having(x, n, into), true
 	case *[]rest.Rule:
 		return d.restRules(x, n, into), true
 	case *[]rest.Tool:
@@ -67,24 +53,19 @@ func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) 
 		return d.restArgs(x, n, into), true
 	case *failure:
 		return d.failure(x, n, into), true
-	case *attempts:
-		return d.attempts(x, n, into), true
-	case *keeping:
-		return d.keeping(x, n, into), true
 	}
 	return false, false
 }
 
 // auth reads credentials: one for all, or those of security schemes by name.
-func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
+func (d *decoder) auth(x *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping such as { bearer: ${TOKEN} } or { SCHEME: { value: ${KEY} } }")
 	}
 	schemes := len(list) > 0
 	for _, e := range list {
-		_, mapping := d.Resolve(e.Value).(ast.MapNode)
-		schemes = schemes && mapping && (!slices.Contains(inDefault, e.Key) || len(list) > 1)
+		schemes = schemes && strict.Kind(e.Value) == strict.Map && (!slices.Contains(inDefault, e.Key) || len(list) > 1)
 	}
 	if !schemes {
 		c, ok := d.credential(x, n)
@@ -102,10 +83,9 @@ func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
 	return ok
 }
 
-func (d *decoder) credential(x *strict.Slot, n ast.Node) (*rest.Credential, bool) {
+func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bool) {
 	var k rest.Credential
-	before := len(d.Faults)
-	if _, ok := d.Inner(x, n, &k); !ok || len(d.Faults) > before {
+	if _, ok := d.whole(x, n, &k); !ok {
 		return nil, false
 	}
 	kinds, places := 0, 0

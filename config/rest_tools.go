@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/strict"
@@ -80,10 +79,9 @@ type argKeys struct {
 }
 
 // failure reads where answers say what is wrong.
-func (d *decoder) failure(x *strict.Slot, n ast.Node, into *failure) bool {
-	if _, mapping := d.Resolve(n).(ast.MapNode); mapping {
-		before := len(d.Faults)
-		if _, ok := d.Inner(x, n, into); !ok || len(d.Faults) > before {
+func (d *decoder) failure(x *strict.Slot, n *yaml.Node, into *failure) bool {
+	if strict.Kind(n) == strict.Map {
+		if _, ok := d.whole(x, n, into); !ok {
 			return false
 		}
 		if into.When == "" && into.Text == "" {
@@ -97,80 +95,30 @@ func (d *decoder) failure(x *strict.Slot, n ast.Node, into *failure) bool {
 	return ok
 }
 
-// attempts reads how often a request is made.
-func (d *decoder) attempts(x *strict.Slot, n ast.Node, into *attempts) bool {
-	if d.IsOff(n) {
-		*into = 1
-		return true
-	}
-	if v, ok := d.Resolve(n).(*ast.IntegerNode); ok {
-		if times, err := strconv.Atoi(v.GetToken().Value); err == nil && times >= 1 && times <= 10 {
-			*into = attempts(times)
-			return true
-		}
-	}
-	d.Fault(x.Line, "%s%s is %s: expected how often the request is made, 1 to 10, or off", x.Section.Where, x.Label, d.Shown(n))
-	return false
-}
-
-// having reads whether there is something.
-func (d *decoder) having(x *strict.Slot, n ast.Node, into *having) bool {
-	if d.IsOff(n) {
-		return true
-	}
-	*into = true
-	switch v := d.Resolve(n).(type) {
-	case *ast.BoolNode:
-		return true
-	case *ast.StringNode:
-		if v.Value == "on" {
-			return true
-		}
-	}
-	d.Fault(x.Line, "%s%s is %s: expected off or on", x.Section.Where, x.Label, d.Shown(n))
-	return false
-}
-
-// keeping reads whether answers are kept, and for how long.
-func (d *decoder) keeping(x *strict.Slot, n ast.Node, into *keeping) bool {
-	if d.IsOff(n) {
-		return true
-	}
-	into.on = true
-	switch v := d.Resolve(n).(type) {
-	case *ast.BoolNode:
-		return true
-	case *ast.StringNode:
-		if v.Value == "on" {
-			return true
-		}
-		if age, err := time.ParseDuration(v.Value); err == nil && age > 0 {
-			into.age = age
-			return true
-		}
-	}
-	d.Fault(x.Line, "%s%s is %s: expected true, off, or how long answers are kept that do not say it themselves, such as 60s", x.Section.Where, x.Label, d.Shown(n))
-	return false
+// whole reads a mapping like Inner. It is false also for a fault of one of the keys.
+func (d *decoder) whole(x *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
+	before := len(d.Faults)
+	sec, ok := d.Inner(x, n, into)
+	return sec, ok && len(d.Faults) == before
 }
 
 // restTools reads the tools of an API, with their own faults.
-func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]rest.Tool) bool {
+func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
 	}
 	for _, e := range list {
 		t := rest.Tool{Key: e.Key, Line: e.Line}
-		if d.IsOff(e.Value) {
+		if strict.IsOff(e.Value) {
 			t.Off = true
 			*into = append(*into, t)
 			continue
 		}
 		var k toolKeys
 		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
-		before := len(d.Faults)
-		sec, good := d.Inner(at, e.Value, &k)
-		if !good || len(d.Faults) > before {
+		sec, good := d.whole(at, e.Value, &k)
+		if !good {
 			ok = false
 			continue
 		}
@@ -208,23 +156,19 @@ func settings(t *rest.Tool, sec *strict.Section, k *ruleKeys) {
 }
 
 // restRules reads rules about many operations, with their own faults.
-func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]rest.Rule) bool {
-	list, ok := d.Resolve(n).(*ast.SequenceNode)
-	if !ok {
+func (d *decoder) restRules(x *strict.Slot, n *yaml.Node, into *[]rest.Rule) bool {
+	if strict.Kind(n) != strict.List {
 		return d.Mistyped(x, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
 	}
 	good := true
-	for i, item := range list.Values {
+	for i, item := range strict.Resolve(n).Content {
 		var k ruleKeys
-		at := &strict.Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: item.GetToken().Position.Line}
-		if m, ok := d.Resolve(item).(ast.MapNode); ok { // its token is a colon or a brace
-			if each := m.MapRange(); each.Next() {
-				at.Line = each.Key().GetToken().Position.Line
-			}
+		at := &strict.Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: item.Line}
+		if keys := strict.Resolve(item).Content; strict.Kind(item) == strict.Map && len(keys) > 0 {
+			at.Line = keys[0].Line
 		}
-		before := len(d.Faults)
-		sec, fine := d.Inner(at, item, &k)
-		if !fine || len(d.Faults) > before {
+		sec, fine := d.whole(at, item, &k)
+		if !fine {
 			good = false
 			continue
 		}
@@ -242,7 +186,7 @@ func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]rest.Rule) bool 
 }
 
 // restArgs reads the arguments of a tool.
-func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
+func (d *decoder) restArgs(x *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
@@ -252,17 +196,17 @@ func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
 		a.Name, a.Optional = strings.CutSuffix(e.Key, "?")
 		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
 		good := true
-		switch v := d.Resolve(e.Value).(type) {
-		case ast.MapNode:
-			good = d.restArg(at, v.(ast.Node), &a)
-		case *ast.SequenceNode:
-			if len(v.Values) != 1 {
+		switch items := strict.Resolve(e.Value).Content; strict.Kind(e.Value) {
+		case strict.Map:
+			good = d.restArg(at, e.Value, &a)
+		case strict.List:
+			if len(items) != 1 {
 				good = d.Mistyped(at, e.Value, "a type, such as string or [string]")
 				break
 			}
-			good = d.argType(at, v.Values[0], "[", "]", &a)
+			good = d.argType(at, items[0], "[", "]", &a)
 		default:
-			if a.Off = d.IsOff(e.Value); !a.Off {
+			if a.Off = strict.IsOff(e.Value); !a.Off {
 				good = d.argType(at, e.Value, "", "", &a)
 			}
 		}
@@ -273,7 +217,7 @@ func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
 }
 
 // argType reads the short form of a type.
-func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *rest.Arg) bool {
+func (d *decoder) argType(x *strict.Slot, n *yaml.Node, before, after string, a *rest.Arg) bool {
 	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	if !ok {
 		return false
@@ -291,7 +235,7 @@ func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *r
 }
 
 // restArg reads the long form of an argument: our keys, and JSON Schema.
-func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *rest.Arg) bool {
+func (d *decoder) restArg(x *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return false
@@ -325,7 +269,7 @@ func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *rest.Arg) bool {
 	}
 	for _, e := range schema {
 		at := &strict.Slot{Section: sec, Label: e.Key, Line: e.Line, Loose: true}
-		if _, short := d.Resolve(e.Value).(*ast.StringNode); e.Key == "type" && short {
+		if e.Key == "type" && strict.Kind(e.Value) == strict.String {
 			if ok = d.argType(at, e.Value, "", "", a) && ok; ok {
 				add(a.Schema[1 : len(a.Schema)-1])
 			}

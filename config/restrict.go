@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
@@ -20,7 +20,7 @@ import (
 // and returns the others. tokens let clients in where the server names none.
 func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
 	names := func(e strict.Entry, label string) (list []string) {
-		x := &strict.Slot{Section: sec, Label: label, Line: e.Line}
+		x := &strict.Slot{Section: sec, Label: label, Line: e.Line, Some: label == "tools: allow"}
 		d.Value(x, e.Value, reflect.ValueOf(&list).Elem())
 		return list
 	}
@@ -29,7 +29,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 	for _, e := range keys {
 		switch e.Key {
 		case "tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools":
-			if e.Key == "available_tools" && nothing(d.Resolve(e.Value)) {
+			if e.Key == "available_tools" && nothing(e.Value) {
 				continue // all tools, in Goose
 			}
 			d.allow(sec, e, s, names(e, "tools: allow"))
@@ -167,7 +167,7 @@ func (d *decoder) closed(found strict.Entry, c *Config) {
 // restricts reports a key of which nobody knows what it means here, while its
 // name says that it may keep something from clients.
 func (d *decoder) restricts(where string, e strict.Entry) bool {
-	n := d.Resolve(e.Value)
+	n := e.Value
 	name := similar.Fold(e.Key)
 	switch {
 	case nothing(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
@@ -178,7 +178,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	case where == "" && e.Key == "mcp": // of Gemini
 		inner, _ := d.Quiet().Entries("", e.Value)
 		if !slices.ContainsFunc(inner, func(o strict.Entry) bool {
-			v := d.Resolve(o.Value)
+			v := o.Value
 			return o.Key == "allowed" && (isCollection(v) || !nothing(v)) || o.Key == "excluded" && !nothing(v)
 		}) {
 			return false
@@ -229,27 +229,21 @@ func containsAny(name string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
-func isCollection(n ast.Node) bool {
-	switch n.(type) {
-	case *ast.SequenceNode, *ast.MappingNode:
-		return true
-	}
-	return false
+func isCollection(n *yaml.Node) bool {
+	return strict.Kind(n) == strict.List || strict.Kind(n) == strict.Map
 }
 
 // nothing reports whether a value says nothing: null, false, or an empty one.
-func nothing(n ast.Node) bool {
-	switch n := n.(type) {
-	case nil, *ast.NullNode:
+func nothing(n *yaml.Node) bool {
+	switch strict.Kind(n) {
+	case strict.Null:
 		return true
-	case *ast.BoolNode:
-		return !n.Value
-	case *ast.StringNode:
-		return n.Value == ""
-	case *ast.SequenceNode:
-		return len(n.Values) == 0
-	case *ast.MappingNode:
-		return len(n.Values) == 0
+	case strict.Bool:
+		return !strict.IsTrue(n)
+	case strict.String:
+		return strict.Resolve(n).Value == ""
+	case strict.List, strict.Map:
+		return len(strict.Resolve(n).Content) == 0
 	}
 	return false
 }

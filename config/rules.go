@@ -10,88 +10,124 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// oneOf has the values of the keys that have only some, "" where that is the default.
-var oneOf = map[string][]string{
-	"share":      {ShareSession, SharePrincipal, ShareCall, ShareAll},
-	"era":        {EraAuto, EraLegacy, EraModern},
-	"offer":      {OfferAll, OfferLegacy, ""},
-	"ready":      {ReadyAny, ReadyAll},
-	"reload":     {ReloadOn, ReloadOff},
-	"log_level":  {LogDebug, LogInfo, LogWarn, LogError},
-	"console":    {ConsoleOn, ConsolePayloads, ConsoleOff, ""},
-	"place":      {PlaceHere, PlaceWorkers},
-	"role":       {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
-	"store_lost": {StoreLostServe, StoreLostStop},
-	"replay":     {ReplayOn, ReplayOff},
+// A rule checks a value beyond its type and returns its normal form. Its error states only
+// the rule, because the value may be a secret.
+type rule func(value any) (any, error)
+
+// normal makes a rule of a function that returns the normal form.
+func normal[T any](f func(T) (T, error)) rule {
+	return func(value any) (any, error) { return f(value.(T)) }
 }
 
-// rule checks a value of Config, Cluster or Server beyond its type, and returns it in its
-// normal form; for a list it checks one item. Errors say only the rule, because
-// the value may be a secret.
-func rule(key string, value any) (any, error) {
-	if words := oneOf[key]; words != nil && !slices.Contains(words, value.(string)) {
-		words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
-		last := len(words) - 1
-		return nil, fmt.Errorf("must be %s or %s", strings.Join(words[:last], ", "), words[last])
+// must makes a rule of a condition.
+func must[T any](good func(T) bool, otherwise string) rule {
+	return func(value any) (any, error) {
+		if !good(value.(T)) {
+			return nil, errors.New("must " + otherwise)
+		}
+		return value, nil
 	}
-	switch key {
-	case "listen", "console_listen":
-		at := Address(value.(string))
-		if key != "listen" && at == "" {
-			return at, nil
+}
+
+// oneOf makes a rule of the values that a key may have. It does not name an empty one, which
+// is the default.
+func oneOf(values ...string) rule {
+	named := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
+	last := len(named) - 1
+	return must(func(s string) bool { return slices.Contains(values, s) }, "be "+strings.Join(named[:last], ", ")+" or "+named[last])
+}
+
+// rules are the rules for values of the configuration by key. Those of a list are about its
+// items. All other values must be positive.
+var rules = map[string]rule{
+	"share":      oneOf(ShareSession, SharePrincipal, ShareCall, ShareAll),
+	"era":        oneOf(EraAuto, EraLegacy, EraModern),
+	"offer":      oneOf(OfferAll, OfferLegacy, ""),
+	"ready":      oneOf(ReadyAny, ReadyAll),
+	"reload":     oneOf(ReloadOn, ReloadOff),
+	"log_level":  oneOf(LogDebug, LogInfo, LogWarn, LogError),
+	"console":    oneOf(ConsoleOn, ConsolePayloads, ConsoleOff, ""),
+	"place":      oneOf(PlaceHere, PlaceWorkers),
+	"role":       oneOf(cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker),
+	"store_lost": oneOf(StoreLostServe, StoreLostStop),
+	"replay":     oneOf(ReplayOn, ReplayOff),
+
+	"listen": normal(checkListen),
+	"console_listen": normal(func(s string) (string, error) {
+		if s == "" {
+			return "", nil
 		}
-		return at, address.CheckListen(at)
-	case "base_path":
-		return address.BasePath(value.(string))
-	case "public_url":
-		return value, checkPublicURL(value.(string))
-	case "allowed_origins":
-		return address.Origin(value.(string))
-	case "allowed_hosts":
-		return address.Host(value.(string))
-	case "revision":
-		if s := value.(string); s != "" && !slices.Contains(era.Supported(), s) {
-			return nil, errors.New("must be one of " + strings.Join(era.Supported(), ", "))
-		}
-	case "separator":
-		if !isPlain(value.(string), 8) {
-			return nil, errors.New("must be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
-		}
-	case "key_prefix":
-		if !isPlain(value.(string), 64) {
-			return nil, errors.New("must be 1 to 64 letters, digits, '_', '.' and '-'")
-		}
-	case "lease":
-		if d := value.(time.Duration); d < 3*time.Second || d > time.Minute {
-			return nil, errors.New("must be 3s to 1m")
-		}
-	case "prefix":
-		if s := value.(string); s != "" && !isPlain(s, len(s)) {
-			return nil, errors.New("must consist of letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
-		}
-	case "forward":
-		return checkForward(value.(bridge.Forward))
-	case "drain", "idle_stop":
-		if value.(time.Duration) < 0 {
-			return nil, errors.New("must not be negative")
-		}
-	case "ping":
-		if v := value.(time.Duration); v != 0 && v < time.Second {
-			return nil, errors.New("must be at least 1s: each quiet connection is asked that often")
-		}
-	case "restart_max_pause":
-		if value.(time.Duration) < time.Second {
-			return nil, errors.New("must be at least 1s, which is the first pause")
-		}
+		return checkListen(s)
+	}),
+	"base_path":       normal(address.BasePath),
+	"public_url":      normal(func(s string) (string, error) { return s, checkPublicURL(s) }),
+	"allowed_origins": normal(address.Origin),
+	"allowed_hosts":   normal(address.Host),
+	"forward":         normal(checkForward),
+	"revision": must(func(s string) bool { return s == "" || slices.Contains(era.Supported(), s) },
+		"be one of "+strings.Join(era.Supported(), ", ")),
+	"separator": must(func(s string) bool { return isPlain(s, 8) },
+		"be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools"),
+	"key_prefix": must(func(s string) bool { return isPlain(s, 64) }, "be 1 to 64 letters, digits, '_', '.' and '-'"),
+	"prefix": must(func(s string) bool { return s == "" || isPlain(s, len(s)) },
+		"consist of letters, digits, '_', '.' and '-': it becomes a part of the names of tools"),
+	"drain":     must(func(d time.Duration) bool { return d >= 0 }, "not be negative"),
+	"idle_stop": must(func(d time.Duration) bool { return d >= 0 }, "not be negative"),
+	"lease":     must(func(d time.Duration) bool { return d >= 3*time.Second && d <= time.Minute }, "be 3s to 1m"),
+	"ping": must(func(d time.Duration) bool { return d == 0 || d >= time.Second },
+		"be at least 1s: each quiet connection is asked that often"),
+	"restart_max_pause": must(func(d time.Duration) bool { return d >= time.Second }, "be at least 1s, which is the first pause"),
+}
+
+func checkListen(s string) (string, error) {
+	at := Address(s)
+	return at, address.CheckListen(at)
+}
+
+// ruleOf returns the rule for a key of a struct; for one with a table, it is about the names.
+func ruleOf(in reflect.Type, key string) func(any) (any, error) {
+	is := func(others ...reflect.Type) bool {
+		return slices.ContainsFunc(others, func(t reflect.Type) bool { return t.PkgPath() == in.PkgPath() })
 	}
+	switch {
+	case key == "env":
+		return normal(checkVariable)
+	case key == "headers":
+		return normal(checkHeader)
+	case is(reflect.TypeFor[Config]()):
+		return ruleFor(key)
+	case is(reflect.TypeFor[breaker.Options](), reflect.TypeFor[limits.Options](), reflect.TypeFor[retry.Options](), reflect.TypeFor[cache.Options]()),
+		is(reflect.TypeFor[rest.Config](), reflect.TypeFor[rest.Tool]()) && notZeroInRest[key]:
+		return notZero
+	}
+	return nil
+}
+
+// ruleFor returns the rule for a key of the configuration.
+func ruleFor(key string) rule {
+	if r := rules[key]; r != nil {
+		return r
+	}
+	return positive
+}
+
+// positive refuses what is 0 or less: a limit of 0 would let nothing pass.
+func positive(value any) (any, error) {
 	switch v := value.(type) {
 	case int:
 		if v < 1 {
@@ -102,11 +138,39 @@ func rule(key string, value any) (any, error) {
 			return nil, errors.New("must be at least 1KiB")
 		}
 	case time.Duration:
-		if v <= 0 && !slices.Contains([]string{"drain", "idle_stop", "ping"}, key) {
+		if v <= 0 {
 			return nil, errors.New("must be longer than 0")
 		}
 	}
 	return value, nil
+}
+
+// notZero refuses a 0. It stands for the default in a program, but whoever writes it in a
+// file means none, or no limit.
+func notZero(value any) (any, error) {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Int, reflect.Int64: // durations too
+		if v.IsZero() {
+			return nil, errors.New("must not be 0: leave it out for its default")
+		}
+	}
+	return value, nil
+}
+
+// checkVariable returns the name of a variable.
+func checkVariable(name string) (string, error) {
+	if name == "" || strings.ContainsAny(name, "=\x00") {
+		return "", fmt.Errorf("%q is no name for a variable: it must not be empty or contain '='", strict.Clip(name))
+	}
+	return name, nil
+}
+
+// checkHeader returns the name of a header. The error does not show it: it may be NAME=SECRET.
+func checkHeader(name string) (string, error) {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return "", errors.New("a key is not the name of a header: write NAME: value")
+	}
+	return name, nil
 }
 
 // Address returns the address that a text stands for: a port alone, such as 8808,
@@ -245,7 +309,7 @@ func (c *Config) Validate() error {
 	}
 	if c.Cluster.Enabled() {
 		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost, "role": c.Cluster.Role, "replay": c.Cluster.Replay} {
-			if _, err := rule(key, value); err != nil {
+			if _, err := rules[key](value); err != nil {
 				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
 			}
 		}
@@ -311,7 +375,7 @@ func check(where string, v reflect.Value) []error {
 			continue
 		}
 		for _, value := range values {
-			if _, err := rule(name, value.Interface()); err != nil {
+			if _, err := ruleFor(name)(value.Interface()); err != nil {
 				shown := fmt.Sprintf("%#v", value)
 				switch v := value.Interface().(type) {
 				case bridge.Forward:

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/tidwall/jsonc"
 
@@ -221,7 +221,7 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 			return object{}
 		}
 		list := object{"type": "array", "items": s.loose(t.Elem(), "")}
-		if emptyList(key) != "" {
+		if slices.Contains([]string{"access", "oauth", "servers", "allow"}, key) {
 			list["minItems"] = 1
 		}
 		return list
@@ -273,7 +273,9 @@ func TestSchemaFiles(t *testing.T) {
 		var value any
 		if strings.Contains(filepath.Ext(file), "json") {
 			err = json.Unmarshal(jsonc.ToJSON(data), &value)
-		} else if err = yaml.Unmarshal(data, &value); err == nil {
+		} else if root, wrong := strict.Parse(data); wrong != nil || root == nil {
+			err = errors.Join(wrong, errors.New("nothing to read"))
+		} else if err = root.Decode(&value); err == nil {
 			var raw []byte
 			if raw, err = json.Marshal(value); err == nil {
 				err = json.Unmarshal(raw, &value)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // Fault notes what is wrong, with its line; 0 when it is about the whole file.
@@ -23,40 +23,39 @@ func (d *Decoder) Warn(line int, format string, args ...any) {
 type Entry struct {
 	Key   string
 	Line  int
-	Value ast.Node
+	Value *yaml.Node
 }
 
 // Entries returns the keys of a mapping in file order, with merges (<<) done. It
 // reports duplicate and odd keys and leaves them out; ok is false when n is no
 // mapping, which the caller reports. where is what messages begin with.
-func (d *Decoder) Entries(where string, n ast.Node) (list []Entry, ok bool) {
-	m, ok := d.Resolve(n).(ast.MapNode)
-	if !ok {
+func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
+	if Kind(n) != Map {
 		return nil, false
 	}
+	n = Resolve(n)
 	var merged []Entry
 	places := map[string]int{} // in list
-	for it := m.MapRange(); it.Next(); {
-		line := LineOf(it.Key())
-		if it.Key().IsMergeKey() {
-			more, ok := d.merge(where, it.Value())
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!merge" {
+			more, ok := d.merge(where, value)
 			if !ok {
-				d.Fault(line, "%s<< must be followed by an alias of a mapping, such as *base", where)
+				d.Fault(key.Line, "%s<< must be followed by an alias of a mapping, such as *base", where)
 			}
 			merged = append(merged, more...)
 			continue
 		}
-		key, ok := keyText(it.Key())
-		if !ok {
-			d.Fault(line, "%sa key is not plain text", where)
+		if key.Kind != yaml.ScalarNode || tagged(key) {
+			d.Fault(key.Line, "%sa key is not plain text", where)
 			continue
 		}
-		if i, known := places[key]; known {
-			d.Fault(line, "%sduplicate key %q: it is on line %d already", where, Clip(key), list[i].Line)
+		if i, known := places[key.Value]; known {
+			d.Fault(key.Line, "%sduplicate key %q: it is on line %d already", where, Clip(key.Value), list[i].Line)
 			continue
 		}
-		places[key] = len(list)
-		list = append(list, Entry{key, line, it.Value()})
+		places[key.Value] = len(list)
+		list = append(list, Entry{key.Value, key.Line, value})
 	}
 	for _, e := range merged { // what is written here wins over what is merged
 		if _, own := places[e.Key]; !own {
@@ -67,14 +66,12 @@ func (d *Decoder) Entries(where string, n ast.Node) (list []Entry, ok bool) {
 	return list, true
 }
 
-func (d *Decoder) merge(where string, n ast.Node) ([]Entry, bool) {
-	n = d.Resolve(n)
-	seq, ok := n.(*ast.SequenceNode)
-	if !ok {
+func (d *Decoder) merge(where string, n *yaml.Node) ([]Entry, bool) {
+	if Kind(n) != List {
 		return d.Entries(where, n)
 	}
 	var all []Entry
-	for _, item := range seq.Values {
+	for _, item := range Resolve(n).Content {
 		more, ok := d.Entries(where, item)
 		if !ok {
 			return nil, false
@@ -82,42 +79,6 @@ func (d *Decoder) merge(where string, n ast.Node) ([]Entry, bool) {
 		all = append(all, more...)
 	}
 	return all, true
-}
-
-// Resolve follows anchors and aliases, of which none leads back to itself.
-func (d *Decoder) Resolve(n ast.Node) ast.Node {
-	for {
-		switch v := n.(type) {
-		case *ast.AnchorNode:
-			n = v.Value
-		case *ast.AliasNode:
-			n = d.aliases[v]
-		default:
-			return n
-		}
-	}
-}
-
-func keyText(k ast.MapKeyNode) (string, bool) {
-	var n ast.Node = k
-	if explicit, ok := n.(*ast.MappingKeyNode); ok { // "? key"
-		n = explicit.Value
-	}
-	switch v := n.(type) {
-	case *ast.StringNode:
-		return v.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
-		return n.GetToken().Value, true // 1 and true are good names
-	}
-	return "", false
-}
-
-// LineOf returns the line on which n begins; 0 when it is not known.
-func LineOf(n ast.Node) int {
-	if n == nil || n.GetToken() == nil || n.GetToken().Position == nil {
-		return 0
-	}
-	return n.GetToken().Position.Line
 }
 
 // A Mark remembers where a key stands and what is written there.
@@ -157,35 +118,29 @@ func (s *Section) At(key string) (Mark, bool) {
 	}
 }
 
-// Fields fills the struct v from the entries, by yaml tags.
+// Fields fills the struct v from the entries, by the yaml tags of its fields.
 func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 	sec.Marks = map[string]Mark{}
-	valid := Keys(v.Type())
 	for _, e := range list {
-		i := slices.Index(valid, e.Key)
-		if i < 0 {
+		f, known := FieldOf(v.Type(), e.Key)
+		if !known {
 			d.unknown(sec, e, v.Type())
 			continue
 		}
-		field := FieldOf(v, e.Key)
-		x := &Slot{
-			Section: sec, Label: e.Key, Line: e.Line,
-			Off: strings.HasSuffix(tagOf(v.Type(), e.Key), ",off"),
-		}
+		_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		x := &Slot{Section: sec, Label: e.Key, Line: e.Line, Off: options == "off", Some: options == "some"}
 		if d.schema.Rule != nil {
 			x.Rule = d.schema.Rule(v.Type(), e.Key)
 		}
-		ok := d.Value(x, e.Value, field)
-		sec.Marks[e.Key] = Mark{Line: x.Line, Shown: d.Shown(e.Value), Bad: !ok}
+		ok := d.Value(x, e.Value, v.FieldByIndex(f.Index))
+		sec.Marks[e.Key] = Mark{Line: x.Line, Shown: Shown(e.Value), Bad: !ok}
 	}
 }
 
+// unknown reports a key that no field has.
 func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
-	valid := Keys(t)
-	if d.schema.Keys != nil {
-		valid = append(valid, d.schema.Keys(t)...)
-	}
-	if name := d.meant(e.Key, valid); name != "" {
+	valid := append(Keys(t), d.schema.Keys(t)...)
+	if name := d.schema.Meant(e.Key, valid); name != "" {
 		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
 		// The key that was meant is not missing, so nothing more about it.
 		if _, ok := sec.Marks[name]; !ok {
@@ -231,22 +186,13 @@ func Key(f reflect.StructField) string {
 }
 
 // FieldOf returns the field of a struct that has this key.
-func FieldOf(v reflect.Value, name string) reflect.Value {
-	for f, field := range v.Fields() {
-		if Key(f) == name {
-			return field
-		}
-	}
-	return reflect.Value{}
-}
-
-func tagOf(t reflect.Type, name string) string {
+func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for f := range t.Fields() {
-		if Key(f) == name {
-			return f.Tag.Get("yaml")
+		if Key(f) == key && key != "-" {
+			return f, true
 		}
 	}
-	return ""
+	return reflect.StructField{}, false
 }
 
 // Validate asks a section's own check, of which each line reads "KEY is …: RULE",

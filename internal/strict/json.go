@@ -1,126 +1,181 @@
 package strict
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"reflect"
+	"strings"
 
-	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"
+	"go.yaml.in/yaml/v4"
 )
 
 // JSON is a value that stays JSON, however deep it is.
 type JSON json.RawMessage
 
-// raw reads a value that stays JSON. It is no deeper than annotations are:
-// aliases could make it endless.
-func (d *Decoder) raw(x *Slot, n ast.Node, into *json.RawMessage) bool {
-	seq, isList := d.Resolve(n).(*ast.SequenceNode)
-	if !isList {
+// raw reads a value that stays JSON: a scalar or a list of scalars. No deeper ones, since
+// aliases could make them endless.
+func (d *Decoder) raw(x *Slot, n *yaml.Node, into *json.RawMessage) bool {
+	if Kind(n) != List {
 		return d.rawScalar(x, n, into)
 	}
-	list, good := make([]json.RawMessage, len(seq.Values)), true
-	for i, item := range seq.Values {
+	items := Resolve(n).Content
+	list, good := make([]json.RawMessage, len(items)), true
+	for i, item := range items {
 		good = d.rawScalar(x, item, &list[i]) && good
 	}
 	if good {
-		*into, _ = json.Marshal(list) // what was made of scalars is valid
+		*into, _ = json.Marshal(list) // the JSON of scalars is valid
 	}
 	return good
 }
 
-func (d *Decoder) rawScalar(x *Slot, n ast.Node, into *json.RawMessage) bool {
-	var value any
-	switch v := d.Resolve(n).(type) {
-	case *ast.NullNode:
-	case *ast.BoolNode:
-		value = v.Value
-	case *ast.IntegerNode:
-		value = v.Value
-	case *ast.FloatNode:
-		value = v.Value
-	case *ast.StringNode, *ast.LiteralNode:
-		got, ok := d.Scalar(x, n, nil)
-		if !ok {
+func (d *Decoder) rawScalar(x *Slot, n *yaml.Node, into *json.RawMessage) bool {
+	raw, ok := plain(n)
+	if !ok && Kind(n) == String {
+		var got Text
+		if got, ok = d.Scalar(x, n, reflect.TypeFor[string]()); !ok {
 			return false
 		}
-		value = got.Value
-	default:
+		raw = gjson.AppendJSONString(nil, got.Value)
+	}
+	if !ok {
 		return d.Mistyped(x, n, "text, a number, true, false, null, or a list of these")
 	}
-	*into, _ = json.Marshal(value) // of a scalar
+	*into = raw
 	return true
 }
 
-// maxJSON bounds the values within one, which aliases could make endless.
+// maxJSON bounds the values within one JSON, which aliases could make endless.
 const maxJSON = 10_000
 
-// JSON makes JSON of a value, as the type of that name holds it.
-func (d *Decoder) JSON(x *Slot, n ast.Node) (JSON, bool) {
+// JSON turns a value into JSON with the references replaced. Order is kept, and numbers stay
+// as they are written.
+func (d *Decoder) JSON(x *Slot, n *yaml.Node) (JSON, bool) {
 	left := maxJSON
 	return d.jsonOf(x, n, 0, &left)
 }
 
-// jsonOf makes JSON of a value. Order is kept, and numbers stay as they are
-// written.
-func (d *Decoder) jsonOf(x *Slot, n ast.Node, depth int, left *int) ([]byte, bool) {
+func (d *Decoder) jsonOf(x *Slot, n *yaml.Node, depth int, left *int) ([]byte, bool) {
 	if *left--; depth > 50 || *left < 0 {
 		d.Fault(x.Line, "%s%s is nested too deep, or too large", x.Section.Where, x.Label)
 		return nil, false
 	}
-	switch v := d.Resolve(n).(type) {
-	case *ast.NullNode:
-		return []byte("null"), true
-	case *ast.BoolNode:
-		return fmt.Append(nil, v.Value), true
-	case *ast.IntegerNode, *ast.FloatNode:
-		if text := v.GetToken().Value; gjson.Valid(text) {
-			return []byte(text), true
-		}
-		var value any
-		switch v := v.(type) {
-		case *ast.IntegerNode:
-			value = v.Value
-		case *ast.FloatNode:
-			value = v.Value
-		}
-		raw, err := json.Marshal(value)
-		return raw, err == nil
-	case *ast.StringNode, *ast.LiteralNode:
+	var parts [][]byte
+	switch Kind(n) {
+	case String:
 		got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 		return gjson.AppendJSONString(nil, got.Value), ok
-	case *ast.SequenceNode:
-		out := []byte{'['}
-		for i, item := range v.Values {
+	case List:
+		for _, item := range Resolve(n).Content {
 			raw, ok := d.jsonOf(x, item, depth+1, left)
 			if !ok {
 				return nil, false
 			}
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = append(out, raw...)
+			parts = append(parts, raw)
 		}
-		return append(out, ']'), true
-	case ast.MapNode:
-		list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
-		if !ok {
-			return nil, false
-		}
-		out := []byte{'{'}
-		for i, e := range list {
+		return enclose("[", parts, "]"), true
+	case Map:
+		list, _ := d.Entries(x.Section.Where+x.Label+": ", n)
+		for _, e := range list {
 			at := &Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
 			x.Section.Marks[at.Label] = Mark{Line: e.Line}
 			raw, ok := d.jsonOf(at, e.Value, depth+1, left)
 			if !ok {
 				return nil, false
 			}
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = append(append(gjson.AppendJSONString(out, e.Key), ':'), raw...)
+			parts = append(parts, append(append(gjson.AppendJSONString(nil, e.Key), ':'), raw...))
 		}
-		return append(out, '}'), true
+		return enclose("{", parts, "}"), true
+	}
+	if raw, ok := plain(n); ok {
+		return raw, true
 	}
 	return nil, d.Mistyped(x, n, "a value")
+}
+
+func enclose(before string, parts [][]byte, after string) []byte {
+	return []byte(before + string(bytes.Join(parts, []byte(","))) + after)
+}
+
+// plain returns the JSON of null, a boolean or a number.
+func plain(n *yaml.Node) ([]byte, bool) {
+	n = Resolve(n)
+	switch Kind(n) {
+	case Null:
+		return []byte("null"), true
+	case Bool:
+		return []byte(strings.ToLower(n.Value)), true
+	case Int, Float:
+		if gjson.Valid(n.Value) {
+			return []byte(n.Value), true
+		}
+		var value any
+		if n.Decode(&value) == nil {
+			raw, err := json.Marshal(value)
+			return raw, err == nil
+		}
+	}
+	return nil, false
+}
+
+// Source returns a mapping as a text in which each key and each item stands in the line that
+// it has in the file. The text is JSON, but for << where the mapping has it. References stay
+// as they are.
+func Source(n *yaml.Node) []byte {
+	s := source{line: 1}
+	s.node(n)
+	return s.text.Bytes()
+}
+
+// source writes the text of Source.
+type source struct {
+	text bytes.Buffer
+	line int
+}
+
+// down goes on to a line, if it is not reached yet.
+func (s *source) down(line int) {
+	for ; s.line < line; s.line++ {
+		s.text.WriteByte('\n')
+	}
+}
+
+func (s *source) node(n *yaml.Node) {
+	n = Resolve(n)
+	switch n.Kind {
+	case yaml.SequenceNode:
+		s.text.WriteByte('[')
+		for i, item := range n.Content {
+			if i > 0 {
+				s.text.WriteByte(',')
+			}
+			s.down(item.Line)
+			s.node(item)
+		}
+		s.text.WriteByte(']')
+	case yaml.MappingNode:
+		s.text.WriteByte('{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				s.text.WriteByte(',')
+			}
+			key := n.Content[i]
+			s.down(key.Line)
+			if key.Tag == "!!merge" {
+				s.text.WriteString("<<")
+			} else {
+				s.text.Write(gjson.AppendJSONString(nil, Resolve(key).Value))
+			}
+			s.text.WriteString(": ")
+			s.node(n.Content[i+1])
+		}
+		s.text.WriteByte('}')
+	default:
+		raw, ok := plain(n)
+		if !ok {
+			raw = gjson.AppendJSONString(nil, n.Value)
+		}
+		s.text.Write(raw)
+	}
 }

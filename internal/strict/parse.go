@@ -9,13 +9,11 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// MaxFile is more than any sensible file has.
+// MaxFile is the largest size of a file in bytes.
 const MaxFile = 4 << 20
 
 const (
@@ -23,15 +21,7 @@ const (
 	maxCopies = 100_000 // values that aliases may stand for
 )
 
-// Parsed is a file's one document as a syntax tree.
-type Parsed struct {
-	Root    ast.Node // nil when the file is empty
-	aliases map[*ast.AliasNode]ast.Node
-	values  *yaml.Node
-	text    []byte // that was parsed
-}
-
-// broken is why a text is no good. Column is 0 where the rule is not one of YAML.
+// broken is the error of a text that cannot be read. column is 0 where the rule is not one of YAML.
 type broken struct {
 	line, column int
 	message      string
@@ -51,10 +41,10 @@ var (
 	errCopies = fmt.Errorf("aliases stand for more than %d values: write out what each server needs, or make several files", maxCopies)
 )
 
-// Parse reads YAML, or JSON, in time and memory that grow as the text does: a text
-// that is too large, too deep, or that multiplies itself by aliases is refused. The
-// errors show no value.
-func Parse(data []byte) (*Parsed, error) {
+// Parse reads YAML or JSON and returns the file's one document, nil when the file is empty.
+// Time and memory grow as the text does: a text that is too large, too deep, or that
+// multiplies itself by aliases is refused. The errors show no value.
+func Parse(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
 		return nil, &broken{message: errLarge.Error()}
 	}
@@ -73,7 +63,7 @@ func Parse(data []byte) (*Parsed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Parsed{text: data, aliases: map[*ast.AliasNode]ast.Node{}}
+	var root *yaml.Node
 	for {
 		var doc yaml.Node
 		if err := loader.Load(&doc); errors.Is(err, io.EOF) {
@@ -86,30 +76,103 @@ func Parse(data []byte) (*Parsed, error) {
 			n = n.Content[0]
 		}
 		switch {
-		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "":
-		case p.values != nil:
+		case n.Kind == yaml.ScalarNode && n.ShortTag() == Null && n.Value == "":
+		case root != nil:
 			return nil, &broken{line: n.Line, message: "the file has a second document: only one is read, so remove the line with ---"}
 		default:
-			p.values = n
+			root = n
 		}
 	}
-	if p.values == nil {
-		return p, nil
+	if root == nil {
+		return nil, nil
 	}
-	t := &tree{aliases: p.aliases, done: map[*yaml.Node]made{}}
-	p.Root, err = t.node(p.values, 0)
-	return p, err
+	c := counter{anchors: map[*yaml.Node]int{}}
+	if _, err := c.values(root, 0); err != nil {
+		return nil, err
+	}
+	return root, nil
 }
 
-// Decode reads the values into what into points to, as the library does.
-func (p *Parsed) Decode(into any) error {
-	if p.values == nil {
-		return nil
-	}
-	return p.values.Decode(into)
+// counter counts the values that aliases stand for.
+type counter struct {
+	anchors map[*yaml.Node]int // the number of values of each node with an anchor that ended above
+	copies  int
 }
 
-// unreadable returns what the library says as broken.
+// values returns the number of values that n consists of. It checks the depth again: the
+// library counts lists and mappings in brackets apart from the others.
+func (c *counter) values(n *yaml.Node, depth int) (int, error) {
+	if depth > maxDepth {
+		return 0, &broken{line: n.Line, message: errDeep.Error()}
+	}
+	if n.Kind == yaml.AliasNode {
+		count, above := c.anchors[n.Alias]
+		if !above {
+			return 0, &broken{n.Line, n.Column, "this alias stands within what it stands for: write out what is meant"}
+		}
+		if c.copies += count; c.copies > maxCopies {
+			return 0, &broken{line: n.Line, message: errCopies.Error()}
+		}
+		return count, nil
+	}
+	count := 1
+	for _, child := range n.Content {
+		more, err := c.values(child, depth+1)
+		if err != nil {
+			return 0, err
+		}
+		count += more
+	}
+	if n.Anchor != "" {
+		c.anchors[n] = count
+	}
+	if n.Tag == "!!timestamp" && !tagged(n) {
+		n.Tag = String // a date is text here
+	}
+	return count, nil
+}
+
+// Kinds of values, by the tags that YAML has for them.
+const (
+	Null   = "!!null"
+	Bool   = "!!bool"
+	Int    = "!!int"
+	Float  = "!!float"
+	String = "!!str"
+	List   = "!!seq"
+	Map    = "!!map"
+)
+
+// Kind returns the kind of a value, with aliases resolved. It is empty for one whose tag
+// the file sets.
+func Kind(n *yaml.Node) string {
+	n = Resolve(n)
+	if tagged(n) {
+		return ""
+	}
+	switch tag := n.ShortTag(); tag {
+	case Null, Bool, Int, Float, List, Map:
+		return tag
+	}
+	return String
+}
+
+func tagged(n *yaml.Node) bool { return n.Style&yaml.TaggedStyle != 0 || n.Tag == "!" }
+
+// Resolve follows an alias. None leads back to itself.
+func Resolve(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// IsTrue reports whether n is true.
+func IsTrue(n *yaml.Node) bool {
+	return Kind(n) == Bool && strings.EqualFold(Resolve(n).Value, "true")
+}
+
+// unreadable turns an error of the library into a broken.
 func unreadable(data []byte, err error) error {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
@@ -132,15 +195,15 @@ func unreadable(data []byte, err error) error {
 	return &broken{at.Line, at.Column, "not valid YAML: " + message}
 }
 
-// escape is a backslash that stands for itself, or a character that JSON writes as
-// two, which YAML does not know.
+// escape matches a backslash that stands for itself, and a character that JSON writes as two
+// escapes, which YAML does not allow.
 var escape = regexp.MustCompile(`\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
 
-// foreign writes what JSON and YAML read differently: tabs, which no text of JSON holds, a
-// line break of YAML, and characters that YAML refuses.
+// foreign replaces what JSON and YAML read differently: tabs, which stand in no text of JSON,
+// a line break of YAML, and characters that YAML refuses.
 var foreign = strings.NewReplacer("\t", " ", "\u0085", `\u0085`, "\ufffe", `\ufffe`, "\uffff", `\uffff`)
 
-// forYAML writes valid JSON as YAML with the same values.
+// forYAML turns valid JSON into YAML with the same values.
 func forYAML(data []byte) []byte {
 	data = []byte(foreign.Replace(string(data)))
 	return escape.ReplaceAllFunc(data, func(text []byte) []byte {
@@ -150,142 +213,4 @@ func forYAML(data []byte) []byte {
 		}
 		return []byte(s)
 	})
-}
-
-// tree makes the syntax tree.
-type tree struct {
-	aliases map[*ast.AliasNode]ast.Node
-	done    map[*yaml.Node]made // what has an anchor
-	copies  int
-}
-
-// made is what an anchor stands for, and of how many values it consists; a node of nil
-// is being made.
-type made struct {
-	node   ast.Node
-	values int
-}
-
-func (t *tree) node(n *yaml.Node, depth int) (ast.Node, error) {
-	node, _, err := t.sized(n, depth)
-	return node, err
-}
-
-// sized also returns of how many values a node consists.
-func (t *tree) sized(n *yaml.Node, depth int) (ast.Node, int, error) {
-	at := &token.Position{Line: n.Line, Column: n.Column}
-	if depth > maxDepth {
-		return nil, 0, &broken{line: n.Line, message: errDeep.Error()}
-	}
-	if n.Kind == yaml.AliasNode {
-		of := t.done[n.Alias]
-		if of.node == nil {
-			return nil, 0, &broken{at.Line, at.Column, "this alias stands within what it stands for: write out what is meant"}
-		}
-		if t.copies += of.values; t.copies > maxCopies {
-			return nil, 0, &broken{line: n.Line, message: errCopies.Error()}
-		}
-		alias := ast.Alias(token.Alias("*", at))
-		alias.Value = ast.String(token.New(n.Value, n.Value, at))
-		t.aliases[alias] = of.node
-		return alias, of.values, nil
-	}
-	node, values, err := t.bare(n, at, depth)
-	if err != nil {
-		return nil, 0, err
-	}
-	if n.Style&yaml.TaggedStyle != 0 || n.Tag == "!" {
-		tag := ast.Tag(token.Tag(n.Tag, n.Tag, at))
-		tag.Value = node
-		node = tag
-	}
-	if n.Anchor != "" {
-		t.done[n] = made{node, values}
-		anchor := ast.Anchor(token.Anchor("&", at))
-		anchor.Name, anchor.Value = ast.String(token.New(n.Anchor, n.Anchor, at)), node
-		node = anchor
-	}
-	return node, values, nil
-}
-
-// bare makes a node without its tag and its anchor.
-func (t *tree) bare(n *yaml.Node, at *token.Position, depth int) (_ ast.Node, values int, err error) {
-	flow := n.Style&yaml.FlowStyle != 0
-	switch n.Kind {
-	case yaml.SequenceNode:
-		seq := ast.Sequence(token.SequenceStart("[", at), flow)
-		for _, item := range n.Content {
-			v, more, err := t.sized(item, depth+1)
-			if err != nil {
-				return nil, 0, err
-			}
-			seq.Values, values = append(seq.Values, v), values+more
-		}
-		return seq, values + 1, nil
-	case yaml.MappingNode:
-		m := ast.Mapping(token.MappingStart("{", at), flow)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, keys, err := t.key(n.Content[i], depth+1)
-			if err != nil {
-				return nil, 0, err
-			}
-			v, more, err := t.sized(n.Content[i+1], depth+1)
-			if err != nil {
-				return nil, 0, err
-			}
-			m.Values, values = append(m.Values, ast.MappingValue(token.MappingValue(key.GetToken().Position), key, v)), values+keys+more
-		}
-		return m, values + 1, nil
-	}
-	if n.Tag == "!!timestamp" && n.Style&yaml.TaggedStyle == 0 {
-		n.Tag = "!!str" // a date is text here
-	}
-	return scalar(n, at), 1, nil
-}
-
-// key makes the key of a mapping.
-func (t *tree) key(n *yaml.Node, depth int) (ast.MapKeyNode, int, error) {
-	node, values, err := t.sized(n, depth)
-	if err != nil {
-		return nil, 0, err
-	}
-	if key, ok := node.(ast.MapKeyNode); ok {
-		return key, values, nil
-	}
-	key := ast.MappingKey(token.MappingKey(node.GetToken().Position))
-	key.Value = node
-	return key, values, nil
-}
-
-func scalar(n *yaml.Node, at *token.Position) ast.Node {
-	switch {
-	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		text := ast.Literal(token.Literal("|", "|", at))
-		text.Value = ast.String(token.String(n.Value, n.Value, at))
-		return text
-	case n.Style&yaml.SingleQuotedStyle != 0:
-		return ast.String(token.SingleQuote(n.Value, n.Value, at))
-	case n.Style&yaml.DoubleQuotedStyle != 0:
-		return ast.String(token.DoubleQuote(n.Value, n.Value, at))
-	case n.Tag == "!!merge":
-		return ast.MergeKey(token.MergeKey("<<", at))
-	case n.Value == "":
-		return ast.Null(token.New("null", "", at))
-	}
-	tk := token.New(n.Value, n.Value, at)
-	switch tk.Type {
-	case token.NullType, token.ImplicitNullType:
-		return ast.Null(tk)
-	case token.BoolType:
-		return ast.Bool(tk)
-	case token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType:
-		return ast.Integer(tk)
-	case token.FloatType:
-		return ast.Float(tk)
-	case token.InfinityType:
-		return ast.Infinity(tk)
-	case token.NanType:
-		return ast.Nan(tk)
-	}
-	return ast.String(tk)
 }

@@ -1,6 +1,7 @@
 package strict_test
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,17 +85,17 @@ func TestJSONEscapes(t *testing.T) {
 
 // Decode reads dates as the text that they are.
 func TestDecodeDate(t *testing.T) {
-	p, err := strict.Parse([]byte("a: 2024-01-02\nb: 1.5\nc: [true, ~]\n"))
+	root, err := strict.Parse([]byte("a: 2024-01-02\nb: 1.5\nc: [true, ~]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
-	if err := p.Decode(&got); err != nil || !reflect.DeepEqual(got, map[string]any{"a": "2024-01-02", "b": 1.5, "c": []any{true, nil}}) {
+	if err := root.Decode(&got); err != nil || !reflect.DeepEqual(got, map[string]any{"a": "2024-01-02", "b": 1.5, "c": []any{true, nil}}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-// Source returns the whole of a mapping and no more, whatever its texts have in them.
+// Source returns the values of a mapping, and each key on its line.
 func TestSource(t *testing.T) {
 	for _, text := range []string{
 		"{ a: b }",
@@ -102,10 +103,12 @@ func TestSource(t *testing.T) {
 		`{ a: "}", 'b': '}''}' , "c\"}":1}`,
 		"{ a: it's, b: x' }",
 		"{ a: b, # }\n  c: d }",
-		`{ a: &x "}", b: !t '}', ? "}" : c }`,
+		`{ a: &x "}", b: '}', ? "}" : c }`,
 		`{"a":"}","b":{"c":'}'},"d":["}"]}`,
 		`{ a: http://x:8/y?z='1', é: "ü}" }`,
 		"{ a: x\n  'y }",
+		"{ a: [1_000, 0x10, 1.10, ~, True, .5, 1e3],\n\n b: [x,\n y], c: z }",
+		"{ <<: &y { a: b },\n c: *y }",
 	} {
 		d := strict.New("zoo.yaml", "test", func(string) (string, bool) { return "", false }, schema())
 		root, ok := d.Tree([]byte("# é\nouter: { é: 1, x: &here " + text + ", last: \"}\" }\n"))
@@ -115,9 +118,20 @@ func TestSource(t *testing.T) {
 		}
 		list, _ := d.Entries("", root)
 		list, _ = d.Entries("", list[0].Value)
-		got := string(d.Source(d.Resolve(list[1].Value)))
-		if strings.TrimLeft(got, " ") != "\n"+strings.Repeat(" ", 25)+text {
-			t.Errorf("Source of %q = %q", text, got)
+		want := strict.Resolve(list[1].Value)
+		got, err := strict.Parse(strict.Source(want))
+		if err != nil {
+			t.Errorf("Source of %q = %q: %v", text, strict.Source(want), err)
+			continue
+		}
+		var a, b any
+		if err := errors.Join(got.Decode(&a), want.Decode(&b)); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("Source of %q = %q: %v, want %v, error %v", text, strict.Source(want), a, b, err)
+		}
+		for i := range want.Content {
+			if i%2 == 0 && got.Content[i].Line != want.Content[i].Line {
+				t.Errorf("Source of %q = %q: key %d on line %d, want %d", text, strict.Source(want), i/2, got.Content[i].Line, want.Content[i].Line)
+			}
 		}
 	}
 }
@@ -126,13 +140,13 @@ func TestSource(t *testing.T) {
 func TestJSONTexts(t *testing.T) {
 	for _, text := range []string{"\u0085", "\u2028", "\u2029", "\u007f", "\u00a0", "\ufeff", "\ufffe", "\uffff", "\U0001f600"} {
 		want := "x" + text + "y"
-		p, err := strict.Parse([]byte(`{"a":	"` + want + `"}`))
+		root, err := strict.Parse([]byte(`{"a":	"` + want + `"}`))
 		if err != nil {
 			t.Errorf("%+q: %v", want, err)
 			continue
 		}
 		var got map[string]string
-		if err := p.Decode(&got); err != nil || got["a"] != want {
+		if err := root.Decode(&got); err != nil || got["a"] != want {
 			t.Errorf("%+q is read as %+q, %v", want, got["a"], err)
 		}
 	}

@@ -10,21 +10,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
-// A Slot is the place that a value is read into, as messages call it.
+// A Slot is the place that a value is read into, with its name in messages.
 type Slot struct {
 	Section *Section
-	Label   string // the key, and the item when it is a list's: "args: item 2"
+	Label   string // the key, and the item of a list: "args: item 2"
 	Line    int
 	Off     bool // a duration that can be "off"
-	Loose   bool // text that may also be written as a number or true
+	Some    bool // a list that must not be empty
+	Loose   bool // a text that may also be written as a number or true
 	Rule    func(any) (any, error)
 }
 
 // Value reads n into v and reports whether it could.
-func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
+func (d *Decoder) Value(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	into := v.Addr().Interface()
 	if d.schema.Value != nil {
 		if ok, known := d.schema.Value(x, n, into); known {
@@ -39,22 +40,22 @@ func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
 		*into = raw
 		return ok
 	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		return d.kind(x, n, v)
-	case reflect.Struct:
-		if _, parse := d.text(v.Type()); parse != nil || v.Type() == reflect.TypeFor[netip.Prefix]() {
-			break // written as text
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer:
+		one := reflect.New(v.Type().Elem())
+		ok := d.group(x, n, one.Elem())
+		if ok {
+			v.Set(one)
 		}
+		return ok
+	case kind == reflect.Struct && !d.isText(v.Type()):
 		return d.group(x, n, v)
-	case reflect.Map:
+	case kind == reflect.Map:
 		return d.table(x, n, v)
-	case reflect.Slice:
+	case kind == reflect.Slice:
 		return d.items(x, n, v)
 	}
-	if line := LineOf(d.Resolve(n)); line > 0 {
-		x.Line = line
-	}
+	x.Line = Resolve(n).Line
 	got, ok := d.Scalar(x, n, v.Type())
 	if !ok {
 		return false
@@ -64,56 +65,62 @@ func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
 		value, err = x.Rule(value)
 	}
 	if err != nil {
-		d.Fault(x.Line, "%s%s is %s%s: %v", x.Section.Where, x.Label, d.Shown(n), got.from(), err)
+		d.Fault(x.Line, "%s%s is %s%s: %v", x.Section.Where, x.Label, Shown(n), got.from(), err)
 		return false
 	}
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 	return true
 }
 
+// isText reports whether values of a type are written as text.
+func (d *Decoder) isText(t reflect.Type) bool {
+	_, parse := d.schema.Text(t)
+	return parse != nil || t == reflect.TypeFor[netip.Prefix]()
+}
+
 // items reads a list.
-func (d *Decoder) items(x *Slot, n ast.Node, v reflect.Value) bool {
-	seq, ok := d.Resolve(n).(*ast.SequenceNode)
-	if !ok {
+func (d *Decoder) items(x *Slot, n *yaml.Node, v reflect.Value) bool {
+	if Kind(n) != List {
 		example := `["a", "b"]`
-		if item := v.Type().Elem(); item.Kind() == reflect.Struct {
-			if _, parse := d.text(item); parse == nil {
-				keys := Keys(item)
-				example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
-			}
+		if item := v.Type().Elem(); item.Kind() == reflect.Struct && !d.isText(item) {
+			keys := Keys(item)
+			example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
 		}
 		return d.Mistyped(x, n, "a list, such as "+example)
 	}
-	if len(seq.Values) == 0 && d.schema.Empty != nil {
-		if wrong := d.schema.Empty(x.Label); wrong != "" {
-			d.Fault(x.Line, "%s%s is empty%s", x.Section.Where, x.Label, wrong)
-			return false
-		}
+	items, ok := Resolve(n).Content, true
+	if len(items) == 0 && x.Some {
+		d.Fault(x.Line, "%s%s is empty, which would let all pass: list what may, or leave it out", x.Section.Where, x.Label)
+		return false
 	}
-	list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
-	for i, item := range seq.Values {
-		at := &Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: x.Line, Loose: true, Rule: x.Rule}
-		if line := LineOf(d.Resolve(item)); line > 0 {
-			at.Line = line
-		}
+	list := reflect.MakeSlice(v.Type(), len(items), len(items))
+	for i, item := range items {
+		at := &Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: Resolve(item).Line, Loose: true, Rule: x.Rule}
 		good := d.Value(at, item, list.Index(i))
-		x.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: d.Shown(item), Bad: !good}
+		x.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: Shown(item), Bad: !good}
 		ok = good && ok
 	}
 	v.Set(list)
 	return ok
 }
 
-// table reads a mapping of names to values.
-func (d *Decoder) table(x *Slot, n ast.Node, v reflect.Value) bool {
+// table reads a mapping of names to values. The rule is about the names.
+func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping, such as { NAME: value }")
 	}
 	table := reflect.MakeMapWithSize(v.Type(), len(list))
 	for _, e := range list {
-		if wrong := d.wrongKey(x.Label, e.Key); wrong != "" {
-			d.Fault(e.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
+		var err error
+		if x.Rule != nil {
+			_, err = x.Rule(e.Key)
+		}
+		if err == nil && e.Key == "" {
+			err = errors.New("a name is empty")
+		}
+		if err != nil {
+			d.Fault(e.Line, "%s%s: %v", x.Section.Where, x.Label, err)
 			ok = false
 			continue
 		}
@@ -128,57 +135,52 @@ func (d *Decoder) table(x *Slot, n ast.Node, v reflect.Value) bool {
 	return ok
 }
 
-// kind reads a mapping into a struct of which there may be none, and checks it.
-func (d *Decoder) kind(x *Slot, n ast.Node, v reflect.Value) bool {
-	sec, list, ok := d.section(x, n, v.Type().Elem())
-	if !ok {
-		return false
+// group reads a mapping into a struct and checks it. A struct with a field Off may also be
+// the word off. Faults within the struct do not make it false.
+func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
+	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
+		off.SetBool(true)
+		return true
 	}
-	d.Struct(sec, list, v)
-	x.Section.Adopt(x.Label, sec)
-	return true // faults inside have been reported one by one
+	into := v.Addr().Interface()
+	sec, ok := d.Inner(x, n, into)
+	if ok {
+		d.check(sec, into)
+	}
+	return ok
 }
 
-// Inner reads a mapping into the struct that into points to.
-func (d *Decoder) Inner(x *Slot, n ast.Node, into any) (*Section, bool) {
+// Inner reads a mapping into the struct that into points to, and does not check it.
+func (d *Decoder) Inner(x *Slot, n *yaml.Node, into any) (*Section, bool) {
 	v := reflect.ValueOf(into).Elem()
-	sec, list, ok := d.section(x, n, v.Type())
+	sec := &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+	list, ok := d.Entries(sec.Where, n)
 	if !ok {
-		return nil, false
+		expected := "a mapping with the keys " + strings.Join(Keys(v.Type()), ", ")
+		if v.FieldByName("Off").IsValid() {
+			expected += "; or off"
+		}
+		return nil, d.Mistyped(x, n, expected)
 	}
 	d.Fields(sec, list, v)
 	x.Section.Adopt(x.Label, sec)
 	return sec, true
 }
 
-// section begins to read n, a mapping with the keys of the struct t.
-func (d *Decoder) section(x *Slot, n ast.Node, t reflect.Type) (sec *Section, list []Entry, ok bool) {
-	sec = &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
-	if list, ok = d.Entries(sec.Where, n); !ok {
-		expected := "a mapping with the keys " + strings.Join(Keys(t), ", ")
-		if _, can := t.FieldByName("Off"); can {
-			expected += "; or off"
-		}
-		return nil, nil, d.Mistyped(x, n, expected)
-	}
-	return sec, list, true
+// Struct fills the struct that v points to from the entries, and checks it.
+func (d *Decoder) Struct(sec *Section, list []Entry, into any) {
+	d.Fields(sec, list, reflect.ValueOf(into).Elem())
+	d.check(sec, into)
 }
 
-// Struct fills what the pointer v points to from the entries, and checks it.
-func (d *Decoder) Struct(sec *Section, list []Entry, v reflect.Value) {
-	v.Set(reflect.New(v.Type().Elem()))
-	d.Fields(sec, list, v.Elem())
-	d.check(sec, v.Interface())
-}
-
-// Text is a scalar's value with the references replaced.
+// Text is the value of a scalar with the references replaced.
 type Text struct {
 	Value    string
-	Expanded bool     // came from the environment, in part at least
-	Node     ast.Node // the scalar
+	Expanded bool   // comes from the environment, at least in part
+	Kind     string // of the scalar
 }
 
-// from tells the reader of a message that the value is not what is shown.
+// from returns a remark for messages that show the reference in place of the value.
 func (t Text) from() string {
 	if t.Expanded {
 		return " (its value is from the environment and not shown)"
@@ -187,28 +189,26 @@ func (t Text) from() string {
 }
 
 // Scalar returns the value of n for a field of type t.
-func (d *Decoder) Scalar(x *Slot, n ast.Node, t reflect.Type) (Text, bool) {
-	n = d.Resolve(n)
-	switch v := n.(type) {
-	case *ast.StringNode:
-		return d.replaced(x, n, v.Value)
-	case *ast.LiteralNode:
-		return d.replaced(x, n, v.Value.Value)
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+func (d *Decoder) Scalar(x *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
+	switch Kind(n) {
+	case String:
+		return d.replaced(x, n)
+	case Int, Float, Bool:
 		if t.Kind() == reflect.String && !x.Loose {
-			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, d.Shown(n))
+			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, Shown(n))
 			return Text{}, false
 		}
 		// As written: 1.10 stays 1.10 and 007 stays 007.
-		return Text{Value: n.GetToken().Value, Node: n}, true
+		return Text{Value: Resolve(n).Value, Kind: Kind(n)}, true
 	}
 	return Text{}, d.Mistyped(x, n, d.expected(t, x.Off))
 }
 
-func (d *Decoder) replaced(x *Slot, n ast.Node, s string) (Text, bool) {
+func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
+	s := Resolve(n).Value
 	if d.schema.Literal != nil {
 		if err := d.schema.Literal(x, s); err != nil {
-			d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, d.Shown(n), err)
+			d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, Shown(n), err)
 			return Text{}, false
 		}
 	}
@@ -226,22 +226,19 @@ func (d *Decoder) replaced(x *Slot, n ast.Node, s string) (Text, bool) {
 		}
 		return Text{}, false
 	}
-	return Text{value, expanded, n}, true
+	return Text{value, expanded, String}, true
 }
 
 // Mistyped reports that n is something else than what is expected; it returns false.
-func (d *Decoder) Mistyped(x *Slot, n ast.Node, expected string) bool {
-	shown := d.Shown(n)
-	switch d.Resolve(n).(type) {
-	case *ast.StringNode, *ast.LiteralNode:
-		if strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
-			shown = "text"
-		}
+func (d *Decoder) Mistyped(x *Slot, n *yaml.Node, expected string) bool {
+	shown := Shown(n)
+	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
+		shown = "text"
 	}
-	switch d.Resolve(n).(type) {
-	case *ast.NullNode:
+	switch Kind(n) {
+	case Null:
 		d.Fault(x.Line, "%s%s has no value: expected %s", x.Section.Where, x.Label, expected)
-	case *ast.TagNode:
+	case "":
 		d.Fault(x.Line, "%s%s has a YAML tag: remove the tag", x.Section.Where, x.Label)
 	default:
 		d.Fault(x.Line, "%s%s is %s: expected %s", x.Section.Where, x.Label, shown, expected)
@@ -250,24 +247,23 @@ func (d *Decoder) Mistyped(x *Slot, n ast.Node, expected string) bool {
 }
 
 // Shown returns n as messages show it: as it is written in the file.
-func (d *Decoder) Shown(n ast.Node) string {
-	switch v := d.Resolve(n).(type) {
-	case *ast.StringNode:
-		return strconv.Quote(Clip(v.Value))
-	case *ast.LiteralNode:
-		return strconv.Quote(Clip(v.Value.Value))
-	case *ast.SequenceNode:
+func Shown(n *yaml.Node) string {
+	switch value := Resolve(n).Value; Kind(n) {
+	case String:
+		return strconv.Quote(Clip(value))
+	case Int, Float, Bool:
+		return Clip(value)
+	case List:
 		return "a list"
-	case ast.MapNode:
+	case Map:
 		return "a mapping"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return Clip(v.GetToken().Value)
 	}
 	return "nothing"
 }
 
+// expected returns the form of values of a type.
 func (d *Decoder) expected(t reflect.Type, off bool) string {
-	if text, parse := d.text(t); parse != nil {
+	if text, parse := d.schema.Text(t); parse != nil {
 		return text
 	}
 	switch {
@@ -285,15 +281,11 @@ func (d *Decoder) expected(t reflect.Type, off bool) string {
 	return "text"
 }
 
-// convert turns a scalar into a value for a field of type t. Errors say only
-// what is expected: the value may be a secret.
+// convert turns a scalar into a value for a field of type t. Errors state only the expected
+// form, because the value may be a secret.
 func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 	wrong := fmt.Errorf("expected %s", d.expected(t, off))
-	_, isText := got.Node.(*ast.StringNode)
-	if _, ok := got.Node.(*ast.LiteralNode); ok {
-		isText = true
-	}
-	if _, parse := d.text(t); parse != nil {
+	if _, parse := d.schema.Text(t); parse != nil {
 		return parse(got)
 	}
 	switch {
@@ -306,9 +298,8 @@ func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 		return network(got.Value, wrong)
 	case t.Kind() == reflect.String:
 		return got.Value, nil
-	// Only the environment has numbers and truth as text; in the file, quotes
-	// say that it is text.
-	case isText && !got.Expanded:
+	// Variables hold numbers and booleans as text. In the file, quotes make a text.
+	case got.Kind == String && !got.Expanded:
 		if _, err := strconv.Atoi(got.Value); err == nil {
 			return nil, errors.New("remove the quotes")
 		}
@@ -358,28 +349,7 @@ func network(s string, wrong error) (any, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
-// group reads a mapping into a struct, which may check itself. One that can be
-// switched off may be the word off.
-func (d *Decoder) group(x *Slot, n ast.Node, v reflect.Value) bool {
-	if off := v.FieldByName("Off"); off.IsValid() && d.IsOff(n) {
-		off.SetBool(true)
-		return true
-	}
-	sec, ok := d.Inner(x, n, v.Addr().Interface())
-	if ok {
-		d.check(sec, v.Addr().Interface())
-	}
-	return ok
-}
-
-// IsOff reports whether a node is the word off, or false, which older YAML takes
-// it for.
-func (d *Decoder) IsOff(n ast.Node) bool {
-	switch v := d.Resolve(n).(type) {
-	case *ast.StringNode:
-		return v.Value == "off"
-	case *ast.BoolNode:
-		return !v.Value
-	}
-	return false
+// IsOff reports whether n is the word off, or false, which older YAML takes it for.
+func IsOff(n *yaml.Node) bool {
+	return Kind(n) == String && Resolve(n).Value == "off" || Kind(n) == Bool && !IsTrue(n)
 }

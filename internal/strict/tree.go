@@ -12,12 +12,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/jsonc"
+	"go.yaml.in/yaml/v4"
 )
 
 // Tree returns the syntax tree of the file's one document; nil when it is empty.
-func (d *Decoder) Tree(data []byte) (root ast.Node, ok bool) {
+func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 	if len(data) > MaxFile {
 		d.Fault(0, "%v", errLarge)
 		return nil, false
@@ -41,13 +41,11 @@ func (d *Decoder) Tree(data []byte) (root ast.Node, ok bool) {
 			return nil, false
 		}
 	}
-	p, err := Parse(data)
+	root, err := Parse(data)
 	if err != nil {
 		d.syntax(data, err)
-		return nil, false
 	}
-	d.data, d.aliases = p.text, p.aliases
-	return p.Root, true
+	return root, err == nil
 }
 
 // syntax reports what the parser found.

@@ -109,7 +109,7 @@ func decode(data []byte) (root object, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("neither JSON nor TOML, and as YAML: %w", err)
 	}
-	if file.Decode(&root) == nil && root != nil {
+	if file != nil && file.Decode(&root) == nil && root != nil {
 		return root, nil
 	}
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/strict"
@@ -27,37 +27,41 @@ type into struct {
 // change. Call it before Add: servers with names in use are omitted, and its variables keep
 // their meaning. The error says why servers cannot be added.
 func (im *Import) Into(file string, text []byte) error {
-	whole, err := strict.Parse(text)
+	root, err := strict.Parse(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if _, err := config.Parse(file, text, environment); err != nil {
 		return fmt.Errorf("it has faults, which come first:\n%w", err)
 	}
-	root, _ := whole.Root.(*ast.MappingNode)
-	if root == nil || root.IsFlowStyle {
+	if !inLines(root) {
 		return fmt.Errorf("%s: servers can be added only to a file in the bridge's own form, with servers: on a line of its own", file)
 	}
-	for _, entry := range root.Values {
-		table, _ := entry.Value.(*ast.MappingNode)
-		if entry.Key.GetToken().Value != "servers" || table == nil || table.IsFlowStyle || len(table.Values) == 0 {
+	for i := 0; i < len(root.Content); i += 2 {
+		key, table := root.Content[i], root.Content[i+1]
+		if key.Value != "servers" || !inLines(table) || len(table.Content) == 0 {
 			continue
 		}
-		to := &into{text: text, indent: strings.Repeat(" ", table.Values[0].Key.GetToken().Position.Column-1)}
-		for line := entry.Key.GetToken().Position.Line; line > 0; line-- {
+		to := &into{text: text, indent: strings.Repeat(" ", table.Content[0].Column-1)}
+		for range key.Line {
 			n := bytes.IndexByte(text[to.at:], '\n')
 			if n < 0 {
 				break
 			}
 			to.at += n + 1
 		}
-		for _, s := range table.Values {
-			to.names = append(to.names, config.NameOf(s.Key.GetToken().Value))
+		for i := 0; i < len(table.Content); i += 2 {
+			to.names = append(to.names, config.NameOf(table.Content[i].Value))
 		}
 		im.into = to
 		return nil
 	}
 	return fmt.Errorf("%s: it has no key servers with a server on each line, to which others could be added", file)
+}
+
+// inLines reports whether n is a mapping with a key on each line.
+func inLines(n *yaml.Node) bool {
+	return n != nil && n.Kind == yaml.MappingNode && n.Anchor == "" && n.Style&(yaml.FlowStyle|yaml.TaggedStyle) == 0
 }
 
 // environment returns a value for every variable, because the check does not depend on them.

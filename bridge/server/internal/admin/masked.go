@@ -2,13 +2,14 @@ package admin
 
 import (
 	"errors"
+	"iter"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -41,11 +42,10 @@ const hidden = "***"
 // comments, and with *** in the place of what may be a secret. With a server's name, it is
 // that server's part, or nothing.
 func Masked(text []byte, server string) (string, error) {
-	file, err := strict.Parse(text)
-	if err != nil || file.Root == nil {
+	root, err := strict.Parse(text)
+	if err != nil || root == nil {
 		return "", errors.New("the file cannot be read as YAML or JSON")
 	}
-	root := file.Root
 	if server != "" {
 		if root = below(root, server); root == nil {
 			return "", nil
@@ -57,12 +57,12 @@ func Masked(text []byte, server string) (string, error) {
 }
 
 // below returns what is said of a server of that name; nil if there is nothing.
-func below(root ast.Node, server string) ast.Node {
-	for _, top := range pairs(root) {
-		if key := keyOf(top); key == "servers" || key == "mcpServers" {
-			for _, s := range pairs(top.Value) {
-				if keyOf(s) == server {
-					return s.Value
+func below(root *yaml.Node, server string) *yaml.Node {
+	for key, value := range pairs(root) {
+		if key == "servers" || key == "mcpServers" {
+			for name, s := range pairs(value) {
+				if name == server {
+					return s
 				}
 			}
 		}
@@ -70,86 +70,61 @@ func below(root ast.Node, server string) ast.Node {
 	return nil
 }
 
-func pairs(n ast.Node) []*ast.MappingValueNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
-	case *ast.AnchorNode:
-		return pairs(n.Value)
+// pairs yields the keys and values of a mapping, none of anything else.
+func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
 	}
-	return nil
 }
-
-func keyOf(p *ast.MappingValueNode) string { return p.Key.GetToken().Value }
 
 // mask writes YAML.
 type mask struct{ b strings.Builder }
 
 // node writes a value behind its key, or behind the sign of an item.
-func (m *mask) node(n ast.Node, key, indent string, secret bool) {
-	switch n := n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		all := pairs(n)
-		if len(all) == 0 {
+func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
+	before := ""
+	switch n.Kind {
+	case yaml.MappingNode:
+		if len(n.Content) == 0 {
 			m.b.WriteString("{}\n")
-			return
 		}
-		for i, p := range all {
-			if i > 0 {
-				m.b.WriteString(indent)
-			}
-			name := keyOf(p)
-			m.b.WriteString(quoted(name) + ":")
+		for name, value := range pairs(n) {
+			m.b.WriteString(before + quoted(name) + ":")
+			before = indent
 			below := secret || slices.Contains(hiddenKeys, name)
-			if nested(p.Value) {
+			if len(value.Content) > 0 {
 				m.b.WriteString("\n" + indent + "  ")
-				m.node(p.Value, name, indent+"  ", below)
+				m.node(value, name, indent+"  ", below)
 			} else {
 				m.b.WriteString(" ")
-				m.node(p.Value, name, indent, below)
+				m.node(value, name, indent, below)
 			}
 		}
-	case *ast.SequenceNode:
-		if len(n.Values) == 0 {
+	case yaml.SequenceNode:
+		if len(n.Content) == 0 {
 			m.b.WriteString("[]\n")
 		}
-		for i, v := range n.Values {
-			if i > 0 {
-				m.b.WriteString(indent)
-			}
-			m.b.WriteString("- ")
+		for _, v := range n.Content {
+			m.b.WriteString(before + "- ")
+			before = indent
 			m.node(v, key, indent+"  ", secret || slices.Contains(commandKeys, key)) // arguments may be among them
 		}
-	case *ast.AnchorNode:
-		m.node(n.Value, key, indent, secret)
-	case *ast.TagNode:
-		m.node(n.Value, key, indent, secret)
-	case *ast.AliasNode:
-		m.b.WriteString("*" + n.Value.GetToken().Value + "\n")
-	case *ast.LiteralNode:
-		m.text(n.Value.Value, key, secret)
-	case *ast.StringNode:
-		m.text(n.Value, key, secret)
-	case *ast.NullNode:
-		m.b.WriteString("null\n")
-	case *ast.BoolNode:
-		m.b.WriteString(strconv.FormatBool(n.Value) + "\n")
-	default: // numbers
-		m.text(n.GetToken().Value, key, secret)
+	case yaml.AliasNode:
+		m.b.WriteString("*" + n.Value + "\n")
+	default:
+		switch strict.Kind(n) {
+		case strict.Null:
+			m.b.WriteString("null\n")
+		case strict.Bool:
+			m.b.WriteString(strings.ToLower(n.Value) + "\n")
+		default:
+			m.text(n.Value, key, secret)
+		}
 	}
-}
-
-// nested reports whether a value stands in lines of its own.
-func nested(n ast.Node) bool {
-	switch n := n.(type) {
-	case *ast.AnchorNode:
-		return nested(n.Value)
-	case *ast.SequenceNode:
-		return len(n.Values) > 0
-	}
-	return len(pairs(n)) > 0
 }
 
 // text writes a text, if it cannot be a secret.
