@@ -61,6 +61,8 @@ type Session struct {
 	pending   *replay.Log   // what waits for such a stream
 	onEnd     []func()
 	held      session.Held // what is kept of it, and the right to change that
+	unsaved   bool         // held has changed since it was saved last
+	saving    bool         // save runs
 }
 
 // Call is one request of the client, entered among those under way or refused. It
