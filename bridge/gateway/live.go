@@ -139,7 +139,12 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		s.cancel(err)
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
-	came := b.reports.Arrive(new(report.Arrival), shown(key), h)
+	arrival := new(report.Arrival)
+	if s.ways.Now().At == nil { // otherwise its binding counts it
+		b.reports.Look(arrival)
+		defer arrival.Found()
+	}
+	came := b.reports.Arrive(arrival, shown(key), h)
 	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
@@ -351,6 +356,10 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 		c.way = s.ways.Enter()
 	}
 	if err == nil {
+		if c.way.At == nil { // otherwise its binding counts it
+			s.b.reports.Look(&c.arrival)
+			defer c.arrival.Found()
+		}
 		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {

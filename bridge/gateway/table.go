@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 )
@@ -108,7 +109,8 @@ func (b *Gateway) Apply(c Change) error {
 	b.table.Store(now)
 	b.mu.Unlock()
 	leave := b.aggregate.Set(members)
-	b.regrant(now, changed, c.Drain, leave)
+	looking := b.reports.Changed()
+	b.regrant(now, changed, c.Drain, looking, leave)
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
@@ -119,11 +121,11 @@ func (b *Gateway) Apply(c Change) error {
 			for _, o := range b.open(func(o *Session) bool { return o.ways.Now().At == s }) {
 				ways = append(ways, o.ways.Now())
 			}
-			b.wg.Go(func() { b.retire(s, c, leave, ways) })
+			b.wg.Go(func() { b.retire(s, c, looking, leave, ways) })
 		}
 	}
 	for _, s := range renewed {
-		b.renew(s, c.Drain)
+		b.renew(s, c.Drain, looking)
 	}
 	return nil
 }
@@ -151,14 +153,15 @@ func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 
 // retire ends a server that has left, or whose place another has taken. leave ends
 // what sessions at all servers as one have of it, and ways are those of its sessions.
-func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
+// looking are the calls that may still find it.
+func (b *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
 	s.stopListening()
 	begun := func() bool { return anyBusy(ways) } // they may wait for a connection, and are none of its calls before
-	s.reports.Drain(b.life, c.Drain, begun)
+	s.reports.Drain(b.life, c.Drain, looking, begun)
 	leave(b.force, s.member)
 	_ = s.pool.Close(b.force)
 	if awaitBindings(ways, s.left.Done()) { // and calls have begun since
-		s.reports.Drain(b.life, c.Drain, begun)
+		s.reports.Drain(b.life, c.Drain, looking, begun)
 	}
 	endBindings(b.force, ways, context.Cause(s.left))
 	s.close(b.force)
@@ -168,14 +171,15 @@ func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggre
 // renew has the open sessions at servers of that name go on at next, as after the loss of
 // their connection. Where that is the end of a session, it ends as soon as the server has no
 // calls, at the latest after drain.
-func (b *Gateway) renew(next *server, drain time.Duration) {
+func (b *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
 	for _, s := range b.open(func(s *Session) bool {
 		at := s.ways.Now().At
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {
 		if was := s.ways.Now().At; was.ends() {
+			ways := []*binding[*server]{s.ways.Now()}
 			b.wg.Go(func() {
-				was.reports.Drain(b.life, drain, nil)
+				was.reports.Drain(b.life, drain, looking, func() bool { return anyBusy(ways) })
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings have changed, and with restart: false a session ends with its connection"})
 			})
 		} else if w := s.ways.Renew(b.force, next); w != nil {
