@@ -222,6 +222,5 @@ func (u *session) refuse(q *jsonrpc.Message, why string) {
 	m := jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil)
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, q.ID, nil)
-	var noWait context.Context                          // nil, as Sender has it
-	_ = u.queue.Send(noWait, conn.Outgoing{Line: line}) // a queue that is stopped has told its reader
+	_ = u.queue.Send(context.Background(), conn.Outgoing{Line: line, Urgent: true}) // a queue that is stopped has told its reader
 }

@@ -80,7 +80,7 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 	for {
 		o.mu.Lock()
 		count := len(o.queue) + len(o.under)
-		if ctx == nil && o.err == nil && (o.bytes > 2*o.limit || count > 2*maxPosts) {
+		if m.Urgent && o.err == nil && (o.bytes > 2*o.limit || count > 2*maxPosts) {
 			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
 			// server that goes on asking without taking answers ends here.
 			why := o.c.u.name.Lost("it does not take what is sent to it", errFull)
@@ -91,7 +91,7 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 			defer o.mu.Unlock()
 			return o.c.u.name.Unsent("its connection has ended", o.err)
 		}
-		if ctx == nil || count == 0 || o.bytes+size <= o.limit && count < maxPosts {
+		if m.Urgent || count == 0 || o.bytes+size <= o.limit && count < maxPosts {
 			o.bytes += size
 			if !o.busy && p.Call != 0 {
 				o.begin(p)

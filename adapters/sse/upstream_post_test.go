@@ -447,9 +447,8 @@ func TestUpstreamFull(t *testing.T) {
 		}
 		o.mu.Unlock()
 		call(t, up, `{}`).Result(t)
-		var noWait context.Context
 		for range 2*maxPosts + 2 {
-			if err := o.Send(noWait, conn.Outgoing{Method: "m", Line: newLine(`{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
+			if err := o.Send(t.Context(), conn.Outgoing{Urgent: true, Method: "m", Line: newLine(`{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
 				break
 			}
 		}

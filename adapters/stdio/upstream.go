@@ -175,7 +175,7 @@ const unreadWhy = "it does not read its input"
 // has just ended, that is what is said.
 func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
 	err := u.out.Send(ctx, m)
-	if err != nil && ctx != nil && u.isUnread() != nil && u.exits() {
+	if err != nil && !m.Urgent && u.isUnread() != nil && u.exits() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.gone == nil { // one for all, which the circuit breaker counts once

@@ -50,7 +50,7 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 	line.B = append(line.B, '\n')
 	for {
 		w.mu.Lock()
-		if ctx == nil && w.err == nil && w.bytes > 2*w.limit {
+		if m.Urgent && w.err == nil && w.bytes > 2*w.limit {
 			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
 			// child that goes on asking without reading ends here.
 			w.refuse(w.fail(errFull))
@@ -65,7 +65,7 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if ctx == nil || w.bytes == 0 || w.bytes+len(line.B) <= w.limit {
+		if m.Urgent || w.bytes == 0 || w.bytes+len(line.B) <= w.limit {
 			w.queue = append(w.queue, line)
 			w.bytes += len(line.B)
 			if !w.busy {

@@ -48,13 +48,17 @@ func (s *slow) written() []string {
 	return slices.Clone(s.writes)
 }
 
-// mustNotWait is what a sender gives who must not wait for room.
-var mustNotWait context.Context
-
 func buffer(text string) conn.Outgoing {
 	b := jsonrpc.NewBuffer(len(text))
 	b.B = append(b.B, text...)
 	return conn.Outgoing{Line: b}
+}
+
+// urgent is a message that is taken without room, too.
+func urgent(text string) conn.Outgoing {
+	m := buffer(text)
+	m.Urgent = true
+	return m
 }
 
 // failing is the error that senders get from a writer whose pipe is broken.
@@ -115,27 +119,27 @@ func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s, told := newWriter(100)
 		ten := strings.Repeat("x", 9) // and a line break
-		send := func(ctx context.Context, text string) chan error {
+		send := func(ctx context.Context, m conn.Outgoing) chan error {
 			ch := make(chan error, 1)
-			go func() { ch <- w.Send(ctx, buffer(text)) }()
+			go func() { ch <- w.Send(ctx, m) }()
 			synctest.Wait()
 			return ch
 		}
 		for range 10 {
-			if err := <-send(t.Context(), ten); err != nil {
+			if err := <-send(t.Context(), buffer(ten)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		why := errors.New("no patience")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		first, second := send(ctx, ten), send(t.Context(), ten)
+		first, second := send(ctx, buffer(ten)), send(t.Context(), buffer(ten))
 		select {
 		case err := <-first:
 			t.Fatalf("Send = %v with a full queue, want it to wait", err)
 		default:
 		}
-		if err := <-send(mustNotWait, ten); err != nil { // not to wait
-			t.Errorf("Send without a context: %v", err)
+		if err := <-send(t.Context(), urgent(ten)); err != nil {
+			t.Errorf("Send of what is urgent: %v", err)
 		}
 		cancel(why)
 		if err := <-first; err != why {
@@ -155,7 +159,7 @@ func TestWriterIsBounded(t *testing.T) {
 		synctest.Wait()
 		s.turn <- nil
 		synctest.Wait()
-		if err := <-send(t.Context(), strings.Repeat("y", 1000)); err != nil { // the queue is empty
+		if err := <-send(t.Context(), buffer(strings.Repeat("y", 1000))); err != nil { // the queue is empty
 			t.Error(err)
 		}
 		s.turn <- nil
@@ -167,7 +171,7 @@ func TestWriterIsBounded(t *testing.T) {
 		// Who must not wait may go beyond the bound, but not for ever.
 		n := 0
 		for ; n < 1000; n++ {
-			if err := w.Send(mustNotWait, buffer(ten)); err != nil {
+			if err := w.Send(t.Context(), urgent(ten)); err != nil {
 				break
 			}
 			synctest.Wait() // the first one is being written
@@ -206,7 +210,7 @@ func TestWriterFails(t *testing.T) {
 				t.Errorf("Send = %v, want %v", err, want)
 			}
 		}
-		if err := w.Send(mustNotWait, buffer("later")); err != want {
+		if err := w.Send(t.Context(), urgent("later")); err != want {
 			t.Errorf("Send = %v, want %v", err, want)
 		}
 		w.wg.Wait()
@@ -226,7 +230,7 @@ func TestWriterStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s, told := newWriter(10)
 		for range 3 {
-			_ = w.Send(mustNotWait, buffer("x"))
+			_ = w.Send(t.Context(), urgent("x"))
 		}
 		waiting := make(chan error, 1)
 		go func() { waiting <- w.Send(t.Context(), buffer("waits for room")) }()
@@ -265,11 +269,9 @@ func TestWriterThroughAPipe(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				text := fmt.Sprintf("%d %d %s", s, i, strings.Repeat("x", i*37%6000))
-				ctx := t.Context()
-				if i%5 == 0 {
-					ctx = nil
-				}
-				if err := w.Send(ctx, buffer(text)); err != nil {
+				m := buffer(text)
+				m.Urgent = i%5 == 0
+				if err := w.Send(t.Context(), m); err != nil {
 					t.Error(err)
 				}
 			}

@@ -59,7 +59,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 	for {
 		w.mu.Lock()
 		err := w.unfit()
-		if err == nil && ctx == nil && w.bytes > 2*limit {
+		if err == nil && m.Urgent && w.bytes > 2*limit {
 			w.mu.Unlock()
 			m.Line.Free()
 			// Answers as a rule, so they cannot be dropped (protocol.md D0.11).
@@ -71,7 +71,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			n.drop()
 			return err
 		}
-		if ctx == nil || w.bytes == 0 || w.bytes+size <= limit {
+		if m.Urgent || w.bytes == 0 || w.bytes+size <= limit {
 			w.notes = append(w.notes, n)
 			w.bytes += size
 			if !w.busy {

@@ -25,9 +25,8 @@ import (
 
 // Sender is the writing half of a wire.
 type Sender interface {
-	// Send takes one message. When the queue is full it waits until there is
-	// room or ctx ends; a nil ctx means that it must not wait and must take the
-	// message all the same.
+	// Send takes one message. When the queue is full it waits until there is room or ctx ends, unless
+	// the message is Urgent: that one is taken all the same.
 	Send(ctx context.Context, m Outgoing) error
 }
 
@@ -48,6 +47,8 @@ type Outgoing struct {
 	Mirror http.Header
 	// Trace tells of the trace that a call belongs to, for the headers of HTTP.
 	Trace bridge.Trace
+	// Urgent says that nobody can wait for room: the reader of the connection sends it.
+	Urgent bool
 	// Cancels is the number of the call that notifications/cancelled takes back;
 	// 0 in everything else.
 	Cancels int64
@@ -367,11 +368,10 @@ func (c *Conn) take(n int64) (*call, bool) {
 
 // send writes what nobody waits for. A dead wire is noticed by its reader.
 func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
-	out.Line, out.Method = jsonrpc.NewBuffer(m.Len()), m.Method
+	out.Line, out.Method, out.Urgent = jsonrpc.NewBuffer(m.Len()), m.Method, true
 	out.Line.B = m.Append(out.Line.B, id, nil)
 	c.passed(true, id, m)
-	var noWait context.Context // nil, as Sender has it
-	_ = c.out.Send(noWait, out)
+	_ = c.out.Send(context.Background(), out)
 }
 
 // Notify sends a notification.

@@ -40,14 +40,14 @@ func (q *Queue) Send(ctx context.Context, m Outgoing) error {
 			m.Line.Free()
 			return q.err
 		}
-		if ctx == nil && q.bytes > 2*q.limit {
+		if m.Urgent && q.bytes > 2*q.limit {
 			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
 			// server that goes on asking without reading ends here.
 			q.mu.Unlock()
 			q.full()
 			continue
 		}
-		if ctx == nil || q.bytes == 0 || q.bytes+size <= q.limit {
+		if m.Urgent || q.bytes == 0 || q.bytes+size <= q.limit {
 			q.lines = append(q.lines, m)
 			q.bytes += size
 			q.some.Wake()

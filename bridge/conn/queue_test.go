@@ -45,9 +45,10 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("Send did not wait for room: %v", err)
 		default:
 		}
-		var noWait context.Context
-		if err := send(noWait, 40); err != nil {
-			t.Errorf("Send without a context = %v", err)
+		urgent := Outgoing{Line: jsonrpc.NewBuffer(40), Urgent: true}
+		urgent.Line.B = append(urgent.Line.B, strings.Repeat("x", 40)...)
+		if err := q.Send(t.Context(), urgent); err != nil {
+			t.Errorf("Send of what is urgent = %v", err)
 		}
 		take(150)
 		if err := <-waited; err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -42,7 +43,7 @@ func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 // regrant ends sessions and calls of principals at servers that they may no longer use,
 // and announces changed lists to their clients. Calls of the aggregate may continue for
 // drain; leave is as in retire.
-func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, leave func(context.Context, *aggregate.Server)) {
+func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, looking report.Rounds, leave func(context.Context, *aggregate.Server)) {
 	for _, s := range now.servers {
 		s.laneShares.Set(s.users()) // a new principal changes no grant
 		for principal := range changed {
@@ -66,7 +67,7 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	b.wg.Go(func() {
 		end := time.Now().Add(drain)
 		for _, s := range now.servers {
-			s.reports.Drain(b.life, time.Until(end), nil)
+			s.reports.Drain(b.life, time.Until(end), looking, nil)
 			leave(b.force, s.member)
 		}
 	})

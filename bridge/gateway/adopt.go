@@ -102,15 +102,39 @@ func (s *Session) record() session.Record {
 	return s.held.Record
 }
 
-// keep changes what is kept of the session.
+// keep changes what is kept of the session, and has that saved. It does not wait: callers hold locks of
+// their own. A session that ends is saved once more, by unkeep.
 func (s *Session) keep(change func(*session.Record)) {
 	s.mu.Lock()
 	change(&s.held.Record)
-	held := s.held
-	s.mu.Unlock()
-	if err := s.b.store.Save(s.ctx, held); err != nil && !errors.Is(err, session.ErrFenced) {
-		s.log.Warn("session store", "err", err)
+	s.unsaved = true
+	begins := !s.saving && !s.ending
+	if begins {
+		s.saving = true
+		s.wg.Add(1)
 	}
+	s.mu.Unlock()
+	if begins {
+		s.b.workers.Run(s.save)
+	}
+}
+
+// save saves what is kept until nothing has changed meanwhile. There is one at a time, so that the last
+// state is the one that is stored.
+func (s *Session) save() {
+	defer s.wg.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.unsaved && !s.ending {
+		s.unsaved = false
+		held := s.held
+		s.mu.Unlock()
+		if err := s.b.store.Save(s.ctx, held); err != nil && s.ctx.Err() == nil && !errors.Is(err, session.ErrFenced) {
+			s.log.Warn("session store", "err", err)
+		}
+		s.mu.Lock()
+	}
+	s.saving = false
 }
 
 // ErrMoved means that another instance continues the session.

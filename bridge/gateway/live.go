@@ -61,6 +61,8 @@ type Session struct {
 	pending   *replay.Log   // events that wait for a standing stream
 	onEnd     []func()
 	held      session.Held // the record, and the right to change it
+	unsaved   bool         // held changed since the last save
+	saving    bool         // save runs
 }
 
 // Call is one request of the client, in flight or refused. It is the bridge.Client for
@@ -136,7 +138,12 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		s.cancel(err)
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
-	came := b.reports.Arrive(new(report.Arrival), shown(key), h)
+	arrival := new(report.Arrival)
+	if s.ways.Now().At == nil { // otherwise its binding counts it
+		b.reports.Look(arrival)
+		defer arrival.Found()
+	}
+	came := b.reports.Arrive(arrival, shown(key), h)
 	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
@@ -347,6 +354,10 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 		c.way = s.ways.Enter()
 	}
 	if err == nil {
+		if c.way.At == nil { // otherwise its binding counts it
+			s.b.reports.Look(&c.arrival)
+			defer c.arrival.Found()
+		}
 		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {

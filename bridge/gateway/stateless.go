@@ -61,6 +61,11 @@ const maxListenSize = 1 << 20
 // (2026-07-28, subscriptions).
 func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
+	c := &statelessCall{StatelessClient: StatelessClient{Back: g.Back}}
+	if m.Method != era.Listen { // which lasts, and ends with its server
+		b.reports.Look(&c.arrival)
+		defer c.arrival.Found()
+	}
 	at := b.table.Load().at(g.Server)
 	if err := b.allowed(at, g.Server, g.From.Principal); err != nil {
 		return b.reject("", g.From, m, err), err
@@ -71,19 +76,18 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*j
 		return a, nil
 	}
 	ctx, span := b.tracing.Received(ctx, m, g.Header, g.Server, g.From, "")
-	a, err := b.admitted(ctx, m, g, at, id, span)
+	a, err := b.admitted(ctx, m, g, c, at, id, span)
 	tracing.End(span, m.Method, a, err)
 	return a, err
 }
 
 // admitted answers a request within its span.
-func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless, c *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := b.receive(g.From, m)
 	if err != nil {
 		return b.reject("", g.From, m, err), err
 	}
 	defer done()
-	c := &statelessCall{StatelessClient: StatelessClient{Back: g.Back}}
 	up, listening := b.stateless, b.listening
 	if at != nil {
 		up, listening = at.statelessCalls, at.listening

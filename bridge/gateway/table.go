@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 )
@@ -107,7 +108,8 @@ func (b *Gateway) Apply(c Change) error {
 	b.table.Store(now)
 	b.mu.Unlock()
 	leave := b.aggregate.Set(members)
-	b.regrant(now, changed, c.Drain, leave)
+	looking := b.reports.Changed()
+	b.regrant(now, changed, c.Drain, looking, leave)
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
@@ -118,11 +120,11 @@ func (b *Gateway) Apply(c Change) error {
 			for _, o := range b.open(func(o *Session) bool { return o.ways.Now().At == s }) {
 				ways = append(ways, o.ways.Now())
 			}
-			b.wg.Go(func() { b.retire(s, c, leave, ways) })
+			b.wg.Go(func() { b.retire(s, c, looking, leave, ways) })
 		}
 	}
 	for _, s := range renewed {
-		b.renew(s, c.Drain)
+		b.renew(s, c.Drain, looking)
 	}
 	return nil
 }
@@ -149,15 +151,16 @@ func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 }
 
 // retire ends a server that was removed or replaced. leave ends its part in sessions of
-// the aggregate, and ways are the bindings of its sessions.
-func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
+// the aggregate, and ways are the bindings of its sessions. looking are
+// the calls that may still find the server.
+func (b *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
 	s.stopListening()
 	begun := func() bool { return anyBusy(ways) } // calls that wait for a connection are not counted yet
-	s.reports.Drain(b.life, c.Drain, begun)
+	s.reports.Drain(b.life, c.Drain, looking, begun)
 	leave(b.force, s.member)
 	_ = s.pool.Close(b.force)
 	if awaitBindings(ways, s.left.Done()) { // calls may have begun meanwhile
-		s.reports.Drain(b.life, c.Drain, begun)
+		s.reports.Drain(b.life, c.Drain, looking, begun)
 	}
 	endBindings(b.force, ways, context.Cause(s.left))
 	s.close(b.force)
@@ -167,14 +170,15 @@ func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggre
 // renew moves the open sessions at former versions of a server to next, as after a lost
 // connection. A session that ends with its connection ends once the server has no calls,
 // at the latest after drain.
-func (b *Gateway) renew(next *server, drain time.Duration) {
+func (b *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
 	for _, s := range b.open(func(s *Session) bool {
 		at := s.ways.Now().At
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {
 		if was := s.ways.Now().At; was.ends() {
+			ways := []*binding[*server]{s.ways.Now()}
 			b.wg.Go(func() {
-				was.reports.Drain(b.life, drain, nil)
+				was.reports.Drain(b.life, drain, looking, func() bool { return anyBusy(ways) })
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings changed, and with restart: false a session ends with its connection"})
 			})
 		} else if w := s.ways.Renew(b.force, next); w != nil {

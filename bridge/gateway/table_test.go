@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -411,4 +412,52 @@ func TestTableChangedPool(t *testing.T) {
 			t.Error("the connection is open")
 		}
 	}, first)
+}
+
+// A server that leaves waits for the calls that may have found it, however long each takes to begin; and
+// ends at once where nobody calls.
+func TestTableWaitsForCallsThatBegin(t *testing.T) {
+	for _, at := range []string{"one", ""} {
+		t.Run("at "+at, func(t *testing.T) {
+			_, first := sells("one", "a")
+			_, second := sells("two", "b")
+			_, third := sells("three", "c")
+			synctest.Test(t, func(t *testing.T) {
+				hold := make(chan struct{})
+				b := &shift{Gateway: New(Options{
+					Servers: []ServerOptions{first, second, third}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New(),
+					Front: func(http.Header) string { // it is asked when the call has looked which servers there are
+						<-hold
+						return ""
+					},
+				})}
+				defer b.Close(context.Background())
+				m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",`+statelessMeta+`}}`)
+				g, _ := NewStateless(at, "", m)
+				answer := make(chan string, 1)
+				go func() {
+					a, _ := b.Call(t.Context(), m, *g)
+					answer <- bridgetest.Text(a)
+				}()
+				synctest.Wait()
+				b.apply("two three")
+				time.Sleep(5 * time.Second)
+				if gone := b.left(); gone != "" {
+					t.Errorf("gone: %q, but a call begins that may have found it", gone)
+				}
+				close(hold)
+				if got := <-answer; at == "one" && !strings.Contains(got, `"by":"one"`) {
+					t.Errorf("the call: %s", got)
+				}
+				time.Sleep(time.Second)
+				if gone := b.left(); gone != "one" {
+					t.Errorf("gone: %q, want one", gone)
+				}
+				b.apply("three")
+				if gone := b.left(); gone != "one two" {
+					t.Errorf("gone: %q, want two as well, at once", gone)
+				}
+			})
+		})
+	}
 }

@@ -175,12 +175,10 @@ func (n *Node) Close(ctx context.Context) {
 	defer cancel()
 	if n.reaches() {
 		var wg sync.WaitGroup
-		for _, m := range n.Members() {
-			if m.ID != n.o.Self.ID {
-				wg.Go(func() {
-					_, _ = n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: true, Leaving: true})
-				})
-			}
+		for _, m := range n.Others() {
+			wg.Go(func() {
+				_, _ = n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: true, Leaving: true})
+			})
 		}
 		wg.Wait()
 	}

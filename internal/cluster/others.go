@@ -56,6 +56,11 @@ func (n *Node) Member(id string) (Member, bool) {
 	return m, ok
 }
 
+// Others returns the members of the last good beat but this one.
+func (n *Node) Others() []Member {
+	return slices.DeleteFunc(n.Members(), func(m Member) bool { return m.ID == n.o.Self.ID })
+}
+
 // Living returns a member of the last good beat. It waits for the next one if the instance
 // is new. The error is that nothing is known: that beat has failed.
 func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err error) {
@@ -87,8 +92,8 @@ func (n *Node) Tagged(tag string) (Member, bool) {
 
 // Least returns the other member with the fewest sessions that takes some.
 func (n *Node) Least() (least Member, ok bool) {
-	for _, m := range n.Members() {
-		if m.ID != n.o.Self.ID && !m.Draining && m.Serves() && (!ok || m.Sessions < least.Sessions) {
+	for _, m := range n.Others() {
+		if !m.Draining && m.Serves() && (!ok || m.Sessions < least.Sessions) {
 			least, ok = m, true
 		}
 	}

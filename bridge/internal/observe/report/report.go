@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,11 @@ type Reporter struct {
 	tell  func(Report) // nil when nobody wants to know
 	weigh Weigh
 	front func(http.Header) string // nil when there is one instance
+
+	round atomic.Pointer[round] // of the calls that begin now
+
+	mu    sync.Mutex // guards ended
+	ended []*round   // that have calls yet, the oldest first
 }
 
 // Weigh counts an answer among the bytes under way until it is released. An answer
@@ -61,7 +67,9 @@ type Weigh func(server string, from *bridge.Caller, answer *jsonrpc.Message) err
 // it must not block. nil means that nobody wants to know. front tells from the headers of a
 // request which instance has sent it on; nil means that there is one instance.
 func New(tell func(Report), weigh Weigh, front func(http.Header) string) *Reporter {
-	return &Reporter{tell, weigh, front}
+	r := &Reporter{tell: tell, weigh: weigh, front: front}
+	r.round.Store(newRound())
+	return r
 }
 
 // Arrival is a request of a client, from the door to the servers that get it.
@@ -72,6 +80,7 @@ type Arrival struct {
 	by      atomic.Int32           // who reports it: one of those below
 	meant   atomic.Pointer[string] // the server of several that was to get it; nil if none was
 	weighed atomic.Bool            // the answer is among the bytes under way
+	looks   atomic.Pointer[round]  // nil unless it is a call that looks for its server
 }
 
 var _ bridge.Call = (*Arrival)(nil)
@@ -184,15 +193,13 @@ func (r *Reporter) Server(name string, speaks func() string) *Server {
 // counted only if somebody gets the reports.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
-// settle is how long a call may take from finding its server to being one of its calls.
-const settle = time.Second
-
-// Drain waits until none of them is under way, for as long as within, and not beyond ctx.
-// begun says whether there are calls for it that have not come that far; it may be nil.
-func (s *Server) Drain(ctx context.Context, within time.Duration, begun func() bool) {
+// Drain waits until no call is in flight at the server, for as long as within, and not beyond ctx. It waits
+// for looking first: calls that may find the server are not counted yet. begun reports whether there are
+// other calls for it that are not counted; it may be nil.
+func (s *Server) Drain(ctx context.Context, within time.Duration, looking Rounds, begun func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))
 	defer cancel()
-	_ = backoff.For(ctx, settle) // who has found it a moment ago is not counted yet
+	looking.await(ctx)
 	for (s.Calls() > 0 || begun != nil && begun()) && backoff.For(ctx, 20*time.Millisecond) == nil {
 	}
 }
@@ -220,6 +227,9 @@ func (u *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	u.s.calls.Add(1)
 	defer u.s.calls.Add(-1)
+	if !came.part(q.Method) { // otherwise it goes to other servers, too
+		came.Found()
+	}
 	p := Report{Server: u.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message, Call: came}
 	a, err := u.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {

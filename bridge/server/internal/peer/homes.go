@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
@@ -33,6 +34,9 @@ type Homes interface {
 	// Call makes a request of a client without a session. The error is ErrElsewhere when
 	// this instance is not the home. Without alike it is for a call that waits here for its client.
 	Call(ctx context.Context, server, alike string, r *bridge.Request) (*jsonrpc.Message, error)
+	// Leave ends what this instance uses of the connections that live at another one, and waits until
+	// nothing of it is left.
+	Leave(ctx context.Context, instance string) error
 }
 
 // ErrElsewhere: the instance is not the home of the connection, and has not acted on the
@@ -100,6 +104,26 @@ func (p *Peers) AskHome(ctx context.Context, m cluster.Member, server, alike str
 		return ErrElsewhere
 	}
 	return nil
+}
+
+// What an instance asks others to leave when it stops: the connections whose home it is, or the processes that
+// it runs as a worker.
+const (
+	LeaveHome   = "home"
+	LeaveWorker = "worker"
+)
+
+const leavePath = "leave/"
+
+// AskLeave asks another instance to leave this one. It returns when nothing of that instance leads here any
+// more: it has answered, cannot be reached, or is found dead; or when ctx ends.
+func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.link(m).dead, cancel)()
+	if status, _, err := p.ask(ctx, m, leavePath+what, nil); err != nil || status != http.StatusNoContent {
+		p.o.Log.Debug("another instance does not confirm that it has left this one", "instance", m.ID[:min(len(m.ID), session.TagLength)], "status", status, "err", err)
+	}
 }
 
 // post sends a request to another instance. It has no GetBody: nothing sends it again by
@@ -199,6 +223,22 @@ func (p *Peers) handleHomes(mux *http.ServeMux) {
 		p.o.Homes().Lane(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
 	})
 	mux.HandleFunc("POST "+version+"pool/{server}", p.pool)
+	mux.HandleFunc("POST "+version+leavePath+"{what}", func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		switch r.PathValue("what") {
+		case LeaveHome:
+			err = p.o.Homes().Leave(r.Context(), idOf(r.TLS))
+		case LeaveWorker:
+			err = p.o.Workers().Leave(r.Context(), idOf(r.TLS))
+		default:
+			err = errors.ErrUnsupported
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
 }
 
 // LaneHeader returns what the requests of an inner session say of it.

@@ -31,6 +31,9 @@ type Workers interface {
 	// Failed says why the connection that a ticket stands for could not be opened; nil if
 	// nothing is known of that.
 	Failed(ticket string) error
+	// Leave ends what this instance uses of the processes that run at another one, and waits until nothing of
+	// it is left.
+	Leave(ctx context.Context, instance string) error
 	// Lane serves an inner session: that of a front which has claimed a ticket.
 	Lane(w http.ResponseWriter, r *http.Request, t Claimed)
 }

@@ -24,6 +24,16 @@ type crew struct {
 	mu     sync.Mutex // guards the rest
 	handed []queue.Ticket
 	lanes  []Claimed
+	asked  []string      // to leave these instances
+	left   chan struct{} // Leave waits until it is closed
+}
+
+func (c *crew) Leave(ctx context.Context, instance string) error {
+	c.mu.Lock()
+	c.asked = append(c.asked, instance)
+	c.mu.Unlock()
+	<-c.left
+	return nil
 }
 
 func (c *crew) Hand(id string, t queue.Ticket) error {
@@ -63,7 +73,7 @@ func (c *crew) Lane(w http.ResponseWriter, r *http.Request, t Claimed) {
 // What workers and fronts say to each other arrives as it was meant, from whom it is, and
 // what is none of it is refused.
 func TestWork(t *testing.T) {
-	c := &crew{}
+	c := &crew{left: make(chan struct{})}
 	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler), Workers: func() Workers { return c }})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +163,28 @@ func TestWork(t *testing.T) {
 			t.Errorf("%s: %d", path, res.StatusCode)
 		}
 	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		b.AskLeave(ctx, a, LeaveWorker)
+	}()
+	for asked := 0; asked == 0; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		asked = len(c.asked)
+		c.mu.Unlock()
+	}
+	select {
+	case <-left:
+		t.Error("it did not wait for the answer")
+	default:
+	}
+	close(c.left)
+	<-left
+	if len(c.asked) != 1 || c.asked[0] != "BBBBBBB" {
+		t.Errorf("asked to leave %q", c.asked)
+	}
+	b.AskLeave(ctx, nowhere, LeaveWorker) // nothing of what cannot be reached leads here
+	b.AskLeave(ctx, a, "something else")
 	// (S-080)
 	if err := stranger.Tell(ctx, a, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a stranger's ticket: %v", err)

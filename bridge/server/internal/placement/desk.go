@@ -37,8 +37,6 @@ const (
 	restAfter = 3
 	// checkEvery is how often it is looked whether a server can be started here.
 	checkEvery = 5 * time.Second
-	// workerLetGo is how long other instances have to notice that their lanes here have ended.
-	workerLetGo = 2 * time.Second
 )
 
 // desk has the places of a worker: each is free, or a ticket stands for it.
@@ -448,14 +446,13 @@ func (d *desk) fronts() []string {
 	return all
 }
 
-// drain waits for the calls that are under way.
+// drain waits for the calls that are under way, ends the child processes, and waits until the instances that
+// had them have left this one.
 func (d *desk) drain(ctx context.Context) {
-	used := len(d.fronts()) > 0
 	d.inner.Drain(ctx)
+	fronts := d.fronts()
 	d.inner.Close(ctx)
-	if used {
-		_ = backoff.For(ctx, workerLetGo)
-	}
+	askLeave(ctx, d.o.Peers, peer.LeaveWorker, slices.DeleteFunc(d.o.Node.Members(), func(m cluster.Member) bool { return !slices.Contains(fronts, m.ID) }))
 }
 
 func (d *desk) close(ctx context.Context) {

@@ -44,6 +44,7 @@ type HomePeers interface {
 	AskHome(ctx context.Context, m cluster.Member, server, alike string) error
 	Call(ctx context.Context, m cluster.Member, server, alike string, r *bridge.Request) (*jsonrpc.Message, error)
 	Way(m cluster.Member) remote.Config
+	AskLeave(ctx context.Context, m cluster.Member, what string)
 }
 
 // Gateway has the connections that live here.
@@ -72,6 +73,7 @@ type Homes struct {
 	o     HomeOptions
 	inner *Sessions
 	known *lru.Cache[string, string] // where others are, by key
+	out   *outbound
 	wg    sync.WaitGroup
 
 	mu       sync.Mutex // guards the rest
@@ -139,7 +141,7 @@ const (
 
 // NewHomes makes Homes. Close ends it.
 func NewHomes(o HomeOptions) *Homes {
-	h := &Homes{o: o, claims: map[string]*claim{}, claiming: map[string]*bid{}}
+	h := &Homes{o: o, out: newOutbound(), claims: map[string]*claim{}, claiming: map[string]*bid{}}
 	h.ending, h.end = context.WithCancel(context.Background())
 	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
 	h.inner = NewSessions(SessionOptions{
@@ -327,6 +329,11 @@ func (h *Homes) Lost(key string) {
 	}
 }
 
+// Leave implements peer.Homes.
+func (h *Homes) Leave(ctx context.Context, instance string) error {
+	return h.out.leave(ctx, instance, h.o.Node)
+}
+
 // Here returns how many homes are here.
 func (h *Homes) Here() int {
 	h.mu.Lock()
@@ -338,15 +345,12 @@ func (h *Homes) Here() int {
 // dead.
 func (h *Homes) patience() time.Duration { return h.o.Lease + 2*time.Second }
 
-// homeLetGo is how long other instances have to notice that their lanes here have ended: what
-// they send meanwhile is refused, and would be lost later.
-const homeLetGo = 2 * time.Second
-
 // looks is how often an instance that stops looks whether connections are used.
 const looks = 50 * time.Millisecond
 
 // Drain waits until no request of another instance is under way, or ctx ends, and ends
-// what the others have of the connections here. Requests that come meanwhile wait at their
+// what the others have of the connections here. It waits until each of them has left this
+// instance. Requests that come meanwhile wait at their
 // instances for the next home: what nobody uses here by then is given up.
 func (h *Homes) Drain(ctx context.Context) {
 	h.mu.Lock()
@@ -361,7 +365,7 @@ func (h *Homes) Drain(ctx context.Context) {
 	h.inner.Drain(ctx)
 	h.inner.Close(ctx)
 	if used {
-		_ = backoff.For(ctx, homeLetGo)
+		askLeave(ctx, h.o.Peers, peer.LeaveHome, h.o.Node.Others())
 	}
 	h.release()
 }
@@ -479,7 +483,7 @@ func (a *toHome) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 			continue
 		}
 		at = next
-		m, err := a.h.o.Peers.Call(ctx, at, a.server, a.alike, r)
+		m, err := a.away(ctx, at, r)
 		if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
 			return m, err
 		}
@@ -489,6 +493,16 @@ func (a *toHome) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// away makes the request at another instance.
+func (a *toHome) away(ctx context.Context, at cluster.Member, r *bridge.Request) (*jsonrpc.Message, error) {
+	_, done, err := a.h.out.enter(at.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.h.o.Peers.Call(ctx, at, a.server, a.alike, r)
 }
 
 // where looks who is the home: this instance, for one use until done, or another one.

@@ -74,8 +74,12 @@ func (p *homeAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge
 			return p.homely(up, c, rest, done), nil
 		}
 		if err == nil {
-			if err = h.o.Peers.AskHome(ctx, m, p.server, alike); err == nil {
-				return p.away(ctx, m, alike, from, rest)
+			err = h.o.Peers.AskHome(ctx, m, p.server, alike)
+		}
+		if err == nil {
+			var up bridge.Upstream
+			if up, err = p.away(ctx, m, alike, from, rest); !errors.Is(err, peer.ErrElsewhere) {
+				return up, err
 			}
 		}
 		if _, refused := errors.AsType[*bridge.Error](err); refused {
@@ -149,7 +153,7 @@ func (u *homely) ListensToChanges() bool {
 
 // away opens an inner session at the home.
 func (p *homeAdapter) away(ctx context.Context, m cluster.Member, alike string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := TunnelWay{Server: p.server, At: m.ID, HTTP: p.h.o.Peers.Way(m), Node: p.h.o.Node, Log: p.h.o.Log, MaxMessage: p.h.o.MaxMessage}
+	w := TunnelWay{Server: p.server, At: m.ID, HTTP: p.h.o.Peers.Way(m), Node: p.h.o.Node, out: p.h.out, Log: p.h.o.Log, MaxMessage: p.h.o.MaxMessage}
 	w.HTTP.Headers = peer.LaneHeader(from.Principal, p.server, alike)
 	l, err := OpenTunnel(ctx, w, from, rest)
 	if err != nil {

@@ -37,6 +37,7 @@ type world struct {
 	beats map[string]cluster.Member
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
+	homes map[string]*Homes
 }
 
 // instance is one of them.
@@ -54,7 +55,7 @@ type instance struct {
 func in(t *testing.T, f func(t *testing.T, a, b *instance)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}}
+		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}, homes: map[string]*Homes{}}
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(2 * lease)
 		f(t, a, b)
@@ -69,7 +70,7 @@ func (w *world) start(id string) *instance {
 	})
 	i.Homes = NewHomes(HomeOptions{Node: n, Peers: i, Lease: lease, Drain: time.Minute, Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, MaxBytes: 1 << 20, Gateway: i})
 	w.mu.Lock()
-	w.nodes[id] = n
+	w.nodes[id], w.homes[id] = n, i.Homes
 	w.mu.Unlock()
 	n.Start(id + ":1")
 	w.t.Cleanup(func() {
@@ -205,6 +206,14 @@ func (view) Bury(string) {}
 // AskHome implements Peers.
 func (i *instance) AskHome(context.Context, cluster.Member, string, string) error {
 	return peer.ErrElsewhere
+}
+
+// AskLeave implements Peers.
+func (i *instance) AskLeave(ctx context.Context, m cluster.Member, _ string) {
+	i.w.mu.Lock()
+	h := i.w.homes[m.ID]
+	i.w.mu.Unlock()
+	_ = h.Leave(ctx, i.id)
 }
 
 // Call implements Peers.
@@ -508,6 +517,88 @@ func TestDrainGivesUp(t *testing.T) {
 		}
 		if n := a.Here(); n != 0 {
 			t.Errorf("%d homes are left", n)
+		}
+	})
+}
+
+// An instance that stops waits until each other one says that nothing of it leads there any more, however long
+// that takes, and not for a time: it ends with the answer, or with the time to drain. Where it is the home of
+// nothing it does not wait (S-070).
+func TestDrainIsAcknowledged(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		drain := func(i *instance, within time.Duration) (done chan time.Duration) {
+			done = make(chan time.Duration, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			began := time.Now()
+			go func() {
+				defer cancel()
+				i.Drain(ctx)
+				done <- time.Since(began)
+			}()
+			return done
+		}
+		if took := <-drain(b, time.Hour); took != 0 {
+			t.Errorf("an instance that is the home of nothing took %v to drain", took)
+		}
+		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+			t.Fatal(err)
+		}
+		stops, used, err := b.out.enter("a") // as by a tunnel
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := drain(a, time.Hour)
+		<-stops.Done()
+		if _, _, err := b.out.enter("a"); !errors.Is(err, peer.ErrElsewhere) {
+			t.Errorf("another use of an instance that stops: %v", err)
+		}
+		time.Sleep(10 * time.Minute)
+		select {
+		case took := <-done:
+			t.Errorf("it took %v to drain, and is used yet", took)
+		default:
+		}
+		used()
+		if took := <-done; took != 10*time.Minute {
+			t.Errorf("it took %v to drain, 10 minutes after which it was left", took)
+		}
+		c := a.w.start("c")
+		if _, err := c.Home("files", "of c", local{c}).Call(t.Context(), request(t, "tools/call")); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err = b.out.enter("c"); err != nil {
+			t.Fatal(err)
+		}
+		if took := <-drain(c, time.Minute); took != time.Minute {
+			t.Errorf("it took %v to drain, want all of the time there is", took)
+		}
+	})
+}
+
+// An instance that was left is asked for nothing any more: a call waits for the next home.
+func TestNothingSentToOneThatStops(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		b.calls = func(cluster.Member) error { asked++; return nil }
+		to := b.Home("files", "stateless\x00", local{b})
+		if _, err := to.Call(t.Context(), request(t, "tools/call")); err != nil || asked != 1 {
+			t.Fatalf("a call: %v, asked %d times", err, asked)
+		}
+		if err := b.Leave(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error)
+		go func() {
+			_, err := to.Call(t.Context(), request(t, "tools/call"))
+			answered <- err
+		}()
+		time.Sleep(time.Second)
+		a.Drain(t.Context())
+		if err := <-answered; err != nil || asked != 1 {
+			t.Errorf("a call while the home stops: %v, asked %d times", err, asked)
 		}
 	})
 }

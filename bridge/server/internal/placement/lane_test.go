@@ -49,6 +49,10 @@ func (l *loop) WhyWorker(_ context.Context, _ cluster.Member, _, ticket string) 
 	return l.w.Failed(ticket)
 }
 
+func (l *loop) AskLeave(ctx context.Context, m cluster.Member, _ string) {
+	_ = l.w.Leave(ctx, m.ID)
+}
+
 func (l *loop) WorkWay(cluster.Member) remote.Config { return remote.Config{URL: l.url} }
 
 // itself starts an instance that is a worker for itself. first may answer a request.
@@ -117,6 +121,59 @@ func TestReclaim(t *testing.T) {
 	if n := a.running.Load(); n != 1 {
 		t.Errorf("%d processes run", n)
 	}
+}
+
+// A worker that stops tells those who have connections to it, refuses their calls in a way that says that nothing
+// was done, and waits until they have left: so long nothing is lost (S-051).
+func TestWorkerIsLeft(t *testing.T) {
+	a := &process{hold: make(chan struct{})}
+	l := itself(t, a, func(http.ResponseWriter) bool { return false })
+	rest := &gone{lost: make(chan error, 2)} // the refusal of a call says so, too
+	up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: time.Hour}).Open(t.Context(), caller, rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+		m.Release()
+		return err
+	}
+	slow, drained := make(chan error), make(chan struct{})
+	go func() { slow <- ask() }()
+	for a.held.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() {
+		defer close(drained)
+		l.w.Drain(context.Background())
+	}()
+	<-l.w.desk.inner.Stopping().Done()
+	later := make(chan error, 20)
+	for range cap(later) {
+		go func() { later <- ask() }()
+	}
+	close(a.hold)
+	if err := <-slow; err != nil {
+		t.Errorf("a call that was in flight: %v", err)
+	}
+	if err := <-rest.lost; !errors.Is(err, bridge.ErrLost) {
+		t.Errorf("the connection is lost: %v", err)
+	}
+	if err := ask(); !errors.Is(err, bridge.ErrUnsent) {
+		t.Errorf("a call after that: %v", err)
+	}
+	select {
+	case <-drained:
+		t.Error("the worker did not wait until it was left")
+	default:
+	}
+	_ = up.Close(context.Background())
+	for range cap(later) {
+		if err := <-later; err != nil && !errors.Is(err, bridge.ErrUnsent) {
+			t.Errorf("a call that came when the worker stopped: %v", err)
+		}
+	}
+	<-drained
 }
 
 // A worker that cannot look who lives leaves an offer to others: nobody has said that it is

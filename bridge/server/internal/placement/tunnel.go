@@ -15,12 +15,12 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
 // TunnelWay is the way to a server's connection at another instance. All is needed but Timeouts,
@@ -33,6 +33,7 @@ type TunnelWay struct {
 	Log        *slog.Logger
 	MaxMessage int // bytes of one message
 	Timeouts   conn.Timeouts
+	out        *outbound
 }
 
 // Tunnel is an Upstream whose connection lives at another instance.
@@ -44,14 +45,11 @@ type Tunnel struct {
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
+	done   func() // ends the use of the other instance
 
-	calls   atomic.Int64 // under way
-	refused atomic.Bool  // one was: the other instance does not have the session any more
+	calls   gateway.InFlight
+	refused atomic.Bool // the other instance has refused a call, or is about to: it answers or refuses all
 }
-
-// settle is how long the end of a lane waits for its calls when the other instance has
-// refused one: it refuses the others too, and then they can be made over another lane.
-const settle = 5 * time.Second
 
 // OpenTunnel opens an inner session at the other instance.
 func OpenTunnel(ctx context.Context, w TunnelWay, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
@@ -72,6 +70,11 @@ func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*stream
 	if err != nil {
 		return nil, err
 	}
+	stops, done, err := w.out.enter(w.At)
+	if err != nil {
+		a.Close()
+		return nil, err
+	}
 	its := *from
 	its.Header = packed(from.Header)
 	if its.Modern() { // it stands for everybody
@@ -80,11 +83,12 @@ func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*stream
 	up, err := how(a, &its)
 	if err != nil {
 		a.Close()
+		done()
 		return nil, err
 	}
-	l := &Tunnel{Upstream: up, a: a, server: w.Server, rest: rest}
+	l := &Tunnel{Upstream: up, a: a, server: w.Server, rest: rest, done: done}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.wg.Go(func() { l.watch(w.Node, w.At) })
+	l.wg.Go(func() { l.watch(w.Node, w.At, stops) })
 	return l, nil
 }
 
@@ -101,8 +105,9 @@ func packed(h http.Header) http.Header {
 func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	its := *r
 	its.Header = packed(r.Header)
-	l.calls.Add(1)
-	defer l.calls.Add(-1)
+	if l.calls.Enter() == nil {
+		defer l.calls.Leave()
+	} // otherwise Close has begun, and Upstream refuses it
 	m, err := l.Upstream.Call(ctx, &its)
 	if err != nil && remote.Unsent(err) { // which says nothing about the server
 		err = &bridge.Error{Server: l.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that has its connection cannot be reached"}
@@ -113,10 +118,21 @@ func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	return m, err
 }
 
-// watch tells who has the lane when the other instance has left or ended, also when
+// watch tells who has the lane when the other instance stops, or has left or ended, also when
 // nothing is called.
-func (l *Tunnel) watch(n *cluster.Node, at string) {
-	for missing := 0; backoff.For(l.ctx, time.Second) == nil; {
+func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for missing := 0; ; {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-stops.Done():
+			l.refused.Store(true)
+			l.rest.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "the instance of the bridge that has its connection stops"})
+			return
+		case <-tick.C:
+		}
 		if missing++; slices.ContainsFunc(n.Members(), func(m cluster.Member) bool { return m.ID == at }) {
 			missing = 0
 		}
@@ -139,16 +155,15 @@ func (l *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	return l.Upstream.Notify(ctx, &its)
 }
 
-// Close leaves the connection, and closes what leads to it.
+// Close leaves the connection, and closes what leads to it. Where the other instance refuses calls, Close
+// waits until it has refused or answered those in flight: then they can be made over another tunnel.
 func (l *Tunnel) Close(ctx context.Context) error {
 	l.stop()
 	l.wg.Wait()
 	if l.refused.Load() {
-		soon, cancel := context.WithTimeout(ctx, settle)
-		for l.calls.Load() > 0 && backoff.For(soon, 5*time.Millisecond) == nil {
-		}
-		cancel()
+		_ = l.calls.Drain(ctx)
 	}
+	defer l.done()
 	defer l.a.Close()
 	return l.Upstream.Close(ctx)
 }

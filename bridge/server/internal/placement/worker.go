@@ -51,6 +51,7 @@ type WorkerPeers interface {
 	AskWorker(ctx context.Context, m cluster.Member, ticket string, epoch int64) error
 	WhyWorker(ctx context.Context, m cluster.Member, server, ticket string) error
 	WorkWay(m cluster.Member) remote.Config
+	AskLeave(ctx context.Context, m cluster.Member, what string)
 }
 
 // Workers are the workers of a cluster, as this instance uses them, and this instance as
@@ -60,6 +61,7 @@ type Workers struct {
 	front *queue.Front
 	desk  *desk         // what runs here for others
 	takes *queue.Worker // nil where this is no worker
+	out   *outbound
 
 	mu    sync.Mutex     // guards the rest
 	lanes map[string]int // open ones of this instance, by worker
@@ -70,7 +72,7 @@ var _ peer.Workers = (*Workers)(nil)
 // NewWorkers makes Workers. Begin has to follow when this instance has joined the others, and
 // Close ends it.
 func NewWorkers(o WorkerOptions) *Workers {
-	return &Workers{o: o, front: queue.NewFront(o.ID, o.Queue, o.Log), desk: newDesk(o), lanes: map[string]int{}}
+	return &Workers{o: o, front: queue.NewFront(o.ID, o.Queue, o.Log), desk: newDesk(o), out: newOutbound(), lanes: map[string]int{}}
 }
 
 // Begin takes offers from now on, if this is a worker.
@@ -96,6 +98,11 @@ func (w *Workers) tell(ctx context.Context, t queue.Taken, ticket string) error 
 // Hand implements peer.Workers.
 func (w *Workers) Hand(id string, t queue.Ticket) error { return w.front.Hand(id, t) }
 
+// Leave implements peer.Workers.
+func (w *Workers) Leave(ctx context.Context, instance string) error {
+	return w.out.leave(ctx, instance, w.o.Node)
+}
+
 // Again offers anew what waits for a worker: the store may have lost it. It does not block.
 func (w *Workers) Again() { w.front.Again() }
 
@@ -107,8 +114,8 @@ func (w *Workers) Free() int {
 	return w.desk.free()
 }
 
-// Drain waits until no call of another instance is under way here, or ctx ends, and ends
-// the child processes. Requests that come meanwhile wait at their instances, for another
+// Drain waits until no call of another instance is under way here, or ctx ends, ends the child
+// processes, and waits until the instances that had them have left this one. Requests that come meanwhile wait at their instances, for another
 // worker.
 func (w *Workers) Drain(ctx context.Context) {
 	if w.takes != nil {

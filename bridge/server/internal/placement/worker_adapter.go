@@ -110,7 +110,7 @@ const workerAgain = 100 * time.Millisecond
 // way is the way to what a ticket stands for.
 func (p *workerAdapter) way(m cluster.Member, key string, from *bridge.Caller, epoch int64) TunnelWay {
 	o := &p.w.o
-	w := TunnelWay{Server: p.s.Name, At: m.ID, HTTP: o.Peers.WorkWay(m), Node: o.Node, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: p.s.Timeouts}
+	w := TunnelWay{Server: p.s.Name, At: m.ID, HTTP: o.Peers.WorkWay(m), Node: o.Node, out: p.w.out, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: p.s.Timeouts}
 	w.HTTP.Headers = peer.WorkHeader(from.Principal, key, epoch)
 	return w
 }
