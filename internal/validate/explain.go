@@ -170,7 +170,11 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 		own := len(found) > 0 && slices.Equal(found[0].place, w.InstanceLocation)
 		switch {
 		case own && found[0].types != nil:
-			wants = append(wants, found[0].types...)
+			for _, name := range found[0].types {
+				if !slices.Contains(wants, name) {
+					wants = append(wants, name)
+				}
+			}
 		case own && found[0].enum != nil:
 			enum = append(enum, found[0].enum...)
 		default:
@@ -186,7 +190,7 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	}
 	var may []string
 	if len(wants) > 0 {
-		may = append(may, types(unique(wants)))
+		may = append(may, types(wants))
 	}
 	if len(enum) > 0 {
 		may = append(may, oneOf(enum))
@@ -195,7 +199,7 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 		return []finding{x.at(w, "fits none of the alternatives")}
 	}
 	f := x.at(w, "must be "+strings.Join(may, " or ")+", not "+show(at(x.value, w.InstanceLocation)))
-	f.types, f.enum = unique(wants), enum
+	f.types, f.enum = wants, enum
 	return []finding{f}
 }
 
@@ -287,14 +291,4 @@ func oneOf(values []any) string {
 		return out[0]
 	}
 	return "one of " + strings.Join(out, ", ")
-}
-
-func unique(names []string) []string {
-	var out []string
-	for _, n := range names {
-		if !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	return out
 }

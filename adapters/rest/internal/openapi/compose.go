@@ -305,21 +305,13 @@ func (w *render) rest(n *tree.Node) {
 		for i := range s.Members() {
 			m := &s.Members()[i]
 			var names []string
-			for _, name := range uniq(s.Strings(m.Name)) {
-				names = append(names, w.keys.shown(name))
+			for _, name := range s.Strings(m.Name) {
+				if name = w.keys.shown(name); !slices.Contains(names, name) {
+					names = append(names, name)
+				}
 			}
 			w.texts(w.keys.shown(m.Name), names)
 		}
 		w.b = append(w.b, '}')
 	}
-}
-
-func uniq(list []string) []string {
-	var out []string
-	for _, s := range list {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
 }
