@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -36,16 +36,9 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return parse(name, "", data, env)
 }
 
-// readFile returns what is in a file, of which it reads no more than shows that the file
-// is too large.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, strict.MaxFile+1))
-}
+// readFile returns the text of a file. One that is too large is cut after the first byte too
+// many, and refused where it is parsed.
+func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxFile+1) }
 
 func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	if env == nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
 // maxKeptFile is how large a file with a kept document may be: a document as large as
@@ -90,15 +90,10 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
+	data, err := files.Read(path, maxKeptFile+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxKeptFile+1))
-	if err != nil {
 		return nil, err
 	}
 	k := &kept{own: own}
@@ -111,7 +106,7 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 // keepTexts writes the document that was read to disk. Whoever reads it meanwhile has
 // the one before. If a text of that could not be read now, its texts stay, beside those
 // that have come: the lost one may have led to others.
-func (c *Config) keepTexts(read *recorder) (err error) {
+func (c *Config) keepTexts(read *recorder) error {
 	path := c.keptPath()
 	if path == "" {
 		return nil
@@ -135,18 +130,5 @@ func (c *Config) keepTexts(read *recorder) (err error) {
 	if err := os.MkdirAll(c.KeepDir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(c.KeepDir, ".new-*") // with the mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return files.Write(path, data)
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
@@ -159,12 +158,7 @@ func (e *documentError) Unwrap() error { return e.error }
 func (c *Config) readOverlays() ([]*overlay.Overlay, error) {
 	var all []*overlay.Overlay
 	for _, path := range c.Overlays {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("overlays: %s: %w", filepath.Base(path), errors.Unwrap(err))
-		}
-		data, err := io.ReadAll(io.LimitReader(f, overlay.MaxBytes+1))
-		_ = f.Close()
+		data, err := files.Read(path, overlay.MaxBytes+1)
 		if err != nil {
 			return nil, fmt.Errorf("overlays: %s: %w", filepath.Base(path), errors.Unwrap(err))
 		}

@@ -66,8 +66,8 @@ type Keys struct {
 
 	turn  sync.Mutex // guards the rest; no request waits for it, since it is held while they are read
 	keys  []Key
-	files []*file  // as keys; nil for one that is in no file
-	said  []string // as keys: what was logged last
+	files []*keyFile // as keys; nil for one that is in no file
+	said  []string   // as keys: what was logged last
 	heed  func(principal string, good bool)
 }
 
@@ -92,11 +92,11 @@ func New(keys []Key, log *slog.Logger) *Keys {
 func (k *Keys) Set(keys []Key) {
 	k.turn.Lock()
 	defer k.turn.Unlock()
-	files, said := make([]*file, len(keys)), make([]string, len(keys))
+	files, said := make([]*keyFile, len(keys)), make([]string, len(keys))
 	next := int64(0)
 	for i := range keys {
 		if keys[i].File != "" {
-			files[i] = &file{path: keys[i].File}
+			files[i] = &keyFile{path: keys[i].File}
 			next = time.Now().Add(lookEvery).UnixNano()
 		}
 		for j := range k.keys {

@@ -4,15 +4,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// file is one that has a key.
-type file struct {
+// keyFile is a file that holds a key.
+type keyFile struct {
 	path string
 	info os.FileInfo // of what was read last; nil when it could not be
 	at   time.Time   // and when that was
@@ -130,7 +131,7 @@ func (k *Keys) say(i int, wrong error) {
 // read returns the key in the file. What was read before is good as long as the
 // file is the same; a file that is very young may be changed once more within
 // what its time can tell.
-func (f *file) read() (string, error) {
+func (f *keyFile) read() (string, error) {
 	info, err := os.Stat(f.path)
 	switch {
 	case err != nil:
@@ -159,12 +160,7 @@ func Read(path string) (string, error) {
 	case !info.Mode().IsRegular(): // a pipe would never end
 		return "", errors.New("is not a file")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", reason(err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	data, err := files.Read(path, maxKeyFile+1)
 	switch {
 	case err != nil:
 		return "", reason(err)

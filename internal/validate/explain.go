@@ -169,9 +169,9 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 		own := len(found) > 0 && slices.Equal(found[0].place, w.InstanceLocation)
 		switch {
 		case own && found[0].types != nil:
-			for _, one := range found[0].types {
-				if !slices.Contains(wants, one) {
-					wants = append(wants, one)
+			for _, name := range found[0].types {
+				if !slices.Contains(wants, name) {
+					wants = append(wants, name)
 				}
 			}
 		case own && found[0].enum != nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/imports"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
@@ -61,7 +62,7 @@ variables to set. What restricts clients is taken over, or the server is left ou
 				if err != nil {
 					return exit.With(exit.Usage, err)
 				}
-				text, err := readUpTo(real, imports.MaxFile)
+				text, err := files.Read(real, imports.MaxFile)
 				if err == nil {
 					err = im.Into(out, text)
 				}
@@ -149,7 +150,7 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 		}
 		return nil
 	}
-	files := []string{from}
+	paths := []string{from}
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(from, `./\`) {
 		clients := imports.Clients()
 		i := slices.IndexFunc(clients, func(c imports.Client) bool { return c.Name == from })
@@ -160,19 +161,19 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 			}
 			return exit.Usagef("%q is no file and no client that is known: %s", from, similar.Hint(from, names, ""))
 		}
-		if files = clients[i].Files; len(files) == 0 {
+		if paths = clients[i].Files; len(paths) == 0 {
 			return exit.Usagef("there is no file of %s on this machine: name its file", from)
 		}
 	}
 	var wrong error
-	for _, file := range files {
-		data, err := readUpTo(file, imports.MaxFile+1)
+	for _, name := range paths {
+		data, err := files.Read(name, imports.MaxFile+1)
 		if err == nil {
-			err = im.Add(file, data)
+			err = im.Add(name, data)
 		}
 		wrong = errors.Join(wrong, err)
 	}
-	if wrong != nil && (len(files) == 1 || len(im.Names()) == 0) {
+	if wrong != nil && (len(paths) == 1 || len(im.Names()) == 0) {
 		return exit.With(exit.Usage, wrong)
 	} else if wrong != nil {
 		im.Notes = append(im.Notes, strings.Split(wrong.Error(), "\n")...)
@@ -180,30 +181,21 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 	return nil
 }
 
-func readUpTo(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
-}
-
 // listClients prints the clients on this machine that configure servers.
 func listClients(stdout io.Writer) error {
 	found := false
 	for _, c := range imports.Clients() {
-		for _, file := range c.Files {
-			data, err := readUpTo(file, imports.MaxFile+1)
+		for _, name := range c.Files {
+			data, err := files.Read(name, imports.MaxFile+1)
 			if err != nil {
 				continue
 			}
 			var im imports.Import
-			if im.Add(file, data) != nil || len(im.Names()) == 0 {
+			if im.Add(name, data) != nil || len(im.Names()) == 0 {
 				continue
 			}
 			found = true
-			fmt.Fprintf(stdout, "%s\t%s: %s\n", c.Name, file, strings.Join(im.Names(), ", "))
+			fmt.Fprintf(stdout, "%s\t%s: %s\n", c.Name, name, strings.Join(im.Names(), ", "))
 		}
 	}
 	if !found {

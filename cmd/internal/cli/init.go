@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/imports"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/docs"
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
 // schemaLine names the JSON schema for editors.
@@ -47,7 +47,7 @@ listen: 127.0.0.1:8808
 `
 
 func newInit(stdout io.Writer) *cobra.Command {
-	var file string
+	var out string
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init [-- COMMAND [ARGS...] | URL]",
@@ -82,14 +82,14 @@ at URL, or an example. It asks nothing, and overwrites nothing without --force.`
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
-			if err := writeNew(file, fmt.Appendf(nil, starter, strings.TrimSuffix(string(text), "\n")), force); err != nil {
+			if err := writeNew(out, fmt.Appendf(nil, starter, strings.TrimSuffix(string(text), "\n")), force); err != nil {
 				return err
 			}
-			fmt.Fprintf(stdout, "%s written, with server %s. Next: mcp-bridge serve -c %[1]s\n", file, s.Name)
+			fmt.Fprintf(stdout, "%s written, with server %s. Next: mcp-bridge serve -c %[1]s\n", out, s.Name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", flags.DefaultFile, "file to write")
+	cmd.Flags().StringVarP(&out, "output", "o", flags.DefaultFile, "file to write")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file")
 	return cmd
 }
@@ -111,31 +111,18 @@ keys with it if it is named in the first line of the file:
 	}
 }
 
-// writeNew writes a file that only its owner can read, and overwrites none unless
-// it is forced to. If that fails, the file before is still there.
-func writeNew(file string, text []byte, force bool) (err error) {
-	var f *os.File
-	if info, missing := os.Stat(file); missing == nil && !info.Mode().IsRegular() {
-		return exit.Usagef("%s is no regular file: name another one with -o", file)
+// writeNew writes a file that only its owner can read. It replaces a file only with force;
+// if that fails, the old file stays.
+func writeNew(name string, text []byte, force bool) error {
+	if info, missing := os.Stat(name); missing == nil && !info.Mode().IsRegular() {
+		return exit.Usagef("%s is no regular file: name another one with -o", name)
 	}
 	if force {
-		f, err = os.CreateTemp(filepath.Dir(file), ".new-*") // with the mode 0600
-	} else {
-		f, err = os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return files.Write(name, text)
 	}
+	err := files.Create(name, text)
 	if errors.Is(err, fs.ErrExist) {
-		return exit.Usagef("%s is there already: name another file with -o, or overwrite it with --force", file)
-	} else if err != nil {
-		return err
+		return exit.Usagef("%s is there already: name another file with -o, or overwrite it with --force", name)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err != nil || !force {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return err
 }

@@ -12,10 +12,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
 const (
@@ -109,12 +110,7 @@ func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err err
 
 // readFile returns the text of a file of keys.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	data, err := files.Read(path, maxDocument+1)
 	if err == nil && len(data) > maxDocument {
 		err = errors.New("the file is larger than 1 MiB")
 	}

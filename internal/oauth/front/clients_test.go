@@ -24,7 +24,7 @@ func TestKnownClients(t *testing.T) {
 		resource  string   // other than that of the endpoint
 		aud       string   // other than the endpoint
 	}{
-		"Claude": {resource: files + "/", metadata: map[string]any{
+		"Claude": {resource: filesURL + "/", metadata: map[string]any{
 			"client_name": "Claude", "redirect_uris": []string{"https://claude.ai/api/mcp/auth_callback", "https://claude.com/api/mcp/auth_callback"},
 			"grant_types": both, "response_types": []string{"code"}, "token_endpoint_auth_method": "none", "scope": "mcp:use",
 		}},
@@ -72,7 +72,7 @@ func TestKnownClients(t *testing.T) {
 						t.Fatalf("registration: %d %v %s", a.Code, a.Header(), a.Body)
 					}
 				}
-				resource := strings.TrimSuffix(cmp.Or(c.resource, files), "none")
+				resource := strings.TrimSuffix(cmp.Or(c.resource, filesURL), "none")
 				for _, address := range append(given, c.addresses...) {
 					b := r.browser()
 					to := r.p.signIn(t, b.agree(ask(id, "redirect_uri", address, "resource", resource)).Header().Get("Location"))
@@ -89,7 +89,7 @@ func TestKnownClients(t *testing.T) {
 					if fault != "" {
 						t.Fatalf("%s: %s", address, fault)
 					}
-					if _, err := r.good(access, cmp.Or(c.aud, files)); err != nil {
+					if _, err := r.good(access, cmp.Or(c.aud, filesURL)); err != nil {
 						t.Errorf("%s: %v", address, err)
 					}
 					for range 2 {

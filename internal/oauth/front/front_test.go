@@ -36,7 +36,7 @@ import (
 const (
 	root     = "https://mcp.example.com"
 	provider = "https://idp.example.com"
-	files    = root + "/files/mcp"
+	filesURL = root + "/files/mcp"
 	back     = "http://127.0.0.1:7777/callback"
 	verifier = "a-verifier-of-this-test-which-is-43-long-or-more"
 )
@@ -163,7 +163,7 @@ func newRig(t *testing.T, p *idp, change func(*Options)) *rig {
 			return r.check.Identify(ctx, provider, raw, client, nonce)
 		},
 		Resource: func(address string) ([]string, bool) {
-			return []string{"mcp:use"}, address == root || address == files
+			return []string{"mcp:use"}, address == root || address == filesURL
 		},
 		Scopes: func() []string { return []string{"files:write", "mcp:use"} },
 		From:   func(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.1") },
@@ -234,7 +234,7 @@ func (r *rig) join(redirects ...string) string {
 func ask(client string, changes ...string) url.Values {
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {back}, "state": {"the state"}, "scope": {"mcp:use"},
-		"code_challenge": {challenge(verifier)}, "code_challenge_method": {"S256"}, "resource": {files},
+		"code_challenge": {challenge(verifier)}, "code_challenge_method": {"S256"}, "resource": {filesURL},
 	}
 	for i := 0; i+1 < len(changes); i += 2 {
 		if changes[i+1] == "" {
@@ -304,7 +304,7 @@ func (b *browser) returns(to *url.URL) url.Values {
 }
 
 func form(client, code string, changes ...string) url.Values {
-	q := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "resource": {files}}
+	q := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "resource": {filesURL}}
 	for i := 0; i+1 < len(changes); i += 2 {
 		q.Set(changes[i], changes[i+1])
 	}
@@ -372,7 +372,7 @@ func TestSignIn(t *testing.T) {
 		if fault != "" {
 			t.Fatal(fault)
 		}
-		tok, err := r.good(access, files)
+		tok, err := r.good(access, filesURL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestSignIn(t *testing.T) {
 		}
 		head, _ := base64.RawURLEncoding.DecodeString(strings.Split(access, ".")[0])
 		body, _ := base64.RawURLEncoding.DecodeString(strings.Split(access, ".")[1])
-		if gjson.GetBytes(head, "typ").Str != "at+jwt" || gjson.GetBytes(head, "alg").Str != "ES256" || gjson.GetBytes(body, "aud").Str != files || gjson.GetBytes(body, "iss").Str != root {
+		if gjson.GetBytes(head, "typ").Str != "at+jwt" || gjson.GetBytes(head, "alg").Str != "ES256" || gjson.GetBytes(body, "aud").Str != filesURL || gjson.GetBytes(body, "iss").Str != root {
 			t.Errorf("I-109: %s %s", head, body)
 		}
 		if strings.Contains(string(body), "eng") || strings.Contains(string(body), "@") {
@@ -405,7 +405,7 @@ func TestSignIn(t *testing.T) {
 		if fault != "" || next == access || refresh2 == refresh {
 			t.Fatalf("%s, the same tokens: %t %t", fault, next == access, refresh2 == refresh)
 		}
-		if tok, err := r.good(next, files); err != nil || tok.Subject != "ann" || token.At(tok.Claims, "email").Str == "" {
+		if tok, err := r.good(next, filesURL); err != nil || tok.Subject != "ann" || token.At(tok.Claims, "email").Str == "" {
 			t.Errorf("the renewed one: %v", err)
 		}
 		// I-110: what each side has stays there.
@@ -628,7 +628,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("two resources: %s", a.Header())
 		}
 		// mcp-remote and others add a slash; clients of 2025-03-26 know no resources.
-		for resource, aud := range map[string]string{files + "/": files, "": root} {
+		for resource, aud := range map[string]string{filesURL + "/": filesURL, "": root} {
 			b := r.browser()
 			access, _, fault := r.tokens(form(id, b.signIn(ask(id, "resource", resource)).Get("code"), "resource", resource))
 			body, _ := base64.RawURLEncoding.DecodeString(strings.Split(access+"..", ".")[1])
@@ -673,13 +673,13 @@ func TestCodes(t *testing.T) {
 		if fault != "" {
 			t.Fatal(fault)
 		}
-		if _, err := r.good(access, files); err != nil {
+		if _, err := r.good(access, filesURL); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
 			t.Errorf("twice: %s", fault)
 		}
-		if _, err := r.good(access, files); err == nil {
+		if _, err := r.good(access, filesURL); err == nil {
 			t.Error("what came of a code that was used twice goes on")
 		}
 		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
@@ -707,7 +707,7 @@ func TestCodes(t *testing.T) {
 		if wg.Wait(); len(good) != 1 {
 			t.Fatalf("ten at once: %d got tokens", len(good))
 		}
-		if _, err := r.good(gjson.Get(good[0], "access_token").Str, files); err == nil {
+		if _, err := r.good(gjson.Get(good[0], "access_token").Str, filesURL); err == nil {
 			t.Error("the token of a code that ten used goes on")
 		}
 		if _, _, fault := r.tokens(again(id, gjson.Get(good[0], "refresh_token").Str)); fault != "invalid_grant" {
@@ -728,7 +728,7 @@ func TestCodeTwice(t *testing.T) {
 		if fault != "" || second != "invalid_grant" {
 			t.Fatalf("the first got %q, the second %q", fault, second)
 		}
-		if _, err := r.good(access, files); err == nil {
+		if _, err := r.good(access, filesURL); err == nil {
 			t.Error("the token goes on")
 		}
 		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
@@ -760,7 +760,7 @@ func TestConsent(t *testing.T) {
 		b := r.browser()
 		a := b.do("GET", "/authorize?"+ask(id, "redirect_uri", "https://app.example.com/callback").Encode(), nil)
 		text := a.Body.String()
-		for _, want := range []string{`<p class="host">app.example.com</p>`, "Test client", files, "<li>mcp:use</li>", "what the program says of itself"} {
+		for _, want := range []string{`<p class="host">app.example.com</p>`, "Test client", filesURL, "<li>mcp:use</li>", "what the program says of itself"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the page has no %q: %s", want, text)
 			}
@@ -983,7 +983,7 @@ func TestRememberedUser(t *testing.T) {
 			if fault != "" {
 				t.Fatal(fault)
 			}
-			is, err := r.good(access, files)
+			is, err := r.good(access, filesURL)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1165,7 +1165,7 @@ func TestDocuments(t *testing.T) {
 		fetched = len(r.docs.Sent(id)) - 1
 		serve(func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, good) })
 		access, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
-		if tok, err := r.good(access, files); fault != "" || err != nil || tok.Client != id {
+		if tok, err := r.good(access, filesURL); fault != "" || err != nil || tok.Client != id {
 			t.Errorf("%s %v", fault, err)
 		}
 		if n := len(r.docs.Sent(id)) - fetched; n != 2 {
@@ -1242,7 +1242,7 @@ func TestRefresh(t *testing.T) {
 		f = again(id, second)
 		f.Set("scope", "mcp:use")
 		access, third, fault := r.tokens(f)
-		if tok, err := r.good(access, files); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
+		if tok, err := r.good(access, filesURL); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
 			t.Fatalf("fewer scopes: %s %v", fault, err)
 		}
 		for next := range nexts { // whichever of them the processes have kept
@@ -1257,7 +1257,7 @@ func TestRefresh(t *testing.T) {
 		if _, _, fault := r.tokens(again(id, third)); fault != "invalid_grant" {
 			t.Errorf("N-82: the thief goes on: %s", fault)
 		}
-		if _, err := r.good(access, files); err == nil {
+		if _, err := r.good(access, filesURL); err == nil {
 			t.Error("N-82: the access token goes on")
 		}
 		if !strings.Contains(r.log.String(), "a refresh token was used again") {
@@ -1352,7 +1352,7 @@ func TestRenewal(t *testing.T) {
 		}
 		set(func() { r.p.claims = authtest.Claims{"groups": []string{"sales"}} })
 		access, refresh, fault := r.tokens(again(id, refresh))
-		if tok, err := r.good(access, files); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
+		if tok, err := r.good(access, filesURL); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
 			t.Errorf("other groups: %s %v", fault, err)
 		}
 		set(func() {
@@ -1364,7 +1364,7 @@ func TestRenewal(t *testing.T) {
 			}
 		})
 		access, refresh, fault = r.tokens(again(id, refresh))
-		if tok, err := r.good(access, files); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
+		if tok, err := r.good(access, filesURL); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
 			t.Errorf("without an ID token: %s %v", fault, err)
 		}
 		stranger := authtest.NewKey(t, "new", "ES256")
@@ -1418,12 +1418,12 @@ func TestRenewal(t *testing.T) {
 		}
 		set(func() { r.p.claims, r.p.noToken = nil, true })
 		access, refresh, fault = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-		tok, err := r.good(access, files)
+		tok, err := r.good(access, filesURL)
 		if fault != "" || err != nil || refresh != "" || time.Until(tok.Until) < 59*time.Minute {
 			t.Errorf("a provider without refresh tokens: %s %v, a refresh token: %t", fault, err, refresh != "")
 		}
 		time.Sleep(time.Hour + time.Minute)
-		if _, err := r.good(access, files); err == nil {
+		if _, err := r.good(access, filesURL); err == nil {
 			t.Error("the token does not end")
 		}
 	})
@@ -1448,7 +1448,7 @@ func TestAdmits(t *testing.T) {
 		if n := len(store.all); n != 0 {
 			t.Errorf("values of %d kinds are kept of a stranger", n)
 		}
-		if _, _, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code"))); fault != "" || len(asked) != 2 || asked[1] != files {
+		if _, _, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code"))); fault != "" || len(asked) != 2 || asked[1] != filesURL {
 			t.Errorf("a user gets %s, asked for %q", fault, asked)
 		}
 	})
@@ -1630,7 +1630,7 @@ func TestFixes(t *testing.T) {
 			t.Errorf("the provider is asked for %v", q)
 		}
 		access, _, fault := r.tokens(form(id, b.returns(r.p.signIn(t, u.String())).Get("code")))
-		if tok, err := r.good(access, files); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
+		if tok, err := r.good(access, filesURL); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
 			t.Errorf("%s %v", fault, err)
 		}
 	})
@@ -1638,11 +1638,11 @@ func TestFixes(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back)
 		access, _, _ := r.tokens(form(id, r.browser().signIn(ask(id, "scope", "files:write")).Get("code")))
-		if tok, err := r.good(access, files); err != nil || !slices.Equal(tok.Scopes, []string{"files:read", "files:write"}) {
+		if tok, err := r.good(access, filesURL); err != nil || !slices.Equal(tok.Scopes, []string{"files:read", "files:write"}) {
 			t.Errorf("%v", err)
 		}
 		access, _, _ = r.tokens(form(id, r.browser().signIn(ask(id, "scope", "")).Get("code")))
-		if tok, err := r.good(access, files); err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
+		if tok, err := r.good(access, filesURL); err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
 			t.Errorf("without any: %v", err)
 		}
 	})
@@ -1658,7 +1658,7 @@ func TestKeys(t *testing.T) {
 		second := newRig(t, r.p, func(o *Options) {
 			o.Store, o.Secrets = r.o.Store, []string{"a newer secret of more than 32 bytes", r.o.Secrets[0]}
 		})
-		if _, err := second.good(access, files); err != nil {
+		if _, err := second.good(access, filesURL); err != nil {
 			t.Errorf("the access token: %v", err)
 		}
 		if _, _, fault := second.tokens(form(id, code)); fault != "" {
@@ -1675,13 +1675,13 @@ func TestKeys(t *testing.T) {
 		if fault != "" {
 			t.Errorf("the refresh token: %s", fault)
 		}
-		if _, err := second.good(next, files); err != nil {
+		if _, err := second.good(next, filesURL); err != nil {
 			t.Errorf("the renewed one: %v", err)
 		}
-		if _, err := both.good(next, files); err != nil {
+		if _, err := both.good(next, filesURL); err != nil {
 			t.Errorf("the renewed one, at another one: %v", err)
 		}
-		if _, err := r.good(next, files); err == nil {
+		if _, err := r.good(next, filesURL); err == nil {
 			t.Error("who does not know the new key takes what is made with it")
 		}
 		// A registration stays what it was, however often its tokens are renewed.
@@ -1710,7 +1710,7 @@ func TestKeys(t *testing.T) {
 		if !strings.Contains(alone.log.String(), "no key_file") {
 			t.Error("nothing says that all have to sign in again")
 		}
-		if _, err := alone.good(access, files); err == nil {
+		if _, err := alone.good(access, filesURL); err == nil {
 			t.Error("without the key, a token counts")
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
@@ -167,21 +167,17 @@ func (s *Settings) Secrets() (all []string, err error) {
 
 // secret reads the file of a key.
 func secret(name string) (string, error) {
-	f, err := os.Open(name)
+	data, err := files.Read(name, maxKey+1)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", errors.New("does not exist: make it with openssl rand -out FILE 32")
 	} else if err != nil {
 		return "", errors.New("cannot be read")
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxKey+1))
 	seen := map[byte]bool{}
 	for _, b := range data {
 		seen[b] = true
 	}
 	switch {
-	case err != nil:
-		return "", errors.New("cannot be read")
 	case len(data) < minKey:
 		return "", errors.New("has fewer than 32 bytes: make it with openssl rand -out FILE 32")
 	case len(data) > maxKey:

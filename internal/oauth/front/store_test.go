@@ -126,7 +126,7 @@ func TestLostAnswers(t *testing.T) {
 					time.Sleep(grace + time.Second)
 					if access, _, fault := r.tokens(again(id, last)); fault != "" {
 						t.Errorf("the login has ended: %s", fault)
-					} else if _, err := r.good(access, files); err != nil {
+					} else if _, err := r.good(access, filesURL); err != nil {
 						t.Errorf("the token: %v", err)
 					}
 				})
@@ -238,7 +238,7 @@ func TestTakenBack(t *testing.T) {
 		}
 		scopes := func(access string) string {
 			t.Helper()
-			tok, err := r.good(access, files)
+			tok, err := r.good(access, filesURL)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestEnded(t *testing.T) {
 		id, b := r.join(back), r.browser()
 		code := b.signIn(ask(id)).Get("code")
 		access, _, _ := r.tokens(form(id, code))
-		used, err := r.good(access, files)
+		used, err := r.good(access, filesURL)
 		if err != nil || used.Gone() {
 			t.Fatal(err)
 		}
@@ -336,11 +336,11 @@ func TestEnded(t *testing.T) {
 		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" { // used twice: the login ends
 			t.Fatal(fault)
 		}
-		if _, err := r.good(access, files); err == nil || !used.Gone() {
+		if _, err := r.good(access, filesURL); err == nil || !used.Gone() {
 			t.Errorf("the token of a login that has ended goes on: %v, gone %t", err, used.Gone())
 		}
 		others()
-		if _, err := r.good(access, files); err == nil || !used.Gone() {
+		if _, err := r.good(access, filesURL); err == nil || !used.Gone() {
 			t.Errorf("the token of a login that has ended counts again: %v, gone %t", err, used.Gone())
 		}
 	})
@@ -371,7 +371,7 @@ func TestEndedElsewhere(t *testing.T) {
 				if fault != "" {
 					t.Fatal(fault)
 				}
-				if _, err := other.good(access, files); err != nil {
+				if _, err := other.good(access, filesURL); err != nil {
 					t.Fatal(err)
 				}
 				return access
@@ -386,14 +386,14 @@ func TestEndedElsewhere(t *testing.T) {
 			end(first)
 			time.Sleep(lookEvery)
 			synctest.Wait()
-			if _, err := other.good(first, files); err == nil {
+			if _, err := other.good(first, filesURL); err == nil {
 				t.Error("the token of a login that has ended counts elsewhere")
 			}
 			store.silent.Store(true)
 			end(second)
 			time.Sleep(10 * lookEvery)
 			synctest.Wait()
-			if _, err := other.good(second, files); err != nil {
+			if _, err := other.good(second, filesURL); err != nil {
 				t.Errorf("nobody could know that it has ended: %v", err)
 			}
 			if n := strings.Count(other.log.String(), "does not say which logins have ended"); n != 1 {
@@ -405,7 +405,7 @@ func TestEndedElsewhere(t *testing.T) {
 			later := newRig(t, r.p, func(o *Options) { o.Store = store })
 			for text, want := range map[string]bool{first: false, second: false, stays: true} {
 				for name, at := range map[string]*rig{"here": r, "elsewhere": other, "later": later} {
-					if _, err := at.good(text, files); (err == nil) != want {
+					if _, err := at.good(text, filesURL); (err == nil) != want {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -454,7 +454,7 @@ func TestEndedLater(t *testing.T) {
 			if fault != "" {
 				t.Fatal(fault)
 			}
-			if _, err := other.good(access, files); err != nil {
+			if _, err := other.good(access, filesURL); err != nil {
 				t.Fatal(err)
 			}
 			last := refresh
@@ -472,7 +472,7 @@ func TestEndedLater(t *testing.T) {
 			} else if got := signOut(last); got != 503 {
 				t.Errorf("%s: %d", name, got)
 			}
-			if _, err := r.good(access, files); err == nil {
+			if _, err := r.good(access, filesURL); err == nil {
 				t.Errorf("%s: the access token counts here", name)
 			}
 			if tc.goes {
@@ -487,7 +487,7 @@ func TestEndedLater(t *testing.T) {
 			tc.fails.Store(false)
 			time.Sleep(3 * lookEvery)
 			synctest.Wait()
-			if _, err := other.good(access, files); err == nil {
+			if _, err := other.good(access, filesURL); err == nil {
 				t.Errorf("%s: the access token counts elsewhere", name)
 			}
 			if _, _, fault := other.tokens(again(id, last)); fault != "invalid_grant" {
@@ -529,7 +529,7 @@ func TestEndedAtStop(t *testing.T) {
 				if took := time.Since(began); took > lastWait {
 					t.Errorf("stopping took %v", took)
 				}
-				if _, err := newRig(t, r.p, func(o *Options) { o.Store = store }).good(access, files); (err == nil) != lasts {
+				if _, err := newRig(t, r.p, func(o *Options) { o.Store = store }).good(access, filesURL); (err == nil) != lasts {
 					t.Errorf("the access token after a restart: %v", err)
 				}
 				if strings.Contains(r.log.String(), "ends of logins are lost") != lasts {
@@ -650,7 +650,7 @@ func TestRevoke(t *testing.T) {
 		}
 		ended := func(access, refresh string, want bool) {
 			t.Helper()
-			if _, err := r.good(access, files); (err != nil) != want {
+			if _, err := r.good(access, filesURL); (err != nil) != want {
 				t.Errorf("the access token: %v", err)
 			}
 			if refresh != "" {
@@ -678,7 +678,7 @@ func TestRevoke(t *testing.T) {
 				revoke(id, strings.Replace(access, ".", ".A", 1), 200)
 				revoke("nobody", text, 401)
 				revoke(id, "", 400)
-				if _, err := r.good(access, files); err != nil {
+				if _, err := r.good(access, filesURL); err != nil {
 					t.Fatalf("%s: what is refused has ended it: %v", name, err)
 				}
 				revoke(id, text, 200)

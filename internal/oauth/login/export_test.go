@@ -1,28 +1,17 @@
 package login
 
 import (
-	"os"
 	"syscall"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// Full has the disk be full for a store.
-func (s *Store) Full() { s.sync = func(*os.File) error { return syscall.ENOSPC } }
+// Full makes writing fail as on a full disk.
+func (s *Store) Full() { s.write = func(string, []byte) error { return syscall.ENOSPC } }
 
-// Held has a store be as on Windows, with somebody who reads the file for that many attempts
-// to replace it.
-func (s *Store) Held(attempts int) {
-	s.held = time.Minute
-	s.rename = func(from, to string) error {
-		if attempts--; attempts >= 0 {
-			return syscall.EACCES
-		}
-		return os.Rename(from, to)
-	}
-}
-
-// Room has it have room again.
-func (s *Store) Room() { s.sync = (*os.File).Sync }
+// Room undoes Full.
+func (s *Store) Room() { s.write = files.Write }
 
 // Aged has no token be new until the result is called.
 func Aged() (back func()) {

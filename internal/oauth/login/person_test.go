@@ -778,19 +778,6 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A login that somebody reads just then is replaced all the same, as Windows needs it, and
-// no file is left over.
-func TestWriteWhileRead(t *testing.T) {
-	s := login.Open(t.TempDir())
-	s.Held(3)
-	if err := s.Write("a", &login.Login{Server: "https://a.example.com"}); err != nil {
-		t.Fatal(err)
-	}
-	if l, err := s.Read("a"); err != nil || l == nil || l.Server != "https://a.example.com" {
-		t.Errorf("Read = %+v, %v", l, err)
-	}
-}
-
 // What could not be written is written later, and never in place of what is newer. A sign-in
 // that cannot be kept is none for whoever runs the command.
 func TestDiskFullLater(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
@@ -99,21 +100,12 @@ func (l *Login) end() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
 // Store keeps logins: a file for each, which nobody else can read (I-250).
 type Store struct {
-	dir    string
-	sync   func(*os.File) error
-	rename func(from, to string) error
-	// held is for how long a file cannot be replaced because somebody reads it.
-	held time.Duration
+	dir   string
+	write func(path string, data []byte) error
 }
 
 // Open returns the store in a folder, which is made when something is kept.
-func Open(dir string) *Store {
-	s := &Store{dir: dir, sync: (*os.File).Sync, rename: os.Rename}
-	if runtime.GOOS == "windows" {
-		s.held = 2 * time.Second
-	}
-	return s
-}
+func Open(dir string) *Store { return &Store{dir: dir, write: files.Write} }
 
 // OpenOwn returns the store of the user. The error says why there can be none.
 func OpenOwn() (*Store, error) {
@@ -223,7 +215,7 @@ func (s *Store) Write(key string, l *Login) error {
 }
 
 // put writes a file that nobody else can read.
-func (s *Store) put(name string, v any) (err error) {
+func (s *Store) put(name string, v any) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -231,37 +223,7 @@ func (s *Store) put(name string, v any) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.dir, ".new-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = s.sync(f)
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return s.replace(f.Name(), name)
-}
-
-// replace puts a file in the place of another. Windows refuses that as long as somebody
-// reads the other one.
-func (s *Store) replace(from, to string) error {
-	for last := time.Now().Add(s.held); ; time.Sleep(20 * time.Millisecond) {
-		err := s.rename(from, to)
-		if err == nil || !time.Now().Before(last) {
-			return err
-		}
-	}
+	return s.write(name, data)
 }
 
 // Remove forgets a login.

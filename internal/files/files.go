@@ -1,0 +1,76 @@
+// Package files reads files within a bound and writes them whole.
+package files
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// Read returns the first bytes of a file, limit at most. A caller whose files may have n bytes
+// passes n+1: a longer result shows that the file is too large.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Create writes a new file that only its owner can read. It fails with fs.ErrExist if there
+// is one. After an error there is no file.
+func Create(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return fill(f, data)
+}
+
+// Write writes a file that only its owner can read, and replaces an older one. Readers and a
+// crash find the old file or the new one, each whole. A crash may leave a file .new-* beside it.
+func Write(path string, data []byte) error {
+	var patience time.Duration
+	if runtime.GOOS == "windows" {
+		patience = 2 * time.Second
+	}
+	return write(path, data, os.Rename, patience)
+}
+
+// write is Write with a given rename. It retries a failed one for as long as patience: Windows
+// refuses to replace a file while somebody reads it.
+func write(path string, data []byte, rename func(from, to string) error, patience time.Duration) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // with the mode 0600
+	if err != nil {
+		return err
+	}
+	if err := fill(f, data); err != nil {
+		return err
+	}
+	for last := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if err = rename(f.Name(), path); err == nil {
+			return nil
+		}
+		if !time.Now().Before(last) {
+			_ = os.Remove(f.Name())
+			return err
+		}
+	}
+}
+
+// fill writes data to disk as the content of a new file and closes it. It removes the file if
+// that fails.
+func fill(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
