@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // B13: a client learns how long its answer still holds. Values of the server that make no
@@ -403,18 +404,27 @@ func TestCacheOldAnswer(t *testing.T) {
 
 // R-112: an answer from before a change is neither stored nor shared after it.
 func TestCacheChangeDuringFetch(t *testing.T) {
-	f := &fake{after: time.Second}
-	f.start(t, Options{}, Server{}, func(t *testing.T, c *Cache) {
-		u := f.open(c, "")
-		before := u.later(t, t.Context(), `{}`)
-		u.changes()
-		after := u.later(t, t.Context(), `{}`)
-		bridgetest.Contains(t, before(), `"t1"`)
-		bridgetest.Contains(t, after(), `"t2"`)
-		bridgetest.Contains(t, u.list(t), `"t2"`)
-		c.Heard(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
-		bridgetest.Contains(t, u.list(t), `"t3"`)
-	})
+	for _, own := range []bool{true, false} {
+		f := &fake{}
+		f.start(t, Options{}, Server{}, func(t *testing.T, c *Cache) {
+			u := f.open(c, "")
+			change := func() { c.Heard(jsonrpc.NewNotification("notifications/tools/list_changed", nil)) }
+			if own {
+				change = u.changes
+			}
+			f.after = time.Second
+			before := u.later(t, t.Context(), `{}`)
+			change()
+			f.after = 2 * time.Second
+			after := u.later(t, t.Context(), `{}`)
+			bridgetest.Contains(t, before(), `"t1"`)
+			joined := u.list(t) // nothing from before is stored
+			bridgetest.Contains(t, joined, `"t2"`)
+			bridgetest.Contains(t, after(), `"t2"`)
+			change()
+			bridgetest.Contains(t, u.list(t), `"t3"`)
+		})
+	}
 }
 
 // A change announced over one principal's connection drops no other principal's list.
@@ -615,5 +625,21 @@ func TestCacheSet(t *testing.T) {
 		bridgetest.Contains(t, b.list(t), `"t3"`)
 		bridgetest.Contains(t, first(), `"t2"`)
 		bridgetest.Contains(t, a.list(t), `"t4"`)
+	})
+}
+
+// A request whose key is from before new options stores nothing.
+func TestCacheSetBetween(t *testing.T) {
+	f := &fake{}
+	f.start(t, Options{Shared: true}, Server{}, func(t *testing.T, c *Cache) {
+		u := f.open(c, "a")
+		up := u.up.(*Cached)
+		r := &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), From: u.from}
+		k, _ := up.key(r, list.Tools, u.Server())
+		c.Set(Options{})
+		if _, err := up.list(t.Context(), r, k); err != nil {
+			t.Fatal(err)
+		}
+		bridgetest.Contains(t, f.open(c, "b").list(t), `"t2"`)
 	})
 }
