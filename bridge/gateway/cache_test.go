@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -17,18 +18,19 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
+	"github.com/tidwall/gjson"
 )
 
-// What package cache promises.
+// Limits of package cache.
 const (
-	maxFetch       = 5 * time.Minute
-	maxFresh       = 24 * time.Hour
-	unannouncedFor = 5 * time.Second
-	joinPatience   = 2 * time.Second
-	maxTries       = 3
+	maxFetch    = 5 * time.Minute
+	maxFresh    = 24 * time.Hour
+	legacyFresh = 5 * time.Second
 )
 
 // lister is a legacy server that counts how often it is asked for a list. The
@@ -141,74 +143,6 @@ func TestCacheOneFetchForAll(t *testing.T) {
 	})
 }
 
-// For how long a legacy server's list is kept is for the configuration to say,
-// and depends on whether changes are announced.
-func TestCacheLegacyTime(t *testing.T) {
-	silent := strings.Replace(everything, `"tools":{"listChanged":true}`, `"tools":{}`, 1)
-	for _, test := range []struct {
-		result string
-		lists  time.Duration
-		share  Share
-		want   time.Duration
-	}{
-		{everything, 0, "", time.Minute},
-		{silent, 0, "", 5 * time.Second},
-		{everything, 0, ShareCall, 5 * time.Second}, // nobody is there to hear of changes
-		{silent, 10 * time.Minute, "", 10 * time.Minute},
-		{everything, time.Second, "", time.Second},
-		{everything, 48 * time.Hour, "", 24 * time.Hour},
-	} {
-		l := newLister()
-		l.result = test.result
-		run(t, ServerOptions{Adapter: l, Share: test.share, Cache: cache.Options{Lists: test.lists}}, func(t *testing.T, b *Gateway) {
-			v := visitor{}
-			v.call(t, b, "tools/list", "")
-			time.Sleep(test.want - time.Millisecond)
-			v.call(t, b, "tools/list", "")
-			if n := l.times(); n != 1 {
-				t.Errorf("%+v: asked %d times", test, n)
-			}
-			time.Sleep(time.Millisecond)
-			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t2"`, `"ttlMs":0,"cacheScope":"private"`)
-		})
-	}
-}
-
-// B13: a client is told for how long what it gets still holds. What the server
-// says of it that makes no sense counts for nothing.
-func TestCacheTTL(t *testing.T) {
-	for _, test := range []struct {
-		ttl  string
-		kept time.Duration
-	}{
-		{`"ttlMs":60000`, time.Minute},
-		{`"ttlMs":31536000000000`, 24 * time.Hour},
-		{`"ttlMs":0`, 0},
-		{`"ttlMs":-60000`, 0},
-		{`"ttlMs":6e4`, 0},
-		{`"ttlMs":"60000"`, 0},
-		{`"ttlMs":99999999999999999999`, 0},
-		{`"ttlMs":60000,"ttlMs":60000`, 0},
-		{`"no":1`, 0},
-	} {
-		f, asked := hinted(`"tools":[{"name":"t%d"}],` + test.ttl + `,"cacheScope":"private"`)
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
-			visitor{}.call(t, b, "tools/list", "")
-			if test.kept == 0 {
-				bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"t2"`)
-				return
-			}
-			time.Sleep(test.kept - 5*time.Second)
-			bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"t1"`, `"ttlMs":5000,"cacheScope":"private"`)
-			time.Sleep(5 * time.Second)
-			bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"t2"`)
-			if n := asked(); n != 2 {
-				t.Errorf("%s: asked %d times", test.ttl, n)
-			}
-		})
-	}
-}
-
 // Clients of both eras are given kept lists, each as it understands them. What
 // they can do may make a difference to the server.
 func TestCacheEras(t *testing.T) {
@@ -222,90 +156,6 @@ func TestCacheEras(t *testing.T) {
 			if a := (visitor{}).call(t, b, "tools/list", ""); a != `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[{"name":"t2","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400}}` {
 				t.Errorf("got %s", a)
 			}
-		}
-		if n := asked(); n != 2 {
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
-// R-110: what is private, and what says nothing, is for one principal and one set
-// of forwarded headers only. What is public, or the server's is said to be the
-// same for all, is for everybody.
-func TestCachePrincipals(t *testing.T) {
-	for _, test := range []struct {
-		name, scope string
-		shared      bool
-		asked       int
-	}{
-		{"private", `,"cacheScope":"private"`, false, 2},
-		{"silent", ``, false, 2},
-		{"public", `,"cacheScope":"public"`, false, 1},
-		{"shared", `,"cacheScope":"private"`, true, 1},
-	} {
-		f, asked := hinted(`"tools":[{"name":"t%d"}],"ttlMs":60000` + test.scope)
-		run(t, ServerOptions{Adapter: f, Cache: cache.Options{Shared: test.shared}}, func(t *testing.T, b *Gateway) {
-			for range 2 {
-				visitor{principal: "a"}.call(t, b, "tools/list", "")
-				got := visitor{principal: "b"}.call(t, b, "tools/list", "")
-				bridgetest.Contains(t, got, fmt.Sprintf(`"t%d"`, test.asked))
-			}
-			if n := asked(); n != test.asked {
-				t.Errorf("%s: asked %d times, want %d", test.name, n, test.asked)
-			}
-		})
-	}
-	for _, shared := range []bool{false, true} {
-		l := newLister()
-		run(t, ServerOptions{Adapter: l, Share: ShareAll, Cache: cache.Options{Shared: shared}}, func(t *testing.T, b *Gateway) {
-			one, _ := begin(t, b, "a")
-			two, _ := begin(t, b, "b")
-			do(t, one, "1", "tools/list", `{}`)
-			do(t, two, "1", "tools/list", `{}`)
-			if n := l.times(); n != 1 && shared || n != 2 && !shared {
-				t.Errorf("shared %t: asked %d times", shared, n)
-			}
-		})
-	}
-}
-
-// What a request says of its own goes to the server, and its answer to nobody
-// else. What says how it is to be answered only, does not matter.
-func TestCacheOwnWords(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		do(t, s, "1", "tools/list", `{}`)
-		for i, test := range []struct {
-			params string
-			own    bool
-		}{
-			{`{"_meta":{"progressToken":1}}`, false},
-			{`{ }`, false},
-			{`{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`, false},
-			{`{"_meta":{}}`, false},
-			{`{"_meta":{"com.example/tenant":"a"}}`, true},
-			{`{"cursor":"2"}`, true},
-			{`{"requestState":"s"}`, true},
-			{`{"inputResponses":{}}`, true},
-			{`{"x":1}`, true},
-		} {
-			before := l.times()
-			do(t, s, "1", "tools/list", test.params)
-			if own := l.times() > before; own != test.own {
-				t.Errorf("%d: %s was asked of the server: %t", i, test.params, own)
-			}
-		}
-		bridgetest.Contains(t, strings.Join(l.wire(1).received(), "\n"), `"com.example/tenant":"a"`, `"cursor":"2"`)
-	})
-}
-
-// R-111: an exchange is nobody else's.
-func TestCacheExchange(t *testing.T) {
-	f, asked := hinted(`"tools":[{"name":"t%d"}],"ttlMs":60000,"cacheScope":"public"`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
-		for range 2 {
-			visitor{}.call(t, b, "resources/read", `"uri":"a:","inputResponses":{"k":{}},"requestState":"s"`)
 		}
 		if n := asked(); n != 2 {
 			t.Errorf("asked %d times", n)
@@ -362,144 +212,6 @@ func TestCacheDiscover(t *testing.T) {
 		if n := len(f.wire(1).received("server/discover")); n != 2 { // one is the handshake's
 			t.Errorf("asked %d times", n)
 		}
-	})
-}
-
-// A list with nothing in it is kept for a moment, and an error is not: nothing is
-// wrong for longer than that.
-func TestCacheEmptyAndFailed(t *testing.T) {
-	l := newLister()
-	l.list = `{"tools":[]}`
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"tools":[]`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"tools":[]`)
-		if n := l.times(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-		time.Sleep(time.Second)
-		l.list, l.fail = "", `{"code":-32603,"message":"not yet"}`
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), "not yet")
-		l.fail = ""
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`)
-	})
-}
-
-// An error answers all who have waited for it, once.
-func TestCacheErrorForAll(t *testing.T) {
-	l := newLister()
-	l.after, l.fail = time.Second, `{"code":-32000,"message":"no","data":{"n":1.0}}`
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		calls := []*pendingCall{start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), start(t, s, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)}
-		for i, c := range calls {
-			<-c.done
-			if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32000,"message":"no","data":{"n":1.0}}}`, i+1); c.answer != want {
-				t.Errorf("got %s", c.answer)
-			}
-		}
-		if n := l.times(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
-// Who asked first may leave: the others get their list. When all have left, the
-// server is told.
-func TestCacheLeaderLeaves(t *testing.T) {
-	l := newLister()
-	l.after = time.Second
-	run(t, ServerOptions{Adapter: l, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
-		one, _ := begin(t, b, "")
-		two, _ := begin(t, b, "")
-		first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		synctest.Wait()
-		second := start(t, two, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-		synctest.Wait()
-		one.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), nil)
-		<-first.done
-		if !errors.Is(first.err, bridge.ErrCancelled) {
-			t.Errorf("the first ended with %v", first.err)
-		}
-		<-second.done
-		bridgetest.Contains(t, second.answer, `"id":2`, `"t1"`)
-		bridgetest.Lacks(t, strings.Join(l.wire(1).received(), ""), "cancelled")
-
-		time.Sleep(time.Hour)
-		first = start(t, one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		second = start(t, two, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-		synctest.Wait()
-		one.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), nil)
-		two.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`), nil)
-		<-first.done
-		<-second.done
-		bridgetest.Contains(t, strings.Join(l.wire(l.opened()).received(), ""), "notifications/cancelled")
-		bridgetest.Contains(t, do(t, one, "3", "tools/list", `{}`), `"t3"`) // and nobody joins what was given up
-	})
-}
-
-// With share: session the connection that was asked over is another client's. It
-// may go, or hang: the own one is there.
-func TestCacheOthersConnection(t *testing.T) {
-	for _, goes := range []bool{true, false} {
-		l := newLister()
-		serve := l.serve
-		l.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-			return w.n == 1 && m.Method == "tools/list" || serve(w, m)
-		}
-		run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Gateway) {
-			one, _ := begin(t, b, "")
-			two, _ := begin(t, b, "")
-			first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-			synctest.Wait()
-			began := time.Now()
-			second := start(t, two, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-			synctest.Wait()
-			if goes {
-				one.End(bridge.ErrEnded)
-			}
-			<-second.done
-			bridgetest.Contains(t, second.answer, `"t1"`)
-			if took := time.Since(began); took > time.Second && goes || took != joinPatience && !goes {
-				t.Errorf("it took %v", took)
-			}
-			if !goes {
-				one.End(bridge.ErrEnded)
-			}
-			<-first.done
-			if first.err == nil {
-				t.Errorf("the first was answered %s", first.answer)
-			}
-		})
-	}
-}
-
-// The list of a connection that says, while it is being asked, that its list has
-// changed is its own: who waits for it with another connection asks that one.
-func TestCacheOwnFromNowOn(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method != "tools/list" {
-			return false
-		}
-		if w.n == 1 {
-			time.AfterFunc(time.Second/2, func() { w.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) })
-		}
-		time.AfterFunc(time.Second, func() { w.answer(m, toolList(fmt.Sprint("of", w.n))) })
-		return true
-	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
-		one, _ := begin(t, b, "")
-		two, _ := begin(t, b, "")
-		three, _ := begin(t, b, "")
-		first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		synctest.Wait()
-		second := start(t, two, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-		<-first.done
-		<-second.done
-		bridgetest.Contains(t, second.answer, `"of2"`)
-		bridgetest.Contains(t, do(t, one, "3", "tools/list", `{}`), `"of1"`)
-		bridgetest.Lacks(t, do(t, three, "3", "tools/list", `{}`), `"of1"`)
 	})
 }
 
@@ -614,77 +326,6 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// What is kept takes no more than it may, and one answer no more than a quarter.
-func TestCacheBytes(t *testing.T) {
-	const bound = 64 << 10
-	l := newLister()
-	size := 1000
-	serve := l.serve
-	l.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-		l.mu.Lock()
-		l.list = `{"tools":[{"name":"` + strings.Repeat("x", size) + `"}]}`
-		l.mu.Unlock()
-		return serve(w, m)
-	}
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Bytes: bound, Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		for i := range 500 {
-			do(t, s, "1", "tools/list", fmt.Sprintf(`{"cursor":"%d"}`, i))
-			if st := b.Status()[0].Cache; st.Bytes > bound || st.Bytes < int64(st.Entries*size) {
-				t.Fatalf("%+v", st)
-			}
-		}
-		before := l.times()
-		do(t, s, "1", "tools/list", `{"cursor":"499"}`)
-		if l.times() != before {
-			t.Error("the last one is not kept")
-		}
-		size = bound / 4
-		for range 2 {
-			do(t, s, "1", "tools/list", `{"cursor":"large"}`)
-		}
-		if n := l.times(); n != before+2 {
-			t.Errorf("it was asked %d times for what is too large", n-before)
-		}
-		c := b.table.Load().servers[0].cache
-		c.Source(&bridge.Caller{}).Replaced()
-		if st := c.Status(); st.Entries != 0 || st.Bytes != 0 {
-			t.Errorf("nothing is kept any more, and %+v", st)
-		}
-	})
-}
-
-// A list that has what the server denies is asked for again, but not for each
-// call that is wrong.
-func TestCacheDoubt(t *testing.T) {
-	l := newLister()
-	l.list = toolList("gone", "there")
-	serve := l.serve
-	l.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/call" {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Unknown tool"}}`, m.ID))
-			return true
-		}
-		return serve(w, m)
-	}
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		list := func() int { do(t, s, "1", "tools/list", `{}`); return l.times() }
-		list()
-		time.Sleep(2 * time.Second)
-		do(t, s, "1", "tools/call", `{"name":"never heard of"}`)
-		if n := list(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-		for range 3 {
-			do(t, s, "1", "tools/call", `{"name":"gone"}`)
-			if n := list(); n != 2 {
-				t.Errorf("asked %d times", n)
-			}
-		}
-	})
-}
-
 // A connection that was opened again after a loss may be one to another version of
 // the server.
 func TestCacheReopened(t *testing.T) {
@@ -698,25 +339,6 @@ func TestCacheReopened(t *testing.T) {
 		do(t, s, "1", "tools/call", `{"name":"x"}`)
 		bridgetest.Contains(t, do(t, other, "1", "tools/list", `{}`), `"t2"`)
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t2"`)
-	})
-}
-
-// A new beginning of a list is not followed by pages of the old one.
-func TestCachePages(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		do(t, s, "1", "tools/list", `{}`)
-		time.Sleep(50 * time.Second)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":"2"}`), `"t2"`)
-		time.Sleep(15 * time.Second)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":"2"}`), `"t2"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":"2"}`), `"t4"`)
-		l.fail = `{"code":-32602,"message":"bad cursor"}`
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":"3"}`), `bad cursor`)
-		l.fail = ""
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t6"`) // all pages go with a cursor (B13)
 	})
 }
 
@@ -811,4 +433,225 @@ func TestCacheValidated(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 	})
+}
+
+// A process that is started for each call does not sleep: a list that is not fresh
+// any more is a reason to start one, for clients of both eras.
+func TestCacheShareCall(t *testing.T) {
+	l := newLister()
+	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, b *Gateway) {
+		for i := range 3 {
+			bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
+			s, _ := begin(t, b, "")
+			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), fmt.Sprintf(`"t%d"`, 2*i+2)) // its client can do something else
+			time.Sleep(legacyFresh)
+		}
+	})
+}
+
+// A connection that is closed and cannot be opened again, or must not, is no
+// reason to have no list.
+func TestCacheClosedAndFailing(t *testing.T) {
+	for _, v := range []visitor{{}, {meta: `,"io.modelcontextprotocol/logLevel":"debug"`}} {
+		l := newLister()
+		dead := false
+		l.before = func(context.Context, int) error {
+			if dead {
+				return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it does not start"}
+			}
+			return nil
+		}
+		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, b *Gateway) {
+			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`) }
+			list(v)
+			time.Sleep(25 * time.Minute)
+			if n := b.lanes.Open(); n != 0 {
+				t.Fatalf("%d connections are open", n)
+			}
+			dead = true
+			list(v)
+			list(v)
+			other := v
+			other.meta += `,"dev.mcp-bridge/lane":"another"`
+			if st := b.Status()[0].Breaker; st != "open" {
+				t.Errorf("the breaker is %s", st)
+			}
+			list(other) // of which none was ever open
+			bridgetest.Contains(t, v.call(t, b, "tools/call", `"name":"t1"`), `"error"`)
+			bridgetest.Contains(t, v.call(t, b, "tools/list", `"cursor":"c"`), `"error"`)
+		})
+	}
+}
+
+// A cursor is for the connection that gave it: a legacy server may know it in one
+// session, or process, only (A4).
+func TestCacheCursorsAreNotShared(t *testing.T) {
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll} {
+		asked := 0
+		var mu sync.Mutex
+		f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method != "tools/list" {
+				return false
+			}
+			mu.Lock()
+			asked++
+			mu.Unlock()
+			switch params := string(m.Params); {
+			case !strings.Contains(params, `"cursor"`):
+				time.AfterFunc(time.Second, func() { w.answer(m, fmt.Sprintf(`{"tools":[{"name":"a"}],"nextCursor":"of%d"}`, w.n)) })
+			case strings.Contains(params, fmt.Sprintf(`"of%d"`, w.n)):
+				w.answer(m, `{"tools":[{"name":"b"}]}`)
+			default:
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad cursor"}}`, m.ID))
+			}
+			return true
+		}}
+		run(t, ServerOptions{Adapter: f, Share: share, Cache: cache.Options{Lists: time.Minute}}, func(t *testing.T, b *Gateway) {
+			var wg sync.WaitGroup
+			for i := range 3 {
+				s, _ := begin(t, b, "")
+				wg.Go(func() {
+					for range 5 {
+						next := gjson.Get(do(t, s, "1", "tools/list", `{}`), "result.nextCursor").Str
+						time.Sleep(time.Duration(3-i) * time.Second) // the last to come is the first to go on
+						bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":`+rawjson.Quote(next)+`}`), `"b"`)
+					}
+				})
+			}
+			wg.Wait()
+			if n := asked; n > f.open()*2 {
+				t.Errorf("%s: asked %d times", share, n)
+			}
+		})
+	}
+}
+
+// When a tool's headers are not what its list asked for, the list that clients get
+// is asked for anew, also where they say something that is forwarded.
+func TestCacheRefreshed(t *testing.T) {
+	lists, calls := 0, 0
+	f := &statelessFake{mirrors: true, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		switch m.Method {
+		case era.Listen:
+			w.acknowledge(m)
+		case "tools/list":
+			lists++
+			w.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"t","title":"%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"private"}`, lists))
+		case "tools/call":
+			if calls++; calls == 1 {
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"a header is missing"}}`, m.ID))
+			} else {
+				w.reply(m, `{"resultType":"complete","content":[]}`)
+			}
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *Gateway) {
+		h := http.Header{"X-Tenant": {"a"}}
+		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func(method, params string) string {
+			a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), h, nil)
+			return bridgetest.Text(a)
+		}
+		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"1"`)
+		time.Sleep(time.Second)
+		bridgetest.Contains(t, call("tools/call", `{"name":"t"}`), `"content":[]`)
+		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"2"`)
+		if lists != 2 {
+			t.Errorf("the tools were listed %d times", lists)
+		}
+	})
+}
+
+// Which tools may be called twice is known from a list that another has asked for,
+// too.
+func TestCacheRetries(t *testing.T) {
+	calls := 0
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		switch m.Method {
+		case "tools/list":
+			w.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
+		case "tools/call":
+			if calls++; calls == 1 {
+				w.die()
+			} else {
+				w.reply(m, `{"resultType":"complete","content":[]}`)
+			}
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Retry: retry.Options{Tools: true}}, func(t *testing.T, b *Gateway) {
+		visitor{principal: "a"}.call(t, b, "tools/list", "")
+		visitor{principal: "b"}.call(t, b, "tools/list", "")
+		bridgetest.Contains(t, visitor{principal: "b"}.call(t, b, "tools/call", `"name":"t"`), `"content":[]`)
+	})
+}
+
+// A child process that was stopped for idleness is not started for a list.
+func TestCacheUnheardAsleep(t *testing.T) {
+	l := newLister()
+	run(t, ServerOptions{Adapter: l, Idle: 10 * time.Second, Process: true}, func(t *testing.T, b *Gateway) {
+		v := visitor{}
+		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+		time.Sleep(time.Minute)
+		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+		if n := l.opened(); n != 1 {
+			t.Errorf("%d processes were started", n)
+		}
+		v.call(t, b, "tools/call", `"name":"x"`) // now it runs, and may have changed while nobody listened
+		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
+	})
+}
+
+// knowing is a server whose adapter says by itself what has changed.
+type knowing struct {
+	*lister
+	changed func(string)
+	stopped bool
+}
+
+func (k *knowing) AnnounceChanges(changed func(string)) func() {
+	k.changed = changed
+	return func() { k.stopped = true }
+}
+
+// The next list shows a change that the adapter itself announces, also when nobody is
+// connected.
+func TestCacheAnnounced(t *testing.T) {
+	for _, share := range []Share{ShareSession, ShareCall} {
+		k := &knowing{lister: newLister()}
+		synctest.Test(t, func(t *testing.T) {
+			b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, Share: share, Cache: cache.Options{Lists: time.Minute}}}, Log: slog.New(slog.DiscardHandler)})
+			v := visitor{}
+			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			if n := b.lanes.Open(); n != 0 {
+				t.Fatalf("%d connections are open", n)
+			}
+			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			k.changed("notifications/resources/list_changed")
+			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			k.changed("notifications/tools/list_changed")
+			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
+
+			s, _ := begin(t, b, "")
+			if share == ShareSession { // a list that is a sleeping connection's own is dropped, too
+				k.wire(k.open()).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				synctest.Wait()
+				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`)
+				time.Sleep(20 * time.Second)
+				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`)
+				k.changed("notifications/tools/list_changed")
+				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t4"`)
+			}
+			b.Close(context.Background())
+			if !k.stopped {
+				t.Error("the adapter was not told that nobody wants to know any more")
+			}
+		})
+	}
 }

@@ -1,19 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/filter"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 func ptr(s string) *string { return &s }
@@ -101,62 +95,3 @@ func TestFilter(t *testing.T) {
 		}
 	})
 }
-
-// A call costs the same whether there are two servers or many.
-func BenchmarkMerge(b *testing.B) {
-	for _, n := range []int{2, 20, 200} {
-		b.Run(fmt.Sprint(n, " servers"), func(b *testing.B) {
-			var o Options
-			for i := range n {
-				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), Prefix: fmt.Sprint("s", i, "__"), Adapter: &instant{}})
-			}
-			br := New(o)
-			defer br.Close(b.Context())
-			s, _, err := br.Initialize(b.Context(), "", "x", "", nil, bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
-			if err != nil {
-				b.Fatal(err)
-			}
-			m := bridgetest.Parse(b, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s%d__x","arguments":{}}}`, n-1))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Call(m, nil, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// instant is a server that answers within Send.
-type instant struct{}
-
-func (*instant) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := &instantWire{}
-	w.Conn = conn.New("instant", w, rest, conn.Timeouts{})
-	s, err := conn.Handshake(ctx, w.Conn, from, "")
-	w.server = s
-	return w, err
-}
-
-type instantWire struct {
-	*conn.Conn
-	server *bridge.Greeting
-}
-
-func (w *instantWire) Send(_ context.Context, m conn.Outgoing) error {
-	result := `{}`
-	if m.Method == "initialize" {
-		result = everything
-	}
-	if m.Line.Free(); m.Call > 0 {
-		a, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, m.Call, result))
-		if err != nil {
-			return err
-		}
-		w.Deliver(a)
-	}
-	return nil
-}
-
-func (w *instantWire) Server() *bridge.Greeting    { return w.server }
-func (w *instantWire) Close(context.Context) error { w.Fail(bridge.ErrShutdown); return nil }

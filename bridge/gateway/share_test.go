@@ -408,3 +408,27 @@ func TestSharePerCall(t *testing.T) {
 		bridgetest.Contains(t, slow.answer, "the session has ended")
 	})
 }
+
+// TestPerCallRevision: a session with a connection for each call ends when the
+// server comes back with another revision, before anything is sent to it.
+func TestPerCallRevision(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "")
+		if got := do(t, s, "1", "tools/call", `{"name":"a"}`); strings.Contains(got, "error") {
+			t.Fatal(got)
+		}
+		f.result = strings.Replace(everything, "2025-11-25", "2025-06-18", 1)
+		got := do(t, s, "2", "tools/call", `{"name":"a"}`)
+		if !strings.Contains(got, "another revision") && !strings.Contains(got, "session has ended") {
+			t.Errorf("answered %s", got)
+		}
+		synctest.Wait()
+		if got := f.wire(f.opened()).received(); len(got) != 0 {
+			t.Errorf("the server got %q", got)
+		}
+		if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`), nil, nil); !errors.Is(err, bridge.ErrEnded) && !errors.Is(err, bridge.ErrUnavailable) {
+			t.Errorf("the session goes on: %v", err)
+		}
+	})
+}

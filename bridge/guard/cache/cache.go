@@ -1,12 +1,12 @@
-// Package cache keeps what a server has listed, for all who may see it, and fetches
-// each list once for all who ask for it at a time ([Cache]).
+// Package cache keeps the lists of a server, and fetches each list once for all callers that
+// ask for it at the same time.
 //
-// A list kept of one principal never serves another, unless the server or its
-// operator says that it is everybody's. From when a change is told, nothing from
-// before it is given out. While a server cannot be had, what it listed last is.
+// A list of one principal never serves another one, unless the server or its operator says
+// that the list is public. A change that the server announces drops the list before any
+// client learns of the change. While the server is unavailable, its last lists are served.
 //
-// It starts goroutines that fetch, which Close ends. It keeps nothing on disk, and
-// nothing that is not asked for.
+// The cache fetches lists in goroutines, which Close stops and awaits. It writes nothing to
+// disk, and fetches only what somebody asks for.
 package cache
 
 import (
@@ -23,116 +23,96 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Cache keeps what one server has listed, for all who may see it: its lists, and
-// of a modern server what it says of itself and the resources that it says for
-// how long they hold (protocol.md B13, D1.3). What is kept are whole answers, as
-// the server gave them: filters and translations are above.
+// Cache keeps the answers of one server: its lists, and for a modern server also the results
+// of server/discover and of resources/read (protocol.md B13, D1.3). It keeps whole answers as
+// the server sent them. Filters and translations come after it.
 //
-// A change that the server announces is noted before anybody is told of it, and
-// from then on nothing from before is given out: neither what is kept, nor the
-// answer to what was asked before. That is why everything that is asked
-// is entered here before it is sent.
+// A change must also void answers that are still on their way. So each request is
+// registered in inFlight before it is sent.
 type Cache struct {
-	server Server
-	o      atomic.Pointer[Options] // with their defaults
-	ctx    context.Context         // of the fetches; ends with Close
-	stop   context.CancelCauseFunc
-	wg     sync.WaitGroup // fetches
+	server  Server
+	options atomic.Pointer[Options] // with their defaults
+	ctx     context.Context         // of the fetches; Close cancels it
+	stop    context.CancelCauseFunc
+	wg      sync.WaitGroup // fetches
 
-	hits, misses, joined, served atomic.Uint64 // served ones were stale
-	numbers                      atomic.Uint64 // of sources
+	hits, misses, joined, served atomic.Uint64 // served counts stale answers
+	sources                      atomic.Uint64 // the last id of a Source
+	stale                        atomic.Bool   // stale answers were served since the server last answered
 
-	// announced says that the adapter announces changes itself: they are heard
-	// whatever is open. It is set once.
-	announced bool
-	unfollow  func() // ends that
+	unfollow func() // ends the adapter's own announcements of changes; nil without
 
-	mu        sync.Mutex // guards the rest, and all sources
-	listeners listeners
-	entries   *simplelru.LRU[string, *entry]
-	bytes     int64
-	shared    [subjects]map[string]*entry // those of kept that belong to no single connection
-	fetches   map[string]*fetch           // that can be joined, by key
-	asked     map[*fetch]struct{}         // all that may be kept once it is there
-	old       bool                        // what is stale is given out
-	closed    bool
+	mu       sync.Mutex // guards the rest
+	entries  *simplelru.LRU[string, *entry]
+	bytes    int64
+	fetches  map[string]*fetch   // those that further callers may join, by key
+	inFlight map[*fetch]struct{} // all whose answers may be stored
+	closed   bool
 }
 
-// What is kept beyond lists.
+// Subjects of cached answers beside the kinds of lists.
 const (
 	contents  = list.Kinds + iota // of a resource
-	greetings                     // answers to server/discover
-	subjects
+	greetings                     // results of server/discover
 )
 
-// Limits of what is kept (protocol.md F).
+// Limits (protocol.md F).
 const (
-	maxKept        = 16_384           // answers of one server
-	maxKey         = 8 << 10          // bytes that tell what was asked, and by whom
-	maxFresh       = 24 * time.Hour   // whatever the server says
-	emptyFor       = time.Second      // a list with nothing in it: the server may be about to fill it
-	passFor        = 10 * time.Second // for so long nobody waits for what another asks that must not be kept
-	maxFetch       = 5 * time.Minute  // the adapter's own time-outs are mostly shorter
-	doubtEvery     = time.Second      // how often one list is fetched for the errors of calls
-	announcedFor   = time.Minute      // lists of legacy servers, whose changes are announced
-	unannouncedFor = 5 * time.Second
+	maxEntries = 16_384         // of one server
+	maxKey     = 8 << 10        // bytes
+	maxFresh   = 24 * time.Hour // longer times of the server are cut
+	emptyFor   = time.Second    // the server may be about to fill an empty list
+	maxFetch   = 5 * time.Minute
 )
 
-// Server is the server whose lists are kept.
+// Server describes the server whose answers are cached.
 type Server struct {
 	Name    string
-	Adapter bridge.Adapter   // which may announce changes
-	Forward []bridge.Forward // headers of requests that it gets: its lists may depend on them
-	Process bool             // opening a connection starts a process: a list is no reason for that
+	Adapter bridge.Adapter   // may implement bridge.AnnouncesChanges
+	Forward []bridge.Forward // headers of clients that the server gets: its lists may depend on them
+	Process bool             // a connection is a process, which is not started for a list
 	Shared  bool             // principals share its connections
-	PerCall bool             // each call to a legacy server has a connection of its own
+	PerCall bool             // a connection to a legacy server serves one call
 	Log     *slog.Logger
-	Tracing *tracing.Tracing // nil without
+	Tracing *tracing.Tracing // may be nil
 }
 
-// New returns what keeps the lists of a server, to be ended with Close; nil when
-// nothing is to be kept.
+// New returns the cache of a server, or nil if o switches it off. The caller must Close it.
 func New(o Options, s Server) *Cache {
 	if o.Off {
 		return nil
 	}
-	c := &Cache{server: s, fetches: map[string]*fetch{}, asked: map[*fetch]struct{}{}}
+	c := &Cache{server: s, fetches: map[string]*fetch{}, inFlight: map[*fetch]struct{}{}}
 	o = o.complete()
-	c.o.Store(&o)
-	for i := range c.shared {
-		c.shared[i] = map[string]*entry{}
-	}
+	c.options.Store(&o)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	var err error
-	if c.entries, err = simplelru.NewLRU(maxKept, c.dropped); err != nil {
+	if c.entries, err = simplelru.NewLRU(maxEntries, func(_ string, e *entry) { c.bytes -= e.size }); err != nil {
 		panic(err) // the size is positive
 	}
-	if known, ok := s.Adapter.(bridge.AnnouncesChanges); ok {
-		c.announced = true
-		c.unfollow = known.AnnounceChanges(func(method string) { c.changed(nil, method) })
+	if a, ok := s.Adapter.(bridge.AnnouncesChanges); ok {
+		c.unfollow = a.AnnounceChanges(func(method string) { c.changed(nil, method) })
 	}
 	return c
 }
 
-// Set has other options count from now on. What is kept goes. nil keeps nothing, whatever
-// they are.
+// Set replaces the options and drops all entries. A nil Cache stays off.
 func (c *Cache) Set(o Options) {
-	if o = o.complete(); c == nil || *c.o.Load() == o {
+	if o = o.complete(); c == nil || *c.options.Load() == o {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.o.Store(&o)
-	c.old = false
-	c.entries.Purge()
-	c.void(func(*key) bool { return true })
+	c.options.Store(&o)
+	c.stale.Store(false)
+	c.drop(func(*key) bool { return true })
 }
 
-// On reports whether anything is kept.
-func (c *Cache) On() bool { return c != nil && !c.o.Load().Off }
+// On reports whether the cache keeps anything.
+func (c *Cache) On() bool { return c != nil && !c.options.Load().Off }
 
-// Wrap returns up with its lists kept, where each call has a connection of its own
-// that is opened on behalf of from. A nil Cache keeps nothing.
+// Wrap returns up with the cache before it. Each call of up opens a connection on behalf of
+// from. A nil Cache returns up.
 func (c *Cache) Wrap(up bridge.Upstream, from *bridge.Caller) bridge.Upstream {
 	if c == nil {
 		return up
@@ -140,7 +120,7 @@ func (c *Cache) Wrap(up bridge.Upstream, from *bridge.Caller) bridge.Upstream {
 	return &Cached{Upstream: up, cache: c, from: from}
 }
 
-// Close ends the fetches, and returns when they have ended.
+// Close stops the fetches and awaits them.
 func (c *Cache) Close() {
 	if c == nil {
 		return
@@ -155,20 +135,19 @@ func (c *Cache) Close() {
 	c.wg.Wait()
 }
 
-// Status says what is cached of a server, and how often that was of use. The
-// counts begin with the process.
+// Status describes the cache of a server. Counts begin with the process.
 type Status struct {
-	Entries int           // answers that are cached
+	Entries int           // cached answers
 	Bytes   int64         // their size
-	Oldest  time.Duration // the age of the oldest of them
-	Stale   bool          // expired answers are served, because the server cannot be asked
+	Oldest  time.Duration // the age of the oldest one
+	Stale   bool          // expired answers are served, because the server is unavailable
 	Hits    uint64        // requests that were answered from the cache
 	Misses  uint64        // requests that went to the server
-	Joined  uint64        // requests that waited for the answer to another one of the same
+	Joined  uint64        // requests that waited for the answer to an equal one
 	Served  uint64        // requests that were answered with an expired answer
 }
 
-// Status returns that.
+// Status returns the current status.
 func (c *Cache) Status() (s Status) {
 	if c == nil {
 		return s
@@ -177,12 +156,9 @@ func (c *Cache) Status() (s Status) {
 	defer c.mu.Unlock()
 	now := time.Now()
 	for _, e := range c.entries.Values() {
-		if !e.pass {
-			s.Entries++
-			s.Oldest = max(s.Oldest, now.Sub(e.got))
-		}
+		s.Oldest = max(s.Oldest, now.Sub(e.asked))
 	}
-	s.Bytes, s.Stale = c.bytes, c.old
+	s.Entries, s.Bytes, s.Stale = c.entries.Len(), c.bytes, c.stale.Load()
 	s.Hits, s.Misses, s.Joined, s.Served = c.hits.Load(), c.misses.Load(), c.joined.Load(), c.served.Load()
 	return s
 }

@@ -8,33 +8,31 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// Options say for how long what a server lists is kept. Zero values are the
-// defaults.
+// Options say for how long the answers of a server are cached. Zero values are the defaults.
 type Options struct {
-	// Off keeps nothing.
+	// Off switches the cache off.
 	Off bool `yaml:"-"`
-	// Lists is for how long the lists of a server are fresh that does not say so
-	// itself, as legacy ones do not. 0 means 60 s when the server announces their
-	// changes and a connection is open that it can do so over, and 5 s otherwise.
+	// Lists is how long the lists of a legacy server are fresh. A modern server says so
+	// itself. 0 means 5 s.
 	Lists time.Duration `yaml:"lists"`
-	// Stale is for how long after that a list is still served while the server
-	// cannot be had: it sleeps, starts, or fails. 0 means 1 h.
+	// Stale is how long after that a list is still served while the server is stopped,
+	// starts, or fails. 0 means 1 h.
 	Stale time.Duration `yaml:"stale"`
-	// Shared says that the server lists the same for everybody. Otherwise lists,
-	// and in any case resources and what the server says of itself, go to other
-	// principals only when the server says that they are public.
+	// Shared says that the server lists the same for everybody. Otherwise, a list serves
+	// other principals only if the server says that it is public. That always holds for
+	// resources and for server/discover.
 	Shared bool `yaml:"shared"`
-	// Bytes bounds what is kept of the server. 0 means 16 MiB.
+	// Bytes bounds the cached answers of the server. 0 means 16 MiB.
 	Bytes int64 `yaml:"bytes"`
 }
 
 // complete returns the options with the defaults in place of zero values.
 func (o Options) complete() Options {
-	o.Stale, o.Bytes = cmp.Or(o.Stale, time.Hour), cmp.Or(o.Bytes, 16<<20)
+	o.Lists, o.Stale, o.Bytes = cmp.Or(o.Lists, 5*time.Second), cmp.Or(o.Stale, time.Hour), cmp.Or(o.Bytes, 16<<20)
 	return o
 }
 
-// Validate reports what is out of bounds.
+// Validate returns an error for each value out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
 	f.NotNegative("lists", o.Lists)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/tools"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -26,6 +28,8 @@ type scripted struct {
 func (s *scripted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	return s.do(ctx, int(s.calls.Add(1)), r)
 }
+
+func (*scripted) Server() *bridge.Greeting { return &bridge.Greeting{Revision: era.LatestLegacy} }
 
 func failing(err error) *scripted {
 	return &scripted{do: func(context.Context, int, *bridge.Request) (*jsonrpc.Message, error) { return nil, err }}
@@ -44,6 +48,26 @@ func requested(t testing.TB, method, params string) *bridge.Request {
 func failure(kind error) *bridge.Error {
 	return &bridge.Error{Server: "fake", Kind: kind, Public: "it failed"}
 }
+
+// promised runs f in a bubble with an Upstream that retries, below a wrapper that knows which
+// tools promise that they may be called twice.
+func promised(t *testing.T, o Options, f func(t *testing.T, wrap func(bridge.Upstream) bridge.Upstream)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		known := tools.New("fake", tools.Options{Idempotent: o.Tools}, log)
+		r := New(o, known.Idempotent, log, t.Context())
+		f(t, func(up bridge.Upstream) bridge.Upstream { return known.Wrap(r.Wrap(up)) })
+	})
+}
+
+const annotated = `{"tools":[
+{"name":"reads","annotations":{"readOnlyHint":true}},
+{"name":"sets","annotations":{"idempotentHint":true,"destructiveHint":true}},
+{"name":"says both","annotations":{"readOnlyHint":true,"destructiveHint":true}},
+{"name":"sends","annotations":{"readOnlyHint":false,"idempotentHint":false}},
+{"name":"words","annotations":{"readOnlyHint":"true","idempotentHint":1}},
+{"name":"silent"}]}`
 
 // After which failures a call is made again, and when.
 func TestRetryErrors(t *testing.T) {
@@ -205,6 +229,107 @@ func TestRetryBudget(t *testing.T) {
 		wg.Wait()
 		if extra, most := s.calls.Load()-600, int64(60*fewRetries+60+maxTenths/10+fewRetries); extra < most/2 || extra > most {
 			t.Errorf("of 600 calls in a minute %d were made again, want up to %d", extra, most)
+		}
+	})
+}
+
+// protocol.md D0.8: what may be made again is, and nothing else: not even with
+// the option what the server does not promise.
+func TestRetryMethods(t *testing.T) {
+	tool := func(name string) string { return fmt.Sprintf(`{"name":%q,"arguments":{"task":1}}`, name) }
+	for _, test := range []struct {
+		method, params string
+		o              Options
+		want           int64
+	}{
+		{"tools/list", `{}`, Options{}, 2},
+		{"tools/list", `{"cursor":"1"}`, Options{Attempts: 3}, 3},
+		{"tools/list", `{}`, Options{Attempts: 1}, 1},
+		{"tools/list", `{}`, Options{Off: true}, 1},
+		{"prompts/list", `{}`, Options{}, 2},
+		{"resources/list", `{}`, Options{}, 2},
+		{"resources/templates/list", `{}`, Options{}, 2},
+		{"resources/read", `{"uri":"a:"}`, Options{}, 2},
+		{"resources/read", `{"uri":"a:","inputResponses":{},"requestState":"s"}`, Options{}, 1},
+		{"server/discover", `{}`, Options{}, 2},
+		{"ping", `{}`, Options{}, 2},
+		{"completion/complete", `{}`, Options{Tools: true}, 1},
+		{"prompts/get", `{"name":"x"}`, Options{Tools: true}, 1},
+		{"logging/setLevel", `{"level":"info"}`, Options{Tools: true}, 1},
+		{"resources/subscribe", `{"uri":"a:"}`, Options{Tools: true}, 1},
+		{"tasks/get", `{"taskId":"1"}`, Options{Tools: true}, 1},
+		{era.Listen, `{}`, Options{Tools: true}, 1},
+		{"x-vendor/read", `{}`, Options{Tools: true}, 1},
+		{"tools/call", tool("reads"), Options{}, 1},
+		{"tools/call", tool("reads"), Options{Tools: true}, 2},
+		{"tools/call", tool("reads"), Options{Tools: true, Attempts: 4}, 4},
+		{"tools/call", tool("sets"), Options{Tools: true}, 2},
+		{"tools/call", tool("says both"), Options{Tools: true}, 1},
+		{"tools/call", tool("sends"), Options{Tools: true}, 1},
+		{"tools/call", tool("words"), Options{Tools: true}, 1},
+		{"tools/call", tool("silent"), Options{Tools: true}, 1},
+		{"tools/call", tool("unknown"), Options{Tools: true}, 1},
+		{"tools/call", `{"name":"reads","task":{"ttl":1}}`, Options{Tools: true}, 1},
+		{"tools/call", `{"name":"reads","requestState":"s"}`, Options{Tools: true}, 1},
+		{"tools/call", `{"name":"reads","Name":"sends"}`, Options{Tools: true}, 1},
+	} {
+		t.Run(test.method+fmt.Sprintf("%+v", test.o), func(t *testing.T) {
+			promised(t, test.o, func(t *testing.T, wrap func(bridge.Upstream) bridge.Upstream) {
+				s := failing(failure(bridge.ErrLost))
+				if test.method == "tools/call" {
+					s.do = func(_ context.Context, _ int, r *bridge.Request) (*jsonrpc.Message, error) {
+						if r.Method == "tools/list" {
+							return jsonrpc.NewResult(nil, []byte(annotated)), nil
+						}
+						return nil, failure(bridge.ErrLost)
+					}
+				}
+				up := wrap(s)
+				if test.method == "tools/call" {
+					if _, err := up.Call(t.Context(), requested(t, "tools/list", `{}`)); err != nil {
+						t.Fatal(err)
+					}
+					s.calls.Store(0)
+				}
+				at := time.Now()
+				if _, err := up.Call(t.Context(), requested(t, test.method, test.params)); !errors.Is(err, bridge.ErrLost) {
+					t.Errorf("%v", err)
+				}
+				if n, took := s.calls.Load(), time.Since(at); n != test.want || took > 2*time.Second {
+					t.Errorf("made %d times in %v, want %d", n, took, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A list in which a tool promises nothing any more takes the promise back.
+func TestRetryForgets(t *testing.T) {
+	promised(t, Options{Tools: true}, func(t *testing.T, wrap func(bridge.Upstream) bridge.Upstream) {
+		list := annotated
+		s := &scripted{do: func(_ context.Context, _ int, r *bridge.Request) (*jsonrpc.Message, error) {
+			if r.Method == "tools/list" {
+				return jsonrpc.NewResult(nil, []byte(list)), nil
+			}
+			return nil, failure(bridge.ErrLost)
+		}}
+		up := wrap(s)
+		for _, test := range []struct {
+			list, cursor string
+			want         int64
+		}{
+			{annotated, `{}`, 2},
+			{`{"tools":[{"name":"other","annotations":{"readOnlyHint":true}}]}`, `{"cursor":"2"}`, 2},
+			{`{"tools":[{"name":"reads","annotations":{"readOnlyHint":false}}]}`, `{}`, 1},
+		} {
+			list = test.list
+			_, _ = up.Call(t.Context(), requested(t, "tools/list", test.cursor))
+			s.calls.Store(0)
+			_, _ = up.Call(t.Context(), requested(t, "tools/call", `{"name":"reads"}`))
+			if n := s.calls.Load(); n != test.want {
+				t.Errorf("after %s: made %d times, want %d", test.list, n, test.want)
+			}
+			time.Sleep(time.Second) // for the budget
 		}
 	})
 }

@@ -1,10 +1,9 @@
-package gateway
+package tracing_test
 
 import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,14 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-func mustNumber(t *testing.T, m *jsonrpc.Message) int64 {
-	n, err := strconv.ParseInt(string(m.ID), 10, 64)
-	if err != nil {
-		t.Error(err)
-	}
-	return n
-}
-
 // noting is a modern server that keeps the last request that it got.
 type noting struct {
 	bridge.Upstream
@@ -32,6 +23,7 @@ type noting struct {
 }
 
 func (l *noting) Server() *bridge.Greeting { return &bridge.Greeting{Revision: era.LatestModern} }
+
 func (l *noting) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	l.m = r.Message
 	return jsonrpc.NewResult(nil, []byte(`{"capabilities":{"logging":{}}}`)), nil

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -738,3 +740,107 @@ func TestMergeReadAroundLost(t *testing.T) {
 		}
 	})
 }
+
+// Slow servers do not keep others from being started, and not all start at once.
+func TestStarts(t *testing.T) {
+	var mu sync.Mutex
+	most, now := 0, 0
+	var servers []stock
+	for i := range 100 {
+		f := &fake{before: func(ctx context.Context, _ int) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			defer func() { mu.Lock(); now--; mu.Unlock() }()
+			took := 50 * time.Millisecond
+			if i < 20 {
+				took = 40 * time.Second
+			}
+			select {
+			case <-time.After(took):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}
+		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
+	}
+	all(t, servers, func(t *testing.T, b *Gateway) {
+		enter(t, b)
+		ready := 0
+		for _, st := range b.Status() {
+			if st.State == "ready" {
+				ready++
+			}
+		}
+		if ready != 80 {
+			t.Errorf("%d servers are ready after %v, want all 80 that are not slow", ready, greetPatience)
+		}
+		mu.Lock() // those that are slow go on
+		defer mu.Unlock()
+		if most > 20+maxStarts {
+			t.Errorf("%d were started at once", most)
+		}
+	})
+}
+
+// A call costs the same whether there are two servers or many.
+func BenchmarkMerge(b *testing.B) {
+	for _, n := range []int{2, 20, 200} {
+		b.Run(fmt.Sprint(n, " servers"), func(b *testing.B) {
+			var o Options
+			for i := range n {
+				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), Prefix: fmt.Sprint("s", i, "__"), Adapter: &instant{}})
+			}
+			br := New(o)
+			defer br.Close(b.Context())
+			s, _, err := br.Initialize(b.Context(), "", "x", "", nil, bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err != nil {
+				b.Fatal(err)
+			}
+			m := bridgetest.Parse(b, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s%d__x","arguments":{}}}`, n-1))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Call(m, nil, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// instant is a server that answers within Send.
+type instant struct{}
+
+func (*instant) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := &instantWire{}
+	w.Conn = conn.New("instant", w, rest, conn.Timeouts{})
+	s, err := conn.Handshake(ctx, w.Conn, from, "")
+	w.server = s
+	return w, err
+}
+
+type instantWire struct {
+	*conn.Conn
+	server *bridge.Greeting
+}
+
+func (w *instantWire) Send(_ context.Context, m conn.Outgoing) error {
+	result := `{}`
+	if m.Method == "initialize" {
+		result = everything
+	}
+	if m.Line.Free(); m.Call > 0 {
+		a, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, m.Call, result))
+		if err != nil {
+			return err
+		}
+		w.Deliver(a)
+	}
+	return nil
+}
+
+func (w *instantWire) Server() *bridge.Greeting { return w.server }
+
+func (w *instantWire) Close(context.Context) error { w.Fail(bridge.ErrShutdown); return nil }

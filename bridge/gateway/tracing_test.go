@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -549,11 +550,15 @@ var quiet = &jsonrpc.Message{Result: []byte(`{"content":[]}`)}
 func (still) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
 	return still{}, nil
 }
+
 func (still) Server() *bridge.Greeting {
 	return &bridge.Greeting{Revision: "2025-11-25", Capabilities: []byte("{}"), Result: []byte(everything)}
 }
+
 func (still) Notify(context.Context, *bridge.Request) error { return nil }
-func (still) Close(context.Context) error                   { return nil }
+
+func (still) Close(context.Context) error { return nil }
+
 func (still) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "" {
 		return nil, errors.New("no method")
@@ -566,9 +571,12 @@ func (still) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error
 type discard struct{}
 
 func (discard) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-func (discard) OnEnd(sdktrace.ReadOnlySpan)                     {}
-func (discard) Shutdown(context.Context) error                  { return nil }
-func (discard) ForceFlush(context.Context) error                { return nil }
+
+func (discard) OnEnd(sdktrace.ReadOnlySpan) {}
+
+func (discard) Shutdown(context.Context) error { return nil }
+
+func (discard) ForceFlush(context.Context) error { return nil }
 
 // onStart is called when a span begins.
 type onStart struct {
@@ -617,4 +625,12 @@ func TestCallFailedLine(t *testing.T) {
 	if got := log.String(); !strings.Contains(got, "call failed") || len(got) > 1<<16 {
 		t.Errorf("%d bytes of log: %.300s", len(got), got)
 	}
+}
+
+func mustNumber(t *testing.T, m *jsonrpc.Message) int64 {
+	n, err := strconv.ParseInt(string(m.ID), 10, 64)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
 }

@@ -2,15 +2,12 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
@@ -139,133 +136,6 @@ func TestForwardShare(t *testing.T) {
 		}
 		if got := fmt.Sprint(f.opens); got != "[map[TOKEN:[a]] map[TOKEN:[b]] map[]]" {
 			t.Errorf("opened with %v", got)
-		}
-	})
-}
-
-// A server that is out of reach although its session lives on is shown as
-// failing, until a call succeeds.
-func TestFared(t *testing.T) {
-	var out atomic.Bool
-	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-		if !out.Load() || m.Method != "tools/call" {
-			return false
-		}
-		return w.Abort(number(m.ID), &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot be reached", Err: errors.New("refused")})
-	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
-		s, _ := begin(t, b, "")
-		state := func() string { return b.Status()[0].State }
-		for _, want := range []string{"ready", "failing", "failing", "ready"} {
-			out.Store(want == "failing")
-			do(t, s, "1", "tools/call", `{"name":"x"}`)
-			if got := state(); got != want {
-				t.Errorf("state %q, want %q", got, want)
-			}
-		}
-		if n := f.opened(); n != 1 {
-			t.Errorf("%d connections, want 1: its session lives on", n)
-		}
-	})
-}
-
-// One caller's wrong token, or a request that the server does not take, is no
-// failure of the server; that it refuses what the bridge itself shows is one.
-func TestFaredRejected(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		kind  error
-		token string
-		want  string
-	}{
-		{"a caller's token", bridge.ErrCredentials, "wrong", "ready"},
-		{"the bridge's own", bridge.ErrCredentials, "", "failing"},
-		{"too large, or too often", bridge.ErrRejected, "", "ready"},
-		{"out of reach", bridge.ErrUnavailable, "wrong", "failing"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := &fake{}
-			opens := true
-			f.before = func(context.Context, int) error {
-				if opens {
-					return nil
-				}
-				return failure(test.kind)
-			}
-			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-				return m.Method == "tools/call" && w.Abort(number(m.ID), failure(test.kind))
-			}
-			run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Token", To: "Authorization"}}}, func(t *testing.T, b *Gateway) {
-				h := http.Header{}
-				if test.token != "" {
-					h.Set("X-Token", test.token)
-				}
-				first := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)
-				s, _, err := b.Initialize(context.Background(), "fake", "s", "", h, first)
-				if err != nil {
-					t.Fatal(err)
-				}
-				do(t, s, "1", "tools/call", `{"name":"x"}`)
-				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
-					t.Errorf("after a call: %s, usable %v, want %s", st.State, st.Usable, test.want)
-				}
-				do(t, s, "1", "tools/list", `{}`) // it works again
-				if test.kind == bridge.ErrRejected {
-					return // a server to which no connection is made is of no use
-				}
-				opens = false
-				if _, _, err = b.Initialize(context.Background(), "fake", "s2", "", h, first); err == nil {
-					t.Fatal("there is a connection")
-				}
-				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
-					t.Errorf("after an opening: %s, usable %v, want %s", st.State, st.Usable, test.want)
-				}
-			})
-		})
-	}
-}
-
-// Slow servers do not keep others from being started, and not all start at once.
-func TestStarts(t *testing.T) {
-	var mu sync.Mutex
-	most, now := 0, 0
-	var servers []stock
-	for i := range 100 {
-		f := &fake{before: func(ctx context.Context, _ int) error {
-			mu.Lock()
-			now++
-			most = max(most, now)
-			mu.Unlock()
-			defer func() { mu.Lock(); now--; mu.Unlock() }()
-			took := 50 * time.Millisecond
-			if i < 20 {
-				took = 40 * time.Second
-			}
-			select {
-			case <-time.After(took):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}}
-		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
-	}
-	all(t, servers, func(t *testing.T, b *Gateway) {
-		enter(t, b)
-		ready := 0
-		for _, st := range b.Status() {
-			if st.State == "ready" {
-				ready++
-			}
-		}
-		if ready != 80 {
-			t.Errorf("%d servers are ready after %v, want all 80 that are not slow", ready, greetPatience)
-		}
-		mu.Lock() // those that are slow go on
-		defer mu.Unlock()
-		if most > 20+maxStarts {
-			t.Errorf("%d were started at once", most)
 		}
 	})
 }
