@@ -32,7 +32,7 @@ var (
 func (r receiver) Notify(n *jsonrpc.Message) {
 	s := r.s
 	if what := subscribe.Changed(n); what != "" {
-		s.changes.Tell(what, n)
+		s.changes.Notify(what, n)
 		return
 	}
 	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)

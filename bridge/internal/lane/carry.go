@@ -27,7 +27,7 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 
 // saveResume stores what another instance needs to resume the connection. A nil up removes it. The caller holds
 // l.mu.
-func (l *Lane) carried(up bridge.Upstream) {
+func (l *Lane) saveResume(up bridge.Upstream) {
 	if l.stay == nil {
 		return
 	}

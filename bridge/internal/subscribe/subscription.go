@@ -146,9 +146,9 @@ func (w *Wanted) Of(kinds []list.Kind) []list.Kind {
 }
 
 // NotifyChanged notifies a client that lists of those kinds have changed.
-func Tell(c *Changes, kinds []list.Kind) {
+func NotifyChanged(c *Changes, kinds []list.Kind) {
 	for _, k := range kinds {
-		c.Tell(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
+		c.Notify(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
 	}
 }
 

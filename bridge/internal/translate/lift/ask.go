@@ -74,7 +74,7 @@ func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Messa
 			t.over(nil)
 			return no, nil
 		}
-		c.back.anew()
+		c.back.repeat()
 		var err error
 		if a, err = c.send(ctx, more); err != nil {
 			return nil, err

@@ -70,7 +70,7 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		a.params = rawjson.OneLine(params)
 	}
 	l.mu.Lock()
-	full := c.over || c.gone || len(c.open) >= bridge.MaxQuestions
+	full := c.over || c.dropped || len(c.open) >= bridge.MaxQuestions
 	if !full {
 		c.add(a)
 	}
@@ -92,7 +92,7 @@ func (c *parked) add(a *question) {
 
 // reassign moves guessed questions of an answered call to other calls, because they were about another one. It
 // returns the questions without a call. The caller holds l.mu.
-func (l *Translator) passOn(asks []*question) (moot []*question) {
+func (l *Translator) reassign(asks []*question) (moot []*question) {
 	for _, a := range asks {
 		if c := l.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
 			c.add(a)
@@ -131,7 +131,7 @@ func (l *Translator) withdraw(a *question) {
 // Without a stale one it rejects the request, because the bridge never answers for the client.
 func (c *parked) ask() {
 	s := c.l.s
-	if c.put() || s.GiveWay(c.principal()) && c.put() {
+	if c.put() || s.EvictStale(c.principal()) && c.put() {
 		return
 	}
 	l := c.l

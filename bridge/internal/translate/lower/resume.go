@@ -24,7 +24,7 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 	v := newRequest(r)
 	// If the call has ended, its connection may be closed. The client still gets the answer.
 	if c.runs() {
-		if err := c.l.verbose(ctx, v, c.s); err != nil && ctx.Err() != nil {
+		if err := c.l.raiseLevel(ctx, v, c.s); err != nil && ctx.Err() != nil {
 			return nil, err
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 func (c *parked) runs() bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	return !c.over && !c.gone
+	return !c.over && !c.dropped
 }
 
 // attach makes v the call's request and takes its answers to the questions. replies pass them to the server. no
@@ -52,7 +52,7 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.gone:
+	case c.dropped:
 		return jsonrpc.InvalidParams("the call that this requestState belongs to has expired or was cancelled"), nil
 	case c.request != nil:
 		return jsonrpc.InvalidParams("another request waits with this requestState already"), nil
@@ -80,7 +80,7 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 		if what := era.WellFormedAnswer(a.method, raw); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + a.key + ": " + what), nil
 		}
-		answered[a] = toServer(a.method, raw, c.s.Revision)
+		answered[a] = serverAnswer(a.method, raw, c.s.Revision)
 	}
 	for _, a := range c.barred(v.r.From.Capabilities, answered) {
 		replies = append(replies, func() {
@@ -140,7 +140,7 @@ func (c *parked) resumed(v *request) {
 	l.requests[v] = struct{}{}
 	if n := c.progress; n != nil {
 		c.progress = nil
-		c.tell(n)
+		c.notify(n)
 	}
 	if len(c.open) > 0 {
 		c.gather()
@@ -160,7 +160,7 @@ func (a *Round) answer(key string) (found gjson.Result) {
 }
 
 // serverAnswer returns a client's answer in the server's revision.
-func toServer(method string, raw []byte, revision string) *jsonrpc.Message {
+func serverAnswer(method string, raw []byte, revision string) *jsonrpc.Message {
 	result, no := era.Answer(method, raw, era.LatestModern, revision)
 	if no != nil {
 		return jsonrpc.NewError(nil, no.Code, no.Message, no.Data)
@@ -234,7 +234,7 @@ func (s *Server) keep(c *parked) {
 
 // EvictStale drops the principal's call that has waited longest for its client. It reports false if none has
 // waited for staleAfter.
-func (s *Server) GiveWay(principal string) bool {
+func (s *Server) EvictStale(principal string) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
 	for _, c := range s.parked {
@@ -246,7 +246,7 @@ func (s *Server) GiveWay(principal string) bool {
 	var oldest *parked
 	var since time.Duration
 	for _, c := range all {
-		if idle := c.idle(); idle >= abandonedFor && idle > since {
+		if idle := c.idle(); idle >= staleAfter && idle > since {
 			oldest, since = c, idle
 		}
 	}
@@ -261,9 +261,9 @@ func (s *Server) GiveWay(principal string) bool {
 func (s *Server) warn(what string, args ...any) {
 	s.mu.Lock()
 	now := time.Now()
-	told := now.Sub(s.noticed) < time.Minute
+	told := now.Sub(s.warnedAt) < time.Minute
 	if !told {
-		s.noticed = now
+		s.warnedAt = now
 	}
 	s.mu.Unlock()
 	if !told {

@@ -94,7 +94,7 @@ func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	a.orphaned = !a.stated && ours(a.answers)
 	if a.stated {
 		if a.ours = s.opened(a.state); a.ours != nil {
-			if no := s.foreign(a.ours, r); no != nil {
+			if no := s.mismatch(a.ours, r); no != nil {
 				return nil, no
 			}
 		}
@@ -166,7 +166,7 @@ func (s *Server) opened(token string) *state {
 
 // mismatch returns the error of a requestState that has expired, or belongs to another client or request
 //
-func (s *Server) foreign(state *state, r *bridge.Request) *jsonrpc.Message {
+func (s *Server) mismatch(state *state, r *bridge.Request) *jsonrpc.Message {
 	switch {
 	case state.Whose != seal.Fingerprint(s.o.Identity(r)), state.Server != s.o.Name, state.Method != r.Method:
 		return jsonrpc.InvalidParams("this requestState belongs to another request")

@@ -115,7 +115,7 @@ var errPatience = errors.New("waited for long enough")
 
 // checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
 // the server to confirm. Otherwise it returns the error.
-func (l *Translator) visited(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
+func (l *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)

@@ -161,7 +161,7 @@ func (h *handles) replace(a *jsonrpc.Message, member, kind string) *jsonrpc.Mess
 }
 
 // toClient returns a notification with the client's task ids.
-func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
+func (h *handles) toClient(n *jsonrpc.Message) *jsonrpc.Message {
 	switch n.Method {
 	case "notifications/tasks":
 		if id, ok := h.ids[gjson.GetBytes(n.Params, "taskId").Str]; ok {
