@@ -105,7 +105,7 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
 	s.asked++

@@ -19,8 +19,8 @@ type Finder struct {
 
 // Outline describes the envelope of a message.
 type Outline struct {
-	ID      []byte // it has a method, so it is no response
-	Method  bool   // it has a result or an error
+	ID      []byte // raw; nil if absent
+	Method  bool   // it has a method, so it is no response
 	Payload bool   // it has a result or an error
 }
 

@@ -43,7 +43,7 @@ func (g *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 				m.leaveOut(err)
 				return
 			}
-			m.s.Log.Debug("it has joined what all servers offer as one")
+			m.s.Log.Debug("joined the aggregate")
 			m.back()
 		},
 	}

@@ -180,7 +180,7 @@ func (f *partial) run(ctx context.Context) {
 			return
 		}
 		if refused || errors.Is(err, bridge.ErrUnknownServer) {
-			f.m.s.Log.Debug("it cannot be listened to")
+			f.m.s.Log.Debug("subscription refused")
 			return
 		}
 		if f.begun.Load() && time.Since(began) > maxPause {

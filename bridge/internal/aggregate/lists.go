@@ -87,7 +87,7 @@ func (p *part) took() time.Duration {
 func (g *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
-		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil
+		return jsonrpc.InvalidParams("params.cursor is not a nextCursor of " + r.Method), nil
 	}
 	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),

@@ -271,7 +271,7 @@ func (m *member) leaveOut(err error) {
 	}
 	m.mu.Unlock()
 	if !again {
-		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // the server logs the warning
+		m.s.Log.Debug("left out of the aggregate until it works", "err", err) // the server logs the warning
 	}
 }
 

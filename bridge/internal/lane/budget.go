@@ -140,7 +140,7 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 	full, own := b.total.open.Add(1) > b.total.most, !b.total.shares.Enter(principal, 1)
 	if own {
 		b.leave(principal)
-		return nil, b.full("one caller has too many connections to all servers: three quarters of max_children, where there are others", b.total.shares.Most())
+		return nil, b.full("one caller has too many connections to all servers: it may have three quarters of max_children", b.total.shares.Most())
 	}
 	if full {
 		b.release(principal)

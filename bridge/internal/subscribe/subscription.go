@@ -44,7 +44,7 @@ type Wanted struct {
 func ReadWanted(params []byte) (w Wanted, fault string) {
 	all := gjson.GetBytes(params, "notifications")
 	if !all.IsObject() {
-		return w, "params.notifications must be an object that says what to listen to"
+		return w, "params.notifications must be an object"
 	}
 	w.Changes = map[string]bool{}
 	for _, k := range list.Announced {

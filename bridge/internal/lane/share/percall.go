@@ -42,7 +42,7 @@ func (p *PerCall) Server() *bridge.Greeting {
 func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case "resources/subscribe", "resources/unsubscribe":
-		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server starts anew for each call: it has no subscriptions", nil), nil
 	}
 	p.mu.Lock()
 	level := p.level

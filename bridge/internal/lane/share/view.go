@@ -189,7 +189,7 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 		}
 	}
 	if v == nil && !h.all {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server, and the question names no call", nil))
 		return nil
 	}
 	if h.all {
@@ -201,7 +201,7 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 // ask passes a question about a call of v to to.
 func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
 	if h.all {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: it cannot ask one of them", nil))
 		return nil
 	}
 	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {

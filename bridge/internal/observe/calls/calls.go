@@ -74,7 +74,7 @@ const (
 
 // Mark is an event during a call.
 type Mark struct {
-	At   float64 `json:"at_ms"` // progress, asked, answered
+	At   float64 `json:"at_ms"` // since it began
 	What string  `json:"what"`  // progress, asked, answered
 	Text string  `json:"text,omitempty"`
 }
@@ -633,7 +633,7 @@ func (c *Calls) Cancel(id string) bool {
 	defer c.mu.Unlock()
 	for _, one := range c.under {
 		if one.row.ID == id {
-			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator has cancelled the call"})
+			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator cancelled the call"})
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func (e *attempt) Notify(n *jsonrpc.Message) {
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 	default:
-		e.s.l.o.Log.Debug("notification not passed on: it was not asked for", "method", n.Method)
+		e.s.l.o.Log.Debug("notification dropped: not subscribed", "method", n.Method)
 		return
 	}
 	l := e.s.l

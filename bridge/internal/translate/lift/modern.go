@@ -223,7 +223,7 @@ func (b *callClient) Notify(n *jsonrpc.Message) {
 			return
 		}
 	default:
-		b.l.o.Log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		b.l.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
 		return
 	}
 	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))

@@ -15,7 +15,7 @@ func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil {
 		if kind := era.ResultType(a); kind != era.ResultComplete {
 			a.Release()
-			return c.broken("its answer is of a kind that was not asked for: " + rawjson.Quote(kind[:min(len(kind), 40)]))
+			return c.broken("its answer has an unknown resultType: " + rawjson.Quote(kind[:min(len(kind), 40)]))
 		}
 	}
 	a = c.l.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)

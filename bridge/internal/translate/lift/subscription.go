@@ -295,7 +295,7 @@ func (s *subscription) follow() {
 			s.want[q.uri] = true
 		case wanted:
 			s.unwant(q.uri)
-			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not tell of changes of this resource", []byte(`{"uri":`+rawjson.Quote(q.uri)+`}`))
+			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not report changes of this resource", []byte(`{"uri":`+rawjson.Quote(q.uri)+`}`))
 		}
 	}
 	s.mu.Unlock()
@@ -374,7 +374,7 @@ func (s *subscription) failed() {
 
 // giveUp stops the attempts. The client gets no notifications of changes.
 func (s *subscription) giveUp(e *attempt) {
-	s.l.o.Log.Warn("the server accepts no subscription: clients are not told of changes", "err", e.reason())
+	s.l.o.Log.Warn("the server accepts no subscription: clients get no change notifications", "err", e.reason())
 	s.mu.Lock()
 	owes := s.missed
 	s.declined, s.missed = true, false

@@ -31,11 +31,11 @@ func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 	l.mu.Unlock()
 	switch {
 	case unclear:
-		l.s.warn("a server request was refused: it does not say which call it belongs to, and it may be one of several, or one that was cancelled", "method", q.Method)
+		l.s.warn("question of the server rejected: it names no call, and may be about several or a cancelled one", "method", q.Method)
 		if !doubted {
 			l.slot.Retire()
 		}
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server, and the question names no call", nil))
 		return nil
 	case c == nil:
 		return l.askWithoutCall(q, reply)
@@ -210,7 +210,7 @@ func (l *Translator) askWithoutCall(q *jsonrpc.Message, reply func(*jsonrpc.Mess
 // noCallReply returns the answer to a question without a call.
 func noCallReply(method string) *jsonrpc.Message {
 	if method == "roots/list" {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "there is no request of a client that could carry the question", nil)
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "no request of a client is in flight to carry the question", nil)
 	}
 	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no client request to attach to", nil)
 }

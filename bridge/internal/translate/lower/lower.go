@@ -34,9 +34,9 @@ type Server struct {
 	mu          sync.Mutex // guards the rest
 	warnedAt    time.Time  // when warn last logged
 	translators map[*Translator]struct{}
-	parked      map[string]*parked                          // calls that wait for their clients, by id
-	waiting     map[string]int                              // resumable calls, by id
-	keptBytes   int                                         // calls that wait for their clients, by principal
+	parked      map[string]*parked                          // resumable calls, by id
+	waiting     map[string]int                              // calls that wait for their clients, by principal
+	keptBytes   int                                         // of delivered answers
 	listens     map[string]map[*subscribe.Listener]struct{} // subscriptions, by group
 	closed      bool
 }

@@ -76,7 +76,7 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 	}
 	l.mu.Unlock()
 	if full {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
 	return func(string) { l.withdraw(a) } // the protocol cannot withdraw it at the client
@@ -146,12 +146,12 @@ func (c *parked) ask() {
 	}
 	v := c.request
 	c.detach()
-	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client something, and too many calls wait for their clients already", most))}
+	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
 	moot := c.discard()
 	l.mu.Unlock()
 	unanswered(moot)
 	c.cancel(bridge.ErrCancelled)
-	s.warn("a call was refused: the server asks its client something, and too many calls wait for their clients already", "method", c.r.Method, "max", most)
+	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", c.r.Method, "max", most)
 }
 
 // put answers the call's request with its questions, if there are both. It reports false if too many calls are

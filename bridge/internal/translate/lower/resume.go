@@ -19,7 +19,7 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 	c := s.parked[round.ours.Call]
 	s.mu.Unlock()
 	if c == nil {
-		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: its answer was fetched, it was cancelled, or too long ago"), nil
+		return jsonrpc.InvalidParams("the call of this requestState no longer exists: its answer was fetched, or it was cancelled or has expired"), nil
 	}
 	v := newRequest(r)
 	// If the call has ended, its connection may be closed. The client still gets the answer.
@@ -53,9 +53,9 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 	defer l.mu.Unlock()
 	switch {
 	case c.dropped:
-		return jsonrpc.InvalidParams("the call that this requestState belongs to has expired or was cancelled"), nil
+		return jsonrpc.InvalidParams("the call of this requestState has expired or was cancelled"), nil
 	case c.request != nil:
-		return jsonrpc.InvalidParams("another request waits with this requestState already"), nil
+		return jsonrpc.InvalidParams("another request already waits with this requestState"), nil
 	case round != c.round && round != c.round-1:
 		return jsonrpc.InvalidParams("this requestState is not the last one of its call"), nil
 	case c.over: // its answers come too late
@@ -84,7 +84,7 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 	}
 	for _, a := range c.barred(v.r.From.Capabilities, answered) {
 		replies = append(replies, func() {
-			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client cannot be asked that any more", nil))
+			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client no longer has the capability for this question", nil))
 		})
 	}
 	if asked && len(answered) == 0 && c.shown > 0 { // ask again
@@ -253,7 +253,7 @@ func (s *Server) EvictStale(principal string) bool {
 	if oldest == nil || !oldest.drop(bridge.ErrCancelled, oldest.waits) {
 		return false
 	}
-	s.warn("a call that waits for its client gives way to others", "method", oldest.r.Method, "waited", since.Round(time.Second))
+	s.warn("parked call evicted for another one", "method", oldest.r.Method, "waited", since.Round(time.Second))
 	return true
 }
 

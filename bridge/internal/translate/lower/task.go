@@ -28,8 +28,7 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 	name := r.Name()
 	required, known := l.of.Tools.Requires(name)
 	if !known && l.of.Tools.MayAsk() {
-		// Some servers refuse a call that is not made as a task with a result that
-		// a client takes for the tool's own.
+		// Some servers answer a call without a task with a result that clients take for the tool's own.
 		l.listTools(ctx, r.From)
 		l.of.Tools.Asks()
 		required, known = l.of.Tools.Requires(name)

@@ -144,7 +144,7 @@ func (s *legacy) carries(r *bridge.Request) bool {
 	if era.InBoth(r.Method) {
 		return true
 	}
-	if era.IsTask(r.Method) {
+	if era.IsTask(r.Method) || era.IsRemoved(r.Method) {
 		return false
 	}
 	for _, kind := range []string{"extensions", "experimental"} {
@@ -255,7 +255,7 @@ func (l *Translator) withholds(n *jsonrpc.Message) bool {
 	case "notifications/elicitation/complete":
 		l.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
 	default:
-		l.s.o.Log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		l.s.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
 	}
 	return true
 }

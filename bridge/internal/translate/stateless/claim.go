@@ -18,10 +18,10 @@ import (
 type claim struct {
 	r         *bridge.Request
 	lane      string
-	legacy    bool // it gets an exclusive one
-	exclusive bool // its first connection could not be opened for lack of room
-	granted   bool // it gets one
-	retry     bool // it had one that could not be opened, since there was no room
+	legacy    bool // the server is known to be a legacy one
+	exclusive bool // the request needs an exclusive connection, if the server is a legacy one
+	granted   bool // it gets an exclusive one
+	retry     bool // its first connection could not be opened for lack of room
 
 	// Set for an exclusive connection.
 	identity   *identity
@@ -63,7 +63,7 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 		}
 	}
 	if p.queue.Len() >= p.o.Queue.Length() {
-		return nil, p.o.Queue.Refusal("all its connections are taken by calls of clients that may be asked something, and %d more wait for one (limits: queue)", p.queue.Len())
+		return nil, p.o.Queue.Refusal("all its connections serve calls with possible questions, and %d more calls wait (limits: queue)", p.queue.Len())
 	}
 	return nil, nil
 }
@@ -118,8 +118,8 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 		}
 		if !time.Now().Before(c.until) {
 			p.quit(&c)
-			p.o.Legacy.Log.Debug("no connection for a call of its own", "err", why)
-			return nil, p.o.Queue.Lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
+			p.o.Legacy.Log.Debug("no exclusive connection for a call", "err", why)
+			return nil, p.o.Queue.Lapsed("all its connections serve calls with possible questions, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
 		}
 		if why = p.press(&c); why != nil {
 			p.legacy.EvictStale(c.from.Principal)

@@ -69,7 +69,7 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 		state := again.State()
 		own, ok := h.open(sealedRelayed, state.Str)
 		if !ok {
-			return jsonrpc.InvalidParams("this requestState is not one that this client was given")
+			return jsonrpc.InvalidParams("this requestState was not given to this client")
 		}
 		r.Message = r.Edited(jsonrpc.Edit{From: state.Index, To: state.Index + len(state.Raw), Text: []byte(rawjson.Quote(own))})
 	case era.IsTask(r.Method):

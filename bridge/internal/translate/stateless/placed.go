@@ -56,7 +56,7 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 		a, err = there.Call(ctx, r)
 	}
 	if a == nil && err == nil {
-		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: the instance of the bridge where it waited has ended"), nil
+		return jsonrpc.InvalidParams("the call of this requestState no longer exists: its instance of the bridge has ended"), nil
 	}
 	return a, err
 }

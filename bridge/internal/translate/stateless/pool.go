@@ -432,7 +432,7 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 			return nil, err
 		}
 		// A list for other capabilities is better than none.
-		p.o.Legacy.Log.Debug("a list is made for another client's capabilities", "err", err)
+		p.o.Legacy.Log.Debug("list served for another client's capabilities", "err", err)
 		p.enter(l, r)
 		return l, nil
 	}

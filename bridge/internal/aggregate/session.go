@@ -183,7 +183,7 @@ func (g *session) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		return g.setLevel(ctx, r)
 	}
 	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound,
-		"several servers are offered as one here, and it cannot be told which of them "+r.Method+" is for: use that server's own address", nil), nil
+		"this address serves several servers, and "+r.Method+" does not name one: use that server's own address", nil), nil
 }
 
 // Notify passes a notification to all servers that the client has used.

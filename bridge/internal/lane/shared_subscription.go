@@ -183,11 +183,11 @@ func (p *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
 // listen serves a client's subscription as a part of the shared one.
 func (j *sharedSubscription) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !gjson.GetBytes(r.Whole(), "notifications").IsObject() {
-		return jsonrpc.InvalidParams("params.notifications must be an object that says what to listen to"), nil
+		return jsonrpc.InvalidParams("params.notifications must be an object"), nil
 	}
 	p := newSubscriber(r)
 	if len(p.topics) > maxTopics {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("params.notifications asks for too much", maxTopics), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("params.notifications has too many entries", maxTopics), nil), nil
 	}
 	if no, err := j.join(p); no != nil || err != nil {
 		return no, err
@@ -213,7 +213,7 @@ func (j *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error
 	j.add(p)
 	if len(j.subscribers) > 1 && j.size > maxFilterBytes {
 		j.remove(p)
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server ask for too much: they have too many bytes", maxFilterBytes), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server are too large, in bytes", maxFilterBytes), nil), nil
 	}
 	switch n := j.current; {
 	case n == nil || n.cancelled:

@@ -19,7 +19,7 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 				l.client.Gone(err)
 				return nil, err
 			}
-			l.o.Log.Warn("the connection of another instance cannot be continued", "err", err)
+			l.o.Log.Warn("cannot resume the connection of another instance", "err", err)
 		}
 	}
 	return l.o.Adapter.Open(ctx, from, c)
