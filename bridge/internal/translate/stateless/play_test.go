@@ -326,9 +326,16 @@ func TestClaim(t *testing.T) {
 		b.Answer(t, `{}`)
 		two.answer()
 
-		// A wire that attributes questions needs none of this.
+		// On a wire that attributes questions, calls share a connection.
 		s.attributes, s.full = true, 0
+		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{}`) }
 		s.call("", "tools/list", `{}`)
+		s.serve = nil
+		one, two = s.ask("", able, "tools/call", `{"name":"1"}`), s.ask("", able, "tools/call", `{"name":"2"}`)
+		for range 2 {
+			s.all[0].Next().Answer(t, `{}`)
+		}
+		bridgetest.Contains(t, one.answer()+two.answer(), `"resultType":"complete"`)
 		s.end()
 	})
 }
@@ -491,7 +498,7 @@ func TestPlaced(t *testing.T) {
 			bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x"}`), `{"at":"the owner"}`)
 		}
 		bridgetest.Contains(t, s.call("p", era.Listen, `{"notifications":{}}`), `{"at":"the owner"}`)
-		if len(s.all) != 1 || s.all[0].Closed() != 1 || len(s.all[0].Got()) != 0 {
+		if synctest.Wait(); len(s.all) != 1 || s.all[0].Closed() != 1 || len(s.all[0].Got()) != 0 {
 			t.Errorf("%d connections were made to find out what the server is", len(s.all))
 		}
 		// The owner makes them over its own connections, and gives these up with the ownership.
