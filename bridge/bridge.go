@@ -43,129 +43,111 @@ import (
 
 // Adapter opens connections to one server.
 type Adapter interface {
-	// Open makes a connection and does its handshake on behalf of from. ctx
-	// bounds only the opening. What the server starts by itself goes to rest,
-	// from now on until rest.Gone, which is called once if and only if Open
-	// succeeded and the connection ends, for whatever reason but Close.
+	// Open makes a connection and its handshake on behalf of from. ctx bounds only the opening. The server's own
+	// notifications and questions go to rest. If Open succeeds and the connection ends other than by Close, it
+	// calls rest.Gone once.
 	Open(ctx context.Context, from *Caller, rest Client) (Upstream, error)
 }
 
-// Upstream is one open conversation with a server. Methods may be called
-// concurrently.
+// Upstream is one connection to a server. Its methods may be called concurrently.
 type Upstream interface {
-	// Server returns what the handshake said.
+	// Server returns the server's greeting.
 	Server() *Greeting
-	// Call sends a request and waits for its answer. The end of ctx means that
-	// the caller wants it cancelled. r is not used after Call has returned.
+	// Call sends a request and waits for its answer. When ctx ends, the caller has cancelled it. r is not used
+	// after Call returns.
 	Call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
-	// Notify sends a notification. It does not wait for the server.
+	// Notify sends a notification, without waiting for the server.
 	Notify(ctx context.Context, r *Request) error
-	// Close ends every pending Call and returns when all that belongs to the
-	// connection has ended: goroutines, processes. The end of ctx cuts the
-	// polite part short.
+	// Close ends every pending Call and waits for all goroutines and processes of the connection. When ctx ends,
+	// it forces them to end.
 	Close(ctx context.Context) error
 }
 
-// Client is the downstream party as a connection's reader sees it: called in
-// the order of the wire, never blocking. Messages are valid during the call.
+// Client is the downstream party for a connection's reader. Its methods are called in the order of the wire, and
+// must not block. Messages are valid during the call.
 type Client interface {
 	Notify(n *jsonrpc.Message)
-	// Ask puts the server's question. reply is called exactly once, from any
-	// goroutine and perhaps before Ask returns, unless withdraw came first;
-	// its argument is valid during the call. withdraw may be nil. It is told why
-	// the server does not want the answer any more, if the server has said so.
+	// Ask passes on a question of the server. reply is called exactly once, from any goroutine and perhaps
+	// before Ask returns, unless withdraw was called first. Its argument is valid during the call. withdraw may
+	// be nil. Its argument is the server's reason, if it gave one.
 	Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string))
-	// Gone says that the connection has ended by itself; err says why.
+	// Gone reports that the connection ended by itself, and why.
 	Gone(err error)
 }
 
 // Request is a message on its way to a server.
 //
-// An Adapter gets the message for the server: Params has the server's name of a tool or a
-// prompt, not the clients'. Progress goes to Back with the token of the message.
+// An Adapter gets the message for the server: Params has the server's name of a tool or prompt, not the
+// clients'. Back gets progress with the message's token.
 //
-// A wrapper reads that name by Name. It is the server's own below the filter, where
-// Params may still show what the client sent.
+// A wrapper reads that name with Name. Below the filter it is the server's own, although Params may still have
+// the client's.
 type Request struct {
 	*jsonrpc.Message         // valid until Call returns
-	From             *Caller // the client that asks
-	Back             Client  // where the server's messages about this call go, such as progress; nil drops them
-	// Header is what the client sent with this very request. A lane leaves of it
-	// what the server's allow-list forwards, under the names that the server
-	// knows; what is above must not look at it.
+	From             *Caller // the client that makes it
+	Back             Client  // gets the server's messages about this call, such as progress; nil drops them
+	// Header holds the headers of this request. A lane removes all that the server's allow-list does not
+	// forward, and uses the server's names. Wrappers above the lane must not read it.
 	Header http.Header
-	// NotBefore, if it is not zero, is the time that the answer must not be older
-	// than: what was kept before will not do.
+	// NotBefore, if not zero, is the earliest time of an acceptable answer. Older cached answers do not count.
 	NotBefore time.Time
-	// Mirror are headers that repeat arguments of the call (2026-07-28, B8): what
-	// the client sent, and from the wrapper that knows the tool on, what the
-	// server gets. It is nil for a client whose wire has no headers.
+	// Mirror holds headers that repeat arguments of the call (2026-07-28, B8). They are the client's, and from
+	// package tools on the server's. It is nil for a client whose wire has no headers.
 	Mirror http.Header
-	// Trace is what a server that is reached over HTTP is told in headers of the
-	// trace that the request belongs to. It is zero unless the bridge takes part
-	// in tracing, and then the message says the same.
+	// Trace is the trace context for the headers of a server over HTTP. The message has the same. It is zero
+	// without tracing.
 	Trace Trace
-	// Logs says that a modern server is asked for log messages with it, whatever
-	// its _meta said before it was changed.
+	// Logs means that a modern server is asked for log messages, whatever _meta says.
 	Logs bool
-	// Keep makes the message valid beyond Call, until the function that it
-	// returns is called. nil means that it cannot be kept.
+	// Keep makes the message valid beyond Call, until free is called. nil means that this is impossible.
 	Keep func() (free func())
-	// Call is the client's request that this one is made for, if that is to be
-	// reported. It is nil for requests of the bridge's own.
+	// Call is the client's request behind this one, for reports. It is nil for requests of the bridge itself.
 	Call Call
-	// Handshake says that it is part of a handshake, for which ctx says how long it
-	// may take: a program may need longer to start than a call may be silent.
+	// Handshake marks a part of a handshake, whose time limit is that of ctx. A program may take longer to start
+	// than a call may be silent.
 	Handshake bool
-	// Opened is called when the connection is there that the request goes over: what
-	// came before was the server's start. nil means that nobody wants to know.
+	// Opened is called when the connection for the request is open. The time before it was the server's start.
+	// It may be nil.
 	Opened func()
-	// Awaited is how long its end is waited for when it is taken back, so that what
-	// is sent next does not meet it at the server. 0 means not at all.
+	// Awaited is how long Call waits for the answer after a cancellation, so that the next request does not
+	// overtake it. 0 means not at all.
 	Awaited time.Duration
 }
 
-// Call is a client's request on its way to the server, or the servers, that get
-// it.
+// Call is a client's request on its way to one or several servers.
 type Call interface {
-	// At says which of several servers is to get it, by its name.
+	// At records the name of a server that gets it.
 	At(server string)
 }
 
-// Caller is who asks. It is immutable.
+// Caller is the client of a request. It is immutable.
 type Caller struct {
-	Principal    string // empty while there are no access rules: everybody is one principal
+	Principal    string // empty without access rules: all clients are one principal
 	Revision     string // agreed with the client
 	Capabilities []byte // of the client, raw JSON object
-	Params       []byte // of initialize, as they go to the server, raw JSON object
-	// Header is what the client sent with initialize, as far as it is
-	// forwarded: an adapter gets what its server's allow-list forwards, under
-	// the names that the server knows.
+	Params       []byte // of initialize, for the server, raw JSON object
+	// Header holds the forwarded headers of initialize. An adapter gets those of its server's allow-list, under
+	// the server's names.
 	Header http.Header
-	// Stay is the caller's session, if it may go on at another instance of the bridge;
-	// nil otherwise.
+	// Stay is the caller's session, if another instance may resume it; nil otherwise.
 	Stay Stay
 }
 
-// Forward is one entry of a server's allow-list: a header of the client's
-// requests that reaches the server. config's Validate refuses headers that are
-// between the client and the bridge, such as Authorization.
+// Forward is one entry of a server's allow-list: a header of the client's requests that reaches the server.
+// Validate of package config rejects headers between the client and the bridge, such as Authorization.
 type Forward struct {
-	// From is the name of the header in the client's request, in the canonical form of
-	// net/http, such as X-Tenant.
+	// From is the header's name in the client's request, in the canonical form of net/http, such as X-Tenant.
 	From string
-	// To is the name under which the server gets the value: a header in canonical form,
-	// or an environment variable of a child process. Empty means the header From, or for
-	// a child process the variable of that name, such as X_TENANT.
+	// To is the server's name for the value: a header in canonical form, or an environment variable of a child
+	// process. Empty means the header From, or for a child process the variable of that name, such as X_TENANT.
 	To string
-	// Fleeting says that it may be another with each request of the same caller, such as a
-	// token that is renewed: it tells no callers apart, and is not kept with sessions.
+	// Fleeting means that the value may change between requests of the same caller, like a renewed token. It
+	// does not distinguish callers, and is not stored with sessions.
 	Fleeting bool
 }
 
-// Forwarded returns what the allow-list forwards of h, under the names that the
-// server knows. It is nil only where h is, or where there is no list: a client
-// that sends nothing of it is not taken for another one that did.
+// Forwarded returns the headers of h that the allow-list forwards, under the server's names. It is nil only if h
+// is, or the list is empty. So a client without such headers differs from one without headers.
 func Forwarded(h http.Header, list []Forward) http.Header {
 	if h == nil || len(list) == 0 {
 		return nil
@@ -179,7 +161,7 @@ func Forwarded(h http.Header, list []Forward) http.Header {
 	return out
 }
 
-// Lasting returns the entries of an allow-list that tell callers apart.
+// Lasting returns the entries of an allow-list that distinguish callers.
 func Lasting(list []Forward) []Forward {
 	if !Personal(list) {
 		return list
@@ -187,31 +169,29 @@ func Lasting(list []Forward) []Forward {
 	return slices.DeleteFunc(slices.Clone(list), func(f Forward) bool { return f.Fleeting })
 }
 
-// Personal reports whether each caller shows the server something of its own.
+// Personal reports whether a header carries something of the caller itself, such as a token.
 func Personal(list []Forward) bool {
 	return slices.ContainsFunc(list, func(f Forward) bool { return f.Fleeting })
 }
 
-// Greeting is what a handshake said about a server.
+// Greeting is the result of a handshake with a server.
 type Greeting struct {
-	Revision     string // of the protocol, as it was agreed, such as 2025-11-25
+	Revision     string // agreed with the server, such as 2025-11-25
 	Capabilities []byte // of the server, raw JSON object
-	Result       []byte // the whole result of initialize or server/discover, raw JSON on one line
-	Mirrors      bool   // requests to it carry headers that repeat arguments (2026-07-28, B8)
+	Result       []byte // result of initialize or server/discover, raw JSON on one line
+	Mirrors      bool   // requests to it have headers that repeat arguments (2026-07-28, B8)
 }
 
-// Modern reports whether the server is of the stateless era: it has no
-// sessions, and each request says who asks (2026-07-28, B1).
+// Modern reports whether the server is of the modern era: it has no sessions, and each request names its client
+// (2026-07-28, B1).
 func (g *Greeting) Modern() bool { return g != nil && era.IsModern(g.Revision) }
 
-// Keeps reports whether next can stand in for g in a live session: the same
-// revision, and no capability less.
+// Keeps reports whether next can replace g in a live session. It needs the same revision and all capabilities.
 func (g *Greeting) Keeps(next *Greeting) bool {
 	return g.Revision == next.Revision && covers(gjson.ParseBytes(next.Capabilities), gjson.ParseBytes(g.Capabilities))
 }
 
-// covers reports whether a capability promises all that had promised: the
-// members of an object, and what was true.
+// covers reports whether now has all of had: the members of objects, and true values.
 func covers(now, had gjson.Result) bool {
 	switch {
 	case !now.Exists():
@@ -229,7 +209,7 @@ func covers(now, had gjson.Result) bool {
 	return true
 }
 
-// Meta returns what a request to a modern server says about who asks (B2).
+// Meta returns the client data of a request to a modern server (B2).
 func (c *Caller) Meta() era.Meta {
 	m := era.Meta{Version: era.LatestModern, Capabilities: c.Capabilities, ClientInfo: []byte(gjson.GetBytes(c.Params, "clientInfo").Raw)}
 	if !c.Modern() {
@@ -244,38 +224,34 @@ func (c *Caller) Meta() era.Meta {
 	return m
 }
 
-// Modern reports whether the client is of the stateless era.
+// Modern reports whether the client is of the modern era.
 func (c *Caller) Modern() bool { return era.IsModern(c.Revision) }
 
-// Request makes a request of the bridge's own to a modern server, on behalf of
-// the caller.
+// Request returns a request of the bridge itself to a modern server, on behalf of the caller.
 func (c *Caller) Request(method string, params []byte) *jsonrpc.Message {
 	return jsonrpc.NewRequest(method, era.Inject(params, c.Meta().Members()))
 }
 
-// MaxQuestions bounds what a server asks one client, and what it asks about one
-// call, without an answer.
+// MaxQuestions bounds the unanswered questions to one client, and those about one call.
 const MaxQuestions = 64
 
-// Stream is where a downstream adapter takes messages for its client.
+// Stream takes messages for a client of a downstream adapter.
 type Stream interface {
-	// Send appends a message; it does not block. It reports false when the
-	// stream cannot carry it to the client any more: it was closed, or
-	// overflows.
+	// Send appends a message without blocking. It reports false if the stream was closed or overflows.
 	Send(e replay.Event) bool
 }
 
-// Nobody is a Client that is not there.
+// Nobody is a Client that ignores everything.
 type Nobody struct{}
 
 // Notify drops the notification.
 func (Nobody) Notify(*jsonrpc.Message) {}
 
-// Ask refuses the question.
+// Ask rejects the question.
 func (Nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "there is nobody to ask", nil))
 	return nil
 }
 
-// Gone is of no interest.
+// Gone does nothing.
 func (Nobody) Gone(error) {}

@@ -13,90 +13,84 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Why a call had no answer, or a session ended.
+// These are the reasons why a call had no answer, or a session ended.
 var (
-	// ErrUnavailable: the server could not be reached or started; the request
-	// was not delivered.
+	// ErrUnavailable means that the server could not be reached or started. The request was not delivered.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnsent: the connection is of no use any more, and the server has
-	// certainly not acted on the request: it was not sent, or was refused for
-	// the sake of a session that the server has forgotten. It may be sent again
-	// on a new connection.
+	// ErrUnsent means that the connection is unusable, and that the server has certainly not acted on the
+	// request. It was not sent, or rejected because the server forgot the session. It may be sent again on a new
+	// connection.
 	ErrUnsent = errors.New("not sent")
-	// ErrLost: the connection ended while the request was under way. Whether
-	// the server acted on it is unknown.
+	// ErrLost means that the connection ended during the call. Whether the server acted on the request is
+	// unknown.
 	ErrLost = errors.New("lost")
-	// ErrInvalid: what the server answered is no answer to the request. Whether it
-	// acted on the request is unknown: it is a kind of ErrLost.
+	// ErrInvalid means that the server's answer does not match the request. Whether the server acted on the
+	// request is unknown. It is a kind of ErrLost.
 	ErrInvalid = fmt.Errorf("no valid answer: %w", ErrLost)
-	// ErrTimeout: the server did not answer in time.
+	// ErrTimeout means that the server did not answer in time.
 	ErrTimeout = errors.New("timed out")
-	// ErrTooLarge: the server's answer is above the limit.
+	// ErrTooLarge means that the server's answer exceeds the limit.
 	ErrTooLarge = errors.New("answer too large")
-	// ErrCancelled: the client took the request back.
+	// ErrCancelled means that the client cancelled the request.
 	ErrCancelled = errors.New("cancelled by the client")
-	// ErrOverloaded: a limit on what may be under way is reached.
-	ErrOverloaded = errors.New("too much under way")
-	// ErrLimited: the caller does it too often.
+	// ErrOverloaded means that a limit on requests or connections in flight is reached.
+	ErrOverloaded = errors.New("too much in flight")
+	// ErrLimited means that the caller exceeds its rate limit.
 	ErrLimited = errors.New("too often")
-	// ErrOpen: the server has failed so often that its circuit breaker is open; the
-	// request was not delivered. It is a kind of ErrUnavailable.
-	ErrOpen = fmt.Errorf("circuit breaker open: %w", ErrUnavailable)
-	// ErrDrained: an operator wants no new calls made to the server; the request was not
+	// ErrOpen means that the server's circuit breaker is open after too many failures. The request was not
 	// delivered. It is a kind of ErrUnavailable.
+	ErrOpen = fmt.Errorf("circuit breaker open: %w", ErrUnavailable)
+	// ErrDrained means that an operator drains the server. The request was not delivered. It is a kind of
+	// ErrUnavailable.
 	ErrDrained = fmt.Errorf("drained: %w", ErrUnavailable)
-	// ErrRejected: the server is there, and does not take the request as it is,
-	// or not now. That says nothing about other requests. It is a kind of
-	// ErrUnavailable.
+	// ErrRejected means that the server does not accept this request, or not now. Other requests may succeed. It
+	// is a kind of ErrUnavailable.
 	ErrRejected = fmt.Errorf("declined: %w", ErrUnavailable)
-	// ErrCredentials: the server does not accept who the bridge says it is. It is
-	// a kind of ErrRejected.
+	// ErrCredentials means that the server does not accept the bridge's credentials. It is a kind of
+	// ErrRejected.
 	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrRejected)
-	// ErrSignIn: a person has to sign in at the server first. It is a kind of
-	// ErrCredentials.
+	// ErrSignIn means that a person must sign in at the server first. It is a kind of ErrCredentials.
 	ErrSignIn = fmt.Errorf("sign-in needed: %w", ErrCredentials)
-	// ErrNoWorker: no worker has started the server's process in time. It says nothing
-	// about the server. It is a kind of ErrUnavailable and of ErrOverloaded.
+	// ErrNoWorker means that no worker started the server's process in time. The server is not at fault. It is a
+	// kind of ErrUnavailable and of ErrOverloaded.
 	ErrNoWorker = fmt.Errorf("no worker: %w, %w", ErrUnavailable, ErrOverloaded)
-	// ErrWorkerLost: the worker that had the server's process has ended, or cannot be
-	// reached any more. It says nothing about the server. It is a kind of ErrLost.
+	// ErrWorkerLost means that the worker of the server's process has ended or is unreachable. The server is not
+	// at fault. It is a kind of ErrLost.
 	ErrWorkerLost = fmt.Errorf("worker lost: %w", ErrLost)
-	// ErrDenied: the caller may not use it.
+	// ErrDenied means that the caller may not do it.
 	ErrDenied = errors.New("not allowed")
-	// ErrRevoked: the caller's key was taken away. It is a kind of ErrDenied.
-	ErrRevoked = fmt.Errorf("key taken away: %w", ErrDenied)
-	// ErrShutdown: the bridge is stopping.
+	// ErrRevoked means that the caller's key was removed. It is a kind of ErrDenied.
+	ErrRevoked = fmt.Errorf("key removed: %w", ErrDenied)
+	// ErrShutdown means that the bridge is stopping.
 	ErrShutdown = errors.New("the bridge is stopping")
-	// ErrIdle: the session was not used for too long.
+	// ErrIdle means that the session was idle for too long.
 	ErrIdle = errors.New("session was idle for too long")
-	// ErrEnded: the client ended the session.
+	// ErrEnded means that the client ended the session.
 	ErrEnded = errors.New("session was ended by the client")
-	// ErrNoHandshake: the server has answered initialize with an error, or with a
-	// revision that has no sessions. It may be a modern one. It is a kind of
-	// ErrUnavailable.
+	// ErrNoHandshake means that the server answered initialize with an error, or with a revision without
+	// sessions. It may be a modern one. It is a kind of ErrUnavailable.
 	ErrNoHandshake = fmt.Errorf("refused to initialize: %w", ErrUnavailable)
-	// ErrReplaced: the server came back as one that those who use the connection
-	// cannot go on with: with another revision, or fewer capabilities.
-	ErrReplaced = errors.New("came back another")
-	// ErrUnknownServer: no server has this name.
+	// ErrReplaced means that the server came back with another revision or fewer capabilities, so that its
+	// sessions cannot continue.
+	ErrReplaced = errors.New("replaced by another server")
+	// ErrUnknownServer means that no server has this name.
 	ErrUnknownServer = errors.New("no such server")
 )
 
-// Error is a failed operation on a server, or one that the bridge has refused.
+// Error is a failed operation on a server, or one that the bridge refused.
 type Error struct {
-	Server string // empty when it is about the bridge as a whole
-	Kind   error  // one of those above
-	Public string // what a client may know; no command line, no address
-	Err    error  // all that is known, for the log; may be nil
-	// Stderr is what the server's process wrote last to its standard error, for
-	// whoever runs the bridge: lines, or nothing. Anything can be in it.
+	Server string // empty if it concerns the whole bridge
+	Kind   error  // one of the errors above
+	Public string // for clients; no command line, no address
+	Err    error  // the full reason for the log; may be nil
+	// Stderr holds the last lines of the server process on stderr, for the operator. They may contain anything.
 	Stderr string
-	// After is how long to wait before trying again; 0 means that it is not known.
+	// After is how long to wait before a retry; 0 means unknown.
 	After time.Duration
 }
 
-// Error returns all that is known, for the log: what clients are told, what the
-// server's process wrote last, which mostly says why, and the reason.
+// Error returns the full text for the log: the text for clients, the last lines on stderr, which mostly tell
+// why, and the reason.
 func (e *Error) Error() string {
 	s, before := e.Told(), ": "
 	if e.Stderr != "" {
@@ -109,8 +103,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Brief returns the text of err without what a server's process wrote to its
-// standard error.
+// Brief returns the text of err without the lines from a server's stderr.
 func Brief(err error) string {
 	s := err.Error()
 	if e, ok := errors.AsType[*Error](err); ok && e.Stderr != "" {
@@ -121,10 +114,10 @@ func Brief(err error) string {
 	return s
 }
 
-// OverLimit says that what is there is above the limit n.
+// OverLimit returns the message that what exceeds the limit n.
 func OverLimit(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }
 
-// Told is what clients are told.
+// Told returns the text for clients.
 func (e *Error) Told() string {
 	if e.Server == "" {
 		return e.Public
@@ -132,11 +125,10 @@ func (e *Error) Told() string {
 	return "server " + e.Server + ": " + e.Public
 }
 
-// Unwrap makes errors.Is find both the kind and the reason.
+// Unwrap lets errors.Is find the kind and the reason.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
-// RetryAfter returns how long to wait before the call that failed with err is
-// made again; 0 when that is not known.
+// RetryAfter returns how long to wait before a retry of the call that failed with err; 0 if unknown.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.After
@@ -144,14 +136,14 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Exhausted reports whether err is that the bridge, or the machine, has no files,
-// processes or memory left. That says nothing about a server.
+// Exhausted reports whether the bridge or the machine has no files, processes or memory left. The server is not
+// at fault.
 func Exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
 }
 
-// TakenBack returns why a call ends that the client's notification n takes back:
-// ErrCancelled, with the reason that n gives for the server.
+// TakenBack returns the error of a call that the client's notification n cancels: ErrCancelled, with the
+// client's reason for the server.
 func TakenBack(n *jsonrpc.Message) error {
 	if why := CancelReason(n); why != "" {
 		return &takenBack{why}
@@ -159,20 +151,20 @@ func TakenBack(n *jsonrpc.Message) error {
 	return ErrCancelled
 }
 
-// takenBack is ErrCancelled with the client's reason, which is for the server
-// alone: it may be about anything.
+// takenBack is ErrCancelled with the client's reason. Only the server gets the reason, because it may contain
+// anything.
 type takenBack struct{ why string }
 
-// Error says the same as ErrCancelled.
+// Error returns the text of ErrCancelled.
 func (*takenBack) Error() string { return ErrCancelled.Error() }
 
 // Unwrap returns ErrCancelled.
 func (*takenBack) Unwrap() error { return ErrCancelled }
 
-// MaxReason bounds the reason of a cancellation, in bytes. What is longer is cut.
+// MaxReason is the length to which the reason of a cancellation is cut, in bytes.
 const MaxReason = 1 << 10
 
-// CancelReason returns the reason that notifications/cancelled gives, or nothing.
+// CancelReason returns the reason in notifications/cancelled, or "".
 func CancelReason(n *jsonrpc.Message) string {
 	given := gjson.GetBytes(n.Params, "reason")
 	if given.Type != gjson.String || len(given.Str) <= MaxReason {
@@ -181,8 +173,8 @@ func CancelReason(n *jsonrpc.Message) string {
 	return strings.ToValidUTF8(given.Str[:MaxReason], "")
 }
 
-// ReasonOf returns the reason that a client gave for taking back the call that
-// ended with err, and whether it was taken back with one.
+// ReasonOf returns the client's reason for the cancellation that ended a call with err. given reports whether
+// the client cancelled it with a reason.
 func ReasonOf(err error) (why string, given bool) {
 	taken, given := errors.AsType[*takenBack](err)
 	if given {
@@ -191,10 +183,9 @@ func ReasonOf(err error) (why string, given bool) {
 	return why, given
 }
 
-// Stopped is what is said of calls that were under way when the bridge stopped.
+// Stopped is the message for calls in flight when the bridge stops.
 const Stopped = "the bridge is stopping; whether the server acted on the request is unknown"
 
-// NameDoubtful is what a client is told whose request has a member that other
-// readers may take for the name of a tool, a prompt or a resource, or for the state
-// that the server gave another client.
+// NameDoubtful is the message for a request with a member that other readers may take for name, uri or
+// requestState.
 const NameDoubtful = "params has a member that differs from name, uri or requestState in case only"

@@ -78,7 +78,7 @@ func tool(t []byte, from, to string) []byte {
 		}
 		return value
 	})
-	// Revision 2025-03-26 has the title among the annotations.
+	// Revision 2025-03-26 has the title in annotations.
 	if _, ok := rawjson.Text(title); ok && older && Rev20250326 <= to && to < Rev20250618 {
 		switch {
 		case !rawjson.Given(annotations):

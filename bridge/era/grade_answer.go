@@ -60,17 +60,17 @@ func single(content []byte, to string) []byte {
 // WellFormedAnswer returns what is wrong with an answer to a question of that method, or "".
 func WellFormedAnswer(method string, result []byte) string {
 	if !rawjson.IsObject(result) {
-		return "the answer is no object"
+		return "the answer is not an object"
 	}
 	switch method {
 	case "elicitation/create":
 		switch action, _ := rawjson.Text(rawjson.Get(result, "action")); action {
 		case "accept", "decline", "cancel":
 		default:
-			return "action is none of accept, decline and cancel"
+			return "action must be accept, decline or cancel"
 		}
 		if content := rawjson.Get(result, "content"); rawjson.Given(content) && !rawjson.IsObject(content) {
-			return "content is no object"
+			return "content is not an object"
 		}
 	case "sampling/createMessage":
 		switch role, _ := rawjson.Text(rawjson.Get(result, "role")); role {

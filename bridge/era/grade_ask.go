@@ -125,12 +125,12 @@ func simpleForm(params []byte) ([]byte, *Refusal) {
 
 func simpleField(p []byte) (field []byte, why string) {
 	if t, _ := rawjson.Text(rawjson.Get(p, "type")); t == "array" {
-		return p, "several choices at a time"
+		return p, "it allows several choices"
 	}
 	if one := rawjson.Get(p, "oneOf"); one != nil {
 		values, names, ok := choices(one)
 		if !ok {
-			return p, "choices that are no texts"
+			return p, "its choices are not strings"
 		}
 		p = rawjson.Set(p, "enum", values)
 		p = rawjson.Set(p, "enumNames", names)
@@ -198,7 +198,7 @@ func sampling(params []byte, from, to string, had []byte) ([]byte, *Refusal) {
 func singles(messages []byte, to string) ([]byte, *Refusal) {
 	var no *Refusal
 	refuse := func(m []byte) []byte {
-		no = invalid("the client's revision cannot take a message of such content in sampling")
+		no = invalid("the client's revision does not allow this content in sampling")
 		return m
 	}
 	messages = rawjson.EditItems(messages, func(m []byte) []byte {

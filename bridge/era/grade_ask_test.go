@@ -68,7 +68,7 @@ func TestQuestion(t *testing.T) {
 		{"default of a boolean", elicit, form(`{"default":true,"type":"boolean"}`), v4, v3, all, "", 0},
 		{"defaults to who knows them", elicit, form(`{"default":1,"type":"number"}`), v5, v4, all, "", 0},
 		{"titled choices", elicit, form(`{"type":"string","oneOf":[{"const":"r","title":"Red"},{"title":"Gr\u00fcn","const":"g"}],"title":"Colour","default":"r"}`), v5, v3, all, form(`{"type":"string","title":"Colour","enum":["r","g"],"enumNames":["Red","Gr\u00fcn"]}`), 0},
-		{"choices that are no texts", elicit, form(`{"oneOf":[{"const":1,"title":"One"}]}`), v5, v3, all, "", jsonrpc.CodeInvalidParams},
+		{"its choices are not strings", elicit, form(`{"oneOf":[{"const":1,"title":"One"}]}`), v5, v3, all, "", jsonrpc.CodeInvalidParams},
 		{"no choices", elicit, form(`{"oneOf":[]}`), v5, v3, all, "", jsonrpc.CodeInvalidParams},
 		{"enumNames to M", elicit, form(`{"type":"string","enum":["r"],"enumNames":["Red"]}`), v3, v5, all, "", 0},
 		{"several at a time", elicit, form(`{"type":"array","items":{"type":"string","enum":["r"]}}`), v4, v3, all, "", jsonrpc.CodeInvalidParams},

@@ -13,7 +13,7 @@ import (
 
 // called returns the result of a tool for a client of the older revision to.
 func called(result []byte, from, to string) []byte {
-	var shown []byte // what goes as text instead of as structuredContent
+	var shown []byte // structuredContent that becomes text
 	result = rawjson.Edit(result, func(name, value []byte) []byte {
 		switch string(name) {
 		case "structuredContent":

@@ -4,11 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// D1.1: what a legacy server gets of a request.
+// TestLowered checks what a legacy server gets of a request (D1.1).
 func TestLowered(t *testing.T) {
 	const reserved = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
 	for _, tc := range []struct{ method, revision, params, want string }{
@@ -28,7 +27,10 @@ func TestLowered(t *testing.T) {
 		{Complete, Rev20250618, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{},"context":{}}`},
 		{"tools/call", Rev20251125, `{"name":"x"}`, `{"name":"x"}`},
 	} {
-		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+tc.params+`}`)
+		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + tc.method + `","params":` + tc.params + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
 		got := Lowered(m, tc.revision)
 		if string(got.Whole()) != tc.want || string(got.Clone().Params) != tc.want {
 			t.Errorf("%s: Lowered(%s) = %s, want %s", tc.method, tc.params, got.Whole(), tc.want)
@@ -36,8 +38,7 @@ func TestLowered(t *testing.T) {
 	}
 }
 
-// FuzzLowered: whatever the params are, what goes to the server is JSON, has
-// nothing that is the bridge's, and all the rest as it was.
+// FuzzLowered checks that a legacy server gets valid JSON without members for the bridge, whatever the params are.
 func FuzzLowered(f *testing.F) {
 	for _, seed := range []string{`{"name":"x","_meta":{"a":1,"io.modelcontextprotocol/logLevel":"info"}}`, `{"_meta":{},"task":1}`, `{"a":1,"_meta":{"dev.mcp-bridge/lane":1,"progressToken":2},"requestState":1,"b":2}`, `{}`, `{"_meta":[]}`} {
 		f.Add(seed)

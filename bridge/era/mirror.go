@@ -74,7 +74,7 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	header := textproto.CanonicalMIMEHeaderKey(HeaderParam + name)
 	switch {
 	case !a.plain:
-		return errors.New("stands where no chain of properties leads")
+		return errors.New("is not on a path of properties from the root")
 	case !ok || name == "":
 		return errors.New("must be a string and not empty")
 	case !httpguts.ValidHeaderFieldName(name):
@@ -208,7 +208,7 @@ func (a argument) differs(values []string) string {
 	case a.twice:
 		return "cannot repeat, since it stands twice, the"
 	case a.raw == nil && len(values) > 0:
-		return "is there without the"
+		return "is present without the"
 	case a.raw == nil:
 		return ""
 	case len(values) == 0:

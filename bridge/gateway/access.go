@@ -61,7 +61,7 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
 		} else {
-			subscribe.Tell(o.changes, []list.Kind{list.Tools})
+			subscribe.NotifyChanged(o.changes, []list.Kind{list.Tools})
 		}
 	}
 	b.wg.Go(func() {

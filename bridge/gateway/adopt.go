@@ -54,7 +54,7 @@ func (s *Session) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Me
 		}
 		ctx = drain.Passing(ctx)
 	}
-	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Tell)
+	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Notify)
 	if errors.Is(err, bridge.ErrReplaced) && w.Counts() { // a newer binding is not affected
 		s.End(err)
 	}

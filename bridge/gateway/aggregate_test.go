@@ -188,7 +188,7 @@ func TestMerge(t *testing.T) {
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"x"}}`, `"code":-32602`},
 			{"completion/complete", `{}`, `"code":-32602`},
 			{"logging/setLevel", `{"level":"loud"}`, `"code":-32602`},
-			{"tools/list", `{"cursor":"bogus"}`, `"error":{"code":-32602,"message":"params.cursor is not one that was given for tools/list"}`},
+			{"tools/list", `{"cursor":"bogus"}`, `"error":{"code":-32602,"message":"params.cursor is not a nextCursor of tools/list"}`},
 			{"x/custom", `{}`, `"code":-32601`},
 			{"tasks/list", `{}`, `"code":-32601`},
 		} {

@@ -116,7 +116,7 @@ func TestChains(t *testing.T) {
 		{ShareCall, false, [3]string{session + perCall, visitor + legacy + guards, askedLess}},
 		{ShareCall, true, [3]string{session + perCall, visitor + modern + guards, visitor + modern + guards}},
 	} {
-		for server, outer := range map[string][2]string{"fake": {"Session > ", "Gateway > "}, "": {"Session > aggregate.combined > ", "Gateway > aggregate.Stateless > aggregate.combined > "}} {
+		for server, outer := range map[string][2]string{"fake": {"Session > ", "Gateway > "}, "": {"Session > aggregate.session > ", "Gateway > aggregate.Stateless > aggregate.session > "}} {
 			t.Run(fmt.Sprintf("%s/modern=%t/aggregate=%t", tc.share, tc.modern, server == ""), func(t *testing.T) {
 				want := []string{outer[0] + tc.want[0], outer[1] + tc.want[1], outer[1] + tc.want[2]}
 				if tc.want[2] == askedLess {

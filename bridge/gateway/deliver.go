@@ -43,7 +43,7 @@ func (c *StatelessClient) Notify(n *jsonrpc.Message) {
 		return
 	}
 	if what := subscribe.Changed(n); what != "" {
-		c.Changes.Tell(what, n)
+		c.Changes.Notify(what, n)
 		return
 	}
 	c.Tell(n)

@@ -297,7 +297,7 @@ func TestJointRefused(t *testing.T) {
 		for i := range maxInterests {
 			many += fmt.Sprintf(`"x%d":1,`, i)
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, era.Listen, `"notifications":{`+many+tellsTools+`}`), `"code":-32603`, "params.notifications asks for too much", fmt.Sprint(maxInterests))
+		bridgetest.Contains(t, visitor{}.call(t, b, era.Listen, `"notifications":{`+many+tellsTools+`}`), `"code":-32603`, "params.notifications has too many entries", fmt.Sprint(maxInterests))
 		if got := k.asked(); len(got) > 0 {
 			t.Errorf("the server was asked for %q", got)
 		}

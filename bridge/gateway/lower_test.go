@@ -505,9 +505,9 @@ func TestParkedBound(t *testing.T) {
 				t.Errorf("%d calls are parked", n)
 			}
 		})
-		warnings := []string{`a call that waits for its client gives way to others" server=fake method=tools/call waited=1m`}
+		warnings := []string{`parked call evicted for another one" server=fake method=tools/call waited=1m`}
 		if told { // or the call got no connection
-			warnings = append(warnings, `a call was refused: the server asks its client something, and too many calls wait for their clients already" server=fake method=tools/call max=`+strconv.Itoa(maxParked))
+			warnings = append(warnings, `call refused: the server asks its client a question, and too many calls are parked" server=fake method=tools/call max=`+strconv.Itoa(maxParked))
 		}
 		for _, warning := range warnings {
 			if strings.Count(log.String(), warning) != 1 {

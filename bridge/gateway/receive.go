@@ -32,7 +32,7 @@ var (
 func (r receiver) Notify(n *jsonrpc.Message) {
 	s := r.s
 	if what := subscribe.Changed(n); what != "" {
-		s.changes.Tell(what, n)
+		s.changes.Notify(what, n)
 		return
 	}
 	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
@@ -104,7 +104,7 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client's session ended, or the client has too many open questions", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
 	s.asked++

@@ -220,7 +220,7 @@ func newPool(s *server) *stateless.Pool {
 		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
 		Refuse:  s.tools.Misheaded,
 		Heard:   s.cache.Heard,
-		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
+		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Closing() },
 		Places:  s.b.cluster.Places, Homed: s.o.Homed, Process: s.o.Process,
 	})
 }

@@ -107,7 +107,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 				if b.allowed(at, g.Server, principal) != nil {
 					stop(bridge.ErrShutdown)
 				} else if at == nil || server == "" || server == at.o.Name {
-					subscribe.Tell(c.Changes, wants.Of(kinds))
+					subscribe.NotifyChanged(c.Changes, wants.Of(kinds))
 				}
 			}
 		}

@@ -143,7 +143,7 @@ func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	return func() {
 		for _, of := range open {
 			if sees(of.caller.Principal) {
-				subscribe.Tell(of.changes, changed)
+				subscribe.NotifyChanged(of.changes, changed)
 			}
 		}
 		b.revoked.Relist(sees, o.Name, changed...)
@@ -183,7 +183,7 @@ func (b *Gateway) renew(next *server, drain time.Duration, looking report.Rounds
 			})
 		} else if w := s.ways.Renew(b.force, next); w != nil {
 			record := s.record()
-			announceKept(record.Greeting, s.changes.Tell)
+			announceKept(record.Greeting, s.changes.Notify)
 			if len(record.Subs) > 0 {
 				s.Go(func() { s.restore(w) })
 			}

@@ -19,8 +19,8 @@ type Finder struct {
 
 // Outline describes the envelope of a message.
 type Outline struct {
-	ID      []byte // it has a method, so it is no response
-	Method  bool   // it has a result or an error
+	ID      []byte // raw; nil if absent
+	Method  bool   // it has a method, so it is no response
 	Payload bool   // it has a result or an error
 }
 
@@ -42,7 +42,7 @@ func (f *Finder) Write(b []byte) (int, error) {
 }
 
 // structural holds the bytes that matter below the members of a message, outside of strings.
-var tells = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true}
+var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true}
 
 // skip returns the index of the next byte that matters. Nearly all of a large message is payload.
 func (f *Finder) skip(b []byte, i int) int {
@@ -53,7 +53,7 @@ func (f *Finder) skip(b []byte, i int) int {
 			i++
 		}
 	default:
-		for i < len(b) && !tells[b[i]] {
+		for i < len(b) && !structural[b[i]] {
 			i++
 		}
 	}

@@ -481,7 +481,7 @@ func (m *Message) check(s *scanner) string {
 	case m.method != nil && m.Params != nil && m.Params[0] != '{':
 		return "params must be an object"
 	case m.method == nil && m.Result == nil && m.Error == nil:
-		return "neither method nor result nor error is there"
+		return "method, result and error are all missing"
 	case m.method == nil && m.Result != nil && m.Error != nil:
 		return "an answer has a result or an error, not both"
 	case m.method == nil && m.Error != nil && m.Error[0] != '{':

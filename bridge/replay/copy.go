@@ -19,10 +19,10 @@ type Copy interface {
 
 // Entry is one line of the copy of a stream.
 type Entry struct {
-	Session string   // its id within the session
-	Stream  string   // of entry
-	Kind    Kind     // of the event, or of the last one
-	Seq     int64    // of the event, or of the last before
+	Session string   // the session's key
+	Stream  string   // its id within the session
+	Kind    Kind     // of entry
+	Seq     int64    // of the event, or of the last one
 	Open    [][]byte // raw ids of the stream's requests without an answer
 	Data    []byte   // of an event
 }
@@ -52,13 +52,13 @@ type Store interface {
 
 // Taken is the stored part of a stream.
 type Taken struct {
-	Events   []Event  // raw ids of requests without an answer
-	Open     [][]byte // ids of the requests without an answer, raw
+	Events   []Event  // after the requested one
+	Open     [][]byte // raw ids of requests without an answer
 	Finished bool     // no more events follow
 }
 
 // ErrForgotten means that the store has nothing, or too little, of a stream.
-var ErrForgotten = errors.New("nothing is known of the stream")
+var ErrForgotten = errors.New("unknown stream")
 
 // These bound the copies.
 const (
@@ -169,10 +169,10 @@ func (c *Copies) writes() {
 		err := c.store.Write(ctx, some)
 		cancel()
 		if err != nil && !failed {
-			c.log.Warn("streams are not copied: clients cannot go on with them if this instance ends now", "err", err)
+			c.log.Warn("streams are not copied: clients cannot resume them if this instance ends now", "err", err)
 		}
 		failed = err != nil
-		if failed && closed { // an instance that ends does not wait for a store that is away
+		if failed && closed { // an instance that stops does not wait for an unreachable store
 			return
 		}
 		c.mu.Lock()

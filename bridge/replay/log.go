@@ -55,7 +55,7 @@ const batch = 64 << 10
 
 // These are the reasons to refuse an event.
 var (
-	ErrOver   = errors.New("the stream has ended, or too much waits on it")
+	ErrOver   = errors.New("the stream has ended or is full")
 	ErrNoRoom = errors.New("no room for the event")
 )
 

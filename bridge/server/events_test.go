@@ -112,7 +112,7 @@ func TestAdminEvents(t *testing.T) {
 				t.Errorf("%s cancels: %d %s", tc.key, w.Code, w.Body)
 			}
 		}
-		if a := x.Wait(); !strings.Contains(a.Body(), "an operator has cancelled the call") {
+		if a := x.Wait(); !strings.Contains(a.Body(), "an operator cancelled the call") {
 			t.Errorf("the client is told: %s", a.Body())
 		}
 		synctest.Wait()

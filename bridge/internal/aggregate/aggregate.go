@@ -62,17 +62,17 @@ type Aggregate struct {
 
 	mu   sync.Mutex // guards the rest
 	now  *view
-	open map[*combined]struct{}
+	open map[*session]struct{}
 }
 
 // view is an immutable set of servers. Set replaces it.
 type view struct {
-	servers  []*server
-	named    map[string]*server
-	rivals   map[*server]bool   // servers whose prefix starts another's, so that names can collide
-	prefixes map[string]*server // the first server of each prefix
-	lengths  []int              // of the prefixes, the longest first
-	former   []former           // the newest last
+	servers     []*server
+	named       map[string]*server
+	conflicting map[*server]bool   // servers whose prefix starts another's, so that names can collide
+	prefixes    map[string]*server // the first server of each prefix
+	lengths     []int              // of the prefixes, the longest first
+	old         []oldPrefix        // the newest last
 }
 
 // server is one of the servers, and its catalogues.
@@ -86,7 +86,7 @@ type server struct {
 
 // New returns an Aggregate without servers. Set adds them.
 func New(o Options) *Aggregate {
-	return &Aggregate{o: o, now: &view{}, open: map[*combined]struct{}{}}
+	return &Aggregate{o: o, now: &view{}, open: map[*session]struct{}{}}
 }
 
 // Set replaces the servers. If two have the same prefix, the first gets the names. A server that stays keeps its
@@ -102,7 +102,7 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	a.mu.Unlock()
 	var left []*member
 	for _, g := range open {
-		left = append(left, g.take(v)...)
+		left = append(left, g.update(v)...)
 	}
 	return func(ctx context.Context, gone *Server) {
 		var wg sync.WaitGroup
@@ -117,27 +117,27 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 
 // oldPrefix is a prefix that a server had until recently. Clients may still use names with it that no other
 // server has.
-type former struct {
+type oldPrefix struct {
 	prefix, server string
 	until          time.Time
 }
 
 const (
-	formerKept = 5 * time.Minute
-	maxFormer  = 8 // of all servers together
+	oldPrefixTTL   = 5 * time.Minute
+	maxOldPrefixes = 8 // of all servers together
 )
 
 // oldPrefixes returns the old prefixes that next honours at now.
-func (v *view) formerly(next *view, now time.Time) (all []former) {
-	stays := func(f former) bool {
+func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
+	stays := func(f oldPrefix) bool {
 		s := next.named[f.server]
 		return s != nil && s.Prefix != f.prefix && now.Before(f.until)
 	}
-	was := v.former
+	was := v.old
 	for _, s := range v.servers {
-		f := former{s.Prefix, s.Name, now.Add(formerKept)}
+		f := oldPrefix{s.Prefix, s.Name, now.Add(oldPrefixTTL)}
 		if stays(f) {
-			was = append(slices.DeleteFunc(slices.Clone(was), func(o former) bool { return o.server == s.Name && o.prefix == s.Prefix }), f)
+			was = append(slices.DeleteFunc(slices.Clone(was), func(o oldPrefix) bool { return o.server == s.Name && o.prefix == s.Prefix }), f)
 		}
 	}
 	for _, f := range was {
@@ -145,12 +145,12 @@ func (v *view) formerly(next *view, now time.Time) (all []former) {
 			all = append(all, f)
 		}
 	}
-	return all[max(0, len(all)-maxFormer):]
+	return all[max(0, len(all)-maxOldPrefixes):]
 }
 
 // with returns the view of servers. Servers that v has keep their catalogues.
 func (v *view) with(servers []*Server) *view {
-	next := &view{named: map[string]*server{}, rivals: map[*server]bool{}, prefixes: map[string]*server{}}
+	next := &view{named: map[string]*server{}, conflicting: map[*server]bool{}, prefixes: map[string]*server{}}
 	for _, one := range servers {
 		s := v.named[one.Name]
 		if s == nil || s.Server != one {
@@ -165,7 +165,7 @@ func (v *view) with(servers []*Server) *view {
 			begin = begin[:len(begin)-1]
 		}
 		if n := len(begin); n > 0 {
-			next.rivals[begin[n-1]], next.rivals[s] = true, true
+			next.conflicting[begin[n-1]], next.conflicting[s] = true, true
 		}
 		begin = append(begin, s)
 	}
@@ -178,13 +178,13 @@ func (v *view) with(servers []*Server) *view {
 	slices.Sort(next.lengths)
 	next.lengths = slices.Compact(next.lengths)
 	slices.Reverse(next.lengths)
-	next.former = v.formerly(next, time.Now())
+	next.old = v.oldPrefixes(next, time.Now())
 	return next
 }
 
 // Session returns the Upstream of a session. Messages that servers send without a call go to to.
 func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstream {
-	return newCombined(a, from, to)
+	return newSession(a, from, to)
 }
 
 // Stateless returns the Upstream of all stateless clients.

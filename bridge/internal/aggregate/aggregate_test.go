@@ -122,7 +122,7 @@ func TestMergeLeavesOutOnce(t *testing.T) {
 			ever.Add(1)
 			return func() { waiting.Add(-1) }
 		}
-		g := newCombined(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
+		g := newSession(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() { g.members()[1].leaveOut(errors.New("no")) })
@@ -161,7 +161,7 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var wg sync.WaitGroup
-		ended := make(chan error, maxCombined+2)
+		ended := make(chan error, maxShared+2)
 		listen := func(n int) {
 			told := make(chan struct{})
 			r := request(n, era.Listen, `{"notifications":{"toolsListChanged":true}}`)
@@ -173,17 +173,17 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 			<-told
 		}
 		listen(0)
-		for i := range maxCombined + 2 {
+		for i := range maxShared + 2 {
 			a, err := all.Call(ctx, request(i, "tools/call", `{"name":"one__x"}`))
 			if err != nil {
 				t.Fatal(err)
 			}
 			bridgetest.Contains(t, bridgetest.Text(a), `"by":"one"`)
 		}
-		if n := kept(); n != maxCombined {
-			t.Errorf("%d are kept, want %d", n, maxCombined)
+		if n := kept(); n != maxShared {
+			t.Errorf("%d are kept, want %d", n, maxShared)
 		}
-		for i := range maxCombined + 1 { // in use, and one too many
+		for i := range maxShared + 1 { // in use, and one too many
 			listen(1000 + i)
 		}
 		if synctest.Wait(); len(ended) > 0 {
@@ -191,8 +191,8 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 		}
 		cancel(bridge.ErrCancelled)
 		wg.Wait()
-		if n := kept(); n > maxCombined {
-			t.Errorf("%d are kept, want %d", n, maxCombined)
+		if n := kept(); n > maxShared {
+			t.Errorf("%d are kept, want %d", n, maxShared)
 		}
 	})
 }

@@ -122,7 +122,7 @@ func (c *catalog) matches(uri string) bool {
 }
 
 // hasScheme reports whether the server lists a URI with the scheme of uri.
-func (c *catalog) like(uri string) bool {
+func (c *catalog) hasScheme(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")
 	if !ok {
 		return false

@@ -28,15 +28,15 @@ type gathering struct {
 // collector collects the answers of a gathering.
 type collector struct {
 	gathering
-	stop    context.CancelCauseFunc // ends the calls
-	come    chan reply              // has room for all
-	left    atomic.Int64            // calls in flight
-	late    map[*member]bool        // servers that have not answered yet
-	failure error                   // the first error
+	stop     context.CancelCauseFunc // ends the calls
+	replies  chan reply              // has room for all
+	inFlight atomic.Int64            // calls in flight
+	late     map[*member]bool        // servers that have not answered yet
+	failure  error                   // the first error
 
-	mu      sync.Mutex // guards over and dropped
-	over    bool       // wait has returned
-	dropped bool       // the client has cancelled; after is not called
+	mu        sync.Mutex // guards over and dropped
+	over      bool       // wait has returned
+	abandoned bool       // the client has cancelled; after is not called
 }
 
 // reply is the outcome of one server's call.
@@ -47,14 +47,14 @@ type reply struct {
 
 // gather asks the servers, all at once. It returns when all have answered or patience is over, with those that
 // are late. A server that fails is left out from then on. If all fail, gather returns the first error.
-func (g *combined) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
-	c := &collector{gathering: of, come: make(chan reply, len(members)), late: map[*member]bool{}}
+func (g *session) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
+	c := &collector{gathering: of, replies: make(chan reply, len(members)), late: map[*member]bool{}}
 	if len(members) == 0 || ctx.Err() != nil { // cancelled: nothing is sent
 		return c.late, context.Cause(ctx)
 	}
 	var calls context.Context
 	calls, c.stop = context.WithCancelCause(g.a.o.Following(g.ctx, ctx))
-	c.left.Store(int64(len(members)))
+	c.inFlight.Store(int64(len(members)))
 	for _, m := range members {
 		c.late[m] = true
 	}
@@ -70,13 +70,13 @@ func (g *combined) gather(ctx context.Context, members []*member, patience time.
 // ask asks one server.
 func (c *collector) ask(ctx context.Context, m *member) {
 	err := c.do(ctx, m)
-	if c.left.Add(-1) == 0 {
+	if c.inFlight.Add(-1) == 0 {
 		c.stop(nil)
 	}
 	c.mu.Lock()
-	waits, wanted := !c.over, !c.dropped
+	waits, wanted := !c.over, !c.abandoned
 	if waits {
-		c.come <- reply{m, err}
+		c.replies <- reply{m, err}
 	}
 	c.mu.Unlock()
 	if !waits && wanted {
@@ -92,7 +92,7 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 	defer moment.Stop()
 	for expired, passed := false, false; !c.enough(expired, passed); {
 		select {
-		case r := <-c.come:
+		case r := <-c.replies:
 			c.take(r)
 			if r.err == nil {
 				continue
@@ -109,7 +109,7 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 			passed = true
 		case <-ctx.Done():
 			c.mu.Lock()
-			c.over, c.dropped = true, true
+			c.over, c.abandoned = true, true
 			c.mu.Unlock()
 			c.stop(context.Cause(ctx))
 			return nil, context.Cause(ctx)
@@ -118,8 +118,8 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
-	for len(c.come) > 0 {
-		c.take(<-c.come)
+	for len(c.replies) > 0 {
+		c.take(<-c.replies)
 	}
 	for m := range c.late {
 		c.overdue(m)

@@ -17,7 +17,7 @@ import (
 // initialize answers initialize and server/discover from the servers' greetings. Only servers without a stored
 // greeting are asked, so a new client starts no child that the bridge knows. A server that failed recently is
 // tried, but awaited for retryPatience only.
-func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
+func (g *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0
 	for _, m := range g.members() {
@@ -37,13 +37,13 @@ func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 			a.Release()
 			return err
 		},
-		overdue: func(m *member) { m.skip(m.s.Failing()) },
+		overdue: func(m *member) { m.setAbsent(m.s.Failing()) },
 		after: func(m *member, err error) {
 			if err != nil {
 				m.leaveOut(err)
 				return
 			}
-			m.s.Log.Debug("it has joined what all servers offer as one")
+			m.s.Log.Debug("joined the aggregate")
 			m.back()
 		},
 	}
@@ -70,7 +70,7 @@ func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 }
 
 // discovered returns the result of server/discover. Tasks are offered if a modern server has them.
-func (g *combined) discovered() []byte {
+func (g *session) discovered() []byte {
 	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
 	for _, m := range g.members() {
 		if s := m.greeting(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
@@ -83,7 +83,7 @@ func (g *combined) discovered() []byte {
 }
 
 // greet returns the request for a server's greeting.
-func (g *combined) greet() *bridge.Request {
+func (g *session) greet() *bridge.Request {
 	if g.caller.Modern() {
 		return g.request("server/discover", nil)
 	}
@@ -92,7 +92,7 @@ func (g *combined) greet() *bridge.Request {
 
 // setAbsent leaves the server out until back is called, if fails is not nil. A server that is still starting is
 // not left out: lists wait for it.
-func (m *member) skip(fails error) {
+func (m *member) setAbsent(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.absent = fails
@@ -100,7 +100,7 @@ func (m *member) skip(fails error) {
 
 // greeting returns the result of initialize, with the union of all capabilities. A server without a greeting
 // counts as one with all of them.
-func (g *combined) greeting() []byte {
+func (g *session) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
 	for _, m := range g.members() {

@@ -51,7 +51,7 @@ const maxPause = time.Minute
 
 // listen serves a subscription until ctx ends. It subscribes at each server for the server's share of what the
 // client wants.
-func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
@@ -71,7 +71,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	defer wg.Wait()
 	defer stop(nil)
 
-	now := g.now.Load()
+	now := g.current.Load()
 	followed := map[*member]context.CancelFunc{}
 	follow := func() (heard chan subscribe.Wanted) { // acks gets what each server acknowledges
 		share := g.shares(ctx, &wants)
@@ -80,7 +80,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 			if followed[m] != nil {
 				continue
 			}
-			f := &partial{l: l, m: m, part: part, from: r.From, heard: heard}
+			f := &partial{l: l, m: m, part: part, from: r.From, acks: heard}
 			ctx, stop := context.WithCancel(ctx)
 			followed[m] = stop
 			wg.Go(func() { f.run(ctx) })
@@ -109,7 +109,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 			return nil, context.Cause(ctx)
 		case <-now.next: // servers came or went
 		}
-		now = g.now.Load()
+		now = g.current.Load()
 		for m, stop := range followed {
 			if now.of[m.s] != m {
 				stop()
@@ -121,7 +121,7 @@ func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 }
 
 // shares splits wants by server.
-func (g *combined) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
+func (g *session) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
 	all := map[*member]*subscribe.Wanted{}
 	of := func(m *member) *subscribe.Wanted {
 		if all[m] == nil {
@@ -140,7 +140,7 @@ func (g *combined) shares(ctx context.Context, wants *subscribe.Wanted) map[*mem
 		}
 	}
 	for _, uri := range wants.URIs {
-		if m := g.likely(ctx, uri); m != nil {
+		if m := g.likelyOwner(ctx, uri); m != nil {
 			of(m).URIs = append(of(m).URIs, uri)
 		}
 	}
@@ -159,7 +159,7 @@ type partial struct {
 	m     *member
 	part  *subscribe.Wanted
 	from  *bridge.Caller
-	heard chan<- subscribe.Wanted
+	acks  chan<- subscribe.Wanted
 	once  sync.Once
 	begun atomic.Bool // the server acknowledged the current attempt
 }
@@ -180,7 +180,7 @@ func (f *partial) run(ctx context.Context) {
 			return
 		}
 		if refused || errors.Is(err, bridge.ErrUnknownServer) {
-			f.m.s.Log.Debug("it cannot be listened to")
+			f.m.s.Log.Debug("subscription refused")
 			return
 		}
 		if f.begun.Load() && time.Since(began) > maxPause {
@@ -196,7 +196,7 @@ func (f *partial) run(ctx context.Context) {
 func (f *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	f.once.Do(func() {
 		first = true
-		f.heard <- what
+		f.acks <- what
 	})
 	return first
 }

@@ -57,7 +57,7 @@ func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 
 // listCall is one request for a list. Replies of servers may arrive after it ends.
 type listCall struct {
-	g       *combined
+	g       *session
 	k       list.Kind
 	from    *cursor // where the list continues; nil for the first page
 	members []*member
@@ -68,11 +68,11 @@ type listCall struct {
 
 // part is one server's contribution to a list.
 type part struct {
-	page   *jsonrpc.Message // nil until it arrives
-	known  []byte           // the stored page of a slow server, if it may be used
-	late   *late            // the entry under which later requests await page
-	coming *late            // the entry of an earlier request that awaits the same page
-	opened atomic.Int64     // when the connection was open, in Unix nanoseconds; 0 until then
+	page    *jsonrpc.Message // nil until it arrives
+	known   []byte           // the stored page of a slow server, if it may be used
+	late    *late            // the entry under which later requests await page
+	earlier *late            // the entry of an earlier request that awaits the same page
+	opened  atomic.Int64     // when the connection was open, in Unix nanoseconds; 0 until then
 }
 
 // took returns the time since the connection was open; 0 if it is not.
@@ -84,10 +84,10 @@ func (p *part) took() time.Duration {
 }
 
 // list answers a request for a list with one page of each server.
-func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
-		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil
+		return jsonrpc.InvalidParams("params.cursor is not a nextCursor of " + r.Method), nil
 	}
 	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
@@ -104,7 +104,7 @@ func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*j
 			c.parts[m].known = nil
 		}
 	}
-	return c.join(late), nil
+	return c.merge(late), nil
 }
 
 // choose returns the servers to ask, and how many pages are known already.
@@ -119,7 +119,7 @@ func (c *listCall) choose() (asked []*member, good int) {
 			}
 			continue
 		}
-		p.known, p.coming = m.takeLate(c.k)
+		p.known, p.earlier = m.takeLate(c.k)
 		offers, out := m.offers(c.k), m.leftOut()
 		switch {
 		case p.known != nil:
@@ -133,7 +133,7 @@ func (c *listCall) choose() (asked []*member, good int) {
 			}
 		}
 		switch {
-		case p.coming != nil && p.known != nil:
+		case p.earlier != nil && p.known != nil:
 		case out != nil:
 			absent = append(absent, m)
 		default:
@@ -173,10 +173,10 @@ var (
 // ask asks one server.
 func (c *listCall) ask(ctx context.Context, m *member) error {
 	p := c.parts[m]
-	if p.coming != nil {
+	if p.earlier != nil {
 		select {
-		case <-p.coming.done:
-			return p.coming.err
+		case <-p.earlier.done:
+			return p.earlier.err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -198,7 +198,7 @@ func (c *listCall) ask(ctx context.Context, m *member) error {
 
 // overdue records that a server has not answered in time.
 func (c *listCall) overdue(m *member) {
-	if p := c.parts[m]; c.from == nil && p.coming == nil { // a further page is asked for again; an earlier request owns p.coming
+	if p := c.parts[m]; c.from == nil && p.earlier == nil { // a further page is asked for again; an earlier request owns p.coming
 		p.late = m.awaitPage(c.k)
 		m.catalog.slow.overdue(c.k, p.took())
 	}
@@ -207,7 +207,7 @@ func (c *listCall) overdue(m *member) {
 // after takes a page that came too late.
 func (c *listCall) after(m *member, err error) {
 	p := c.parts[m]
-	if p.coming != nil {
+	if p.earlier != nil {
 		return // the earlier request takes it
 	}
 	var result []byte
@@ -297,15 +297,15 @@ func (m *member) outdate(changed string) {
 }
 
 // merged is a list that is built from several.
-type joined struct {
+type merged struct {
 	items []byte // with a comma before each but the first
 	meta  []byte // of the result; nil for none
 	next  cursor
 }
 
 // merge builds one answer from the pages. Servers in late have no page yet; their stored page is used.
-func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
-	all := &joined{next: cursor{Kind: c.k, At: map[string]*list.Mark{}}}
+func (c *listCall) merge(late map[*member]bool) *jsonrpc.Message {
+	all := &merged{next: cursor{Kind: c.k, At: map[string]*list.Mark{}}}
 	var no *jsonrpc.Message // the first error of a server
 	good := 0
 	for _, m := range c.members {
@@ -316,13 +316,13 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 			case c.from != nil:
 				all.next.At[m.s.Name] = c.from.At[m.s.Name]
 			case result != nil:
-			case p.coming == nil && p.opened.Load() == 0:
+			case p.earlier == nil && p.opened.Load() == 0:
 				c.missing(m, errStarting)
 			default:
 				c.missing(m, errSlow)
 			}
-		} else if p.coming != nil && result == nil {
-			result = m.latePage(c.k, p.coming)
+		} else if p.earlier != nil && result == nil {
+			result = m.latePage(c.k, p.earlier)
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
 				c.missing(m, errors.New(string(page.Error)))
@@ -342,7 +342,7 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 		}
 		good++
 		m.catalog.slow.missing(c.k, false)
-		more, repeats := c.goesOn(m, result, all)
+		more, repeats := c.follow(m, result, all)
 		if repeats {
 			result = []byte("{}")
 		}
@@ -356,7 +356,7 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 }
 
 // follow records where a server's list continues, if it does. repeats reports a page that came before.
-func (c *listCall) goesOn(m *member, page []byte, all *joined) (more, repeats bool) {
+func (c *listCall) follow(m *member, page []byte, all *merged) (more, repeats bool) {
 	at := &list.Mark{}
 	if c.from != nil {
 		at = c.from.At[m.s.Name]
@@ -382,7 +382,7 @@ func (s *server) cutOff(k list.Kind, why error) {
 }
 
 // add adds one server's page.
-func (all *joined) add(m *member, k list.Kind, page []byte) {
+func (all *merged) add(m *member, k list.Kind, page []byte) {
 	k.Each(page, func(item []byte, key string) {
 		if item = m.show(k, item, key); item == nil {
 			return
@@ -408,7 +408,7 @@ func (all *joined) add(m *member, k list.Kind, page []byte) {
 }
 
 // answer returns the merged list as the client gets it.
-func (c *listCall) answer(all *joined) *jsonrpc.Message {
+func (c *listCall) answer(all *merged) *jsonrpc.Message {
 	out := append(append([]byte(`{"`+c.k.Member()+`":[`), all.items...), ']')
 	if len(all.next.At) > 0 {
 		out = append(out, `,"nextCursor":`+rawjson.Quote(all.next.String())...)

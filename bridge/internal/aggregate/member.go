@@ -19,19 +19,19 @@ import (
 
 // member is one server of a session, and the Client of the connection to it.
 type member struct {
-	g       *combined
+	g       *session
 	s       *server
 	catalog *catalog
 
-	mu     sync.Mutex      // guards the rest
-	up     bridge.Upstream // nil until the first call
-	closed bool            // close was called
-	told   *[]byte         // the level that the server has
-	owes   bool            // its connection was lost: the next one needs the subscriptions
-	calls  []bridge.Client // the Clients of calls in flight, for progress and questions
-	absent error           // why it is left out of lists; nil if it is not
-	stop   func()          // ends the wait of leaveOut
-	late   [list.Kinds]*late
+	mu          sync.Mutex      // guards the rest
+	up          bridge.Upstream // nil until the first call
+	closed      bool            // close was called
+	level       *[]byte         // the level that the server has
+	resubscribe bool            // its connection was lost: the next one needs the subscriptions
+	calls       []bridge.Client // the Clients of calls in flight, for progress and questions
+	absent      error           // why it is left out of lists; nil if it is not
+	stop        func()          // ends the wait of leaveOut
+	late        [list.Kinds]*late
 }
 
 // late is a first page that did not arrive in time.
@@ -61,7 +61,7 @@ func (m *member) upstream() (bridge.Upstream, error) {
 		return nil, bridge.ErrEnded
 	}
 	if m.g.caller.Modern() {
-		m.up = kept{m.s.Stateless}
+		m.up = noClose{m.s.Stateless}
 		return m.up, nil
 	}
 	up, err := m.s.Session(m.g.caller, m)
@@ -79,18 +79,18 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	level := m.g.level.Load()
 	m.mu.Lock()
-	told, owes := m.told, m.owes
+	told, owes := m.level, m.resubscribe
 	m.mu.Unlock()
 	if told == level && !owes {
 		return up, nil
 	}
 	if told != level {
-		if err := m.tell(ctx, up, "initialize", m.g.caller.Params); err != nil {
+		if err := m.send(ctx, up, "initialize", m.g.caller.Params); err != nil {
 			return nil, err // the greeting says whether there is logging
 		}
 		if s := m.greeting(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
-			err := m.tell(short, up, "logging/setLevel", *level)
+			err := m.send(short, up, "logging/setLevel", *level)
 			cancel()
 			if err != nil && (ctx.Err() != nil || short.Err() == nil) { // a server that does not answer this is used all the same
 				return nil, err
@@ -99,7 +99,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	if owes {
 		for _, uri := range m.g.subscriptions(m) {
-			if err := m.tell(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
+			if err := m.send(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
 				return nil, err
 			}
 		}
@@ -107,13 +107,13 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.up == up {
-		m.told, m.owes = level, false
+		m.level, m.resubscribe = level, false
 	}
 	return up, nil
 }
 
 // send makes a call of the bridge's own. It ignores JSON-RPC errors.
-func (m *member) tell(ctx context.Context, up bridge.Upstream, method string, params []byte) error {
+func (m *member) send(ctx context.Context, up bridge.Upstream, method string, params []byte) error {
 	a, err := up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: m.g.caller})
 	a.Release()
 	return err
@@ -125,7 +125,7 @@ func (m *member) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		r.Call.At(m.s.Name)
 	}
 	up, err := m.ready(ctx)
-	if next := m.g.named(m.s.Name); errors.Is(err, bridge.ErrEnded) && next != nil && next != m {
+	if next := m.g.byName(m.s.Name); errors.Is(err, bridge.ErrEnded) && next != nil && next != m {
 		return next.call(ctx, r) // its settings changed before anything was sent
 	}
 	if err != nil {
@@ -220,13 +220,13 @@ func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 }
 
 // byToken returns the server that a progress token names, and the server's own token.
-func (g *combined) asker(token []byte) (*member, []byte) {
+func (g *session) byToken(token []byte) (*member, []byte) {
 	escaped, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
 	name, err := url.PathUnescape(escaped)
 	if err != nil {
 		return nil, nil
 	}
-	return g.named(name), []byte(own)
+	return g.byName(name), []byte(own)
 }
 
 // Gone drops the connection after its server ended. The next call opens a new one. The client's lists may be
@@ -234,7 +234,7 @@ func (g *combined) asker(token []byte) (*member, []byte) {
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
-	m.up, m.told, m.owes = nil, nil, true
+	m.up, m.level, m.resubscribe = nil, nil, true
 	m.late = [list.Kinds]*late{}
 	m.mu.Unlock()
 	m.s.Log.Warn("connection ended", "err", err)
@@ -271,7 +271,7 @@ func (m *member) leaveOut(err error) {
 	}
 	m.mu.Unlock()
 	if !again {
-		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // the server logs the warning
+		m.s.Log.Debug("left out of the aggregate until it works", "err", err) // the server logs the warning
 	}
 }
 
@@ -334,7 +334,7 @@ func (m *member) external(k list.Kind) func(key string) string {
 		if by := m.g.byPrefix(external); by != nil && by != m {
 			return externalName(m.s.Name+"__", key)
 		}
-		if m.rivals() {
+		if m.conflicting() {
 			for _, other := range m.before() {
 				if _, taken := other.catalog.internal(k, external); taken {
 					return externalName(m.s.Name+"__", key)
@@ -346,7 +346,7 @@ func (m *member) external(k list.Kind) func(key string) string {
 }
 
 // conflicting reports whether names of this server can collide with another's.
-func (m *member) rivals() bool { return m.g.now.Load().rivals[m.s] }
+func (m *member) conflicting() bool { return m.g.current.Load().conflicting[m.s] }
 
 // before returns the servers before this one, in the order of the configuration.
 func (m *member) before() []*member {

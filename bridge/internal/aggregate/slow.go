@@ -26,11 +26,11 @@ const maxSlowPage = 1 << 20
 
 // slow records which lists of a server are slow for one principal, and their last pages.
 type slow struct {
-	mu    sync.Mutex // guards all
-	lists [list.Kinds]bool
-	mutes [list.Kinds]bool // lists that have not answered for muteAfter
-	gone  [list.Kinds]bool // lists of the aggregate that lacked the server last time
-	pages map[slowKey][]byte
+	mu      sync.Mutex // guards all
+	lists   [list.Kinds]bool
+	mutes   [list.Kinds]bool // lists that have not answered for muteAfter
+	lacking [list.Kinds]bool // lists of the aggregate that lacked the server last time
+	pages   map[slowKey][]byte
 }
 
 // slowKey identifies a stored page. Pages depend on the client's revision.
@@ -61,7 +61,7 @@ func (s *slow) overdue(k list.Kind, d time.Duration) {
 func (s *slow) missing(k list.Kind, now bool) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news, s.gone[k] = s.gone[k] != now, now
+	news, s.lacking[k] = s.lacking[k] != now, now
 	return news
 }
 

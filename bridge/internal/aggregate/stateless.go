@@ -24,7 +24,7 @@ type Stateless struct {
 
 // shared is the session of one principal's stateless clients.
 type shared struct {
-	*combined
+	*session
 	principal string
 	users     int    // requests in flight
 	use       uint64 // the number of the last use
@@ -37,7 +37,7 @@ func (c *Stateless) Server() *bridge.Greeting { return nil }
 func (c *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
 
 // maxShared bounds the sessions without a request in flight. Without access rules there is one.
-const maxCombined = 256
+const maxShared = 256
 
 // enter returns the principal's session and marks it as used until leave.
 func (c *Stateless) enter(principal string) (*shared, error) {
@@ -48,12 +48,12 @@ func (c *Stateless) enter(principal string) (*shared, error) {
 	}
 	m := c.each[principal]
 	if m == nil {
-		if len(c.each) >= maxCombined {
+		if len(c.each) >= maxShared {
 			c.evict()
 		}
 		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.a.o.Params}
 		all := &listeners{all: map[*subscribe.Listener]struct{}{}}
-		m = &shared{combined: newCombined(c.a, from, all), principal: principal}
+		m = &shared{session: newSession(c.a, from, all), principal: principal}
 		m.listeners = all
 		c.each[principal] = m
 	}
@@ -66,7 +66,7 @@ func (c *Stateless) enter(principal string) (*shared, error) {
 func (c *Stateless) leave(m *shared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m.users--; m.users == 0 && len(c.each) > maxCombined {
+	if m.users--; m.users == 0 && len(c.each) > maxShared {
 		c.drop(m)
 	}
 }
@@ -127,7 +127,7 @@ func (c *Stateless) Close(ctx context.Context) error {
 }
 
 // noClose is an Upstream whose user must not close it, because others use it.
-type kept struct{ bridge.Upstream }
+type noClose struct{ bridge.Upstream }
 
 // Close does nothing.
-func (kept) Close(context.Context) error { return nil }
+func (noClose) Close(context.Context) error { return nil }

@@ -13,7 +13,7 @@ import (
 )
 
 // task passes on a call about a task. In the aggregate, a task's id starts with its server's name.
-func (g *combined) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.ofTask(gjson.GetBytes(r.Params, "taskId").String())
 	if m == nil {
 		return jsonrpc.InvalidParams("there is no such task"), nil
@@ -28,12 +28,12 @@ func (g *combined) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 }
 
 // ofTask returns the server of a task, and the server's own id.
-func (g *combined) ofTask(id string) (*member, string) {
+func (g *session) ofTask(id string) (*member, string) {
 	name, own, ok := strings.Cut(id, ":")
 	if !ok {
 		return nil, ""
 	}
-	return g.named(name), own
+	return g.byName(name), own
 }
 
 // claim puts the server's name before the task id of an answer. It reads the whole result, because a filter may

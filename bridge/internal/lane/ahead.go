@@ -16,7 +16,7 @@ const aheadIdle = 10 * time.Minute
 // for the idle time. A process that fails is not started again.
 func (o *Options) StartAhead(ctx, force context.Context) {
 	a, can := o.Adapter.(bridge.StartsAhead)
-	if !o.Ahead || !can || !o.Budget.ahead() {
+	if !o.Ahead || !can || !o.Budget.reserveAhead() {
 		return
 	}
 	defer o.Budget.cede()

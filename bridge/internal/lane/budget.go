@@ -47,15 +47,15 @@ func (t *Total) Most() int64 { return t.most }
 
 // Budget bounds the connections to one server, as a part of a Total.
 type Budget struct {
-	server   string
-	most     atomic.Int64
-	open     atomic.Int64
-	shares   Shares
-	total    *Total
-	spare    func(principal string, own bool) bool
-	openings chan struct{} // one token for each connection that is opening
-	leaving  leaving
-	early    atomic.Bool // a process that was started ahead has a slot
+	server    string
+	most      atomic.Int64
+	open      atomic.Int64
+	shares    Shares
+	total     *Total
+	spare     func(principal string, own bool) bool
+	openings  chan struct{} // one token for each connection that is opening
+	closings  closings
+	aheadHeld atomic.Bool // a process that was started ahead has a slot
 }
 
 // NewBudget returns a Budget of most connections to a server. If there is no slot left, it calls spare, which
@@ -72,7 +72,7 @@ func (b *Budget) Set(most int) { b.most.Store(int64(most)) }
 // Open returns the number of connections that are open or opening. A process that was started ahead does not
 // count.
 func (b *Budget) Open() int64 {
-	if b.early.Load() {
+	if b.aheadHeld.Load() {
 		return max(b.open.Load()-1, 0)
 	}
 	return b.open.Load()
@@ -85,13 +85,13 @@ func (b *Budget) Most() int64 { return b.most.Load() }
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 
 // Closing announces that a connection is about to close, until left is called. Others wait for its slot.
-func (b *Budget) Leaving() (left func()) { return b.leaving.begin() }
+func (b *Budget) Closing() (left func()) { return b.closings.begin() }
 
 // reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the
 // slot over. It reports false if slots are scarce.
-func (b *Budget) ahead() bool {
+func (b *Budget) reserveAhead() bool {
 	server, all := b.open.Add(1), b.total.open.Add(1)
-	b.early.Store(true)
+	b.aheadHeld.Store(true)
 	if server > b.Most() || 2*all > b.total.most {
 		b.cede()
 		return false
@@ -101,7 +101,7 @@ func (b *Budget) ahead() bool {
 
 // cede releases the slot of a process that was started ahead, if it has one.
 func (b *Budget) cede() {
-	if b.early.CompareAndSwap(true, false) {
+	if b.aheadHeld.CompareAndSwap(true, false) {
 		b.total.open.Add(-1)
 		b.open.Add(-1)
 	}
@@ -113,7 +113,7 @@ func (b *Budget) cede() {
 func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {
 	b.cede()
 	for {
-		left := b.leaving.next()
+		left := b.closings.next()
 		own := !b.shares.Enter(principal, 1) // the principal's own share is full
 		if !own {
 			if b.open.Add(1) <= b.Most() {
@@ -140,7 +140,7 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 	full, own := b.total.open.Add(1) > b.total.most, !b.total.shares.Enter(principal, 1)
 	if own {
 		b.leave(principal)
-		return nil, b.full("one caller has too many connections to all servers: three quarters of max_children, where there are others", b.total.shares.Most())
+		return nil, b.full("one caller has too many connections to all servers: it may have three quarters of max_children", b.total.shares.Most())
 	}
 	if full {
 		b.release(principal)
@@ -204,14 +204,14 @@ func (t *Total) start(ctx context.Context) (begun func(), err error) {
 }
 
 // closings wakes those who wait for a slot when a connection has closed.
-type leaving struct {
+type closings struct {
 	mu   sync.Mutex // guards the rest
 	n    int
 	left chan struct{} // closed when the next connection has closed
 }
 
 // begin counts a connection that is closing, until done is called.
-func (l *leaving) begin() (done func()) {
+func (l *closings) begin() (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.n++; l.left == nil {
@@ -229,7 +229,7 @@ func (l *leaving) begin() (done func()) {
 }
 
 // next returns a channel that is closed with the next connection; nil if none is closing.
-func (l *leaving) next() <-chan struct{} {
+func (l *closings) next() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.left

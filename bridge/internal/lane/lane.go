@@ -44,27 +44,27 @@ type Lane struct {
 	force    context.Context // ends when the time of Close is over
 	hurry    context.CancelFunc
 
-	mu      sync.Mutex       // guards the rest
-	conn    *conn            // the open connection, or nil
-	server  *bridge.Greeting // from the last handshake
-	opening *opening         // the attempt in flight, or nil
-	closed  error
-	active  int       // calls in flight
-	used    time.Time // when the last call ended
-	timer   *time.Timer
-	pulse   *time.Timer         // until the next ping; nil without pings
-	every   time.Duration       // the interval of pingTimer
-	holding bool                // keepOpen is running
-	notes   []*bridge.Request   // notifications that wait for the connection
-	level   []byte              // params of the last logging/setLevel
-	subs    map[string]struct{} // subscribed URIs
-	needs   int                 // users that need the connection open without calls
-	lost    error               // why the last connection was lost; nil if it was not
-	losses  int                 // in a row
-	began   time.Time           // when the open connection was opened
-	ended   time.Time           // when the last connection was lost
-	reopens []time.Time         // within the last minute
-	latest  http.Header         // the last request's fleeting headers
+	mu          sync.Mutex       // guards the rest
+	conn        *conn            // the open connection, or nil
+	server      *bridge.Greeting // from the last handshake
+	opening     *opening         // the attempt in flight, or nil
+	closed      error
+	active      int       // calls in flight
+	lastUsed    time.Time // when the last call ended
+	timer       *time.Timer
+	pingTimer   *time.Timer         // until the next ping; nil without pings
+	pingEvery   time.Duration       // the interval of pingTimer
+	keepingOpen bool                // keepOpen is running
+	queued      []*bridge.Request   // notifications that wait for the connection
+	level       []byte              // params of the last logging/setLevel
+	subs        map[string]struct{} // subscribed URIs
+	users       int                 // users that need the connection open without calls
+	lost        error               // why the last connection was lost; nil if it was not
+	losses      int                 // in a row
+	openedAt    time.Time           // when the open connection was opened
+	lostAt      time.Time           // when the last connection was lost
+	reopens     []time.Time         // within the last minute
+	fleeting    http.Header         // the last request's fleeting headers
 }
 
 // opening is one attempt to open the connection.
@@ -83,7 +83,7 @@ type conn struct {
 
 	worked atomic.Bool // a call was answered
 
-	joint joint
+	shared sharedSubscription
 }
 
 var (
@@ -164,7 +164,7 @@ func (l *Lane) forwarded(h http.Header) http.Header {
 	for _, f := range l.o.Forward {
 		if values := out[f.To]; f.Fleeting && len(values) > 0 {
 			l.mu.Lock()
-			l.latest = http.Header{f.To: values}
+			l.fleeting = http.Header{f.To: values}
 			l.mu.Unlock()
 		}
 	}
@@ -175,14 +175,14 @@ func (l *Lane) forwarded(h http.Header) http.Header {
 func (l *Lane) from() *bridge.Caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.latest == nil {
+	if l.fleeting == nil {
 		return l.caller
 	}
 	now := *l.caller
 	if now.Header = maps.Clone(l.caller.Header); now.Header == nil {
 		now.Header = http.Header{}
 	}
-	maps.Copy(now.Header, l.latest)
+	maps.Copy(now.Header, l.fleeting)
 	return &now
 }
 
@@ -196,8 +196,8 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		return nil, err
 	}
 	if r.Method == era.Listen { // a subscription needs the connection, and is no call in flight
-		l.need(1)
-		defer l.need(-1)
+		l.addUser(1)
+		defer l.addUser(-1)
 		l.leave()
 	} else {
 		defer l.leave()
@@ -306,16 +306,16 @@ func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
 		return l.closed
 	}
 	size := r.Len()
-	for _, n := range l.notes {
+	for _, n := range l.queued {
 		size += n.Len()
 	}
-	if len(l.notes) >= maxNotes || size > maxNoteBytes {
+	if len(l.queued) >= maxNotes || size > maxNoteBytes {
 		l.o.Dropped.Add(1)
 		return bridge.ErrOverloaded
 	}
 	mine := *r
 	mine.Message = r.Clone()
-	if l.notes = append(l.notes, &mine); len(l.notes) == 1 {
+	if l.queued = append(l.queued, &mine); len(l.queued) == 1 {
 		l.wg.Go(l.deliver)
 	}
 	return nil
@@ -325,8 +325,8 @@ func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
 func (l *Lane) deliver() {
 	c, err := l.enter(l.ctx)
 	l.mu.Lock()
-	notes := l.notes
-	l.notes = nil
+	notes := l.queued
+	l.queued = nil
 	l.mu.Unlock()
 	if err != nil {
 		return // logged where it happens
@@ -372,9 +372,9 @@ func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
 	if _, err := l.enter(ctx); err != nil {
 		return nil, err
 	}
-	l.need(1)
+	l.addUser(1)
 	l.leave()
-	return func() { l.need(-1) }, nil
+	return func() { l.addUser(-1) }, nil
 }
 
 // enter returns the open connection and counts a call in flight until leave.
@@ -419,50 +419,50 @@ func (l *Lane) leave() {
 	if l.active > 0 {
 		return
 	}
-	if l.conn != nil && l.every != l.o.Settings.Load().Ping {
-		l.watch()
+	if l.conn != nil && l.pingEvery != l.o.Settings.Load().Ping {
+		l.startPings()
 	}
-	if l.o.Idle <= 0 && l.pulse == nil {
+	if l.o.Idle <= 0 && l.pingTimer == nil {
 		return
 	}
-	l.used = time.Now()
+	l.lastUsed = time.Now()
 	if l.o.Idle > 0 && l.timer == nil && l.closed == nil {
-		l.timer = time.AfterFunc(l.o.Idle, l.doze)
+		l.timer = time.AfterFunc(l.o.Idle, l.closeIdle)
 	}
 }
 
 // keep changes the number of users that need the connection open.
-func (l *Lane) need(n int) {
+func (l *Lane) addUser(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.needs += n; n > 0 && l.conn == nil {
-		l.hold()
+	if l.users += n; n > 0 && l.conn == nil {
+		l.reopen()
 	}
 	if n < 0 && l.o.Idle > 0 && l.timer == nil && l.closed == nil {
-		l.used = time.Now()
-		l.timer = time.AfterFunc(l.o.Idle, l.doze)
+		l.lastUsed = time.Now()
+		l.timer = time.AfterFunc(l.o.Idle, l.closeIdle)
 	}
 }
 
 // needed reports whether the connection must be open even without calls. The caller holds l.mu.
-func (l *Lane) needed() bool { return len(l.subs) > 0 || l.needs > 0 }
+func (l *Lane) needed() bool { return len(l.subs) > 0 || l.users > 0 }
 
 // closeIdle closes an idle connection. If there were calls since the timer started, it sets the timer again.
 // This is cheaper than a reset with each call.
-func (l *Lane) doze() {
+func (l *Lane) closeIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
 	if l.closed != nil || l.conn == nil || l.active > 0 || l.needed() {
 		return // leave, or the end of a subscription, sets the timer again
 	}
-	if left := l.o.Idle - time.Since(l.used); left > 0 {
-		l.timer = time.AfterFunc(left, l.doze)
+	if left := l.o.Idle - time.Since(l.lastUsed); left > 0 {
+		l.timer = time.AfterFunc(left, l.closeIdle)
 		return
 	}
 	c := l.conn
 	l.conn, l.lost = nil, nil
-	l.carried(nil)
+	l.saveResume(nil)
 	l.o.Log.Debug("connection closed: idle")
 	l.retireSoon(c)
 }
@@ -481,7 +481,7 @@ func (l *Lane) retire(c *conn) {
 
 // retireSoon calls retire in the background. The caller holds l.mu.
 func (l *Lane) retireSoon(c *conn) {
-	left := l.o.Budget.Leaving()
+	left := l.o.Budget.Closing()
 	l.wg.Go(func() {
 		defer left()
 		l.retire(c)
@@ -504,13 +504,13 @@ func (l *Lane) open(o *opening) {
 		l.retireSoon(c)
 	case c.gone != nil: // it ended after its handshake
 		gone, o.err = c.gone, c.gone
-		l.began = time.Now()
-		l.lose(c)
+		l.openedAt = time.Now()
+		l.markLost(c)
 	default:
-		l.conn, l.began = c, time.Now()
-		l.used = l.began
-		l.carried(c.raw)
-		l.watch()
+		l.conn, l.openedAt = c, time.Now()
+		l.lastUsed = l.openedAt
+		l.saveResume(c.raw)
+		l.startPings()
 	}
 	l.mu.Unlock()
 	if errors.Is(err, bridge.ErrReplaced) {
@@ -525,13 +525,13 @@ func (l *Lane) open(o *opening) {
 	close(o.done)
 	if gone != nil {
 		l.o.Health.Failed(gone)
-		l.mourn(gone)
+		l.notifyLost(gone)
 	}
 }
 
 // nextStart returns when the connection may be opened again. The caller holds l.mu.
 func (l *Lane) nextStart() time.Time {
-	again := l.ended
+	again := l.lostAt
 	if l.losses > 0 {
 		again = again.Add(min(time.Second<<min(l.losses-1, 20), l.o.Settings.Load().MaxPause))
 	}
@@ -594,8 +594,8 @@ func (l *Lane) Close(ctx context.Context) error {
 		l.timer.Stop()
 		l.timer = nil
 	}
-	if l.pulse != nil {
-		l.pulse.Stop()
+	if l.pingTimer != nil {
+		l.pingTimer.Stop()
 	}
 	l.mu.Unlock()
 	l.observer.Ended()

@@ -12,7 +12,7 @@ import (
 
 // ackClient is the Client of a subscription that the server must acknowledge in time. Until then it counts as a
 // call in flight, and its client waits.
-type beginning struct {
+type ackClient struct {
 	bridge.Client
 	timer *time.Timer
 }
@@ -23,18 +23,18 @@ func (l *Lane) listen(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc
 	case r.Back == nil:
 		return l.perform(ctx, c, r)
 	case c.up.Server().Modern() && !c.attributes():
-		return l.begins(ctx, r, c.joint.listen)
+		return l.callForAck(ctx, r, c.shared.listen)
 	}
 	return l.subscription(ctx, c, r)
 }
 
 // subscription makes the call of a subscription at the server.
 func (l *Lane) subscription(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
-	return l.begins(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, c, r) })
+	return l.callForAck(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, c, r) })
 }
 
 // callForAck makes a call that the server must acknowledge in time.
-func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
+func (l *Lane) callForAck(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	within := l.o.Handshake
 	// The server rejects this request; it is no reason to avoid the server.
 	silent := &bridge.Error{Server: l.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrRejected,
@@ -44,7 +44,7 @@ func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.
 	timer := time.AfterFunc(within, func() { cancel(silent) })
 	defer timer.Stop()
 	inner := *r
-	inner.Back = &beginning{r.Back, timer}
+	inner.Back = &ackClient{r.Back, timer}
 	m, err := call(ctx, &inner)
 	if context.Cause(ctx) == error(silent) {
 		m.Release() // the server may still answer that it was cancelled
@@ -54,7 +54,7 @@ func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.
 }
 
 // Notify passes on a notification, and stops the timer for the acknowledgement.
-func (b *beginning) Notify(n *jsonrpc.Message) {
+func (b *ackClient) Notify(n *jsonrpc.Message) {
 	if n.Method == era.Acknowledged {
 		b.timer.Stop()
 	}

@@ -11,37 +11,37 @@ import (
 )
 
 // startPings starts to ping the open connection at the current interval, if any. The caller holds l.mu.
-func (l *Lane) watch() {
-	if l.pulse != nil {
-		l.pulse.Stop() // it belongs to another connection, or has another interval
+func (l *Lane) startPings() {
+	if l.pingTimer != nil {
+		l.pingTimer.Stop() // it belongs to another connection, or has another interval
 	}
-	l.pulse, l.every = nil, l.o.Settings.Load().Ping
-	if l.every > 0 {
+	l.pingTimer, l.pingEvery = nil, l.o.Settings.Load().Ping
+	if l.pingEvery > 0 {
 		c := l.conn
-		l.pulse = time.AfterFunc(l.every, func() { l.feel(c) })
+		l.pingTimer = time.AfterFunc(l.pingEvery, func() { l.checkAlive(c) })
 	}
 }
 
 // checkAlive pings the server, unless it has work or had some recently. A server that does one thing at a time
 // would answer late, and calls have their own timeouts.
-func (l *Lane) feel(c *conn) {
+func (l *Lane) checkAlive(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil || l.conn != c {
 		return
 	}
 	every := l.o.Settings.Load().Ping
-	if every != l.every {
-		l.watch()
+	if every != l.pingEvery {
+		l.startPings()
 	}
-	if l.pulse == nil {
+	if l.pingTimer == nil {
 		return
 	}
-	if left := every - time.Since(l.used); l.active > 0 || left > 0 {
+	if left := every - time.Since(l.lastUsed); l.active > 0 || left > 0 {
 		if l.active > 0 {
 			left = every
 		}
-		l.pulse.Reset(left)
+		l.pingTimer.Reset(left)
 		return
 	}
 	l.wg.Go(func() { l.ping(c, every) })
@@ -54,10 +54,10 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 		return
 	}
 	l.mu.Lock()
-	busy := l.active > 0 || time.Since(l.used) < every // it got work since, which may delay the answer
-	busy = busy || errors.Is(err, bridge.ErrOpen)      // or the circuit breaker blocked the ping
-	if (err == nil || busy) && l.closed == nil && l.conn == c && l.pulse != nil {
-		l.pulse.Reset(every)
+	busy := l.active > 0 || time.Since(l.lastUsed) < every // it got work since, which may delay the answer
+	busy = busy || errors.Is(err, bridge.ErrOpen)          // or the circuit breaker blocked the ping
+	if (err == nil || busy) && l.closed == nil && l.conn == c && l.pingTimer != nil {
+		l.pingTimer.Reset(every)
 	}
 	l.mu.Unlock()
 	if err != nil && !busy {

@@ -20,9 +20,9 @@ import (
 // A connection that has worked is opened again at once with the next call. It has worked if it answered a call
 // or was open for the time stable. After other losses and failed openings, pauses follow: 1, 2, 4 … 60 s.
 const (
-	stable       = 5 * time.Minute
-	settled      = time.Second     // a server that forgets a session sooner counts as failing
-	patientUntil = 5 * time.Second // longer waits are refused at once
+	stable     = 5 * time.Minute
+	minSession = time.Second     // a server that forgets a session sooner counts as failing
+	maxWait    = 5 * time.Second // longer waits are refused at once
 )
 
 // attempt waits until another start is allowed, opens a connection and restores its settings. With ErrReplaced
@@ -59,13 +59,13 @@ func (l *Lane) attempt() (*conn, error) {
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.o.Handshake)})
 	defer cancel()
 	c := &conn{l: l}
-	c.joint = joint{c: c, sharers: map[*sharer]struct{}{}, wanted: map[interest]int{}}
+	c.shared = sharedSubscription{c: c, subscribers: map[*subscriber]struct{}{}, topics: map[topic]int{}}
 	c.raw, err = l.connect(ctx, c)
 	release()
 	if bridge.Exhausted(err) {
 		err = &bridge.Error{Server: l.o.Name, Kind: errNoRoom, Err: err, After: time.Second, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
 	}
-	c.up = whole(c.raw, opened(c, c.raw, err))
+	c.up = applyEdits(c.raw, opened(c, c.raw, err))
 	if err == nil {
 		l.observer.Opened()
 		if err = l.restore(ctx, c); err != nil {
@@ -93,7 +93,7 @@ func (l *Lane) failed(err error) {
 	l.mu.Lock()
 	closed := l.closed != nil
 	if !closed {
-		l.lost, l.ended = err, time.Now()
+		l.lost, l.lostAt = err, time.Now()
 		l.losses++
 	}
 	l.mu.Unlock()
@@ -114,14 +114,14 @@ func (l *Lane) backOff() error {
 	if lost == nil {
 		return nil
 	}
-	if wait > patientUntil {
+	if wait > maxWait {
 		return &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable, After: wait,
 			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
 	}
 	if wait > 0 && backoff.For(l.ctx, wait) != nil {
 		return bridge.ErrShutdown
 	}
-	if !forgot(lost) {
+	if !forgotSession(lost) {
 		l.mu.Lock()
 		l.reopens = append(l.reopens, time.Now())
 		l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Lane) backOff() error {
 
 // forgotSession reports whether the connection was lost because the server forgot its session. That is no
 // failure.
-func forgot(err error) bool {
+func forgotSession(err error) bool {
 	return errors.Is(err, bridge.ErrUnsent) && !errors.Is(err, bridge.ErrLost)
 }
 
@@ -155,10 +155,10 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 		return &bridge.Error{Server: l.o.Name, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
 	}
 	if level != nil {
-		l.tell(ctx, c, "logging/setLevel", level)
+		l.send(ctx, c, "logging/setLevel", level)
 	}
 	for _, uri := range subs {
-		l.tell(ctx, c, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+		l.send(ctx, c, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
 	}
 	l.mu.Lock()
 	l.server, l.lost = c.up.Server(), nil
@@ -183,7 +183,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 }
 
 // send makes a call of the bridge's own. It only logs a failure to restore what the server accepted before.
-func (l *Lane) tell(ctx context.Context, c *conn, method string, params []byte) {
+func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
 	a, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && a.Error != nil {
 		err = errors.New(string(a.Error))
@@ -196,30 +196,30 @@ func (l *Lane) tell(ctx context.Context, c *conn, method string, params []byte) 
 
 // markLost records that the connection ended by itself. The caller holds l.mu, and calls notifyLost after it
 // unlocks.
-func (l *Lane) lose(c *conn) {
+func (l *Lane) markLost(c *conn) {
 	now := time.Now()
-	switch open := now.Sub(l.began); {
+	switch open := now.Sub(l.openedAt); {
 	case c.worked.Load(), open >= stable:
 		l.losses = 0
-	case forgot(c.gone) && open >= settled: // the server works
+	case forgotSession(c.gone) && open >= minSession: // the server works
 	default:
 		l.losses++
 	}
-	l.lost, l.ended = c.gone, now
+	l.lost, l.lostAt = c.gone, now
 	l.retireSoon(c)
-	l.hold()
+	l.reopen()
 }
 
 // reopen starts keepOpen if the connection is needed. The caller holds l.mu.
-func (l *Lane) hold() {
-	if l.needed() && !l.holding && l.closed == nil && !l.o.Settings.Load().EndWithServer {
-		l.holding = true
-		l.wg.Go(l.holdOn)
+func (l *Lane) reopen() {
+	if l.needed() && !l.keepingOpen && l.closed == nil && !l.o.Settings.Load().EndWithServer {
+		l.keepingOpen = true
+		l.wg.Go(l.keepOpen)
 	}
 }
 
 // notifyLost reports the end of the connection to Health and the client.
-func (l *Lane) mourn(err error) {
+func (l *Lane) notifyLost(err error) {
 	l.o.Log.Warn("connection lost", "err", err) // concerns one session only
 	l.o.Health.Lost(err)
 	if l.o.Settings.Load().EndWithServer {
@@ -228,15 +228,15 @@ func (l *Lane) mourn(err error) {
 }
 
 // giveUpAfter is the time after which Ends.GivenUp is called.
-const patience = 5 * time.Minute
+const giveUpAfter = 5 * time.Minute
 
 // keepOpen opens the connection while something needs it. It tries without limit.
-func (l *Lane) holdOn() {
+func (l *Lane) keepOpen() {
 	began := time.Now()
 	for {
 		l.mu.Lock()
 		if l.conn != nil || !l.needed() || l.closed != nil {
-			l.holding = false
+			l.keepingOpen = false
 			l.mu.Unlock()
 			return
 		}
@@ -245,7 +245,7 @@ func (l *Lane) holdOn() {
 			l.leave()
 			continue
 		}
-		if l.givenUp != nil && time.Since(began) >= patience {
+		if l.givenUp != nil && time.Since(began) >= giveUpAfter {
 			l.givenUp()
 		}
 		l.mu.Lock()
@@ -256,14 +256,14 @@ func (l *Lane) holdOn() {
 }
 
 // Gone records that the connection has ended. The next call opens another one.
-func (c *conn) Gone(err error) { c.leaves(err, false) }
+func (c *conn) Gone(err error) { c.markGone(err, false) }
 
 // GoneIdle implements Conn.
-func (c *conn) GoneIdle(err error) bool { return c.leaves(err, true) }
+func (c *conn) GoneIdle(err error) bool { return c.markGone(err, true) }
 
 // markGone records that the connection has ended. With idle, it does so only if the connection is open and no
 // call is in flight.
-func (c *conn) leaves(err error, idle bool) bool {
+func (c *conn) markGone(err error, idle bool) bool {
 	l := c.l
 	l.mu.Lock()
 	if idle && (l.conn != c || l.active > 0) {
@@ -276,9 +276,9 @@ func (c *conn) leaves(err error, idle bool) bool {
 		return false // open and retire handle it
 	}
 	l.conn = nil // so Close does not retire it twice
-	l.carried(nil)
-	l.lose(c)
+	l.saveResume(nil)
+	l.markLost(c)
 	l.mu.Unlock()
-	l.mourn(err)
+	l.notifyLost(err)
 	return true
 }

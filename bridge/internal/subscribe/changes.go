@@ -22,9 +22,9 @@ type Changes struct {
 	send func(*jsonrpc.Message)
 
 	mu    sync.Mutex // guards the rest
-	told  map[string]*change
+	sent  map[string]*change
 	timer *time.Timer // nil before the first change
-	over  bool
+	ended bool
 }
 
 // change is a change that the client was notified of recently.
@@ -48,24 +48,24 @@ func Changed(n *jsonrpc.Message) string {
 }
 
 // Notify sends the notification of a change, now or later.
-func (c *Changes) Tell(what string, n *jsonrpc.Message) {
+func (c *Changes) Notify(what string, n *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		return
 	}
-	if t := c.told[what]; t != nil {
+	if t := c.sent[what]; t != nil {
 		t.again = n.Append(t.again[:0], nil, nil)
 		return
 	}
-	if len(c.told) < maxChanges {
+	if len(c.sent) < maxChanges {
 		switch {
 		case c.timer == nil:
-			c.told, c.timer = map[string]*change{}, time.AfterFunc(changeEvery, c.due)
-		case len(c.told) == 0:
+			c.sent, c.timer = map[string]*change{}, time.AfterFunc(changeEvery, c.due)
+		case len(c.sent) == 0:
 			c.timer.Reset(changeEvery)
 		}
-		c.told[what] = &change{at: time.Now()}
+		c.sent[what] = &change{at: time.Now()}
 	}
 	c.send(n)
 }
@@ -74,23 +74,23 @@ func (c *Changes) Tell(what string, n *jsonrpc.Message) {
 func (c *Changes) due() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		return
 	}
 	now, next := time.Now(), changeEvery
-	for what, t := range c.told {
+	for what, t := range c.sent {
 		if left := changeEvery - now.Sub(t.at); left > 0 {
 			next = min(next, left)
 			continue
 		}
 		if t.again == nil {
-			delete(c.told, what)
+			delete(c.sent, what)
 			continue
 		}
 		c.pass(t)
 		t.at = now
 	}
-	if len(c.told) > 0 {
+	if len(c.sent) > 0 {
 		c.timer.Reset(next)
 	}
 }
@@ -108,17 +108,17 @@ func (c *Changes) pass(t *change) {
 func (c *Changes) End(there bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		return
 	}
-	c.over = true
+	c.ended = true
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	for _, t := range c.told {
+	for _, t := range c.sent {
 		if there && t.again != nil {
 			c.pass(t)
 		}
 	}
-	c.told = nil
+	c.sent = nil
 }

@@ -19,7 +19,7 @@ func TestChangesLast(t *testing.T) {
 			c := subscribe.NewChanges(func(n *jsonrpc.Message) { got = append(got, string(n.Params)) })
 			for i := range 3 {
 				n, _ := jsonrpc.Parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)))
-				c.Tell(subscribe.Changed(n), n)
+				c.Notify(subscribe.Changed(n), n)
 			}
 			c.End(there)
 			time.Sleep(time.Second)

@@ -44,7 +44,7 @@ type Wanted struct {
 func ReadWanted(params []byte) (w Wanted, fault string) {
 	all := gjson.GetBytes(params, "notifications")
 	if !all.IsObject() {
-		return w, "params.notifications must be an object that says what to listen to"
+		return w, "params.notifications must be an object"
 	}
 	w.Changes = map[string]bool{}
 	for _, k := range list.Announced {
@@ -146,9 +146,9 @@ func (w *Wanted) Of(kinds []list.Kind) []list.Kind {
 }
 
 // NotifyChanged notifies a client that lists of those kinds have changed.
-func Tell(c *Changes, kinds []list.Kind) {
+func NotifyChanged(c *Changes, kinds []list.Kind) {
 	for _, k := range kinds {
-		c.Tell(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
+		c.Notify(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
 	}
 }
 

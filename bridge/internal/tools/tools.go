@@ -25,8 +25,8 @@ import (
 
 // Options says what to know of the tools beyond their headers.
 type Options struct {
-	Check      bool // find out which calls may be repeated
-	Idempotent bool // somebody asks which calls may be made twice
+	Check      bool // check the arguments of calls
+	Idempotent bool // find out which calls may be repeated
 }
 
 // Tools holds what is known of one server's tools.
@@ -240,7 +240,7 @@ func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 	case len(bad) == 0:
 	case s.Modern() && s.Mirrors:
 		for name, err := range bad {
-			u.t.log.Warn("tool left out: its annotation asks for a header that cannot be", "tool", name, "err", err)
+			u.t.log.Warn("tool hidden: its annotation names an invalid header", "tool", name, "err", err)
 		}
 		return list.Tools.Edit(a, func(item []byte, name string) []byte {
 			if bad[name] != nil {

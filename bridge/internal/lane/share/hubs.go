@@ -109,7 +109,7 @@ func (s *Hubs) evict(which func(*hub) bool) bool {
 	for key, h := range s.hubs {
 		if which(h) && h.unused() {
 			delete(s.hubs, key)
-			left := s.o.Budget.Leaving()
+			left := s.o.Budget.Closing()
 			s.wg.Go(func() {
 				defer left()
 				_ = h.lane.Close(s.o.Force)

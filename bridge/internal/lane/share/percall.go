@@ -42,7 +42,7 @@ func (p *PerCall) Server() *bridge.Greeting {
 func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case "resources/subscribe", "resources/unsubscribe":
-		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server starts anew for each call: it has no subscriptions", nil), nil
 	}
 	p.mu.Lock()
 	level := p.level
@@ -54,14 +54,14 @@ func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	p.mu.Unlock()
 	l, up := p.Open(level)
 	defer func() { // the caller does not wait until the process ends
-		left := p.Budget.Leaving()
+		left := p.Budget.Closing()
 		go func() {
 			defer p.wg.Done()
 			defer left()
 			_ = l.Close(p.Force)
 		}()
 	}()
-	if err := p.same(ctx, l); err != nil {
+	if err := p.checkRevision(ctx, l); err != nil {
 		return nil, err
 	}
 	m, err := up.Call(ctx, r)
@@ -73,7 +73,7 @@ func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	switch r.Method {
 	case "initialize":
 		p.server = l.Server()
-		m = jsonrpc.NewResult(nil, momentary(m.Result))
+		m = jsonrpc.NewResult(nil, perCallResult(m.Result))
 	case "logging/setLevel":
 		p.level = append([]byte(nil), r.Params...)
 	}
@@ -81,7 +81,7 @@ func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // checkRevision opens the connection and checks that the server still uses the session's revision.
-func (p *PerCall) same(ctx context.Context, l *lane.Lane) error {
+func (p *PerCall) checkRevision(ctx context.Context, l *lane.Lane) error {
 	before := p.Server()
 	if before == nil {
 		return nil
@@ -96,7 +96,7 @@ func (p *PerCall) same(ctx context.Context, l *lane.Lane) error {
 }
 
 // perCallResult removes features from a result of initialize that need a lasting connection.
-func momentary(result []byte) []byte {
+func perCallResult(result []byte) []byte {
 	caps := capabilities(result)
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if c := gjson.GetBytes(caps, kind); c.IsObject() {

@@ -24,10 +24,10 @@ type hub struct {
 	turn chan struct{}   // held while a level is sent
 	subs subscribe.Watched[*View]
 
-	mu    sync.Mutex // guards the rest
-	views map[*View]struct{}
-	level string           // the server's level; empty before the first one
-	said  map[string]*View // the view that was asked, by elicitationId
+	mu           sync.Mutex // guards the rest
+	views        map[*View]struct{}
+	level        string           // the server's level; empty before the first one
+	elicitations map[string]*View // the view that was asked, by elicitationId
 }
 
 // View is one session's share of a hub.
@@ -60,7 +60,7 @@ func (h *hub) unused() bool {
 }
 
 // allViews returns the current views.
-func (h *hub) everybody() []*View {
+func (h *hub) allViews() []*View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make([]*View, 0, len(h.views))
@@ -71,7 +71,7 @@ func (h *hub) everybody() []*View {
 }
 
 // soleCaller returns the only view with calls in flight, or nil if there are none or several.
-func (h *hub) busy() *View {
+func (h *hub) soleCaller() *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var only *View
@@ -91,7 +91,7 @@ func (h *hub) busy() *View {
 func (h *hub) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		for _, v := range h.everybody() {
+		for _, v := range h.allViews() {
 			v.client.Notify(n)
 		}
 	case "notifications/resources/updated":
@@ -103,32 +103,32 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 	case "notifications/message":
 		h.log(n)
 	case "notifications/elicitation/complete":
-		if v := h.asked(n); v != nil {
+		if v := h.elicited(n); v != nil {
 			v.client.Notify(n)
 		} else if h.all { // each client knows its own elicitations
-			for _, l := range h.sessionless() {
+			for _, l := range h.statelessClients() {
 				l.Notify(n)
 			}
 		}
 	default:
-		if only := h.busy(); only != nil {
+		if only := h.soleCaller(); only != nil {
 			only.client.Notify(n)
 		} // otherwise its owner is unknown
 	}
 }
 
 // elicited returns the view that was asked the elicitation of a notification, or nil.
-func (h *hub) asked(n *jsonrpc.Message) *View {
+func (h *hub) elicited(n *jsonrpc.Message) *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.said[gjson.GetBytes(n.Params, "elicitationId").String()]
+	return h.elicitations[gjson.GetBytes(n.Params, "elicitationId").String()]
 }
 
 // log passes on a log message, which names no call. If one session has calls in flight, only that one gets it.
 // Otherwise all sessions of one principal get it, and different principals do not.
 func (h *hub) log(n *jsonrpc.Message) {
-	to := h.everybody()
-	if only := h.busy(); only != nil {
+	to := h.allViews()
+	if only := h.soleCaller(); only != nil {
 		to = []*View{only}
 	} else if h.all {
 		return
@@ -165,7 +165,7 @@ func (c *viewCall) Notify(n *jsonrpc.Message) {
 			return
 		}
 	case "notifications/elicitation/complete":
-		if v := c.v.h.asked(n); v != c.v {
+		if v := c.v.h.elicited(n); v != c.v {
 			c.v.h.Notify(n)
 			if v != nil {
 				return
@@ -182,14 +182,14 @@ func (c *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 
 // Ask passes a question to the session whose call it must be about.
 func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	v := h.busy()
+	v := h.soleCaller()
 	if v == nil {
-		if all := h.everybody(); len(all) == 1 {
+		if all := h.allViews(); len(all) == 1 {
 			v = all[0]
 		}
 	}
 	if v == nil && !h.all {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server, and the question names no call", nil))
 		return nil
 	}
 	if h.all {
@@ -201,23 +201,23 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 // ask passes a question about a call of v to to.
 func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
 	if h.all {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: it cannot ask one of them", nil))
 		return nil
 	}
 	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {
 		h.mu.Lock()
-		if h.said == nil || len(h.said) >= bridge.MaxQuestions {
-			h.said = map[string]*View{}
+		if h.elicitations == nil || len(h.elicitations) >= bridge.MaxQuestions {
+			h.elicitations = map[string]*View{}
 		}
-		h.said[id.String()] = v
+		h.elicitations[id.String()] = v
 		h.mu.Unlock()
 	}
 	return to.Ask(q, reply)
 }
 
 // statelessClients returns the clients of views that serve stateless clients.
-func (h *hub) sessionless() (all []bridge.Client) {
-	for _, v := range h.everybody() {
+func (h *hub) statelessClients() (all []bridge.Client) {
+	for _, v := range h.allViews() {
 		if v.stateless {
 			all = append(all, v.client)
 		}
@@ -227,14 +227,14 @@ func (h *hub) sessionless() (all []bridge.Client) {
 
 // givenUp ends the subscriptions of stateless clients after their connection stayed lost for long.
 func (h *hub) givenUp() {
-	for _, l := range h.sessionless() {
+	for _, l := range h.statelessClients() {
 		l.Gone(nil)
 	}
 }
 
 // Gone tells all sessions that the server has ended for good.
 func (h *hub) Gone(err error) {
-	for _, v := range h.everybody() {
+	for _, v := range h.allViews() {
 		v.client.Gone(err)
 	}
 }
@@ -363,9 +363,9 @@ func (v *View) Close(context.Context) error {
 	h := v.h
 	h.mu.Lock()
 	delete(h.views, v)
-	for id, of := range h.said {
+	for id, of := range h.elicitations {
 		if of == v {
-			delete(h.said, id)
+			delete(h.elicitations, id)
 		}
 	}
 	h.mu.Unlock()

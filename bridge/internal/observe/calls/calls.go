@@ -74,7 +74,7 @@ const (
 
 // Mark is an event during a call.
 type Mark struct {
-	At   float64 `json:"at_ms"` // progress, asked, answered
+	At   float64 `json:"at_ms"` // since it began
 	What string  `json:"what"`  // progress, asked, answered
 	Text string  `json:"text,omitempty"`
 }
@@ -282,7 +282,7 @@ func (w *watched) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message
 	one.exchange = w.c.Traffic.Asked(w.server, one.row.Session, one.row.Principal, q.Message)
 	a, err := w.Upstream.Call(ctx, &one.request)
 	if err != nil {
-		one.exchange.Failed(told(err))
+		one.exchange.Failed(errorText(err))
 	} else {
 		one.exchange.Answered(a)
 	}
@@ -349,12 +349,12 @@ func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*c
 	ctx, one.cancel = context.WithCancelCause(ctx) // before others may call it
 	c.under[one.key] = one
 	c.mu.Unlock()
-	c.tell(func(w Watcher) { w.Begun(&one.row) })
+	c.notify(func(w Watcher) { w.Begun(&one.row) })
 	return one, ctx
 }
 
 // notify calls f with each watcher.
-func (c *Calls) tell(f func(Watcher)) {
+func (c *Calls) notify(f func(Watcher)) {
 	if all := c.watchers.Load(); all != nil {
 		for _, w := range *all {
 			f(w)
@@ -376,7 +376,7 @@ func (o *call) left() {
 	row := o.row
 	row.Outcome, row.Marks = bridge.Cancelled.String(), marks
 	row.took(time.Since(row.Began))
-	o.c.tell(func(w Watcher) { w.Ended(&row) })
+	o.c.notify(func(w Watcher) { w.Ended(&row) })
 }
 
 func (r *Row) took(d time.Duration) {
@@ -397,7 +397,7 @@ func (o *call) mark(what, text string) {
 	}
 	o.c.mu.Unlock()
 	if there {
-		o.c.tell(func(w Watcher) { w.Marked(&o.row, m) })
+		o.c.notify(func(w Watcher) { w.Marked(&o.row, m) })
 	}
 }
 
@@ -441,7 +441,7 @@ func (c *Calls) Take(p *report.Report) {
 	}
 	switch {
 	case p.Err != nil:
-		row.Error = clip(told(p.Err))
+		row.Error = clip(errorText(p.Err))
 	case p.Answer != nil && p.Answer.Error != nil:
 		row.Error = clip(gjson.GetBytes(p.Answer.Error, "message").String())
 	}
@@ -477,7 +477,7 @@ func (c *Calls) Take(p *report.Report) {
 	c.mu.Unlock()
 	if on {
 		bare := row.Bare()
-		c.tell(func(w Watcher) { w.Ended(bare) }) // a slow reader holds no more memory than is counted
+		c.notify(func(w Watcher) { w.Ended(bare) }) // a slow reader holds no more memory than is counted
 	}
 }
 
@@ -523,7 +523,7 @@ func (c *Calls) fail(row *Row) {
 }
 
 // errorText returns the text of an error for observers, which is that for clients.
-func told(err error) string {
+func errorText(err error) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e.Told()
 	}
@@ -633,7 +633,7 @@ func (c *Calls) Cancel(id string) bool {
 	defer c.mu.Unlock()
 	for _, one := range c.under {
 		if one.row.ID == id {
-			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator has cancelled the call"})
+			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator cancelled the call"})
 			return true
 		}
 	}

@@ -36,14 +36,14 @@ type conversation struct {
 
 // agreed is a URL that the client's user accepted to visit.
 type agreed struct {
-	answer []byte // elicitationId for the client, raw
-	id     []byte // how often the server asked for it since
-	looks  int    // how often the server has asked for it since
+	answer []byte // the client's
+	id     []byte // elicitationId for the client, raw
+	looks  int    // how often the server asked for it since
 }
 
 // questions is the server's request for input.
 type questions struct {
-	state []byte // raw; nil when there is none
+	state []byte // raw; nil for none
 	all   []*question
 }
 
@@ -74,7 +74,7 @@ func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Messa
 			t.over(nil)
 			return no, nil
 		}
-		c.back.anew()
+		c.back.repeat()
 		var err error
 		if a, err = c.send(ctx, more); err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message)
 		case seen[key.Str]:
 			no = c.broken("two of its inputRequests have the same key")
 		case len(w.all) >= bridge.MaxQuestions:
-			no = c.broken(bridge.OverLimit("it asks too much at a time", bridge.MaxQuestions))
+			no = c.broken(bridge.OverLimit("it asks too many questions at once", bridge.MaxQuestions))
 		default:
 			seen[key.Str] = true
 			var q *question
@@ -125,7 +125,7 @@ func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message)
 		return no == nil
 	})
 	if no == nil && len(w.all) == 0 && w.state == nil {
-		no = c.broken("it wants to know something and does not say what")
+		no = c.broken("it asks for input without inputRequests and requestState")
 	}
 	return w, no
 }
@@ -137,7 +137,7 @@ func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
 	switch method {
 	case "elicitation/create", "sampling/createMessage", "roots/list":
 	default:
-		return nil, c.broken("it asks for " + rawjson.Quote(method[:min(len(method), 40)]) + ", which cannot be asked for")
+		return nil, c.broken("it asks for " + rawjson.Quote(method[:min(len(method), 40)]) + ", which is no question of the protocol")
 	}
 	if params.Exists() && !params.IsObject() {
 		return nil, c.broken("it asks " + method + " with params that are not an object")
@@ -188,7 +188,7 @@ func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no
 	}
 	if len(fresh) > 0 || len(w.all) == 0 {
 		if t.rounds++; t.rounds > maxRounds {
-			return nil, t.broken(bridge.OverLimit("it goes on wanting to know something", maxRounds)), nil
+			return nil, t.broken(bridge.OverLimit("it keeps asking for input", maxRounds)), nil
 		}
 	}
 	over := time.After(wait)
@@ -294,7 +294,7 @@ func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonr
 // undone returns the answer of a call whose client did not do what the server asked (D8.5). code is that of the
 // client's error, if any.
 func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
-	text := "the server wanted " + method + " from the client, which did not do it: " + what
+	text := "the server asked the client for " + method + ", which failed: " + what
 	if c.r.Method == "tools/call" {
 		return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(text)+`}],"isError":true}`))
 	}

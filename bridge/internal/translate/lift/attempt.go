@@ -76,12 +76,12 @@ func (e *attempt) Notify(n *jsonrpc.Message) {
 		e.acknowledged(n)
 		return
 	case "notifications/resources/updated":
-		if e.asked(n.URI()) && !e.s.wants(n.URI()) {
+		if e.requested(n.URI()) && !e.s.wants(n.URI()) {
 			return // the client has unsubscribed
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 	default:
-		e.s.l.o.Log.Debug("notification not passed on: it was not asked for", "method", n.Method)
+		e.s.l.o.Log.Debug("notification dropped: not subscribed", "method", n.Method)
 		return
 	}
 	l := e.s.l
@@ -102,13 +102,13 @@ func (e *attempt) acknowledged(n *jsonrpc.Message) {
 }
 
 // requested reports whether the attempt includes the resource.
-func (e *attempt) asked(uri string) bool {
+func (e *attempt) requested(uri string) bool {
 	_, ok := slices.BinarySearch(e.uris, uri)
 	return ok
 }
 
 // grants reports whether the server accepted the resource. The attempt has begun.
-func (e *attempt) honours(uri string) bool { return e.accepted[uri] }
+func (e *attempt) grants(uri string) bool { return e.accepted[uri] }
 
 // verdict returns the outcome for the asks of an attempt that did not begin.
 func (e *attempt) verdict(revision string) outcome {

@@ -108,7 +108,7 @@ func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 // bridge handles the client's answers (D2.1).
 func (l *Lift) Notify(ctx context.Context, r *bridge.Request) error {
 	if l.Upstream.Server().Modern() {
-		l.o.Log.Debug("notification not passed on: the server has none", "method", r.Method)
+		l.o.Log.Debug("notification dropped: the server's revision does not define it", "method", r.Method)
 		return nil
 	}
 	return l.Upstream.Notify(ctx, r)

@@ -82,7 +82,7 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	case r.Method == "resources/subscribe" && k.subscribe:
 		return l.subscribe(ctx, r.URI())
 	case r.Method == "resources/unsubscribe" && k.subscribe:
-		return l.tell(ctx, &change{uri: r.URI(), end: true, answer: make(chan outcome, 1)})
+		return l.change(ctx, &change{uri: r.URI(), end: true, answer: make(chan outcome, 1)})
 	case !k.carries(r.Method):
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.o.Server+" has no method "+r.Method, nil), nil
 	}
@@ -205,10 +205,10 @@ type callClient struct {
 	bridge.Client
 	l *Lift
 
-	mu      sync.Mutex // guards the rest
-	again   bool       // the call was repeated
-	highest float64    // the highest progress so far
-	some    bool
+	mu       sync.Mutex // guards the rest
+	repeated bool       // the call was repeated
+	highest  float64    // the highest progress so far
+	some     bool
 }
 
 // Notify passes on progress of the call, and log messages of the session's level.
@@ -223,7 +223,7 @@ func (b *callClient) Notify(n *jsonrpc.Message) {
 			return
 		}
 	default:
-		b.l.o.Log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		b.l.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
 		return
 	}
 	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
@@ -234,7 +234,7 @@ func (b *callClient) Notify(n *jsonrpc.Message) {
 func (b *callClient) rises(progress float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.some && b.again && progress <= b.highest {
+	if b.some && b.repeated && progress <= b.highest {
 		return false
 	}
 	if !b.some || progress > b.highest {
@@ -245,11 +245,11 @@ func (b *callClient) rises(progress float64) bool {
 }
 
 // repeat records that the call is repeated.
-func (b *callClient) anew() {
+func (b *callClient) repeat() {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.again = true
+	b.repeated = true
 }

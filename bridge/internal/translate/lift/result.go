@@ -15,7 +15,7 @@ func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil {
 		if kind := era.ResultType(a); kind != era.ResultComplete {
 			a.Release()
-			return c.broken("its answer is of a kind that was not asked for: " + rawjson.Quote(kind[:min(len(kind), 40)]))
+			return c.broken("its answer has an unknown resultType: " + rawjson.Quote(kind[:min(len(kind), 40)]))
 		}
 	}
 	a = c.l.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
@@ -48,7 +48,7 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 	}
 	var edits []jsonrpc.Edit
 	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(era.Reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
-		if left := unsaid(meta); rawjson.IsEmpty(left) {
+		if left := withoutModern(meta); rawjson.IsEmpty(left) {
 			gone = append(gone, f.Meta)
 		} else {
 			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: left})
@@ -61,7 +61,9 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // withoutModern returns a result's _meta without the members of modern servers.
-func unsaid(meta []byte) []byte { return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription) }
+func withoutModern(meta []byte) []byte {
+	return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription)
+}
 
 // bareMeta is the slow path, for results with duplicate members.
 func bareMeta(result []byte) []byte {
@@ -69,7 +71,7 @@ func bareMeta(result []byte) []byte {
 	if !meta.IsObject() {
 		return result
 	}
-	left := unsaid([]byte(meta.Raw))
+	left := withoutModern([]byte(meta.Raw))
 	result = rawjson.Delete(result, "_meta")
 	if rawjson.IsEmpty(left) {
 		return result

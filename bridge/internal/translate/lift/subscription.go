@@ -41,7 +41,7 @@ type subscription struct {
 
 	mu       sync.Mutex      // guards want, owes, seen and declined
 	want     map[string]bool // wanted URIs; true once the server accepted one
-	owes     bool            // the client needs notifications of possible changes
+	missed   bool            // the client needs notifications of possible changes
 	seen     map[string]bool // lists that the client read before the first attempt began, by notification
 	declined bool            // the server accepts no subscriptions
 
@@ -95,10 +95,10 @@ func (l *Lift) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, err
 	if uri == "" {
 		return jsonrpc.InvalidParams("params.uri must be a string that names a resource"), nil
 	}
-	return l.tell(ctx, &change{uri: uri, answer: make(chan outcome, 1)})
+	return l.change(ctx, &change{uri: uri, answer: make(chan outcome, 1)})
 }
 
-func (l *Lift) tell(ctx context.Context, q *change) (*jsonrpc.Message, error) {
+func (l *Lift) change(ctx context.Context, q *change) (*jsonrpc.Message, error) {
 	s := l.listen(l.caps.Load())
 	if s == nil {
 		return nil, bridge.ErrEnded
@@ -152,7 +152,7 @@ func (s *subscription) lost() bool {
 	if s.declined || s.ctx.Err() != nil {
 		return false
 	}
-	s.owes = true
+	s.missed = true
 	select {
 	case s.opened <- struct{}{}:
 	default:
@@ -233,7 +233,7 @@ func (s *subscription) take(q *change) {
 		if delete(s.want, q.uri); had && s.now != nil {
 			s.plan(shrinkAfter)
 		}
-	case s.now != nil && !is(s.now.ended) && s.now.honours(q.uri) && (s.next == nil || s.next.asked(q.uri)):
+	case s.now != nil && !is(s.now.ended) && s.now.grants(q.uri) && (s.next == nil || s.next.requested(q.uri)):
 		s.want[q.uri] = true
 	case !had && len(s.want) >= subscribe.MaxSubscriptions:
 		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil)
@@ -284,18 +284,18 @@ func (s *subscription) follow() {
 	s.now, s.next, s.refusals = e, nil, 0
 	e.since = time.Now()
 	s.mu.Lock()
-	missed, seen := s.gap || s.owes, s.seen
-	s.gap, s.owes, s.declined, s.seen = false, false, false, nil
+	missed, seen := s.gap || s.missed, s.seen
+	s.gap, s.missed, s.declined, s.seen = false, false, false, nil
 	s.settle()
 	answers := make([]*jsonrpc.Message, len(e.asks))
 	for i, q := range e.asks {
 		answers[i] = jsonrpc.NewResult(nil, []byte("{}"))
 		switch _, wanted := s.want[q.uri]; {
-		case wanted && e.honours(q.uri):
+		case wanted && e.grants(q.uri):
 			s.want[q.uri] = true
 		case wanted:
 			s.unwant(q.uri)
-			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not tell of changes of this resource", []byte(`{"uri":`+rawjson.Quote(q.uri)+`}`))
+			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not report changes of this resource", []byte(`{"uri":`+rawjson.Quote(q.uri)+`}`))
 		}
 	}
 	s.mu.Unlock()
@@ -322,7 +322,7 @@ func (s *subscription) review() {
 	s.mu.Lock()
 	same := s.now != nil && len(s.want) == len(s.now.uris)
 	for uri := range s.want {
-		same = same && s.now.asked(uri)
+		same = same && s.now.requested(uri)
 	}
 	s.mu.Unlock()
 	switch {
@@ -374,10 +374,10 @@ func (s *subscription) failed() {
 
 // giveUp stops the attempts. The client gets no notifications of changes.
 func (s *subscription) giveUp(e *attempt) {
-	s.l.o.Log.Warn("the server accepts no subscription: clients are not told of changes", "err", e.reason())
+	s.l.o.Log.Warn("the server accepts no subscription: clients get no change notifications", "err", e.reason())
 	s.mu.Lock()
-	owes := s.owes
-	s.declined, s.owes = true, false
+	owes := s.missed
+	s.declined, s.missed = true, false
 	s.mu.Unlock()
 	if owes {
 		s.changed(s.changes, nil)

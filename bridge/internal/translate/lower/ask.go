@@ -22,23 +22,23 @@ const keyTask = "io.modelcontextprotocol/related-task"
 // guess only shows the question at the wrong call: the answer still reaches the server. If that call ends first,
 // another one carries the question.
 func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	if !l.s.stray.Load() && askable[q.Method] {
-		l.s.stray.Store(true)
+	if !l.s.unattributed.Load() && askable[q.Method] {
+		l.s.unattributed.Store(true)
 	}
 	l.mu.Lock()
 	c, unclear := l.carrier(q)
-	doubted := l.doubt.unsure
+	doubted := l.suspicion.suspect
 	l.mu.Unlock()
 	switch {
 	case unclear:
-		l.s.warn("a server request was refused: it does not say which call it belongs to, and it may be one of several, or one that was cancelled", "method", q.Method)
+		l.s.warn("question of the server rejected: it names no call, and may be about several or a cancelled one", "method", q.Method)
 		if !doubted {
-			l.slot.Part()
+			l.slot.Retire()
 		}
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server, and the question names no call", nil))
 		return nil
 	case c == nil:
-		return l.stray(q, reply)
+		return l.askWithoutCall(q, reply)
 	}
 	return c.carry(q, reply, l.of.Keyed)
 }
@@ -52,7 +52,7 @@ func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 		if id != "" && other.task == id {
 			return other, false
 		}
-		if !other.gone && !other.over {
+		if !other.dropped && !other.over {
 			n++
 		}
 	}
@@ -60,7 +60,7 @@ func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 	switch {
 	case c == nil:
 		return nil, false
-	case !l.of.Keyed && (n > 1 || l.doubt.unsure):
+	case !l.of.Keyed && (n > 1 || l.suspicion.suspect):
 		return nil, true
 	case c.request == nil && l.busy():
 		// The call waits for its client. The question is more likely about a request in flight, which cannot
@@ -81,10 +81,10 @@ func (l *Translator) busy() bool {
 }
 
 // suspicion records calls that ended without their answers. Translator.mu guards it.
-type doubt struct {
+type suspicion struct {
 	cancelled time.Time // when the last one ended
-	unsure    bool      // the server may not know of a cancellation yet
-	settling  bool      // confirmCancelled is running
+	suspect   bool      // the server may not know of a cancellation yet
+	pinging   bool      // confirmCancelled is running
 	again     bool      // another call ended since its ping
 }
 
@@ -96,20 +96,20 @@ func (l *Translator) abandoned() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.doubt.cancelled = time.Now()
+	l.suspicion.cancelled = time.Now()
 	switch {
 	case l.closed:
-	case l.s.heedless.Load():
-		l.doubted(true)
+	case l.s.ignoresCancel.Load():
+		l.setSuspect(true)
 		l.slot.Hold() // keeps the connection open for lingering
-		l.slot.Part()
+		l.slot.Retire()
 		time.AfterFunc(lingering, l.slot.Leave)
-	case l.doubt.settling:
-		l.doubt.again = true
+	case l.suspicion.pinging:
+		l.suspicion.again = true
 	default:
-		l.doubt.settling = true
-		l.doubted(true)
-		l.wg.Go(l.settle)
+		l.suspicion.pinging = true
+		l.setSuspect(true)
+		l.wg.Go(l.confirmCancelled)
 	}
 }
 
@@ -117,28 +117,28 @@ func (l *Translator) abandoned() {
 const lingering = 5 * time.Second
 
 // setSuspect records whether the server may ask about a call that has ended. The caller holds l.mu.
-func (l *Translator) doubted(yes bool) {
-	l.doubt.unsure = yes
-	l.slot.Doubted(yes)
+func (l *Translator) setSuspect(yes bool) {
+	l.suspicion.suspect = yes
+	l.slot.Suspect(yes)
 }
 
 // confirmCancelled waits for the answer to a ping sent after a cancellation. It shows that the server has
 // processed the cancellation and ended the call (2025-11-25, Cancellation). If a server with unattributed
 // questions does not answer, its connection gets no more requests.
-func (l *Translator) settle() {
+func (l *Translator) confirmCancelled() {
 	for wait := lingering; ; wait *= 2 {
 		if errors.Is(l.line.Ping(l.ctx, wait), bridge.ErrTimeout) {
-			if l.s.stray.Load() {
-				l.slot.Part()
+			if l.s.unattributed.Load() {
+				l.slot.Retire()
 				return
 			}
 			continue
 		}
 		l.mu.Lock()
-		again := l.doubt.again
-		l.doubt.again, l.doubt.settling = false, again
+		again := l.suspicion.again
+		l.suspicion.again, l.suspicion.pinging = false, again
 		if !again {
-			l.doubted(false)
+			l.setSuspect(false)
 		}
 		l.mu.Unlock()
 		if !again {
@@ -152,7 +152,7 @@ func (l *Translator) settle() {
 func (l *Translator) likeliest() (best *parked) {
 	for c := range l.asking {
 		switch {
-		case c.gone || c.over:
+		case c.dropped || c.over:
 		case best == nil,
 			c.request != nil && best.request == nil,
 			(c.request != nil) == (best.request != nil) && c.order > best.order:
@@ -164,12 +164,12 @@ func (l *Translator) likeliest() (best *parked) {
 
 // heldQuestion is a question that waits for a call to carry it.
 type heldQuestion struct {
-	l        *Translator
-	q        *jsonrpc.Message
-	reply    func(*jsonrpc.Message)
-	timer    *time.Timer
-	withdraw func(why string) // of the call that carries it; guarded by l.mu
-	back     bool             // the server withdrew it; guarded by l.mu
+	l         *Translator
+	q         *jsonrpc.Message
+	reply     func(*jsonrpc.Message)
+	timer     *time.Timer
+	withdraw  func(why string) // of the call that carries it; guarded by l.mu
+	withdrawn bool             // the server withdrew it; guarded by l.mu
 }
 
 // rootsPatience is how long a question for roots waits for a call.
@@ -177,19 +177,19 @@ const rootsPatience = 10 * time.Second
 
 // askWithoutCall takes a question that no call can carry. A client can only be asked in answer to its requests
 // . Servers often ask for roots right after initialization, so such a question waits for rootsPatience.
-func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (l *Translator) askWithoutCall(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
 	l.mu.Lock()
-	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unsure && !l.busy() && q.Method != "roots/list" { // a server may ask for roots at any time
-		l.s.heedless.Store(true)
+	if time.Since(l.suspicion.cancelled) < staleAfter && !l.suspicion.suspect && !l.busy() && q.Method != "roots/list" { // a server may ask for roots at any time
+		l.s.ignoresCancel.Store(true)
 	}
 	l.mu.Unlock()
 	h := &heldQuestion{l: l, reply: reply}
 	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.line.Caller().Capabilities, "roots").Exists() {
-		reply(strayed(q.Method))
+		reply(noCallReply(q.Method))
 		return nil
 	}
 	h.q = q.Clone()
@@ -201,16 +201,16 @@ func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) fun
 	}
 	l.mu.Unlock()
 	if full {
-		reply(strayed(q.Method))
+		reply(noCallReply(q.Method))
 		return nil
 	}
-	return h.takeBack
+	return h.retract
 }
 
 // noCallReply returns the answer to a question without a call.
-func strayed(method string) *jsonrpc.Message {
+func noCallReply(method string) *jsonrpc.Message {
 	if method == "roots/list" {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "there is no request of a client that could carry the question", nil)
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "no request of a client is in flight to carry the question", nil)
 	}
 	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no client request to attach to", nil)
 }
@@ -230,7 +230,7 @@ func (h *heldQuestion) put(c *parked) {
 	withdraw := c.carry(h.q, h.reply, h.l.of.Keyed)
 	h.l.mu.Lock()
 	h.withdraw = withdraw
-	back := h.back
+	back := h.withdrawn
 	h.l.mu.Unlock()
 	if back && withdraw != nil {
 		withdraw("")
@@ -257,11 +257,11 @@ func (h *heldQuestion) expire() {
 	}
 }
 
-func (h *heldQuestion) refuse() { h.reply(strayed(h.q.Method)) }
+func (h *heldQuestion) refuse() { h.reply(noCallReply(h.q.Method)) }
 
-func (h *heldQuestion) takeBack(why string) {
+func (h *heldQuestion) retract(why string) {
 	h.l.mu.Lock()
-	h.back = true
+	h.withdrawn = true
 	h.remove()
 	withdraw := h.withdraw
 	h.l.mu.Unlock()

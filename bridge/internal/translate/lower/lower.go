@@ -29,14 +29,14 @@ type Server struct {
 	o Options
 	// unattributed means that the server has asked a question that names no call. ignoresCancel means that it
 	// has asked about a cancelled call.
-	stray, heedless atomic.Bool
+	unattributed, ignoresCancel atomic.Bool
 
 	mu          sync.Mutex // guards the rest
-	noticed     time.Time  // when warn last logged
+	warnedAt    time.Time  // when warn last logged
 	translators map[*Translator]struct{}
-	parked      map[string]*parked                          // calls that wait for their clients, by id
-	waiting     map[string]int                              // resumable calls, by id
-	keptBytes   int                                         // calls that wait for their clients, by principal
+	parked      map[string]*parked                          // resumable calls, by id
+	waiting     map[string]int                              // calls that wait for their clients, by principal
+	keptBytes   int                                         // of delivered answers
 	listens     map[string]map[*subscribe.Listener]struct{} // subscriptions, by group
 	closed      bool
 }
@@ -69,7 +69,7 @@ func New(o Options) *Server {
 }
 
 // Unattributed reports whether the server has asked a question that names no call.
-func (s *Server) Strays() bool { return s.stray.Load() }
+func (s *Server) Unattributed() bool { return s.unattributed.Load() }
 
 // Status counts what stateless clients have at a legacy server.
 type Status struct {
@@ -109,9 +109,9 @@ type Slot interface {
 	// Leave ends what Hold began.
 	Leave()
 	// Suspect reports whether the server may ask about a call that has ended.
-	Doubted(bool)
+	Suspect(bool)
 	// Retire takes no more requests, if other connections are possible.
-	Part()
+	Retire()
 	// Gone reports that the server has ended for good, or was replaced.
 	Gone()
 }

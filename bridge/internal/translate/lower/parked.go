@@ -39,7 +39,7 @@ type parked struct {
 	expires   time.Time
 	progress  *jsonrpc.Message // the last progress without a request to get it
 	over      bool             // the server answered, or never will
-	gone      bool             // it cannot be resumed
+	dropped   bool             // it cannot be resumed
 	answer    *jsonrpc.Message
 	err       error
 	delivered bool // a client got the answer
@@ -65,7 +65,7 @@ const (
 	maxKeptAnswers = 64 << 20 // bytes of delivered answers of one server that stay for clients that lost them
 	// staleAfter is the age of a parked call that may be evicted for another one. Servers commonly wait that
 	// long for an answer.
-	abandonedFor = time.Minute
+	staleAfter = time.Minute
 )
 
 // begin makes a call that may be parked, and waits for its outcome.
@@ -123,19 +123,19 @@ func (c *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error
 		return c.l.conclude(v, c.s, o.answer)
 	case <-ctx.Done():
 	}
-	if c.drop(takenBackBy(ctx), func() bool { return c.request == v }) {
+	if c.drop(cancelCause(ctx), func() bool { return c.request == v }) {
 		return nil, context.Cause(ctx)
 	}
 	o := <-v.out
 	o.answer.Release()
 	if o.parked { // the client does not know of the questions
-		c.drop(takenBackBy(ctx), nil)
+		c.drop(cancelCause(ctx), nil)
 	}
 	return nil, context.Cause(ctx)
 }
 
 // cancelCause returns ErrCancelled, with the client's reason if the client ended ctx.
-func takenBackBy(ctx context.Context) error {
+func cancelCause(ctx context.Context) error {
 	if why := context.Cause(ctx); errors.Is(why, bridge.ErrCancelled) {
 		return why
 	}
@@ -161,14 +161,14 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	moot := c.open
 	c.open, c.shown = nil, 0
 	if err == nil {
-		moot = l.passOn(moot)
+		moot = l.reassign(moot)
 	}
 	v := c.request
 	if v != nil {
 		c.detach()
 	}
 	switch {
-	case c.gone:
+	case c.dropped:
 		a.Release()
 	case v == nil: // it stays for the next request
 		c.answer, c.err = a, err
@@ -211,7 +211,7 @@ func (c *parked) arm() {
 // expire drops a call that no client has resumed.
 func (c *parked) expire() {
 	c.drop(bridge.ErrCancelled, func() bool {
-		if c.gone || c.request != nil {
+		if c.dropped || c.request != nil {
 			return false // await or the next parking handles it
 		}
 		left := time.Until(c.expires)
@@ -239,10 +239,10 @@ func (c *parked) drop(why error, so func() bool) bool {
 
 // discard makes the call one that cannot be resumed, and returns its questions. The caller holds l.mu.
 func (c *parked) discard() (moot []*question) {
-	if c.gone {
+	if c.dropped {
 		return nil
 	}
-	c.gone = true
+	c.dropped = true
 	moot = c.open
 	c.open, c.shown = nil, 0
 	if c.request != nil {
@@ -271,27 +271,27 @@ func (c *parked) idle() time.Duration {
 }
 
 // waits reports whether the call waits for its client. The caller holds l.mu.
-func (c *parked) waits() bool { return c.request == nil && !c.over && !c.gone }
+func (c *parked) waits() bool { return c.request == nil && !c.over && !c.dropped }
 
 // Notify passes a notification about the call to its request.
 func (c *parked) Notify(n *jsonrpc.Message) {
 	l := c.l
-	if l.keeps(n) {
+	if l.withholds(n) {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case c.request != nil:
-		c.tell(n)
-	case n.Method == "notifications/progress" && !c.gone && !c.over:
+		c.notify(n)
+	case n.Method == "notifications/progress" && !c.dropped && !c.over:
 		c.progress = n.Clone()
 	}
 }
 
 // notify passes a notification to the call's request. Progress gets the token of that request. The caller holds
 // l.mu.
-func (c *parked) tell(n *jsonrpc.Message) {
+func (c *parked) notify(n *jsonrpc.Message) {
 	if n.Method == "notifications/progress" {
 		mine := c.request.r.Token()
 		if mine == nil {

@@ -70,13 +70,13 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		a.params = rawjson.OneLine(params)
 	}
 	l.mu.Lock()
-	full := c.over || c.gone || len(c.open) >= bridge.MaxQuestions
+	full := c.over || c.dropped || len(c.open) >= bridge.MaxQuestions
 	if !full {
 		c.add(a)
 	}
 	l.mu.Unlock()
 	if full {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
 	return func(string) { l.withdraw(a) } // the protocol cannot withdraw it at the client
@@ -92,7 +92,7 @@ func (c *parked) add(a *question) {
 
 // reassign moves guessed questions of an answered call to other calls, because they were about another one. It
 // returns the questions without a call. The caller holds l.mu.
-func (l *Translator) passOn(asks []*question) (moot []*question) {
+func (l *Translator) reassign(asks []*question) (moot []*question) {
 	for _, a := range asks {
 		if c := l.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
 			c.add(a)
@@ -131,7 +131,7 @@ func (l *Translator) withdraw(a *question) {
 // Without a stale one it rejects the request, because the bridge never answers for the client.
 func (c *parked) ask() {
 	s := c.l.s
-	if c.put() || s.GiveWay(c.principal()) && c.put() {
+	if c.put() || s.EvictStale(c.principal()) && c.put() {
 		return
 	}
 	l := c.l
@@ -146,12 +146,12 @@ func (c *parked) ask() {
 	}
 	v := c.request
 	c.detach()
-	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client something, and too many calls wait for their clients already", most))}
+	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
 	moot := c.discard()
 	l.mu.Unlock()
 	unanswered(moot)
 	c.cancel(bridge.ErrCancelled)
-	s.warn("a call was refused: the server asks its client something, and too many calls wait for their clients already", "method", c.r.Method, "max", most)
+	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", c.r.Method, "max", most)
 }
 
 // put answers the call's request with its questions, if there are both. It reports false if too many calls are

@@ -70,7 +70,7 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 		return a
 	}
 	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's result is not an object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
 	if changed := s.rewrites.Result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
 		a = a.Replaced(changed)

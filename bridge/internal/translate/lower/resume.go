@@ -19,12 +19,12 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 	c := s.parked[round.ours.Call]
 	s.mu.Unlock()
 	if c == nil {
-		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: its answer was fetched, it was cancelled, or too long ago"), nil
+		return jsonrpc.InvalidParams("the call of this requestState no longer exists: its answer was fetched, or it was cancelled or has expired"), nil
 	}
 	v := newRequest(r)
 	// If the call has ended, its connection may be closed. The client still gets the answer.
 	if c.runs() {
-		if err := c.l.verbose(ctx, v, c.s); err != nil && ctx.Err() != nil {
+		if err := c.l.raiseLevel(ctx, v, c.s); err != nil && ctx.Err() != nil {
 			return nil, err
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 func (c *parked) runs() bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	return !c.over && !c.gone
+	return !c.over && !c.dropped
 }
 
 // attach makes v the call's request and takes its answers to the questions. replies pass them to the server. no
@@ -52,10 +52,10 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.gone:
-		return jsonrpc.InvalidParams("the call that this requestState belongs to has expired or was cancelled"), nil
+	case c.dropped:
+		return jsonrpc.InvalidParams("the call of this requestState has expired or was cancelled"), nil
 	case c.request != nil:
-		return jsonrpc.InvalidParams("another request waits with this requestState already"), nil
+		return jsonrpc.InvalidParams("another request already waits with this requestState"), nil
 	case round != c.round && round != c.round-1:
 		return jsonrpc.InvalidParams("this requestState is not the last one of its call"), nil
 	case c.over: // its answers come too late
@@ -80,11 +80,11 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 		if what := era.WellFormedAnswer(a.method, raw); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + a.key + ": " + what), nil
 		}
-		answered[a] = toServer(a.method, raw, c.s.Revision)
+		answered[a] = serverAnswer(a.method, raw, c.s.Revision)
 	}
 	for _, a := range c.barred(v.r.From.Capabilities, answered) {
 		replies = append(replies, func() {
-			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client cannot be asked that any more", nil))
+			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client no longer has the capability for this question", nil))
 		})
 	}
 	if asked && len(answered) == 0 && c.shown > 0 { // ask again
@@ -140,7 +140,7 @@ func (c *parked) resumed(v *request) {
 	l.requests[v] = struct{}{}
 	if n := c.progress; n != nil {
 		c.progress = nil
-		c.tell(n)
+		c.notify(n)
 	}
 	if len(c.open) > 0 {
 		c.gather()
@@ -160,7 +160,7 @@ func (a *Round) answer(key string) (found gjson.Result) {
 }
 
 // serverAnswer returns a client's answer in the server's revision.
-func toServer(method string, raw []byte, revision string) *jsonrpc.Message {
+func serverAnswer(method string, raw []byte, revision string) *jsonrpc.Message {
 	result, no := era.Answer(method, raw, era.LatestModern, revision)
 	if no != nil {
 		return jsonrpc.NewError(nil, no.Code, no.Message, no.Data)
@@ -234,7 +234,7 @@ func (s *Server) keep(c *parked) {
 
 // EvictStale drops the principal's call that has waited longest for its client. It reports false if none has
 // waited for staleAfter.
-func (s *Server) GiveWay(principal string) bool {
+func (s *Server) EvictStale(principal string) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
 	for _, c := range s.parked {
@@ -246,14 +246,14 @@ func (s *Server) GiveWay(principal string) bool {
 	var oldest *parked
 	var since time.Duration
 	for _, c := range all {
-		if idle := c.idle(); idle >= abandonedFor && idle > since {
+		if idle := c.idle(); idle >= staleAfter && idle > since {
 			oldest, since = c, idle
 		}
 	}
 	if oldest == nil || !oldest.drop(bridge.ErrCancelled, oldest.waits) {
 		return false
 	}
-	s.warn("a call that waits for its client gives way to others", "method", oldest.r.Method, "waited", since.Round(time.Second))
+	s.warn("parked call evicted for another one", "method", oldest.r.Method, "waited", since.Round(time.Second))
 	return true
 }
 
@@ -261,9 +261,9 @@ func (s *Server) GiveWay(principal string) bool {
 func (s *Server) warn(what string, args ...any) {
 	s.mu.Lock()
 	now := time.Now()
-	told := now.Sub(s.noticed) < time.Minute
+	told := now.Sub(s.warnedAt) < time.Minute
 	if !told {
-		s.noticed = now
+		s.warnedAt = now
 	}
 	s.mu.Unlock()
 	if !told {

@@ -52,9 +52,9 @@ func (s *Server) Elsewhere(a *Round) string {
 func (a *Round) Unknown() *jsonrpc.Message {
 	switch {
 	case a.Repeated() && a.ours == nil:
-		return jsonrpc.InvalidParams("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one")
+		return jsonrpc.InvalidParams("this requestState is not from this instance of the bridge since its last start: all requests of an exchange must reach the same instance")
 	case a != nil && a.orphaned:
-		return jsonrpc.InvalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
+		return jsonrpc.InvalidParams("inputResponses came without their requestState, so the call was not repeated: send both")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	})
 	switch {
 	case twice:
-		return nil, jsonrpc.InvalidParams("inputResponses and requestState must not stand twice")
+		return nil, jsonrpc.InvalidParams("inputResponses and requestState must not appear twice")
 	case a.stated && a.stateRaw.Type != gjson.String:
 		return nil, jsonrpc.InvalidParams("requestState must be a string")
 	case len(a.state) > seal.MaxToken:
@@ -94,7 +94,7 @@ func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	a.orphaned = !a.stated && ours(a.answers)
 	if a.stated {
 		if a.ours = s.opened(a.state); a.ours != nil {
-			if no := s.foreign(a.ours, r); no != nil {
+			if no := s.mismatch(a.ours, r); no != nil {
 				return nil, no
 			}
 		}
@@ -146,7 +146,7 @@ func (s *Server) sealed(r *bridge.Request, state state) string {
 	state.Whose, state.Issued = seal.Fingerprint(s.o.Identity(r)), time.Now().Unix()
 	raw, err := json.Marshal(state)
 	if err != nil {
-		panic(err) // texts and numbers always have a JSON form
+		panic(err) // strings and numbers always have a JSON form
 	}
 	return s.o.Seals.Seal(sealedState, raw)
 }
@@ -166,7 +166,7 @@ func (s *Server) opened(token string) *state {
 
 // mismatch returns the error of a requestState that has expired, or belongs to another client or request
 //
-func (s *Server) foreign(state *state, r *bridge.Request) *jsonrpc.Message {
+func (s *Server) mismatch(state *state, r *bridge.Request) *jsonrpc.Message {
 	switch {
 	case state.Whose != seal.Fingerprint(s.o.Identity(r)), state.Server != s.o.Name, state.Method != r.Method:
 		return jsonrpc.InvalidParams("this requestState belongs to another request")
@@ -183,7 +183,7 @@ func digest(m *jsonrpc.Message) string {
 	h := sha256.New()
 	args := []byte(gjson.GetBytes(m.Params, "arguments").Raw)
 	if len(args) > 0 && args[0] == '{' {
-		args = era.CanonicalCapabilities(args) // one spelling for all that say the same
+		args = era.CanonicalCapabilities(args) // one spelling for equal arguments
 	}
 	for _, part := range [][]byte{[]byte(m.Method), []byte(m.Name()), []byte(m.URI()), args} {
 		h.Write([]byte{byte(len(part) >> 24), byte(len(part) >> 16), byte(len(part) >> 8), byte(len(part))})

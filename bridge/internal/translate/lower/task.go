@@ -28,9 +28,8 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 	name := r.Name()
 	required, known := l.of.Tools.Requires(name)
 	if !known && l.of.Tools.MayAsk() {
-		// Some servers refuse a call that is not made as a task with a result that
-		// a client takes for the tool's own.
-		l.survey(ctx, r.From)
+		// Some servers answer a call without a task with a result that clients take for the tool's own.
+		l.listTools(ctx, r.From)
 		l.of.Tools.Asks()
 		required, known = l.of.Tools.Requires(name)
 	}
@@ -41,7 +40,7 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 		}
 		// Servers answer so if a call must be a task, and have not executed it. The list of tools tells whether
 		// that is the reason.
-		if l.survey(ctx, r.From); ctx.Err() == nil {
+		if l.listTools(ctx, r.From); ctx.Err() == nil {
 			required, _ = l.of.Tools.Requires(name)
 		}
 		if !required {
@@ -49,11 +48,11 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 		}
 		a.Release()
 	}
-	return l.drive(ctx, r, c)
+	return l.runTask(ctx, r, c)
 }
 
 // listTools reads the list of tools for what it says of tasks.
-func (l *Translator) survey(ctx context.Context, from *bridge.Caller) {
+func (l *Translator) listTools(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-list.SurveyEvery)
 	cut := l.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
 		return l.line.Checked().Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since})
@@ -65,14 +64,14 @@ func (l *Translator) survey(ctx context.Context, from *bridge.Caller) {
 
 // These bound the interval between two polls of a task.
 const (
-	minPoll     = 500 * time.Millisecond
-	usualPoll   = time.Second
-	maxPoll     = 30 * time.Second
-	taskGoodbye = 5 * time.Second // for tasks/cancel
+	minPoll       = 500 * time.Millisecond
+	usualPoll     = time.Second
+	maxPoll       = 30 * time.Second
+	cancelTimeout = 5 * time.Second // for tasks/cancel
 )
 
 // runTask makes a call as a task, and returns the result of the call.
-func (l *Translator) drive(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
+func (l *Translator) runTask(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
 	inner := *r
 	whole := r.Clone() // params may hide members that a wrapper removed
 	inner.Message = whole.Edited(jsonrpc.First(whole.Params, `"task":{}`))
@@ -154,7 +153,7 @@ var errTask = errors.New("the task was not cancelled in time")
 
 // cancel cancels the task at the server.
 func (t *task) cancel(ctx context.Context) {
-	ctx, stop := context.WithTimeoutCause(ctx, taskGoodbye, errTask)
+	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout, errTask)
 	defer stop()
 	a, _ := t.call(ctx, "tasks/cancel")
 	a.Release()

@@ -35,14 +35,14 @@ type Translator struct {
 	watched subscribe.Watched[*subscribe.Listener]
 	level   logLevel
 
-	mu       sync.Mutex            // guards the rest, and those fields of others that say so
-	order    uint64                // numbers sent and resumed calls
-	asking   map[*parked]struct{}  // calls that can carry questions
-	requests map[*request]struct{} // in flight
-	held     []*heldQuestion
-	urls     map[string]chan struct{}
-	closed   bool
-	doubt    doubt
+	mu        sync.Mutex            // guards the rest, and those fields of others that say so
+	order     uint64                // numbers sent and resumed calls
+	asking    map[*parked]struct{}  // calls that can carry questions
+	requests  map[*request]struct{} // in flight
+	held      []*heldQuestion
+	urls      map[string]chan struct{}
+	closed    bool
+	suspicion suspicion
 }
 
 var _ bridge.Client = (*Translator)(nil)
@@ -81,7 +81,7 @@ func newRequest(r *bridge.Request) *request {
 
 // Notify passes on a notification about the call (R-152).
 func (v *request) Notify(n *jsonrpc.Message) {
-	if v.l != nil && v.l.keeps(n) || !era.Wanted(n, v.level) {
+	if v.l != nil && v.l.withholds(n) || !era.Wanted(n, v.level) {
 		return
 	}
 	v.r.Back.Notify(n)
@@ -89,7 +89,7 @@ func (v *request) Notify(n *jsonrpc.Message) {
 
 // Ask takes a question about a call that cannot carry one.
 func (v *request) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return v.l.stray(q, reply)
+	return v.l.askWithoutCall(q, reply)
 }
 
 // Call makes a stateless client's call to the legacy server of that greeting. held means that the answer is
@@ -107,13 +107,13 @@ func (l *Translator) Call(ctx context.Context, r *bridge.Request, said *bridge.G
 	v := newRequest(r)
 	rounds := 0
 	if again != nil && again.ours != nil { // it repeats a request whose URLs were to be visited
-		if no := l.visited(ctx, s, r, again); no != nil {
+		if no := l.checkURLs(ctx, s, r, again); no != nil {
 			return no, nil
 		}
 		rounds = again.ours.Round
 	}
 	if !held { // a cached answer needs no connection
-		if err := l.verbose(ctx, v, s); err != nil && !cached[r.Method] { // the cache may answer nevertheless
+		if err := l.raiseLevel(ctx, v, s); err != nil && !cached[r.Method] { // the cache may answer nevertheless
 			return nil, err
 		}
 	}
@@ -144,7 +144,7 @@ func (s *legacy) carries(r *bridge.Request) bool {
 	if era.InBoth(r.Method) {
 		return true
 	}
-	if era.IsTask(r.Method) {
+	if era.IsTask(r.Method) || era.IsRemoved(r.Method) {
 		return false
 	}
 	for _, kind := range []string{"extensions", "experimental"} {
@@ -180,8 +180,8 @@ const levelPatience = 5 * time.Second
 
 // raiseLevel makes the server send the log messages that a request wants. The server has the most verbose level
 // of all requests so far (protocol.md D1.7).
-func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
-	if v.level == "" || !s.logging || l.level.tells(v.level) {
+func (l *Translator) raiseLevel(ctx context.Context, v *request, s *legacy) error {
+	if v.level == "" || !s.logging || l.level.covers(v.level) {
 		return nil
 	}
 	select {
@@ -190,7 +190,7 @@ func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if l.level.tells(v.level) {
+	if l.level.covers(v.level) {
 		return nil
 	}
 	ask := jsonrpc.NewRequest("logging/setLevel", []byte(`{"level":`+rawjson.Quote(v.level)+`}`))
@@ -208,7 +208,7 @@ func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
 	}
 	l.level.mu.Lock()
 	defer l.level.mu.Unlock()
-	l.level.told = v.level // also after a refusal, which would only repeat itself
+	l.level.level = v.level // also after a refusal, which would only repeat itself
 	return nil
 }
 
@@ -216,15 +216,15 @@ func (l *Translator) verbose(ctx context.Context, v *request, s *legacy) error {
 type logLevel struct {
 	turn chan struct{} // held while a level is sent
 
-	mu   sync.Mutex // guards told
-	told string     // empty if none was set
+	mu    sync.Mutex // guards told
+	level string     // empty if none was set
 }
 
 // covers reports whether the server sends messages of that level.
-func (v *logLevel) tells(level string) bool {
+func (v *logLevel) covers(level string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.told != "" && era.Severity(v.told) <= era.Severity(level)
+	return v.level != "" && era.Severity(v.level) <= era.Severity(level)
 }
 
 // Notify takes a notification that belongs to no known call.
@@ -248,14 +248,14 @@ func (l *Translator) Notify(n *jsonrpc.Message) {
 
 // withholds reports whether a notification about a call is not for the client. 2026-07-28 has only progress and
 // log messages there.
-func (l *Translator) keeps(n *jsonrpc.Message) bool {
+func (l *Translator) withholds(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/progress", "notifications/message":
 		return false
 	case "notifications/elicitation/complete":
 		l.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
 	default:
-		l.s.o.Log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		l.s.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
 	}
 	return true
 }

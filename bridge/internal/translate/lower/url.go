@@ -37,11 +37,11 @@ func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 		return nil
 	}
 	if !gjson.GetBytes(r.From.Capabilities, "elicitation.url").Exists() {
-		return jsonrpc.NewError(nil, jsonrpc.CodeMissingCapability, "the server wants a URL to be visited, and the client has not declared that it can do that",
+		return jsonrpc.NewError(nil, jsonrpc.CodeMissingCapability, "the server needs a visit to a URL, and the client has not declared elicitation.url",
 			[]byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`))
 	}
 	if v.rounds >= maxURLRounds {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the server wants URLs to be visited again and again", maxURLRounds), nil)
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the server asks for visits to URLs too often", maxURLRounds), nil)
 	}
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)
@@ -115,7 +115,7 @@ var errPatience = errors.New("waited for long enough")
 
 // checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
 // the server to confirm. Otherwise it returns the error.
-func (l *Translator) visited(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
+func (l *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)

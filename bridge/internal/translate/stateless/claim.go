@@ -16,12 +16,12 @@ import (
 
 // claim is the request for a connection, and its entry in the queue for an exclusive one.
 type claim struct {
-	r      *bridge.Request
-	lane   string
-	legacy bool // it gets an exclusive one
-	lonely bool // its first connection could not be opened for lack of room
-	alone  bool // it gets one
-	again  bool // it had one that could not be opened, since there was no room
+	r         *bridge.Request
+	lane      string
+	legacy    bool // the server is known to be a legacy one
+	exclusive bool // the request needs an exclusive connection, if the server is a legacy one
+	granted   bool // it gets an exclusive one
+	retry     bool // its first connection could not be opened for lack of room
 
 	// Set for an exclusive connection.
 	identity   *identity
@@ -30,7 +30,7 @@ type claim struct {
 	until      time.Time // the end of its wait
 
 	// Its entry in the queue, guarded by Pool.mu.
-	got     chan *slot // gets one connection
+	result  chan *slot // gets one connection
 	patient bool       // it waits for a free connection, and no other is opened for it
 	at      *clist.Element
 }
@@ -43,8 +43,8 @@ const (
 // exclusive reports whether a request needs a connection without other calls at a legacy server. It does if its
 // client can be asked about it, unless the wire attributes questions, or a handle or the share setting chooses
 // the connection. The caller holds p.mu.
-func (p *Pool) lonely(r *bridge.Request, lane string, of profile) bool {
-	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.told.Load() && !p.legacy.Strays())
+func (p *Pool) exclusive(r *bridge.Request, lane string, of profile) bool {
+	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.attributes.Load() && !p.legacy.Unattributed())
 }
 
 // claim returns a connection without other calls, or nothing if the request must wait. The caller holds p.mu.
@@ -52,7 +52,7 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 	if c.until.IsZero() {
 		c.until = time.Now().Add(p.o.Queue.Wait())
 	}
-	if p.queue.Len() == 0 && !c.again {
+	if p.queue.Len() == 0 && !c.retry {
 		if l := p.free(c); l != nil {
 			return l, nil
 		}
@@ -63,7 +63,7 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 		}
 	}
 	if p.queue.Len() >= p.o.Queue.Length() {
-		return nil, p.o.Queue.Refusal("all its connections are taken by calls of clients that may be asked something, and %d more wait for one (limits: queue)", p.queue.Len())
+		return nil, p.o.Queue.Refusal("all its connections serve calls with possible questions, and %d more calls wait (limits: queue)", p.queue.Len())
 	}
 	return nil, nil
 }
@@ -72,7 +72,7 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 // must have ended all cancelled calls. The caller holds p.mu.
 func (p *Pool) free(c *claim) *slot {
 	for _, l := range p.slots[c.key] {
-		if l.calls == 0 && !(l.doubted && p.legacy.Strays()) {
+		if l.calls == 0 && !(l.suspect && p.legacy.Unattributed()) {
 			p.enter(l, c.r)
 			return l
 		}
@@ -92,13 +92,13 @@ func (p *Pool) grow(c *claim) (*slot, error) {
 
 // await waits in the queue for an exclusive connection.
 func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
-	c.got, c.patient = make(chan *slot, 1), true
+	c.result, c.patient = make(chan *slot, 1), true
 	p.mu.Lock()
 	c.at = p.queue.PushBack(&c)
 	p.serve() // one may have become free meanwhile
 	p.mu.Unlock()
 	next := claimPatience
-	if c.again {
+	if c.retry {
 		next = claimAgain
 	}
 	tick := time.NewTimer(min(next, time.Until(c.until)))
@@ -106,7 +106,7 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	var why error
 	for {
 		select {
-		case l := <-c.got:
+		case l := <-c.result:
 			if l == nil {
 				return nil, bridge.ErrShutdown
 			}
@@ -118,11 +118,11 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 		}
 		if !time.Now().Before(c.until) {
 			p.quit(&c)
-			p.o.Legacy.Log.Debug("no connection for a call of its own", "err", why)
-			return nil, p.o.Queue.Lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
+			p.o.Legacy.Log.Debug("no exclusive connection for a call", "err", why)
+			return nil, p.o.Queue.Lapsed("all its connections serve calls with possible questions, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
 		}
 		if why = p.press(&c); why != nil {
-			p.legacy.GiveWay(c.from.Principal)
+			p.legacy.EvictStale(c.from.Principal)
 		}
 		tick.Reset(min(claimAgain, max(time.Until(c.until), 0)))
 	}
@@ -176,7 +176,7 @@ func (p *Pool) serve() {
 func (p *Pool) hand(c *claim, l *slot) {
 	p.queue.Remove(c.at)
 	c.at = nil
-	c.got <- l
+	c.result <- l
 }
 
 // quit leaves the queue and gives back a connection that came meanwhile.
@@ -189,14 +189,14 @@ func (p *Pool) quit(c *claim) {
 	}
 	p.mu.Unlock()
 	if !waits {
-		if l := <-c.got; l != nil {
+		if l := <-c.result; l != nil {
 			p.leave(l, true)
 		}
 	}
 }
 
 // yield drops a connection that could not be opened for lack of room.
-func (p *Pool) forgo(l *slot) {
+func (p *Pool) yield(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.users == 1 {

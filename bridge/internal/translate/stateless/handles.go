@@ -69,7 +69,7 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 		state := again.State()
 		own, ok := h.open(sealedRelayed, state.Str)
 		if !ok {
-			return jsonrpc.InvalidParams("this requestState is not one that this client was given")
+			return jsonrpc.InvalidParams("this requestState was not given to this client")
 		}
 		r.Message = r.Edited(jsonrpc.Edit{From: state.Index, To: state.Index + len(state.Raw), Text: []byte(rawjson.Quote(own))})
 	case era.IsTask(r.Method):
@@ -161,7 +161,7 @@ func (h *handles) replace(a *jsonrpc.Message, member, kind string) *jsonrpc.Mess
 }
 
 // toClient returns a notification with the client's task ids.
-func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
+func (h *handles) toClient(n *jsonrpc.Message) *jsonrpc.Message {
 	switch n.Method {
 	case "notifications/tasks":
 		if id, ok := h.ids[gjson.GetBytes(n.Params, "taskId").Str]; ok {

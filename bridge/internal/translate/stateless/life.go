@@ -129,13 +129,13 @@ func (p *Pool) leave(l *slot, call bool) {
 	}
 	l.used = time.Now()
 	if p.o.Idle > 0 && l.timer == nil {
-		l.timer = time.AfterFunc(p.o.Idle, func() { p.doze(l) })
+		l.timer = time.AfterFunc(p.o.Idle, func() { p.closeIdle(l) })
 	}
 }
 
 // closeIdle closes an idle connection. If there were uses since the timer started, it sets the timer again. This
 // is cheaper than a reset with each call.
-func (p *Pool) doze(l *slot) {
+func (p *Pool) closeIdle(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.timer = nil
@@ -143,7 +143,7 @@ func (p *Pool) doze(l *slot) {
 		return
 	}
 	if left := p.o.Idle - time.Since(l.used); left > 0 {
-		l.timer = time.AfterFunc(left, func() { p.doze(l) })
+		l.timer = time.AfterFunc(left, func() { p.closeIdle(l) })
 		return
 	}
 	p.drop(l)
@@ -212,17 +212,17 @@ func (l *slot) Hold() {
 func (l *slot) Leave() { l.p.leave(l, true) }
 
 // Suspect records whether the server may ask about a call that has ended. If not, waiting calls are served.
-func (l *slot) Doubted(yes bool) {
+func (l *slot) Suspect(yes bool) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	if l.doubted = yes; !yes {
+	if l.suspect = yes; !yes {
 		l.p.serve()
 	}
 }
 
 // Retire drops a connection whose unattributed questions may belong to ended calls, unless the share setting
 // chose it. Waiting calls get another one.
-func (l *slot) Part() {
+func (l *slot) Retire() {
 	if l.p.o.Sharing != Apart {
 		return
 	}

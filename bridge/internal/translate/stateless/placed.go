@@ -40,9 +40,9 @@ func (p *Pool) placed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		}
 	}
 	if r.Method != era.Listen {
-		return p.home(ctx, r)
+		return p.toOwner(ctx, r)
 	}
-	return relisten(ctx, context.Background(), homes{p}, r, &handles{p: p, from: r.From})
+	return relisten(ctx, context.Background(), owners{p}, r, &handles{p: p, from: r.From})
 }
 
 // resume continues a call that is parked at another instance.
@@ -56,13 +56,13 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 		a, err = there.Call(ctx, r)
 	}
 	if a == nil && err == nil {
-		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: the instance of the bridge where it waited has ended"), nil
+		return jsonrpc.InvalidParams("the call of this requestState no longer exists: its instance of the bridge has ended"), nil
 	}
 	return a, err
 }
 
 // toOwner makes a call at the owner of its connection.
-func (p *Pool) home(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (p *Pool) toOwner(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	alike := "" // "" if it shares the connection of sessions
 	if p.o.Sharing != Everybody {
 		alike = apart + p.identify(r)
@@ -78,10 +78,10 @@ func (h here) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, er
 }
 
 // owners makes calls at the owner of their connection.
-type homes struct{ p *Pool }
+type owners struct{ p *Pool }
 
-func (h homes) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	return h.p.home(ctx, r)
+func (h owners) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return h.p.toOwner(ctx, r)
 }
 
 // apart starts the affinity keys of connections that only stateless clients use.
@@ -106,7 +106,7 @@ func (p *Pool) LeaveHome(alike string) {
 }
 
 // dropProbe drops a connection that only found out the server's era. Its caller leaves it.
-func (p *Pool) part(l *slot) {
+func (p *Pool) dropProbe(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.users == 1 && p.found(l) {

@@ -27,10 +27,10 @@ import (
 // there are connections for each set of capabilities. A call whose client can be asked has a connection of its
 // own (see claim), unless the wire attributes questions.
 type Pool struct {
-	o      Options
-	wg     sync.WaitGroup // awaits connections that are closing
-	told   atomic.Bool    // the wire attributes questions to calls
-	legacy *lower.Server  // serves the calls if the server is a legacy one
+	o          Options
+	wg         sync.WaitGroup // awaits connections that are closing
+	attributes atomic.Bool    // the wire attributes questions to calls
+	legacy     *lower.Server  // serves the calls if the server is a legacy one
 
 	mu         sync.Mutex // guards the rest
 	all        map[*slot]struct{}
@@ -62,7 +62,7 @@ type slot struct {
 	use     uint64 // the number of the last use
 	used    time.Time
 	timer   *time.Timer // until the next check for idleness
-	doubted bool        // the server may ask about a call that has ended
+	suspect bool        // the server may ask about a call that has ended
 }
 
 var _ lower.Slot = (*slot)(nil)
@@ -190,7 +190,7 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 		return l.relay(ctx, r, lane != "", again)
 	}
 	if !here {
-		p.part(l)
+		p.dropProbe(l)
 		return nil, errLegacy
 	}
 	if no := again.Unknown(); no != nil {
@@ -226,19 +226,19 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 			return nil, nil, false, err
 		}
 		s, held, err := p.known(ctx, l, r)
-		if err == nil && (c.alone || s.Modern() || !c.lonely) {
+		if err == nil && (c.granted || s.Modern() || !c.exclusive) {
 			return l, s, held, nil
 		}
-		full := c.alone && errors.Is(err, bridge.ErrOverloaded)
+		full := c.granted && errors.Is(err, bridge.ErrOverloaded)
 		if full {
-			p.forgo(l)
+			p.yield(l)
 		}
 		p.leave(l, !unasked[r.Method])
 		switch {
 		case err == nil:
 			c.legacy = true // the next round claims an exclusive connection
 		case full && time.Now().Before(c.until): // the limits allow no more now
-			c.again = true
+			c.retry = true
 		case tried || !errors.Is(err, bridge.ErrReplaced):
 			return nil, nil, false, err
 		default:
@@ -280,18 +280,18 @@ func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge
 // greeted returns the greeting of a connection. It opens one if necessary.
 func (p *Pool) greeted(ctx context.Context, of Line) (*bridge.Greeting, error) {
 	s, told, err := of.Known(ctx)
-	if err == nil && told != p.told.Load() {
-		p.told.Store(told)
+	if err == nil && told != p.attributes.Load() {
+		p.attributes.Store(told)
 	}
 	return s, err
 }
 
 // meeting is the first handshake for an identity.
 type meeting struct {
-	done   chan struct{} // closed when the other fields are set
-	server *bridge.Greeting
-	err    error
-	moot   bool // the caller that made it has left
+	done      chan struct{} // closed when the other fields are set
+	server    *bridge.Greeting
+	err       error
+	abandoned bool // the caller that made it has left
 }
 
 // meet returns the greeting of a handshake. Concurrent first calls of an identity share one handshake, so that
@@ -313,7 +313,7 @@ func (c *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting
 			if m.server, m.err = p.greeted(ctx, of); m.err == nil {
 				c.learn(m.server)
 			}
-			m.moot = ctx.Err() != nil
+			m.abandoned = ctx.Err() != nil
 			c.mu.Lock()
 			c.meeting = nil
 			c.mu.Unlock()
@@ -322,7 +322,7 @@ func (c *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting
 		}
 		select {
 		case <-m.done:
-			if m.err == nil || !m.moot {
+			if m.err == nil || !m.abandoned {
 				return m.server, m.err
 			}
 		case <-ctx.Done():
@@ -406,8 +406,8 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 	}
 	pr := p.profile(from.Capabilities)
 	full := group + "\x00\x02" + pr.canonical
-	c.lonely = p.lonely(r, lane, pr)
-	if c.alone = c.lonely && (c.legacy || server != nil) && !server.Modern(); c.alone {
+	c.exclusive = p.exclusive(r, lane, pr)
+	if c.granted = c.exclusive && (c.legacy || server != nil) && !server.Modern(); c.granted {
 		c.identity, c.from, c.group, c.key = id, from, group, full
 		return p.claim(c)
 	}
@@ -432,7 +432,7 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 			return nil, err
 		}
 		// A list for other capabilities is better than none.
-		p.o.Legacy.Log.Debug("a list is made for another client's capabilities", "err", err)
+		p.o.Legacy.Log.Debug("list served for another client's capabilities", "err", err)
 		p.enter(l, r)
 		return l, nil
 	}

@@ -24,7 +24,7 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 		inner.Message = r.Edited(edits...)
 	}
 	if again.Ours() { // a handle of the bridge from when the server was a legacy one
-		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: the server has become another"), nil
+		return jsonrpc.InvalidParams("the call of this requestState no longer exists: the server was replaced"), nil
 	}
 	up := l.line.Checked()
 	h := handles{p: l.p, from: r.From}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxPause = time.Minute     // between attempts to renew a lost subscription
-	givingUp = 5 * time.Minute // the time after which a lost subscription ends
+	maxPause    = time.Minute     // between attempts to renew a lost subscription
+	giveUpAfter = 5 * time.Minute // the time after which a lost subscription ends
 )
 
 // caller is the part of an Upstream that relisten needs.
@@ -27,7 +27,7 @@ type caller interface {
 
 // relisten serves a subscription with one at the server. After a loss it subscribes again and notifies the
 // client of changes that it may have missed (protocol.md D4, R-113). It ends with ctx, by the server, or when
-// the server stays away for givingUp. The end of gone is the end of the server.
+// the server stays away for giveUpAfter. The end of gone is the end of the server.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := subscribe.ReadWanted(r.Whole()) // the server judges malformed ones
 	back := &subscription{back: r.Back, h: h, wants: wants}
@@ -51,7 +51,7 @@ func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handle
 		if lost.IsZero() {
 			lost = now
 		}
-		if now.Sub(lost) >= givingUp {
+		if now.Sub(lost) >= giveUpAfter {
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 		select {
@@ -115,7 +115,7 @@ func (c *subscription) Notify(n *jsonrpc.Message) {
 	defer c.mu.Unlock()
 	switch {
 	case n.Method != era.Acknowledged && c.begun:
-		c.back.Notify(c.h.named(n))
+		c.back.Notify(c.h.toClient(n))
 		return
 	case n.Method != era.Acknowledged:
 		if len(c.early) < subscribe.MaxEarly {
@@ -124,9 +124,9 @@ func (c *subscription) Notify(n *jsonrpc.Message) {
 		return
 	case !c.again:
 		c.begun = true
-		c.back.Notify(c.h.named(n))
+		c.back.Notify(c.h.toClient(n))
 		for _, e := range c.early {
-			c.back.Notify(c.h.named(e))
+			c.back.Notify(c.h.toClient(e))
 		}
 		c.early = nil
 		return

@@ -18,11 +18,11 @@ import (
 // session is an Upstream that offers all servers as one. It serves one session, or the stateless clients of one
 // principal. Tools and prompts are found by their server's prefix, resources by their URI. If two servers list
 // the same resource, the first in the configuration gets it. The first call to a server opens its connection.
-type combined struct {
+type session struct {
 	a         *Aggregate
 	caller    *bridge.Caller
 	to        bridge.Client
-	now       atomic.Pointer[roster]
+	current   atomic.Pointer[snapshot]
 	listeners *listeners                    // of stateless clients; nil for a session
 	last      atomic.Pointer[bridge.Caller] // the last stateless client
 	ctx       context.Context               // ends when Close is called
@@ -36,27 +36,27 @@ type combined struct {
 }
 
 // snapshot is an immutable set of the servers that the caller may use. update replaces it.
-type roster struct {
+type snapshot struct {
 	*view
 	members []*member // in the order of the configuration
 	of      map[*server]*member
 	next    chan struct{} // closed when another snapshot replaces this one
 }
 
-func newCombined(a *Aggregate, from *bridge.Caller, to bridge.Client) *combined {
-	g := &combined{a: a, caller: from, to: to, subs: map[string]*member{}}
+func newSession(a *Aggregate, from *bridge.Caller, to bridge.Client) *session {
+	g := &session{a: a, caller: from, to: to, subs: map[string]*member{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r, _ := g.roster(a.now, nil)
-	g.now.Store(r)
+	r, _ := g.snapshotOf(a.now, nil)
+	g.current.Store(r)
 	a.open[g] = struct{}{}
 	return g
 }
 
 // snapshotOf returns the caller's snapshot of v, and the members that before does not have.
-func (g *combined) roster(v *view, before map[*server]*member) (r *roster, added []*member) {
-	r = &roster{view: v, of: map[*server]*member{}, next: make(chan struct{})}
+func (g *session) snapshotOf(v *view, before map[*server]*member) (r *snapshot, added []*member) {
+	r = &snapshot{view: v, of: map[*server]*member{}, next: make(chan struct{})}
 	for _, s := range v.servers {
 		if !s.Serves(g.caller.Principal) {
 			continue
@@ -74,15 +74,15 @@ func (g *combined) roster(v *view, before map[*server]*member) (r *roster, added
 
 // update replaces the snapshot by that of v and notifies the client. It returns the removed members, which the
 // caller closes.
-func (g *combined) take(v *view) (left []*member) {
-	was := g.now.Load()
-	r, changed := g.roster(v, was.of)
+func (g *session) update(v *view) (left []*member) {
+	was := g.current.Load()
+	r, changed := g.snapshotOf(v, was.of)
 	for s, m := range was.of {
 		if r.of[s] == nil {
 			left = append(left, m)
 		}
 	}
-	g.now.Store(r)
+	g.current.Store(r)
 	g.mu.Lock()
 	told := map[*member]struct{}{} // members of new connections, which have no subscriptions yet
 	for uri, m := range g.subs {
@@ -98,7 +98,7 @@ func (g *combined) take(v *view) (left []*member) {
 	g.mu.Unlock()
 	for m := range told {
 		m.mu.Lock()
-		m.owes = true
+		m.resubscribe = true
 		m.mu.Unlock()
 		g.spawn(func() { _, _ = m.ready(g.ctx) }) // if this fails, the next call subscribes
 	}
@@ -109,17 +109,17 @@ func (g *combined) take(v *view) (left []*member) {
 	return left
 }
 
-func (g *combined) members() []*member { return g.now.Load().members }
+func (g *session) members() []*member { return g.current.Load().members }
 
 // byName returns the server of that name, or nil if the caller has none.
-func (g *combined) named(name string) *member {
-	r := g.now.Load()
+func (g *session) byName(name string) *member {
+	r := g.current.Load()
 	return r.of[r.view.named[name]]
 }
 
 // request makes the bridge's own request to a server. For stateless clients it is on behalf of the last one, so
 // that both use the same connection.
-func (g *combined) request(method string, params []byte) *bridge.Request {
+func (g *session) request(method string, params []byte) *bridge.Request {
 	if from := g.last.Load(); from != nil {
 		return &bridge.Request{Message: from.Request(method, params), From: from}
 	}
@@ -127,7 +127,7 @@ func (g *combined) request(method string, params []byte) *bridge.Request {
 }
 
 // spawn runs f in a goroutine that Close awaits.
-func (g *combined) spawn(f func()) bool {
+func (g *session) spawn(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
@@ -137,10 +137,10 @@ func (g *combined) spawn(f func()) bool {
 }
 
 // Server returns nil: each client gets a greeting of its own.
-func (g *combined) Server() *bridge.Greeting { return nil }
+func (g *session) Server() *bridge.Greeting { return nil }
 
 // Close closes the session's connections to all servers.
-func (g *combined) Close(ctx context.Context) error {
+func (g *session) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
@@ -160,7 +160,7 @@ func (g *combined) Close(ctx context.Context) error {
 }
 
 // Call passes a call to the server that it is for, or to all.
-func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		return g.list(ctx, k, r)
 	}
@@ -168,9 +168,9 @@ func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	case "initialize":
 		return g.initialize(ctx)
 	case "tools/call":
-		return g.use(ctx, list.Tools, r)
+		return g.callNamed(ctx, list.Tools, r)
 	case "prompts/get":
-		return g.use(ctx, list.Prompts, r)
+		return g.callNamed(ctx, list.Prompts, r)
 	case era.Complete:
 		return g.complete(ctx, r)
 	case "resources/read":
@@ -183,13 +183,13 @@ func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		return g.setLevel(ctx, r)
 	}
 	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound,
-		"several servers are offered as one here, and it cannot be told which of them "+r.Method+" is for: use that server's own address", nil), nil
+		"this address serves several servers, and "+r.Method+" does not name one: use that server's own address", nil), nil
 }
 
 // Notify passes a notification to all servers that the client has used.
-func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
+func (g *session) Notify(ctx context.Context, r *bridge.Request) error {
 	if r.Method == "notifications/progress" {
-		m, own := g.asker(r.Token())
+		m, own := g.byToken(r.Token())
 		if m == nil {
 			return nil // the token belongs to no question
 		}
@@ -215,7 +215,7 @@ func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // callNamed passes a call of a tool or a prompt to its server.
-func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) callNamed(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
 	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
 		return k.Unknown(r.Name()), nil
@@ -231,10 +231,10 @@ func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 
 // find returns the server of an external name, and the server's own name for it. Normally the prefix decides;
 // otherwise the catalogues do.
-func (g *combined) find(ctx context.Context, k list.Kind, external string) (*member, string) {
+func (g *session) find(ctx context.Context, k list.Kind, external string) (*member, string) {
 	by := g.byPrefix(external)
-	formers := g.formers(external)
-	if by != nil && !by.rivals() && !hashed(external) && len(formers) == 0 {
+	formers := g.oldPrefixes(external)
+	if by != nil && !by.conflicting() && !hashed(external) && len(formers) == 0 {
 		return by, external[len(by.s.Prefix):]
 	}
 	look := func() (*member, string) {
@@ -249,16 +249,16 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 		return m, own
 	}
 	short, cancel := ctx, func() {}
-	if by == nil || by.rivals() { // a slow server must not hold up what another may have
+	if by == nil || by.conflicting() { // a slow server must not hold up what another may have
 		short, cancel = context.WithTimeout(ctx, listPatience)
 	}
 	defer cancel()
-	g.fetch(short, k, func(m *member) bool { return m.rivals() || m == by })
+	g.fetch(short, k, func(m *member) bool { return m.conflicting() || m == by })
 	if m, own := look(); m != nil {
 		return m, own
 	}
 	for _, f := range formers {
-		m := g.named(f.server)
+		m := g.byName(f.server)
 		if m == nil {
 			continue // it was removed meanwhile
 		}
@@ -275,10 +275,10 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 
 // oldPrefixes returns, newest first, the old prefixes that external may carry. If another server has that prefix
 // now, no old one counts.
-func (g *combined) formers(external string) (all []former) {
-	r := g.now.Load()
+func (g *session) oldPrefixes(external string) (all []oldPrefix) {
+	r := g.current.Load()
 	holder := r.holder(external, func(*server) bool { return true })
-	for _, f := range slices.Backward(r.former) {
+	for _, f := range slices.Backward(r.old) {
 		if s := r.named[f.server]; r.of[s] != nil && (holder == nil || holder == s) && time.Now().Before(f.until) {
 			all = append(all, f)
 		}
@@ -287,8 +287,8 @@ func (g *combined) formers(external string) (all []former) {
 }
 
 // byPrefix returns the server with the longest prefix of the name.
-func (g *combined) byPrefix(external string) *member {
-	r := g.now.Load()
+func (g *session) byPrefix(external string) *member {
+	r := g.current.Load()
 	return r.of[r.holder(external, func(s *server) bool { return r.of[s] != nil })]
 }
 
@@ -311,7 +311,7 @@ func hashed(external string) bool {
 }
 
 // fetch reads unknown lists of the servers that want selects, all at once.
-func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
+func (g *session) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
 	var wg sync.WaitGroup
 	for _, m := range g.members() {
 		if want(m) && !m.catalog.listed(k) && m.offers(k) && m.leftOut() == nil {
@@ -322,7 +322,7 @@ func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bo
 }
 
 // complete passes on a completion of an argument.
-func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	ref, no := list.ReferenceOf(r.Message)
 	if no != nil {
 		return no, nil
@@ -346,7 +346,7 @@ func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Me
 
 // owner returns the server of a resource: the first that lists it, else the first with a template that matches.
 // It returns nil if there is none.
-func (g *combined) owner(ctx context.Context, k list.Kind, uri string) *member {
+func (g *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
 			for _, m := range g.members() {
@@ -377,12 +377,12 @@ func (g *combined) owner(ctx context.Context, k list.Kind, uri string) *member {
 
 // likelyOwner returns the owner of the resource, else the first server that lists something of the same scheme.
 // It returns nil if there is none.
-func (g *combined) likely(ctx context.Context, uri string) *member {
+func (g *session) likelyOwner(ctx context.Context, uri string) *member {
 	if m := g.owner(ctx, list.Resources, uri); m != nil {
 		return m
 	}
 	for _, m := range g.members() {
-		if m.catalog.like(uri) {
+		if m.catalog.hasScheme(uri) {
 			return m
 		}
 	}
@@ -392,7 +392,7 @@ func (g *combined) likely(ctx context.Context, uri string) *member {
 // read passes on a call about a resource. Tools may name resources that no server lists. Such a resource is
 // requested from each server that lists something of its scheme, one after the other. An unreachable server does
 // not stop this, because reading does no harm.
-func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	owner := g.owner(ctx, list.Resources, uri)
 	asked := make([]*member, 0, 1)
@@ -400,7 +400,7 @@ func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		asked = append(asked, owner)
 	}
 	for _, m := range g.members() {
-		if m != owner && m.catalog.like(uri) {
+		if m != owner && m.catalog.hasScheme(uri) {
 			asked = append(asked, m)
 		}
 	}
@@ -433,9 +433,9 @@ func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return no, nil
 }
 
-func (g *combined) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	m := g.likely(ctx, uri)
+	m := g.likelyOwner(ctx, uri)
 	if m == nil {
 		return list.NoResource(r.From.Modern(), uri), nil
 	}
@@ -455,7 +455,7 @@ func (g *combined) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.M
 	return a, err
 }
 
-func (g *combined) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	g.mu.Lock()
 	m := g.subs[uri]
@@ -469,7 +469,7 @@ func (g *combined) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc
 }
 
 // subscriptions returns the URIs that the client has subscribed at m.
-func (g *combined) subscriptions(m *member) []string {
+func (g *session) subscriptions(m *member) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var uris []string
@@ -482,7 +482,7 @@ func (g *combined) subscriptions(m *member) []string {
 }
 
 // setLevel stores the level. It updates servers in use at once; others get the level before their first call.
-func (g *combined) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if _, fault := era.Level(r.Params); fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}

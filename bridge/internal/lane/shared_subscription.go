@@ -31,8 +31,8 @@ type outcome struct {
 
 // These limits bound shared subscriptions.
 const (
-	maxInterests = 2 * subscribe.MaxSubscriptions // of one subscriber
-	maxJoint     = 4 << 20                        // of all subscribers of a connection, in bytes
+	maxTopics      = 2 * subscribe.MaxSubscriptions // of one subscriber
+	maxFilterBytes = 4 << 20                        // of all subscribers of a connection, in bytes
 )
 
 // sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams
@@ -40,75 +40,75 @@ const (
 // there, and the end of any ends all. So there is never a second one. When a subscriber needs more topics, the current
 // attempt is cancelled. After its end another one asks for all topics. Earlier subscribers are notified of all
 // that may have changed in between.
-type joint struct {
+type sharedSubscription struct {
 	c *conn
 
-	mu      sync.Mutex // guards the rest, and the order of notifications
-	sharers map[*sharer]struct{}
-	wanted  map[interest]int // counts the subscribers of each topic
-	size    int              // of topics, in bytes
-	now     *joined          // the attempt in flight, or nil
-	running bool             // a goroutine executes run
-	careful bool             // adds one subscriber for each attempt, because the server rejected several at once
-	silent  bool             // the server did not confirm the end of a cancelled subscription
+	mu          sync.Mutex // guards the rest, and the order of notifications
+	subscribers map[*subscriber]struct{}
+	topics      map[topic]int // counts the subscribers of each topic
+	size        int           // of topics, in bytes
+	current     *attempt      // the attempt in flight, or nil
+	running     bool          // a goroutine executes run
+	oneByOne    bool          // adds one subscriber for each attempt, because the server rejected several at once
+	unconfirmed bool          // the server did not confirm the end of a cancelled subscription
 }
 
 // These are how long a new attempt waits for the end of a cancelled one. A busy server may need seconds, and
 // would take the end for that of the next subscription. A server that never confirms the end gets the shorter
 // time.
 const (
-	endsWithin = 5 * time.Second
-	silentFor  = time.Second
+	endTimeout      = 5 * time.Second
+	shortEndTimeout = time.Second
 )
 
 // subscriber is a client's part of the shared subscription.
-type sharer struct {
-	r     bridge.Request // outlives the call
-	asks  map[interest]struct{}
-	uris  []string     // of topics
-	other bool         // some topics are unknown to the bridge
-	in    *joined      // the attempt that it is part of, or nil
-	begun bool         // the client got its acknowledgement
-	end   chan outcome // gets one result
+type subscriber struct {
+	r            bridge.Request // outlives the call
+	topics       map[topic]struct{}
+	uris         []string     // of topics
+	other        bool         // some topics are unknown to the bridge
+	in           *attempt     // the attempt that it is part of, or nil
+	acknowledged bool         // the client got its acknowledgement
+	end          chan outcome // gets one result
 }
 
 // attempt is one request for the shared subscription, and the Client of it.
-type joined struct {
+type attempt struct {
 	bridge.Nobody
-	j     *joint
-	asked map[interest]struct{}
-	only  *sharer // the only subscriber, whose request is sent unchanged; nil if there are several
-	stop  context.CancelCauseFunc
-	ack   *jsonrpc.Message      // nil until the server has acknowledged it
-	had   map[interest]struct{} // topics that the server acknowledged
-	over  bool                  // cancelled by the bridge
-	timer *time.Timer           // until cancel, for a larger attempt; nil if nobody waits
+	j         *sharedSubscription
+	topics    map[topic]struct{}
+	only      *subscriber // the only subscriber, whose request is sent unchanged; nil if there are several
+	stop      context.CancelCauseFunc
+	ack       *jsonrpc.Message   // nil until the server has acknowledged it
+	granted   map[topic]struct{} // topics that the server acknowledged
+	cancelled bool               // cancelled by the bridge
+	timer     *time.Timer        // until cancel, for a larger attempt; nil if nobody waits
 }
 
-var _ bridge.Client = (*joined)(nil)
+var _ bridge.Client = (*attempt)(nil)
 
 // topic is one entry of a filter: an item of a string list, or the raw value of another member.
-type interest struct {
-	member, what string
-	item         bool
+type topic struct {
+	member, value string
+	item          bool
 }
 
 // size returns about what it takes in memory.
-func (a *interest) size() int { return len(a.member) + len(a.what) + 64 }
+func (a *topic) size() int { return len(a.member) + len(a.value) + 64 }
 
 // parseFilter returns the topics of a filter. Malformed members stay as they are, for the server to judge.
-func asksOf(filter gjson.Result) map[interest]struct{} {
-	all := map[interest]struct{}{}
+func parseFilter(filter gjson.Result) map[topic]struct{} {
+	all := map[topic]struct{}{}
 	filter.ForEach(func(name, value gjson.Result) bool {
 		items := value.Array()
 		switch {
 		case value.Type == gjson.False, value.Type == gjson.Null:
 		case value.IsArray() && !slices.ContainsFunc(items, func(v gjson.Result) bool { return v.Type != gjson.String }):
 			for _, item := range items {
-				all[interest{name.Str, item.Str, true}] = struct{}{}
+				all[topic{name.Str, item.Str, true}] = struct{}{}
 			}
 		default:
-			all[interest{name.Str, value.Raw, false}] = struct{}{}
+			all[topic{name.Str, value.Raw, false}] = struct{}{}
 		}
 		return true
 	})
@@ -116,14 +116,14 @@ func asksOf(filter gjson.Result) map[interest]struct{} {
 }
 
 // formatFilter returns the filter of topics. If members disagree, true wins.
-func filterOf(asks iter.Seq[interest]) []byte {
+func formatFilter(asks iter.Seq[topic]) []byte {
 	lists, members := map[string][]string{}, map[string]string{}
 	for a := range asks {
 		switch {
 		case a.item:
-			lists[a.member] = append(lists[a.member], rawjson.Quote(a.what))
-		case members[a.member] == "" || a.what == "true":
-			members[a.member] = a.what
+			lists[a.member] = append(lists[a.member], rawjson.Quote(a.value))
+		case members[a.member] == "" || a.value == "true":
+			members[a.member] = a.value
 		}
 	}
 	for member, items := range lists {
@@ -140,16 +140,16 @@ func filterOf(asks iter.Seq[interest]) []byte {
 	return append(out, '}')
 }
 
-func newSharer(r *bridge.Request) *sharer {
-	p := &sharer{r: *r, end: make(chan outcome, 1)}
+func newSubscriber(r *bridge.Request) *subscriber {
+	p := &subscriber{r: *r, end: make(chan outcome, 1)}
 	p.r.Message = r.Clone()
-	p.asks = asksOf(gjson.GetBytes(p.r.Params, "notifications"))
-	for a := range p.asks {
+	p.topics = parseFilter(gjson.GetBytes(p.r.Params, "notifications"))
+	for a := range p.topics {
 		switch a.member {
 		case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "taskIds":
 		case "resourceSubscriptions":
 			if a.item {
-				p.uris = append(p.uris, a.what)
+				p.uris = append(p.uris, a.value)
 			}
 		default:
 			p.other = true
@@ -161,19 +161,19 @@ func newSharer(r *bridge.Request) *sharer {
 
 // wants reports whether the notification is surely for the subscriber. maybe says that it is for the subscriber
 // if it is surely for no one.
-func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
+func (p *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	switch n.Method {
 	case "notifications/resources/updated": // servers may write the URI differently
 		return slices.ContainsFunc(p.uris, func(uri string) bool { return subscribe.Within(n.URI(), uri) }), len(p.uris) > 0
 	case "notifications/tasks":
-		_, surely = p.asks[interest{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
+		_, surely = p.topics[topic{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
 		return surely, false
 	case "notifications/message", "notifications/progress":
 		return false, false
 	}
 	for _, k := range list.Announced {
 		if k.Changed() == n.Method {
-			_, surely = p.asks[interest{k.Interest(), "true", false}]
+			_, surely = p.topics[topic{k.Interest(), "true", false}]
 			return surely, false
 		}
 	}
@@ -181,13 +181,13 @@ func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 }
 
 // listen serves a client's subscription as a part of the shared one.
-func (j *joint) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (j *sharedSubscription) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !gjson.GetBytes(r.Whole(), "notifications").IsObject() {
-		return jsonrpc.InvalidParams("params.notifications must be an object that says what to listen to"), nil
+		return jsonrpc.InvalidParams("params.notifications must be an object"), nil
 	}
-	p := newSharer(r)
-	if len(p.asks) > maxInterests {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("params.notifications asks for too much", maxInterests), nil), nil
+	p := newSubscriber(r)
+	if len(p.topics) > maxTopics {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("params.notifications has too many entries", maxTopics), nil), nil
 	}
 	if no, err := j.join(p); no != nil || err != nil {
 		return no, err
@@ -202,7 +202,7 @@ func (j *joint) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // join adds a subscriber, or returns the error for it.
-func (j *joint) join(p *sharer) (no *jsonrpc.Message, err error) {
+func (j *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.running {
@@ -211,57 +211,57 @@ func (j *joint) join(p *sharer) (no *jsonrpc.Message, err error) {
 		}
 	}
 	j.add(p)
-	if len(j.sharers) > 1 && j.size > maxJoint {
+	if len(j.subscribers) > 1 && j.size > maxFilterBytes {
 		j.remove(p)
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server ask for too much: they have too many bytes", maxJoint), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server are too large, in bytes", maxFilterBytes), nil), nil
 	}
-	switch n := j.now; {
-	case n == nil || n.over:
+	switch n := j.current; {
+	case n == nil || n.cancelled:
 	case n.covers(p):
 		if p.in = n; n.ack != nil {
-			n.begin(p)
+			n.acknowledge(p)
 		}
 	case n.ack != nil:
-		n.outgrown()
+		n.replaceSoon()
 	}
 	return nil, nil
 }
 
 // leave removes a subscriber. Nothing is sent to it after that.
-func (j *joint) leave(p *sharer) {
+func (j *sharedSubscription) leave(p *subscriber) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.remove(p); len(j.sharers) == 0 && j.now != nil {
-		j.now.takeBack()
+	if j.remove(p); len(j.subscribers) == 0 && j.current != nil {
+		j.current.cancel()
 	}
 }
 
 // add adds a subscriber. The caller holds s.mu.
-func (j *joint) add(p *sharer) {
-	j.sharers[p] = struct{}{}
-	for a := range p.asks {
-		if j.wanted[a]++; j.wanted[a] == 1 {
+func (j *sharedSubscription) add(p *subscriber) {
+	j.subscribers[p] = struct{}{}
+	for a := range p.topics {
+		if j.topics[a]++; j.topics[a] == 1 {
 			j.size += a.size()
 		}
 	}
 }
 
 // remove removes a subscriber, if it is still there. The caller holds s.mu.
-func (j *joint) remove(p *sharer) {
-	if _, in := j.sharers[p]; !in {
+func (j *sharedSubscription) remove(p *subscriber) {
+	if _, in := j.subscribers[p]; !in {
 		return
 	}
-	delete(j.sharers, p)
-	for a := range p.asks {
-		if j.wanted[a]--; j.wanted[a] == 0 {
-			delete(j.wanted, a)
+	delete(j.subscribers, p)
+	for a := range p.topics {
+		if j.topics[a]--; j.topics[a] == 0 {
+			delete(j.topics, a)
 			j.size -= a.size()
 		}
 	}
 }
 
 // run makes one attempt after the other until there is no subscriber left.
-func (j *joint) run(context.Context) {
+func (j *sharedSubscription) run(context.Context) {
 	for {
 		n, r, ctx := j.next()
 		if n == nil {
@@ -274,74 +274,74 @@ func (j *joint) run(context.Context) {
 }
 
 // next returns the next attempt, or nil if there is no subscriber.
-func (j *joint) next() (*joined, *bridge.Request, context.Context) {
+func (j *sharedSubscription) next() (*attempt, *bridge.Request, context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	n := &joined{j: j, asked: map[interest]struct{}{}}
-	var one *sharer // the subscriber whose request is the model
+	n := &attempt{j: j, topics: map[topic]struct{}{}}
+	var one *subscriber // the subscriber whose request is the model
 	parts, waiting := 0, 0
-	for p := range j.sharers {
+	for p := range j.subscribers {
 		switch {
-		case p.begun:
-		case j.careful && waiting > 0:
+		case p.acknowledged:
+		case j.oneByOne && waiting > 0:
 			continue
 		default:
 			waiting++
 		}
-		if one == nil || !p.begun {
+		if one == nil || !p.acknowledged {
 			one = p
 		}
 		p.in = n
-		maps.Copy(n.asked, p.asks)
+		maps.Copy(n.topics, p.topics)
 		parts++
 	}
 	if one == nil {
 		j.running = false
 		return nil, nil, nil
 	}
-	j.careful = j.careful && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: min(endsWithin, j.c.l.o.Handshake/2)}
-	if j.silent {
-		r.Awaited = silentFor
+	j.oneByOne = j.oneByOne && waiting > 0
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: min(endTimeout, j.c.l.o.Handshake/2)}
+	if j.unconfirmed {
+		r.Awaited = shortEndTimeout
 	}
 	if n.only = one; parts > 1 {
 		n.only = nil
-		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", filterOf(maps.Keys(n.asked))))
+		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", formatFilter(maps.Keys(n.topics))))
 	}
 	var ctx context.Context
 	ctx, n.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
-	j.now = n
+	j.current = n
 	return n, r, ctx
 }
 
 // ended handles the end of an attempt at the server.
-func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
+func (j *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 	defer a.Release()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.now = nil
+	j.current = nil
 	if n.timer != nil {
 		n.timer.Stop()
 	}
-	var all, waiting []*sharer
-	for p := range j.sharers {
+	var all, waiting []*subscriber
+	for p := range j.subscribers {
 		if p.in != n {
 			continue
 		}
 		p.in = nil
-		if all = append(all, p); !p.begun {
+		if all = append(all, p); !p.acknowledged {
 			waiting = append(waiting, p)
 		}
 	}
 	refused := errors.Is(err, bridge.ErrRejected) || err == nil && a.Error != nil
 	switch {
-	case n.over: // the next attempt follows, if there are subscribers
+	case n.cancelled: // the next attempt follows, if there are subscribers
 		if n.ack != nil { // otherwise the request may not have been sent
-			j.silent = err != nil
+			j.unconfirmed = err != nil
 		}
 		return
 	case refused && len(waiting) > 1: // perhaps only one of them was the reason
-		j.careful = true
+		j.oneByOne = true
 		return
 	case refused && len(waiting) > 0: // earlier subscribers go on without them
 		all = waiting
@@ -351,7 +351,7 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 		switch {
 		case err == nil:
 			p.end <- outcome{m: a.Clone()}
-		case p.begun && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
+		case p.acknowledged && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
 			p.end <- outcome{err: &bridge.Error{Server: j.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
 		default:
 			p.end <- outcome{err: err}
@@ -361,11 +361,11 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 
 // covers reports whether the attempt has all topics of the subscriber. List items that the server did not
 // acknowledge are requested again. Other members never change.
-func (n *joined) covers(p *sharer) bool {
-	for a := range p.asks {
-		known := n.asked
+func (n *attempt) covers(p *subscriber) bool {
+	for a := range p.topics {
+		known := n.topics
 		if a.item && n.ack != nil {
-			known = n.had
+			known = n.granted
 		}
 		if _, in := known[a]; !in {
 			return false
@@ -375,22 +375,22 @@ func (n *joined) covers(p *sharer) bool {
 }
 
 // replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds s.mu.
-func (n *joined) outgrown() {
+func (n *attempt) replaceSoon() {
 	if n.timer != nil {
 		return
 	}
 	n.timer = time.AfterFunc(gatherFor, func() {
 		n.j.mu.Lock()
 		defer n.j.mu.Unlock()
-		if n.timer = nil; n.j.now == n && n.j.waits() {
-			n.takeBack()
+		if n.timer = nil; n.j.current == n && n.j.waits() {
+			n.cancel()
 		}
 	})
 }
 
 // waits reports whether a subscriber waits for the next attempt. The caller holds s.mu.
-func (j *joint) waits() bool {
-	for p := range j.sharers {
+func (j *sharedSubscription) waits() bool {
+	for p := range j.subscribers {
 		if p.in == nil {
 			return true
 		}
@@ -399,21 +399,21 @@ func (j *joint) waits() bool {
 }
 
 // cancel ends the attempt at the server. The caller holds s.mu.
-func (n *joined) takeBack() {
-	n.over = true
+func (n *attempt) cancel() {
+	n.cancelled = true
 	n.stop(bridge.ErrCancelled)
 }
 
 // Notify passes a notification to the subscribers of its topic.
-func (n *joined) Notify(m *jsonrpc.Message) {
+func (n *attempt) Notify(m *jsonrpc.Message) {
 	n.j.mu.Lock()
 	defer n.j.mu.Unlock()
 	if m.Method == era.Acknowledged {
 		n.acknowledged(m)
 		return
 	}
-	var sure, maybe []*sharer
-	for p := range n.j.sharers {
+	var sure, maybe []*subscriber
+	for p := range n.j.subscribers {
 		if p.in != n {
 			continue
 		}
@@ -434,9 +434,9 @@ func (n *joined) Notify(m *jsonrpc.Message) {
 
 // knows reports whether a notification is about a resource of the attempt, perhaps for a subscriber that has
 // left. The caller holds s.mu.
-func (n *joined) knows(m *jsonrpc.Message) bool {
-	for a := range n.asked {
-		if a.member == "resourceSubscriptions" && a.item && subscribe.Within(m.URI(), a.what) {
+func (n *attempt) knows(m *jsonrpc.Message) bool {
+	for a := range n.topics {
+		if a.member == "resourceSubscriptions" && a.item && subscribe.Within(m.URI(), a.value) {
 			return true
 		}
 	}
@@ -444,58 +444,58 @@ func (n *joined) knows(m *jsonrpc.Message) bool {
 }
 
 // acknowledged stores the server's acknowledgement and passes it on. The caller holds s.mu.
-func (n *joined) acknowledged(m *jsonrpc.Message) {
+func (n *attempt) acknowledged(m *jsonrpc.Message) {
 	if n.ack != nil {
 		return
 	}
 	n.ack = m.Clone()
-	n.had = asksOf(gjson.GetBytes(n.ack.Params, "notifications"))
-	maps.DeleteFunc(n.had, func(a interest, _ struct{}) bool {
-		_, asked := n.asked[a]
+	n.granted = parseFilter(gjson.GetBytes(n.ack.Params, "notifications"))
+	maps.DeleteFunc(n.granted, func(a topic, _ struct{}) bool {
+		_, asked := n.topics[a]
 		return !asked
 	})
-	for p := range n.j.sharers {
+	for p := range n.j.subscribers {
 		switch {
 		case p.in != n:
-		case p.begun:
-			n.missed(p)
+		case p.acknowledged:
+			n.notifyMissed(p)
 		default:
-			n.begin(p)
+			n.acknowledge(p)
 		}
 	}
 	if n.j.waits() {
-		n.outgrown()
+		n.replaceSoon()
 	}
 }
 
 // acknowledge acknowledges a client's subscription. The caller holds s.mu.
-func (n *joined) begin(p *sharer) {
-	p.begun = true
+func (n *attempt) acknowledge(p *subscriber) {
+	p.acknowledged = true
 	if p == n.only {
 		p.r.Back.Notify(n.ack)
 		return
 	}
-	had := maps.Clone(p.asks)
-	maps.DeleteFunc(had, func(a interest, _ struct{}) bool { return !n.honours(a) })
-	p.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(n.ack.Params, "notifications", filterOf(maps.Keys(had)))).Clone())
+	had := maps.Clone(p.topics)
+	maps.DeleteFunc(had, func(a topic, _ struct{}) bool { return !n.grants(a) })
+	p.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(n.ack.Params, "notifications", formatFilter(maps.Keys(had)))).Clone())
 }
 
 // grants reports whether the server acknowledged the topic.
-func (n *joined) honours(a interest) bool {
-	_, ok := n.had[a]
+func (n *attempt) grants(a topic) bool {
+	_, ok := n.granted[a]
 	return ok
 }
 
 // notifyMissed notifies a subscriber of what may have changed between two attempts. The caller holds s.mu.
-func (n *joined) missed(p *sharer) {
+func (n *attempt) notifyMissed(p *subscriber) {
 	for _, k := range list.Announced {
-		a := interest{k.Interest(), "true", false}
-		if _, asked := p.asks[a]; asked && n.honours(a) {
+		a := topic{k.Interest(), "true", false}
+		if _, asked := p.topics[a]; asked && n.grants(a) {
 			p.r.Back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 	for _, uri := range p.uris {
-		if n.honours(interest{"resourceSubscriptions", uri, true}) {
+		if n.grants(topic{"resourceSubscriptions", uri, true}) {
 			p.r.Back.Notify(subscribe.Updated(uri))
 		}
 	}

@@ -9,23 +9,23 @@ import (
 
 // applyEdits returns an Upstream that applies the edits of requests before up gets them. The access rules have
 // checked the edited params. If the connection raw takes edits itself, it returns up.
-func whole(raw, up bridge.Upstream) bridge.Upstream {
+func applyEdits(raw, up bridge.Upstream) bridge.Upstream {
 	if _, takes := raw.(bridge.TakesEdits); takes || raw == nil {
 		return up
 	}
-	return &reader{up}
+	return &editApplier{up}
 }
 
 // editApplier is an Upstream that applies edits.
-type reader struct{ bridge.Upstream }
+type editApplier struct{ bridge.Upstream }
 
 // Call makes a call.
-func (r *reader) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+func (r *editApplier) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	return r.Upstream.Call(ctx, edited(q))
 }
 
 // Notify sends a notification.
-func (r *reader) Notify(ctx context.Context, q *bridge.Request) error {
+func (r *editApplier) Notify(ctx context.Context, q *bridge.Request) error {
 	return r.Upstream.Notify(ctx, edited(q))
 }
 

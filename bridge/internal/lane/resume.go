@@ -19,7 +19,7 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 				l.client.Gone(err)
 				return nil, err
 			}
-			l.o.Log.Warn("the connection of another instance cannot be continued", "err", err)
+			l.o.Log.Warn("cannot resume the connection of another instance", "err", err)
 		}
 	}
 	return l.o.Adapter.Open(ctx, from, c)
@@ -27,7 +27,7 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 
 // saveResume stores what another instance needs to resume the connection. A nil up removes it. The caller holds
 // l.mu.
-func (l *Lane) carried(up bridge.Upstream) {
+func (l *Lane) saveResume(up bridge.Upstream) {
 	if l.stay == nil {
 		return
 	}

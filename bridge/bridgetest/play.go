@@ -1,0 +1,219 @@
+package bridgetest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Caller returns a caller of that revision and principal, with these capabilities.
+func Caller(revision, principal, capabilities string) *bridge.Caller {
+	return &bridge.Caller{Revision: revision, Principal: principal, Capabilities: []byte(capabilities), Params: []byte(InitializeParams)}
+}
+
+// Request returns a request of from whose messages go to back. params is a JSON object. For a modern caller it gets
+// the members of _meta that each request has.
+func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, params string) *bridge.Request {
+	t.Helper()
+	if from.Modern() {
+		meta := from.Meta()
+		meta.LogLevel = era.LogLevel([]byte(gjson.Get(params, "_meta").Raw))
+		params = string(era.Inject([]byte(params), meta.Members()))
+	}
+	return &bridge.Request{Message: Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), From: from, Back: back}
+}
+
+// Upstream is a connection to a server that the test plays. It records what the server gets.
+type Upstream struct {
+	// Serve answers a call at once. If it is nil or returns nil, the test takes the call with Next.
+	Serve func(r *bridge.Request) *jsonrpc.Message
+
+	calls chan *Call
+
+	mu       sync.Mutex // guards the rest
+	greeting *bridge.Greeting
+	got      []string
+	closed   int
+}
+
+// NewUpstream returns a connection to a server of that revision with these capabilities.
+func NewUpstream(revision, capabilities string) *Upstream {
+	u := &Upstream{calls: make(chan *Call)}
+	u.Greet(revision, capabilities)
+	return u
+}
+
+// Greet replaces the server's greeting.
+func (u *Upstream) Greet(revision, capabilities string) {
+	result := `{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":{"name":"fake","version":"1"}}`
+	if era.IsModern(revision) {
+		result = `{"resultType":"complete","supportedVersions":["` + revision + `"],"capabilities":` + capabilities + `,"ttlMs":0,"cacheScope":"private"}`
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.greeting = &bridge.Greeting{Revision: revision, Capabilities: []byte(capabilities), Result: []byte(result)}
+}
+
+// Server implements bridge.Upstream.
+func (u *Upstream) Server() *bridge.Greeting {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.greeting
+}
+
+// Call implements bridge.Upstream.
+func (u *Upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	u.record(r.Method + " " + string(r.Whole()))
+	if u.Serve != nil {
+		if a := u.Serve(r); a != nil {
+			return a, nil
+		}
+	}
+	c := &Call{Request: r, Ctx: ctx, done: make(chan func() (*jsonrpc.Message, error), 1)}
+	select {
+	case u.calls <- c:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case end := <-c.done:
+		return end()
+	case <-ctx.Done():
+		u.record("cancelled " + r.Method)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Notify implements bridge.Upstream.
+func (u *Upstream) Notify(_ context.Context, r *bridge.Request) error {
+	u.record(r.Method + " " + string(r.Whole()))
+	return nil
+}
+
+// Close implements bridge.Upstream.
+func (u *Upstream) Close(context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed++
+	return nil
+}
+
+func (u *Upstream) record(line string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.got = append(u.got, line)
+}
+
+// Got returns what the server got since the last Got: a line of method and params for each message.
+func (u *Upstream) Got() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	got := u.got
+	u.got = nil
+	return got
+}
+
+// Closed returns how often Close was called.
+func (u *Upstream) Closed() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.closed
+}
+
+// Next waits for a call that Serve does not answer.
+func (u *Upstream) Next() *Call { return <-u.calls }
+
+// Call is a call that the server has not answered yet. Its Back takes the server's messages about it.
+type Call struct {
+	*bridge.Request
+	Ctx  context.Context
+	done chan func() (*jsonrpc.Message, error)
+}
+
+// Answer ends the call with a result, which is raw JSON.
+func (c *Call) Answer(t testing.TB, result string) {
+	t.Helper()
+	a := Result(t, result)
+	c.done <- func() (*jsonrpc.Message, error) { return a, nil }
+}
+
+// Refuse ends the call with a JSON-RPC error, which is raw JSON.
+func (c *Call) Refuse(t testing.TB, e string) {
+	t.Helper()
+	a := Parse(t, `{"jsonrpc":"2.0","id":1,"error":`+e+`}`)
+	c.done <- func() (*jsonrpc.Message, error) { return a, nil }
+}
+
+// Fail ends the call without an answer.
+func (c *Call) Fail(err error) { c.done <- func() (*jsonrpc.Message, error) { return nil, err } }
+
+// Result returns the answer with a result, which is raw JSON.
+func Result(t testing.TB, result string) *jsonrpc.Message {
+	t.Helper()
+	return Parse(t, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
+}
+
+// Client records what a client gets.
+type Client struct {
+	// Reply answers a question; nil, or a nil answer, leaves it open.
+	Reply func(q *jsonrpc.Message) *jsonrpc.Message
+
+	mu  sync.Mutex // guards got
+	got []string
+}
+
+var _ bridge.Client = (*Client)(nil)
+
+// Notify implements bridge.Client.
+func (c *Client) Notify(n *jsonrpc.Message) { c.record(n.Method + " " + string(n.Whole())) }
+
+// Ask implements bridge.Client.
+func (c *Client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	c.record("asked " + q.Method + " " + string(q.Whole()))
+	if c.Reply != nil {
+		if a := c.Reply(q); a != nil {
+			reply(a)
+			return nil
+		}
+	}
+	return func(why string) { c.record("withdrawn " + q.Method + " " + why) }
+}
+
+// Gone implements bridge.Client.
+func (c *Client) Gone(error) { c.record("gone") }
+
+func (c *Client) record(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got = append(c.got, line)
+}
+
+// Got returns what the client got since the last Got: a line of method and params for each message.
+func (c *Client) Got() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := c.got
+	c.got = nil
+	return got
+}
+
+// Notification returns a notification. params is raw JSON, or empty for none.
+func Notification(t testing.TB, method, params string) *jsonrpc.Message {
+	t.Helper()
+	if params != "" {
+		params = `,"params":` + params
+	}
+	return Parse(t, `{"jsonrpc":"2.0","method":"`+method+`"`+params+`}`)
+}
+
+// Question returns a request of a server. params is a JSON object.
+func Question(t testing.TB, method, params string) *jsonrpc.Message {
+	t.Helper()
+	return Parse(t, `{"jsonrpc":"2.0","id":"q","method":"`+method+`","params":`+params+`}`)
+}

@@ -1,0 +1,564 @@
+package aggregate_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+)
+
+// actor is one server of an aggregate, which the test plays. All sessions and stateless clients share its Upstream.
+type actor struct {
+	*bridgetest.Upstream
+	*aggregate.Server
+	results map[string]string // by method, or by method and the value of name, uri or cursor; errors begin with {"code"
+
+	mu    sync.Mutex    // guards the rest
+	fails error         // why calls fail
+	to    bridge.Client // of the last session
+	told  func()        // of the last Await
+	fresh bool          // no greeting is known
+}
+
+// upstream is the actor's connection.
+type upstream struct{ *actor }
+
+func (u upstream) Server() *bridge.Greeting { return u.Upstream.Server() }
+func (u upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if err := u.failing(); err != nil {
+		return nil, err
+	}
+	return u.Upstream.Call(ctx, r)
+}
+func (u upstream) Notify(ctx context.Context, r *bridge.Request) error {
+	return u.Upstream.Notify(ctx, r)
+}
+func (u upstream) Close(ctx context.Context) error { return u.Upstream.Close(ctx) }
+
+// newActor returns a server with these capabilities. Its prefix is its name.
+func newActor(t *testing.T, name, revision, capabilities string, results map[string]string) *actor {
+	s := &actor{Upstream: bridgetest.NewUpstream(revision, capabilities), results: results}
+	s.Server = &aggregate.Server{
+		Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: upstream{s},
+		Remembers: func() bool { return true },
+		Session: func(_ *bridge.Caller, to bridge.Client) (bridge.Upstream, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.to = to
+			return upstream{s}, nil
+		},
+		Serves: func(string) bool { return true },
+		Shows:  func(_ list.Kind, name, _ string) bool { return name != "secret" },
+		Greeting: func(string) *bridge.Greeting {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.fresh {
+				return nil
+			}
+			return s.Upstream.Server()
+		},
+		Failing: s.failing,
+		Await: func(_ *bridge.Caller, told func()) func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.told = told
+			return func() {}
+		},
+		Missed: func(*jsonrpc.Message) {},
+	}
+	s.Serve = func(r *bridge.Request) *jsonrpc.Message { return s.serve(t, r) }
+	return s
+}
+
+func (s *actor) serve(t *testing.T, r *bridge.Request) *jsonrpc.Message {
+	if r.Method == "initialize" || r.Method == "server/discover" {
+		s.set(func() { s.fresh = false })
+		return bridgetest.Result(t, string(s.Upstream.Server().Result))
+	}
+	of := r.Name() + r.URI() + gjson.GetBytes(r.Params, "cursor").Str
+	for _, key := range []string{r.Method + " " + of, r.Method} {
+		result, ok := s.results[key]
+		switch {
+		case !ok || key != r.Method+" "+of && of != "" && strings.HasSuffix(r.Method, "/list"):
+		case strings.HasPrefix(result, `{"code"`):
+			return bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"error":`+result+`}`)
+		default:
+			return bridgetest.Result(t, result)
+		}
+	}
+	return nil
+}
+
+func (s *actor) failing() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fails
+}
+
+func (s *actor) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// lines returns what the server got since last time, as one text.
+func (s *actor) lines() string { return strings.Join(s.Got(), "\n") }
+
+// stage is a session, or stateless clients, before an aggregate.
+type stage struct {
+	t      *testing.T
+	all    *aggregate.Aggregate
+	up     bridge.Upstream
+	from   *bridge.Caller
+	client *bridgetest.Client
+}
+
+// play starts a session of an aggregate of these servers; without a session it serves stateless clients.
+func play(t *testing.T, session bool, actors ...*actor) *stage {
+	s := &stage{t: t, client: &bridgetest.Client{}, from: bridgetest.Caller(era.Rev20251125, "", `{}`)}
+	s.all = aggregate.New(aggregate.Options{
+		Info: []byte(`{"name":"bridge"}`), Params: []byte(bridgetest.InitializeParams), Force: context.Background(),
+		Following: func(life, _ context.Context) context.Context { return life },
+	})
+	s.serve(actors...)
+	if s.up = s.all.Session(s.from, s.client); !session {
+		_ = s.up.Close(t.Context())
+		s.from = bridgetest.Caller(era.LatestModern, "", `{}`)
+		s.up = s.all.Stateless()
+	}
+	if s.up.Server() != nil {
+		t.Error("an aggregate has a greeting of its own for each client")
+	}
+	return s
+}
+
+// serve replaces the servers.
+func (s *stage) serve(actors ...*actor) func(context.Context, *aggregate.Server) {
+	var all []*aggregate.Server
+	for _, a := range actors {
+		all = append(all, a.Server)
+	}
+	return s.all.Set(all)
+}
+
+func (s *stage) call(method, params string) string {
+	s.t.Helper()
+	a, err := s.up.Call(s.t.Context(), bridgetest.Request(s.t, s.from, s.client, method, params))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return bridgetest.Text(a)
+}
+
+func (s *stage) ask(method, params string) <-chan string {
+	done := make(chan string, 1)
+	go func() { done <- s.call(method, params) }()
+	return done
+}
+
+// heard returns what the client got since last time.
+func (s *stage) heard() string {
+	synctest.Wait()
+	return strings.Join(s.client.Got(), "\n")
+}
+
+func (s *stage) end() {
+	s.t.Helper()
+	if err := s.up.Close(s.t.Context()); err != nil {
+		s.t.Error(err)
+	}
+	if got := s.call("tools/list", `{}`); !strings.HasPrefix(got, "error: ") {
+		s.t.Errorf("after the end: %s", got)
+	}
+}
+
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, got, want)
+	}
+}
+
+const caps = `{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}`
+
+// Names of tools and prompts carry their server's prefix, and calls reach the server under its own name.
+func TestNames(t *testing.T) {
+	one := newActor(t, "one", era.Rev20251125, caps, map[string]string{
+		"tools/list":   `{"tools":[{"name":"x"},{"name":"odd name"}],"_meta":{"a":1,"b":1}}`,
+		"prompts/list": `{"prompts":[{"name":"p"}]}`,
+		"tools/call":   `{"by":"one"}`, "prompts/get": `{"by":"one"}`,
+	})
+	two := newActor(t, "two", era.Rev20251125, caps, map[string]string{
+		"tools/list": `{"tools":[{"name":"x"}],"_meta":{"b":2}}`, "prompts/list": `{"code":-32601,"message":"none"}`, "tools/call": `{"by":"two"}`,
+	})
+	s := play(t, true, one, two)
+	all := s.call("tools/list", `{}`)
+	bridgetest.Contains(t, all, `"tools":[{"name":"one__x"},{"name":"one__odd_name_`, `{"name":"two__x"}]`, `"_meta":{"b":1,"a":1}`)
+	bridgetest.Contains(t, s.call("prompts/list", `{}`), `"result":{"prompts":[{"name":"one__p"}]}`)
+	odd := gjson.Get(all, "result.tools.1.name").Str
+	one.Got()
+	two.Got()
+	for _, tc := range []struct{ method, name, want, sent string }{
+		{"tools/call", "two__x", `"by":"two"`, `tools/call {"name":"x"}`},
+		{"tools/call", odd, `"by":"one"`, `tools/call {"name":"odd name"}`},
+		{"prompts/get", "one__p", `"by":"one"`, `prompts/get {"name":"p"}`},
+		{"tools/call", "one__unlisted", `"by":"one"`, `tools/call {"name":"unlisted"}`},
+		{"tools/call", "one__secret", `-32602`, ``},
+		{"tools/call", "three__x", `-32602`, ``},
+		{"vendor/call", "one__x", `"code":-32601,"message":"this address serves several servers, and vendor/call does not name one`, ``},
+	} {
+		bridgetest.Contains(t, s.call(tc.method, `{"name":"`+tc.name+`"}`), tc.want)
+		same(t, tc.method+" "+tc.name, one.lines()+two.lines(), tc.sent)
+	}
+	s.end()
+}
+
+// Without prefixes the first server has a name that both have, and the other's is made with the server's name.
+func TestConflictingNames(t *testing.T) {
+	tools := map[string]string{"tools/list": `{"tools":[{"name":"x"},{"name":"b_y"}]}`, "tools/call": `{}`}
+	one, two, three := newActor(t, "one", era.Rev20251125, caps, tools), newActor(t, "two", era.Rev20251125, caps, tools), newActor(t, "three", era.Rev20251125, caps, tools)
+	one.Prefix, two.Prefix, three.Prefix = "", "", "b_"
+	s := play(t, true, one, two, three)
+	bridgetest.Contains(t, s.call("tools/list", `{}`), `"tools":[{"name":"x"},{"name":"one__b_y"},{"name":"two__x"},{"name":"two__b_y"},{"name":"b_x"},{"name":"b_b_y"}]`)
+	for name, want := range map[string]string{"x": `1 {"name":"x"}`, "one__b_y": `1 {"name":"b_y"}`, "two__x": `2 {"name":"x"}`, "b_b_y": `3 {"name":"b_y"}`} {
+		for _, a := range []*actor{one, two, three} {
+			a.Got()
+		}
+		s.call("tools/call", `{"name":"`+name+`"}`)
+		got := ""
+		for i, a := range []*actor{one, two, three} {
+			for _, line := range a.Got() {
+				if rest, ok := strings.CutPrefix(line, "tools/call "); ok {
+					got = string(rune('1'+i)) + " " + rest
+				}
+			}
+		}
+		same(t, name, got, want)
+	}
+	s.end()
+}
+
+// A list goes on where each server's list goes on, and errors of one server leave it out.
+func TestPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newActor(t, "one", era.Rev20251125, caps, map[string]string{
+			"tools/list": `{"tools":[{"name":"a"}],"nextCursor":"c"}`, "tools/list c": `{"tools":[{"name":"b"}]}`,
+			"prompts/list": `{"code":-5,"message":"broken"}`,
+		})
+		two := newActor(t, "two", era.Rev20251125, caps, map[string]string{"tools/list": `{"tools":[{"name":"x"}]}`, "prompts/list": `{"code":-5,"message":"broken too"}`})
+		s := play(t, true, one, two)
+		first := s.call("tools/list", `{}`)
+		bridgetest.Contains(t, first, `"name":"one__a"`, `"name":"two__x"`)
+		two.Got()
+		next := gjson.Get(first, "result.nextCursor").Raw
+		same(t, "the second page", s.call("tools/list", `{"cursor":`+next+`}`), `{"jsonrpc":"2.0","result":{"tools":[{"name":"one__b"}]}}`)
+		same(t, "the other server got", two.lines(), "")
+		for _, cursor := range []string{`"?"`, `"bm9uZQ"`, next} {
+			bridgetest.Contains(t, s.call("resources/list", `{"cursor":`+cursor+`}`), `"code":-32602,"message":"params.cursor is not a nextCursor of resources/list"`)
+		}
+		bridgetest.Contains(t, s.call("prompts/list", `{}`), `"message":"broken"`)
+		one.set(func() { one.fails = errors.New("down") })
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"tools":[{"name":"two__x"}]`)
+		two.set(func() { two.fails = errors.New("down too") })
+		bridgetest.Contains(t, s.call("tools/list", `{}`), "error: down")
+		s.heard()
+		two.set(func() { two.fails = nil })
+		two.told()
+		bridgetest.Contains(t, strings.Join(s.client.Got(), "\n"), "notifications/tools/list_changed", "notifications/resources/list_changed")
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"tools":[{"name":"two__x"}]`)
+		s.end()
+	})
+}
+
+// Resources are found by what is listed, by templates, and by their scheme.
+func TestResources(t *testing.T) {
+	one := newActor(t, "one", era.Rev20251125, caps, map[string]string{
+		"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"both:1"}]}`, "resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"t:{x}"}]}`,
+		"resources/read": `{"by":"one"}`, "resources/read a:hidden": `{"code":-32002,"message":"not here"}`,
+		"resources/subscribe": `{}`, "resources/unsubscribe": `{}`, "completion/complete": `{"by":"one"}`,
+	})
+	two := newActor(t, "two", era.Rev20251125, caps, map[string]string{
+		"resources/list": `{"resources":[{"uri":"both:1"},{"uri":"a:2"}]}`, "resources/templates/list": `{"resourceTemplates":[]}`,
+		"resources/read": `{"by":"two"}`, "completion/complete": `{"by":"two"}`,
+	})
+	s := play(t, true, one, two)
+	for _, tc := range []struct{ method, params, want string }{
+		{"resources/read", `{"uri":"a:2"}`, `"by":"two"`},
+		{"resources/read", `{"uri":"both:1"}`, `"by":"one"`},
+		{"resources/read", `{"uri":"t:5"}`, `"by":"one"`},
+		{"resources/read", `{"uri":"a:hidden"}`, `"by":"two"`},
+		{"resources/read", `{"uri":"z:1"}`, `"code":-32002`},
+		{"resources/list", `{}`, `"resources":[{"uri":"a:1"},{"uri":"both:1"},{"uri":"a:2"}]`},
+		{"resources/subscribe", `{"uri":"z:1"}`, `"code":-32002`},
+		{"resources/unsubscribe", `{"uri":"z:1"}`, `"result":{}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"two__p"},"argument":{}}`, `"by":"two"`},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"t:{x}"},"argument":{}}`, `"by":"one"`},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"z:{x}"},"argument":{}}`, `"code":-32002`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"nobody"},"argument":{}}`, `"code":-32602`},
+		{"completion/complete", `{"ref":5}`, `"code":-32602`},
+	} {
+		bridgetest.Contains(t, s.call(tc.method, tc.params), tc.want)
+	}
+	one.set(func() { one.fails = bridge.ErrUnavailable })
+	bridgetest.Contains(t, s.call("resources/read", `{"uri":"a:unlisted"}`), `"by":"two"`)
+	bridgetest.Contains(t, s.call("resources/read", `{"uri":"t:6"}`), `error: unavailable`)
+	s.end()
+}
+
+// A new connection to a lost server gets the session's log level and its subscriptions again.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newActor(t, "one", era.Rev20251125, caps, map[string]string{
+			"resources/list": `{"resources":[{"uri":"a:1"}]}`, "resources/templates/list": `{"resourceTemplates":[]}`, "resources/subscribe": `{}`,
+			"resources/unsubscribe": `{}`, "logging/setLevel": `{}`, "tools/call": `{}`,
+		})
+		two := newActor(t, "two", era.Rev20251125, `{"tools":{}}`, map[string]string{"tools/call": `{}`})
+		s := play(t, true, one, two)
+		bridgetest.Contains(t, s.call("resources/subscribe", `{"uri":"a:1"}`), `"result":{}`)
+		bridgetest.Contains(t, s.call("logging/setLevel", `{"level":"loud"}`), `-32602`)
+		bridgetest.Contains(t, s.call("logging/setLevel", `{"level":"info"}`), `"result":{}`)
+		bridgetest.Contains(t, one.lines(), `logging/setLevel {"level":"info"}`)
+		same(t, "the unused server got", two.lines(), "")
+		s.call("tools/call", `{"name":"two__x"}`)
+		bridgetest.Lacks(t, two.lines(), "setLevel") // it has no logging
+
+		one.to.Gone(bridge.ErrLost)
+		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed", "notifications/prompts/list_changed")
+		if one.Closed() != 1 {
+			t.Errorf("the connection was closed %d times", one.Closed())
+		}
+		s.call("tools/call", `{"name":"one__x"}`)
+		got := one.lines()
+		bridgetest.Contains(t, got, `logging/setLevel {"level":"info"}`, `resources/subscribe {"uri":"a:1"}`)
+		if !strings.HasSuffix(got, `tools/call {"name":"x"}`) {
+			t.Errorf("the call came first: %s", got)
+		}
+		bridgetest.Contains(t, s.call("resources/unsubscribe", `{"uri":"a:1"}`), `"result":{}`)
+		bridgetest.Contains(t, one.lines(), `resources/unsubscribe {"uri":"a:1"}`)
+		s.end()
+	})
+}
+
+// Messages of servers reach the call that they may be about, and progress finds the question's server.
+func TestMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newActor(t, "one", era.Rev20251125, caps, nil)
+		s := play(t, true, one)
+		s.client.Reply = func(*jsonrpc.Message) *jsonrpc.Message { return bridgetest.Result(t, `{"roots":[]}`) }
+		done := s.ask("tools/call", `{"name":"one__x","_meta":{"progressToken":7}}`)
+		c := one.Next()
+		got := make(chan string, 2)
+		take := func(a *jsonrpc.Message) { got <- string(a.Result) }
+		c.Back.Notify(bridgetest.Notification(t, "notifications/progress", `{"progressToken":7,"progress":1}`))
+		c.Back.Ask(bridgetest.Question(t, "roots/list", `{"_meta":{"progressToken":"q"}}`), take)
+		one.to.Ask(bridgetest.Question(t, "roots/list", `{}`), take)
+		one.to.Notify(bridgetest.Notification(t, "notifications/message", `{"level":"info","data":"about it"}`))
+		c.Answer(t, `{}`)
+		bridgetest.Contains(t, <-done, `"result":{}`)
+		heard := s.heard()
+		bridgetest.Contains(t, heard, `"progress":1`, `{"_meta":{"progressToken":"one \"q\""}}`, "asked roots/list {}", "about it")
+		same(t, "replies", <-got+<-got, `{"roots":[]}{"roots":[]}`)
+		for token, want := range map[string]string{`"one \"q\""`: `notifications/progress {"progressToken":"q","progress":1}`, `"two 5"`: "", `5`: ""} {
+			one.Got()
+			n := bridgetest.Request(t, s.from, nil, "notifications/progress", `{"progressToken":`+token+`,"progress":1}`)
+			if err := s.up.Notify(t.Context(), n); err != nil {
+				t.Error(err)
+			}
+			same(t, "the server got", one.lines(), want)
+		}
+		if err := s.up.Notify(t.Context(), bridgetest.Request(t, s.from, nil, "notifications/roots/list_changed", `{}`)); err != nil {
+			t.Error(err)
+		}
+		bridgetest.Contains(t, one.lines(), "roots/list_changed")
+		s.end()
+	})
+}
+
+// The greeting unites what the servers can do. Servers that are slow or fail are left out, unless all are.
+func TestInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newActor(t, "one", era.Rev20251125, `{"tools":{"listChanged":false},"tasks":{},"experimental":{"a":{}}}`, nil)
+		two := newActor(t, "two", era.Rev20251125, `{"prompts":{},"experimental":{"b":{}}}`, nil)
+		two.set(func() { two.fresh = true })
+		s := play(t, true, one, two)
+		same(t, "the greeting", s.call("initialize", bridgetest.InitializeParams), `{"jsonrpc":"2.0","result":{"protocolVersion":"2025-11-25",`+
+			`"capabilities":{"tools":{"listChanged":true},"experimental":{"a":{},"b":{}},"prompts":{"listChanged":true}},"serverInfo":{"name":"bridge"}}}`)
+		same(t, "the known server got", one.lines(), "")
+		s.end()
+
+		// Nothing is known of a slow server: it may have everything, and the client hears when it comes.
+		two.set(func() { two.fresh = true })
+		serve := two.Serve
+		two.Serve = nil
+		s = play(t, true, one, two)
+		began := time.Now()
+		bridgetest.Contains(t, s.call("initialize", bridgetest.InitializeParams), `"logging":{}`)
+		if waited := time.Since(began); waited != 5*time.Second {
+			t.Errorf("the client waited for %v", waited)
+		}
+		two.Next().Answer(t, string(two.Upstream.Server().Result))
+		synctest.Wait()
+		two.Serve = serve
+		s.end()
+
+		// All fail: so does initialize.
+		for _, a := range []*actor{one, two} {
+			a.set(func() { a.fresh, a.fails = true, errors.New(a.Name+" is down") })
+		}
+		s = play(t, true, one, two)
+		bridgetest.Contains(t, s.call("initialize", bridgetest.InitializeParams), "is down")
+		s.end()
+	})
+}
+
+// A list that takes too long leaves its server out. Its page comes with the next request, after a notification.
+func TestSlowList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newActor(t, "one", era.Rev20251125, caps, map[string]string{"tools/list": `{"tools":[{"name":"x"}]}`})
+		two := newActor(t, "two", era.Rev20251125, caps, nil)
+		s := play(t, true, one, two)
+		list := func(after time.Duration, want string) {
+			t.Helper()
+			began := time.Now()
+			bridgetest.Contains(t, s.call("tools/list", `{}`), want)
+			if waited := time.Since(began); waited != after {
+				t.Errorf("the client waited for %v, want %v", waited, after)
+			}
+		}
+		done := s.ask("tools/list", `{}`)
+		c := two.Next()
+		c.Opened()
+		bridgetest.Contains(t, <-done, `"tools":[{"name":"one__x"}]`)
+		list(250*time.Millisecond, `"tools":[{"name":"one__x"}]`) // it is not asked twice, nor waited for again
+		c.Answer(t, `{"tools":[{"name":"late"}]}`)
+		same(t, "the client got", s.heard(), "notifications/tools/list_changed ")
+		list(0, `{"name":"two__late"}`)
+		// It is slow: its last page stands in for the next one.
+		done = s.ask("tools/list", `{}`)
+		c = two.Next()
+		c.Opened()
+		bridgetest.Contains(t, <-done, `{"name":"two__late"}`)
+		c.Answer(t, `{"tools":[{"name":"newer"}]}`)
+		same(t, "the client got", s.heard(), "notifications/tools/list_changed ")
+		list(0, `{"name":"two__newer"}`)
+		// A change makes the stored page wrong.
+		two.to.Notify(bridgetest.Notification(t, "notifications/tools/list_changed", ""))
+		done = s.ask("tools/list", `{}`)
+		c = two.Next()
+		c.Answer(t, `{"tools":[]}`)
+		bridgetest.Lacks(t, <-done, "newer")
+		s.end()
+	})
+}
+
+// Clients see other servers at once: lists change, old prefixes still work, and subscriptions move.
+func TestSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := map[string]string{
+			"tools/list": `{"tools":[{"name":"x"}]}`, "tools/call": `{"by":"it"}`, "resources/list": `{"resources":[{"uri":"a:1"}]}`,
+			"resources/templates/list": `{"resourceTemplates":[]}`, "resources/subscribe": `{}`,
+		}
+		one, two := newActor(t, "one", era.Rev20251125, caps, results), newActor(t, "two", era.Rev20251125, `{"tools":{}}`, results)
+		s := play(t, true, one, two)
+		s.call("resources/subscribe", `{"uri":"a:1"}`)
+		changed := newActor(t, "one", era.Rev20251125, caps, results)
+		changed.Prefix = "new__"
+		leave := s.serve(changed)
+		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed", "notifications/resources/list_changed")
+		bridgetest.Contains(t, changed.lines(), `resources/subscribe {"uri":"a:1"}`)
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"tools":[{"name":"new__x"}]`)
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"two__x"}`), "-32602")
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"by":"it"`)
+		time.Sleep(6 * time.Minute)
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), "-32602")
+		if one.Closed() != 0 {
+			t.Error("the removed server's connection was closed before its time")
+		}
+		leave(t.Context(), one.Server)
+		if one.Closed() != 1 || changed.Closed() != 0 {
+			t.Errorf("closed %d and %d times", one.Closed(), changed.Closed())
+		}
+		s.end()
+	})
+}
+
+// Stateless clients subscribe at all servers at once, and hear when one comes or goes.
+func TestListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		modern := `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`
+		lists := map[string]string{"resources/list": `{"resources":[{"uri":"a:1"}]}`, "resources/templates/list": `{"resourceTemplates":[]}`}
+		one := newActor(t, "one", era.LatestModern, modern, lists)
+		two := newActor(t, "two", era.LatestModern, `{"prompts":{}}`, nil)
+		s := play(t, false, one, two)
+		bridgetest.Contains(t, s.call(era.Listen, `{"notifications":5}`), "-32602")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.up.Call(ctx, bridgetest.Request(t, s.from, s.client, era.Listen, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1","z:1"],"taskIds":["one:T","none"]}}`))
+			done <- err
+		}()
+		c := one.Next()
+		bridgetest.Contains(t, string(c.Whole()), `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"],"taskIds":["T"]}`)
+		same(t, "before the acknowledgement", s.heard(), "")
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"],"taskIds":["T"]}}`))
+		same(t, "the acknowledgement", s.heard(), era.Acknowledged+` {"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"],"taskIds":["one:T"]}}`)
+		c.Back.Notify(bridgetest.Notification(t, "notifications/tasks", `{"taskId":"T","status":"working"}`))
+		c.Back.Notify(bridgetest.Notification(t, "notifications/resources/updated", `{"uri":"a:1"}`))
+		same(t, "the client got", s.heard(), "notifications/tasks {\"taskId\":\"one:T\",\"status\":\"working\"}\nnotifications/resources/updated {\"uri\":\"a:1\"}")
+		// The server is lost and comes back: what it may have changed is reported.
+		c.Fail(bridge.ErrLost)
+		c = one.Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":{"toolsListChanged":true}}`))
+		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed")
+		// Another server comes, which is listened to as well, and one goes.
+		three := newActor(t, "three", era.LatestModern, `{"tools":{"listChanged":true}}`, nil)
+		s.serve(one, three)
+		three.Next().Refuse(t, `{"code":-5,"message":"no"}`)
+		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed")
+		s.serve(three)
+		<-c.Ctx.Done()
+		cancel(bridge.ErrCancelled)
+		if err := <-done; !errors.Is(err, bridge.ErrCancelled) {
+			t.Error(err)
+		}
+		s.end()
+	})
+}
+
+// For stateless clients ids of tasks carry their server's name.
+func TestTasks(t *testing.T) {
+	one := newActor(t, "one", era.LatestModern, `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`, map[string]string{
+		"tools/call": `{"resultType":"task","taskId":"T","status":"working"}`, "tasks/get": `{"resultType":"complete","taskId":"T","status":"completed"}`,
+		"tasks/cancel": `{"resultType":"complete"}`, "tools/list": `{"tools":[{"name":"x"}]}`,
+	})
+	s := play(t, false, one)
+	bridgetest.Contains(t, s.call("server/discover", `{}`), `"extensions":{"io.modelcontextprotocol/tasks":{}}`, `"supportedVersions":["2026-07-28"`)
+	bridgetest.Contains(t, s.call("tools/list", `{}`), `"resultType":"complete"`, `"name":"one__x"`, `"io.modelcontextprotocol/serverInfo":{"name":"bridge"}`)
+	bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"taskId":"one:T"`)
+	one.Got()
+	bridgetest.Contains(t, s.call("tasks/get", `{"taskId":"one:T"}`), `"taskId":"one:T","status":"completed"`)
+	bridgetest.Contains(t, one.lines(), `"taskId":"T"`)
+	bridgetest.Contains(t, s.call("tasks/cancel", `{"taskId":"one:T"}`), `"resultType":"complete"`)
+	for _, id := range []string{"T", "two:T"} {
+		bridgetest.Contains(t, s.call("tasks/get", `{"taskId":"`+id+`"}`), "there is no such task")
+	}
+	if err := s.up.Notify(t.Context(), bridgetest.Request(t, s.from, nil, "notifications/x", `{}`)); err != nil {
+		t.Error(err)
+	}
+	if s.end(); one.Closed() != 0 {
+		t.Error("the connection of stateless clients was closed")
+	}
+}

@@ -1,0 +1,558 @@
+package stateless_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/seal"
+)
+
+// able are the capabilities of a client that can be asked something.
+const able = `{"roots":{}}`
+
+// connection is a connection to a server that the test plays.
+type connection struct {
+	*bridgetest.Upstream
+	s    *stage
+	n    int
+	from *bridge.Caller
+	rest bridge.Client
+}
+
+func (c *connection) Caller() *bridge.Caller                    { return c.from }
+func (c *connection) Checked() bridge.Upstream                  { return c.Upstream }
+func (c *connection) Go(func(context.Context)) bool             { return false }
+func (c *connection) Keep(context.Context) (func(), error)      { return func() {}, nil }
+func (c *connection) Ping(context.Context, time.Duration) error { return nil }
+func (c *connection) Known(context.Context) (*bridge.Greeting, bool, error) {
+	c.s.greetings++
+	if c.s.full > 0 && c.n > c.s.full {
+		return nil, false, bridge.ErrOverloaded
+	}
+	return c.Server(), c.s.attributes, nil
+}
+func (c *connection) Holds(r *bridge.Request, _ *bridge.Greeting, _ error) bool {
+	return r.Method == c.s.held
+}
+
+// stage is a pool of connections that the test plays.
+type stage struct {
+	t    *testing.T
+	pool *stateless.Pool
+	// The rest is set before the calls that it is for.
+	all        []*connection
+	serve      func(r *bridge.Request) *jsonrpc.Message // nil leaves calls to the test
+	attributes bool                                     // the wire attributes questions
+	held       string                                   // the method whose answers are cached
+	full       int                                      // how many connections can be opened; 0 means any number
+	greetings  int
+	heard      []string // changes that may have been missed, and notifications about calls
+}
+
+// queue is a Queue with these limits.
+type queue struct {
+	wait   time.Duration
+	length int
+}
+
+func (q queue) Wait() time.Duration { return q.wait }
+func (q queue) Length() int         { return q.length }
+func (q queue) Refusal(format string, args ...any) error {
+	return fmt.Errorf("refused: "+format, args...)
+}
+func (q queue) Lapsed(format string, args ...any) error {
+	return fmt.Errorf("lapsed: "+format, args...)
+}
+
+// play starts a pool for a server of that revision with these capabilities.
+func play(t *testing.T, revision, capabilities string, o stateless.Options) *stage {
+	key, err := seal.New("a secret that the instances share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{t: t}
+	o.Legacy = lower.Options{
+		Name: "fake", Log: slog.New(slog.DiscardHandler), Seals: key, Rewrites: &list.Rewrites{}, Instance: o.Legacy.Instance,
+		MaxTask:   func() time.Duration { return 0 },
+		Following: func(ctx, _ context.Context) context.Context { return ctx },
+	}
+	if o.Queue == nil {
+		o.Queue = queue{time.Minute, 10}
+	}
+	if o.Lanes == nil {
+		o.Lanes = func() int { return 10 }
+	}
+	o.Shares = limits.NewShares(100, 0)
+	o.Refuse = func(r *bridge.Request) *jsonrpc.Message {
+		if r.Name() == "contradiction" {
+			return jsonrpc.InvalidParams("contradiction")
+		}
+		return nil
+	}
+	o.Heard = func(n *jsonrpc.Message) { s.heard = append(s.heard, n.Method) }
+	o.Leaving = func() (context.Context, func()) { return context.Background(), func() {} }
+	o.Open = func(from *bridge.Caller, rest bridge.Client) stateless.Line {
+		c := &connection{Upstream: bridgetest.NewUpstream(revision, capabilities), s: s, n: len(s.all) + 1, from: from, rest: rest}
+		c.Serve = func(r *bridge.Request) *jsonrpc.Message {
+			if s.serve == nil {
+				return nil
+			}
+			return s.serve(r)
+		}
+		s.all = append(s.all, c)
+		return c
+	}
+	s.pool = stateless.New(o)
+	return s
+}
+
+// visit is a request of a client.
+type visit struct {
+	bridgetest.Client
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	text   string
+}
+
+// ask makes a request in a goroutine.
+func (s *stage) ask(principal, caps, method, params string) *visit {
+	s.t.Helper()
+	v := &visit{done: make(chan struct{})}
+	r := bridgetest.Request(s.t, bridgetest.Caller(era.LatestModern, principal, caps), &v.Client, method, params)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	v.cancel = cancel
+	go func() {
+		defer close(v.done)
+		a, err := s.pool.Call(ctx, r)
+		if v.text = bridgetest.Text(a); err != nil {
+			v.text = "error: " + err.Error()
+		}
+	}()
+	return v
+}
+
+func (v *visit) answer() string {
+	<-v.done
+	return v.text
+}
+
+func (s *stage) call(principal, method, params string) string {
+	s.t.Helper()
+	return s.ask(principal, `{}`, method, params).answer()
+}
+
+func (s *stage) end() {
+	s.t.Helper()
+	if err := s.pool.Close(s.t.Context()); err != nil {
+		s.t.Error(err)
+	}
+	synctest.Wait()
+	for _, c := range s.all {
+		if c.Closed() != 1 {
+			s.t.Errorf("connection %d was closed %d times", c.n, c.Closed())
+		}
+	}
+	if st := s.pool.Status(); st != (stateless.Status{}) {
+		s.t.Errorf("left: %+v", st)
+	}
+	if got := s.call("", "tools/list", `{}`); got != "error: the bridge is stopping" {
+		s.t.Errorf("after the end: %s", got)
+	}
+}
+
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, got, want)
+	}
+}
+
+// Requests to a modern server pass unchanged but for the client's handle, and results get what each must have.
+func TestRelay(t *testing.T) {
+	const discover = `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`
+	for _, tc := range []struct{ name, method, params, answer, want string }{
+		{"call", "tools/call", `{"name":"x"}`, `"result":{"resultType":"complete","content":[]}`, `"result":{"resultType":"complete","content":[]}`},
+		{"without a kind", "tools/call", `{"name":"x"}`, `"result":{"content":[]}`, `"result":{"resultType":"complete","content":[]}`},
+		{"with a handle of the bridge", "tools/call", `{"name":"x","_meta":{"dev.mcp-bridge/lane":"l"}}`, `"result":{}`, `"result":{"resultType":"complete"}`},
+		{"invalid handle", "tools/call", `{"name":"x","_meta":{"dev.mcp-bridge/lane":5}}`, "", `dev.mcp-bridge/lane must be a string`},
+		{"contradiction", "tools/call", `{"name":"contradiction"}`, "", `"message":"contradiction"`},
+		{"legacy error code", "resources/read", `{"uri":"a:b"}`, `"error":{"code":-32002,"message":"no"}`, `"code":-32602,"message":"no","data":{"uri":"a:b"}`},
+		{"discover", "server/discover", `{}`, `"result":{"supportedVersions":["x"],"capabilities":{"tools":{}}}`, discover},
+		{"discover fails", "server/discover", `{}`, `"error":{"code":-32601,"message":"no"}`, discover},
+		{"state of the server, without principals", "tools/call", `{"name":"x","requestState":"s"}`, `"result":{"resultType":"input_required","requestState":"t"}`, `"requestState":"t"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := play(t, era.LatestModern, `{"tools":{}}`, stateless.Options{})
+				s.serve = func(r *bridge.Request) *jsonrpc.Message {
+					if want := "dev.mcp-bridge/lane"; strings.Contains(string(r.Whole()), want) {
+						t.Errorf("the server got %s", r.Whole())
+					}
+					r.Back.Notify(bridgetest.Notification(t, "notifications/vendor", `{}`))
+					r.Back.Notify(bridgetest.Notification(t, "notifications/message", `{"level":"error","data":"not wanted"}`))
+					r.Back.Gone(nil)
+					return bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,`+tc.answer+`}`)
+				}
+				v := s.ask("", `{}`, tc.method, tc.params)
+				bridgetest.Contains(t, v.answer(), tc.want)
+				if tc.answer != "" {
+					same(t, "the client got", strings.Join(v.Got(), "\n"), "notifications/vendor {}")
+					same(t, "the cache heard", strings.Join(s.heard, "\n"), "notifications/vendor\nnotifications/message")
+				}
+				if n := s.pool.Server(); n != nil || s.pool.Notify(t.Context(), nil) != nil {
+					t.Error("a pool has a greeting")
+				}
+				s.end()
+			})
+		})
+	}
+}
+
+var statePattern = regexp.MustCompile(`"requestState":"[^"]*"`)
+
+// What a modern server gives to one client is of no use to another.
+func TestHandles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.LatestModern, `{"tools":{}}`, stateless.Options{})
+		answer := `{"resultType":"input_required","requestState":"own","inputRequests":{}}`
+		var got string
+		s.serve = func(r *bridge.Request) *jsonrpc.Message {
+			if got = string(r.Whole()); r.Method == era.Listen {
+				r.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":{"taskIds":["T","other"]}}`))
+				r.Back.Notify(bridgetest.Notification(t, "notifications/tasks", `{"taskId":"T","status":"working"}`))
+				r.Back.Notify(bridgetest.Notification(t, "notifications/tasks", `{"taskId":"other"}`))
+			}
+			return bridgetest.Result(t, answer)
+		}
+		asked := s.call("p", "tools/call", `{"name":"x"}`)
+		bridgetest.Lacks(t, asked, `"own"`)
+		state := statePattern.FindString(asked)
+		bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x",`+state+`,"inputResponses":{}}`), "input_required")
+		bridgetest.Contains(t, got, `"requestState":"own"`)
+		for principal, params := range map[string]string{"q": `{"name":"x",` + state + `}`, "p": `{"name":"x","requestState":"own"}`} {
+			bridgetest.Contains(t, s.call(principal, "tools/call", params), "was not given to this client")
+		}
+		bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x","RequestState":"own"}`), "in case only")
+
+		answer = `{"resultType":"task","taskId":"T","status":"working"}`
+		task := gjson.Get(s.call("p", "tools/call", `{"name":"x"}`), "result.taskId").Str
+		answer = `{"resultType":"complete","taskId":"T","status":"completed"}`
+		bridgetest.Contains(t, s.call("p", "tasks/get", `{"taskId":"`+task+`","TaskId":"z"}`), `"taskId":"`+task+`"`)
+		bridgetest.Contains(t, got, `"taskId":"T"`)
+		bridgetest.Lacks(t, got, "TaskId")
+		for principal, id := range map[string]string{"q": task, "p": "T"} {
+			bridgetest.Contains(t, s.call(principal, "tasks/get", `{"taskId":"`+id+`"}`), "there is no such task")
+			bridgetest.Contains(t, s.call(principal, era.Listen, `{"notifications":{"taskIds":["`+id+`"]}}`), "there is no such task")
+		}
+		bridgetest.Contains(t, s.call("p", era.Listen, `{"notifications":{"TaskIds":["T"]}}`), "-32602")
+		v := s.ask("p", `{}`, era.Listen, `{"notifications":{"taskIds":["`+task+`"]}}`)
+		v.answer()
+		same(t, "the client got", strings.Join(v.Got(), "\n"), era.Acknowledged+` {"notifications":{"taskIds":["`+task+`"]}}`+"\n"+`notifications/tasks {"taskId":"`+task+`","status":"working"}`)
+		for _, unusable := range []string{`{"resultType":"task","taskId":5}`, `{"resultType":"task","taskId":"a","taskId":"b"}`} {
+			answer = unusable
+			bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x"}`), "the server's taskId is not usable")
+		}
+		s.end()
+	})
+}
+
+// Calls whose clients can be asked have a legacy connection each, and wait for one where there are no more.
+func TestClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lanes := 2
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Lanes: func() int { return lanes }, Queue: queue{10 * time.Second, 1}})
+		began := time.Now()
+		one := s.ask("", able, "tools/call", `{"name":"1"}`)
+		a := s.all0().Next()
+		two := s.ask("", able, "tools/call", `{"name":"2"}`)
+		synctest.Wait()
+		if len(s.all) != 1 || s.pool.Status().Queued != 1 {
+			t.Errorf("%d connections, %+v", len(s.all), s.pool.Status())
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		b := s.all[1].Next()
+		if waited := time.Since(began); waited != 100*time.Millisecond {
+			t.Errorf("another connection was opened after %v", waited)
+		}
+		three := s.ask("", able, "tools/call", `{"name":"3"}`)
+		synctest.Wait()
+		same(t, "one too many", s.ask("", able, "tools/call", `{"name":"4"}`).answer(), "error: refused: all its connections serve calls with possible questions, and 1 more calls wait (limits: queue)")
+		bridgetest.Contains(t, s.call("", "tools/call", `{"name":"x"}`), "error: server fake: it has too many connections") // for other capabilities
+		a.Answer(t, `{}`)
+		one.answer()
+		synctest.Wait()
+		c := s.all[0].Next() // the free one
+		four := s.ask("", able, "tools/call", `{"name":"4"}`)
+		bridgetest.Contains(t, four.answer(), "error: lapsed: all its connections serve calls with possible questions")
+		five := s.ask("", able, "tools/call", `{"name":"5"}`)
+		synctest.Wait()
+		five.cancel(bridge.ErrCancelled)
+		same(t, "cancelled", five.answer(), "error: cancelled by the client")
+		b.Answer(t, `{}`)
+		c.Answer(t, `{}`)
+		two.answer()
+		three.answer()
+
+		// There is no room for another one although the limit allows it: the call waits as well.
+		lanes, s.full = 3, 2
+		one = s.ask("", able, "tools/call", `{"name":"1"}`)
+		a = s.all[0].Next()
+		two = s.ask("", able, "tools/call", `{"name":"2"}`)
+		b = s.all[1].Next()
+		three = s.ask("", able, "tools/call", `{"name":"3"}`)
+		time.Sleep(3 * time.Second)
+		a.Answer(t, `{}`)
+		one.answer()
+		s.all[0].Next().Answer(t, `{}`)
+		bridgetest.Contains(t, three.answer(), `"resultType":"complete"`)
+		b.Answer(t, `{}`)
+		two.answer()
+
+		// On a wire that attributes questions, calls share a connection.
+		s.attributes, s.full = true, 0
+		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{}`) }
+		s.call("", "tools/list", `{}`)
+		s.serve = nil
+		one, two = s.ask("", able, "tools/call", `{"name":"1"}`), s.ask("", able, "tools/call", `{"name":"2"}`)
+		for range 2 {
+			s.all[0].Next().Answer(t, `{}`)
+		}
+		bridgetest.Contains(t, one.answer()+two.answer(), `"resultType":"complete"`)
+		s.end()
+	})
+}
+
+// all0 waits for the first connection.
+func (s *stage) all0() *connection {
+	synctest.Wait()
+	if len(s.all) == 0 {
+		s.t.Fatal("no connection was opened")
+	}
+	return s.all[0]
+}
+
+// A server that came back as another, or not at all, has its connection dropped.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{})
+		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{}`) }
+		s.call("", "tools/call", `{"name":"x"}`)
+		bridgetest.Contains(t, s.call("", "tools/call", `{"name":"x","requestState":"s"}`), "not from this instance")
+		s.all[0].rest.Gone(bridge.ErrReplaced)
+		synctest.Wait()
+		s.call("", "tools/call", `{"name":"x"}`)
+		if len(s.all) != 2 || s.all[0].Closed() != 1 {
+			t.Errorf("%d connections; the first was closed %d times", len(s.all), s.all[0].Closed())
+		}
+		// Cached lists and what is known of the server need no connection.
+		n := s.greetings
+		s.held = "tools/list"
+		s.call("", "tools/list", `{}`)
+		bridgetest.Contains(t, s.call("", "server/discover", `{}`), `"supportedVersions"`)
+		if s.greetings != n {
+			t.Errorf("%d more handshakes", s.greetings-n)
+		}
+		s.end()
+
+		// Calls with processes of their own share the first handshake.
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Sharing: stateless.EachCall})
+		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{}`) }
+		for range 3 {
+			bridgetest.Contains(t, s.call("", "tools/call", `{"name":"x"}`), "complete")
+		}
+		if s.greetings != 1 || len(s.all) != 3 {
+			t.Errorf("%d handshakes of %d connections", s.greetings, len(s.all))
+		}
+		s.end()
+	})
+}
+
+// A parked call is found again, gives way to others, and ends with its principal's key.
+func TestParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{})
+		park := func() (string, *bridgetest.Call) {
+			v := s.ask("p", able, "tools/call", `{"name":"x"}`)
+			synctest.Wait()
+			c := s.all[len(s.all)-1].Next()
+			c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+			return statePattern.FindString(v.answer()), c
+		}
+		state, c := park()
+		v := s.ask("p", able, "tools/call", `{"name":"x",`+state+`,"inputResponses":{"r1":{"roots":[]}}}`)
+		synctest.Wait()
+		c.Answer(t, `{"content":[]}`)
+		bridgetest.Contains(t, v.answer(), `"content":[]`)
+		state, c = park()
+		s.pool.Revoke("p", bridge.ErrRevoked)
+		if <-c.Ctx.Done(); !errors.Is(context.Cause(c.Ctx), bridge.ErrRevoked) {
+			t.Error(context.Cause(c.Ctx))
+		}
+		bridgetest.Contains(t, s.ask("p", able, "tools/call", `{"name":"x",`+state+`}`).answer(), "no longer exists")
+		s.end()
+	})
+}
+
+// A subscription at a modern server outlives its connection, up to five minutes.
+func TestRelisten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.LatestModern, `{}`, stateless.Options{})
+		const wants = `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]}}`
+		v := s.ask("", `{}`, era.Listen, wants)
+		c := s.all0().Next()
+		for _, method := range []string{"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/progress", "notifications/vendor"} {
+			c.Back.Notify(bridgetest.Notification(t, method, `{}`))
+		}
+		same(t, "before the acknowledgement", strings.Join(v.Got(), "\n"), "")
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		same(t, "after it", strings.Join(v.Got(), "\n"), era.Acknowledged+" "+wants+"\nnotifications/tools/list_changed {}\nnotifications/vendor {}")
+		c.Fail(bridge.ErrLost)
+		c = s.all[0].Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		same(t, "after a loss", strings.Join(v.Got(), "\n"), "notifications/tools/list_changed \nnotifications/resources/updated {\"uri\":\"a:1\"}")
+		same(t, "the cache heard", strings.Join(s.heard, "\n"), "notifications/tools/list_changed\nnotifications/resources/updated")
+		began := time.Now()
+		c.Fail(bridge.ErrUnavailable)
+		for range 8 {
+			s.all[0].Next().Fail(bridge.ErrUnavailable)
+		}
+		for {
+			synctest.Wait()
+			select {
+			case <-v.done:
+			case <-time.After(time.Minute):
+				s.all[0].Next().Fail(bridge.ErrUnavailable)
+				continue
+			}
+			break
+		}
+		if away := time.Since(began); away < 5*time.Minute || away > 8*time.Minute {
+			t.Errorf("the subscription ended after %v", away)
+		}
+		same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
+
+		// A refusal is the answer, as is another error after the acknowledgement, and the end of the server.
+		v = s.ask("", `{}`, era.Listen, wants)
+		s.all[0].Next().Refuse(t, `{"code":-5,"message":"no"}`)
+		bridgetest.Contains(t, v.answer(), `"code":-5`)
+		v = s.ask("", `{}`, era.Listen, wants)
+		c = s.all[0].Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		c.Fail(bridge.ErrLost)
+		synctest.Wait()
+		s.all[0].rest.Gone(bridge.ErrLost)
+		same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
+		s.end()
+	})
+}
+
+// places is a cluster in which this instance owns nothing.
+type places struct {
+	bridge.Places
+	keys []string
+	gone bool
+}
+
+type elsewhere string
+
+func (e elsewhere) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+	return jsonrpc.NewResult([]byte("1"), []byte(`{"at":"`+string(e)+`"}`)), nil
+}
+
+func (p *places) Home(_, key string, _ bridge.Away) bridge.Away {
+	p.keys = append(p.keys, key)
+	return elsewhere("the owner")
+}
+
+func (p *places) Instance(_ context.Context, _, id string) (bridge.Away, error) {
+	if p.gone {
+		return nil, nil
+	}
+	return elsewhere(id), nil
+}
+
+// With several instances, calls to a legacy server are made at the owner of their connections.
+func TestPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := &places{}
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Places: at, Homed: true})
+		for range 2 {
+			bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x"}`), `{"at":"the owner"}`)
+		}
+		bridgetest.Contains(t, s.call("p", era.Listen, `{"notifications":{}}`), `{"at":"the owner"}`)
+		if synctest.Wait(); len(s.all) != 1 || s.all[0].Closed() != 1 || len(s.all[0].Got()) != 0 {
+			t.Errorf("%d connections were made to find out what the server is", len(s.all))
+		}
+		// The owner makes them over its own connections, and gives these up with the ownership.
+		r := bridgetest.Request(t, bridgetest.Caller(era.LatestModern, "p", able), bridge.Nobody{}, "tools/call", `{"name":"x"}`)
+		done := make(chan string)
+		here := func(r *bridge.Request) {
+			a, err := s.pool.Here(context.Background(), r)
+			done <- fmt.Sprint(bridgetest.Text(a), err)
+		}
+		go here(r)
+		synctest.Wait()
+		c := s.all[1].Next()
+		c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+		state := statePattern.FindString(<-done)
+		s.pool.LeaveHome("session key")
+		if s.pool.Status().Found != 1 {
+			t.Error("a connection was given up for a key that is not its own")
+		}
+		s.pool.LeaveHome(at.keys[0])
+		if s.pool.Status().Found != 0 || s.pool.Status().Waiting != 1 {
+			t.Errorf("Status() = %+v", s.pool.Status())
+		}
+		v := s.ask("p", able, "tools/call", `{"name":"x",`+state+`,"inputResponses":{"r1":{"roots":[]}}}`)
+		synctest.Wait()
+		c.Answer(t, `{"content":[]}`)
+		bridgetest.Contains(t, v.answer(), `"content":[]`)
+		s.end()
+
+		// A modern server over HTTP is served where the request arrives.
+		at.keys = nil
+		s = play(t, era.LatestModern, `{}`, stateless.Options{Places: at, Homed: true})
+		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{"here":1}`) }
+		bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x"}`), `"here":1`)
+		if len(at.keys) > 0 {
+			t.Errorf("the owner of %q was asked", at.keys)
+		}
+		s.end()
+	})
+}
+
+// A requestState of another instance is passed to it, if it is still there.
+func TestPlacedResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := play(t, era.Rev20251125, `{}`, stateless.Options{Legacy: lower.Options{Instance: "first"}})
+		v := first.ask("p", able, "tools/call", `{"name":"x"}`)
+		c := first.all0().Next()
+		c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+		params := `{"name":"x",` + statePattern.FindString(v.answer()) + `,"inputResponses":{"r1":{"roots":[]}}}`
+		at := &places{}
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Places: at, Homed: true, Legacy: lower.Options{Instance: "second"}})
+		bridgetest.Contains(t, s.call("p", "tools/call", params), `{"at":"first"}`)
+		at.gone = true
+		bridgetest.Contains(t, s.call("p", "tools/call", params), "its instance of the bridge has ended")
+		s.end()
+		first.end()
+	})
+}
