@@ -249,21 +249,3 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 
 // errUnwanted says that nobody waits for the answer any more.
 var errUnwanted = errors.New("not wanted any more")
-
-// failure is the error of a request that had no response. res is that of a
-// redirect that was not followed, or nil.
-func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
-	if none := remote.NoToken(a.name, err); none != nil {
-		return none
-	}
-	if coding, ok := errors.AsType[remote.CodingError](err); ok {
-		return a.name.Invalid(coding.Error(), nil)
-	}
-	switch {
-	case res != nil:
-		return a.name.Unavailable(err.Error(), nil)
-	case remote.Unsent(err):
-		return a.name.Unavailable("it cannot be reached", err)
-	}
-	return a.name.Lost("the connection to it broke", err)
-}

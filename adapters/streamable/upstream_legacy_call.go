@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 
@@ -43,7 +44,7 @@ func (e *legacyCall) run() {
 	switch {
 	case errors.Is(err, errUnwanted):
 	case err != nil:
-		w.Abort(e.call, w.a.failure(res, err))
+		w.Abort(e.call, remote.Failure(w.a.name, err))
 	default:
 		e.response(res)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -65,7 +66,7 @@ func (q *modernCall) post() {
 	switch {
 	case errors.Is(err, errUnwanted):
 	case err != nil:
-		w.Abort(q.call, w.a.failure(res, err))
+		w.Abort(q.call, remote.Failure(w.a.name, err))
 	default:
 		q.status = res.StatusCode
 		q.response(res)

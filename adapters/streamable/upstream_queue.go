@@ -2,12 +2,11 @@ package streamable
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
@@ -17,9 +16,8 @@ import (
 // it.
 type queue struct {
 	notes   []note
-	bytes   int  // in the queue
+	wait    conn.Backlog
 	busy    bool // the goroutine runs
-	room    conn.Signal
 	dropped bool // a warning was given
 }
 
@@ -41,8 +39,7 @@ func (n note) drop() {
 // noteRoom is what a note takes beside its text.
 const noteRoom = 256
 
-// errFull says that the server asks more than it takes answers.
-var errFull = errors.New("too much waits to be taken by it")
+func (n note) size() int { return len(n.Line.B) + noteRoom }
 
 // enqueue implements the part of bridge.Sender that is about messages without
 // an answer.
@@ -54,26 +51,22 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			return nil // the call has just ended: there is nothing to take back
 		}
 	}
-	size := len(m.Line.B) + noteRoom
-	limit := 2 * w.a.o.MaxMessage
 	for {
 		w.mu.Lock()
 		err := w.unfit()
-		if err == nil && ctx == nil && w.bytes > 2*limit {
+		if err == nil && w.wait.Overflows(ctx) {
 			w.mu.Unlock()
 			m.Line.Free()
-			// Answers as a rule, so they cannot be dropped (protocol.md D0.11).
-			w.abandon("it asks and does not take the answers", errFull)
-			return errFull
+			w.abandon("it asks and does not take the answers", conn.ErrFull)
+			return conn.ErrFull
 		}
 		if err != nil {
 			w.mu.Unlock()
 			n.drop()
 			return err
 		}
-		if ctx == nil || w.bytes == 0 || w.bytes+size <= limit {
+		if w.wait.Add(ctx, n.size()) {
 			w.notes = append(w.notes, n)
-			w.bytes += size
 			if !w.busy {
 				w.busy = true
 				w.wg.Go(w.carry)
@@ -81,7 +74,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if err := w.room.Await(ctx, &w.mu); err != nil {
+		if err := w.wait.Await(ctx, &w.mu); err != nil {
 			m.Line.Free()
 			return err
 		}
@@ -91,10 +84,11 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 // dismiss drops what is in the queue. The caller holds w.mu.
 func (w *wire) dismiss() {
 	for _, n := range w.notes {
+		w.wait.Remove(n.size())
 		n.drop()
 	}
-	w.notes, w.bytes = nil, 0
-	w.room.Wake()
+	w.notes = nil
+	w.wait.Wake()
 }
 
 // carry sends until the queue is empty.
@@ -109,8 +103,7 @@ func (w *wire) carry() {
 		n := w.notes[0]
 		w.notes[0] = note{}
 		w.notes = w.notes[1:]
-		w.bytes -= len(n.Line.B) + noteRoom
-		w.room.Wake()
+		w.wait.Remove(n.size())
 		w.mu.Unlock()
 		w.pass(n)
 	}
@@ -161,7 +154,7 @@ func (w *wire) confirm(ctx context.Context, m conn.Outgoing) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
-		return w.a.failure(res, err)
+		return remote.Failure(w.a.name, err)
 	}
 	if res.StatusCode/100 == 2 { // 202; 200 and 204 do as well
 		discard(res)

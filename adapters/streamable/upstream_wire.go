@@ -39,7 +39,7 @@ var (
 )
 
 func newWire(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
+	w := &wire{queue: queue{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}}, greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
 	w.init(ctx, a, from, rest, w)
 	w.listening, w.stopListening = context.WithCancel(context.Background())
 	return w
