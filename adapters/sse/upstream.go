@@ -52,7 +52,7 @@ func (u *Upstream) Close() { u.client.Close() }
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
 	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // of all requests of the connection
-	c.out = &poster{c: c, header: from.Header, limit: 4 * u.o.MaxMessage, under: map[*post]struct{}{}}
+	c.out = &poster{c: c, header: from.Header, wait: conn.Backlog{Limit: 4 * u.o.MaxMessage}, under: map[*post]struct{}{}}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
 	// It outlives the opening. While a sign-in is waited for, the limits of both stand still.
 	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.Stand))
@@ -135,11 +135,8 @@ func (c *connection) begin() error {
 // unreached is the error of a request that had no answer, while that does no
 // harm.
 func (u *Upstream) unreached(err error) *bridge.Error {
-	if none := remote.NoToken(u.name, err); none != nil {
-		return none
-	}
-	if e, ok := errors.AsType[remote.RedirectError](err); ok {
-		return u.name.Unavailable(string(e), nil)
+	if e := remote.Failure(u.name, err); !errors.Is(e, bridge.ErrLost) {
+		return e
 	}
 	if e, ok := errors.AsType[remote.CodingError](err); ok {
 		return u.name.Unavailable(e.Error(), nil)

@@ -2,7 +2,6 @@ package sse
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -44,15 +43,13 @@ const (
 type poster struct {
 	c      *connection
 	header http.Header // for what no client sent
-	limit  int         // bytes above which senders wait
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex // guards the rest
 	queue []*post
 	under map[*post]struct{} // under way
-	bytes int                // in the queue and under way
+	wait  conn.Backlog       // in the queue and under way
 	busy  bool               // run runs
-	room  conn.Signal
 	err   error
 }
 
@@ -70,9 +67,6 @@ type post struct {
 // answer must not wait for them: a call may be what asks for it.
 func (p *post) notification() bool { return p.Call == 0 && p.Method != "" }
 
-// errFull says that the server asks more than it takes the answers to.
-var errFull = errors.New("too much waits to be taken by it")
-
 // Send implements bridge.Sender. It does not wait for the server.
 func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 	p := &post{Outgoing: m, done: make(chan struct{})}
@@ -80,10 +74,8 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 	for {
 		o.mu.Lock()
 		count := len(o.queue) + len(o.under)
-		if m.Urgent && o.err == nil && (o.bytes > 2*o.limit || count > 2*maxPosts) {
-			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
-			// server that goes on asking without taking answers ends here.
-			why := o.c.u.name.Lost("it does not take what is sent to it", errFull)
+		if o.err == nil && (o.wait.Overflows(m.Urgent) || m.Urgent && count > 2*maxPosts) {
+			why := o.c.u.name.Lost("it does not take what is sent to it", conn.ErrFull)
 			o.err = why
 			o.c.giveUp(why)
 		}
@@ -91,8 +83,7 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 			defer o.mu.Unlock()
 			return o.c.u.name.Unsent("its connection has ended", o.err)
 		}
-		if m.Urgent || count == 0 || o.bytes+size <= o.limit && count < maxPosts {
-			o.bytes += size
+		if (m.Urgent || count < maxPosts) && o.wait.Add(m.Urgent, size) {
 			if !o.busy && p.Call != 0 {
 				o.begin(p)
 			} else {
@@ -105,7 +96,7 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 			o.mu.Unlock()
 			return nil
 		}
-		if err := o.room.Await(ctx, &o.mu); err != nil {
+		if err := o.wait.Await(ctx, &o.mu); err != nil {
 			return err
 		}
 	}
@@ -171,8 +162,7 @@ func (o *poster) begin(p *post) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		delete(o.under, p)
-		o.bytes -= len(p.Line.B)
-		o.room.Wake()
+		o.wait.Remove(len(p.Line.B))
 	})
 }
 
@@ -190,7 +180,7 @@ func (o *poster) halt(err *bridge.Error) {
 			unsent = append(unsent, p)
 		}
 	}
-	o.room.Wake()
+	o.wait.Wake()
 	o.mu.Unlock()
 	for _, p := range unsent {
 		o.c.Abort(p.Call, o.c.u.name.Unsent("its connection has ended", err))
@@ -281,14 +271,7 @@ func (c *connection) failed(p *post, err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	why := c.u.name.Lost("the connection on which it was sent broke", err)
-	if _, redirect := errors.AsType[remote.RedirectError](err); redirect || remote.Unsent(err) || remote.NoToken(c.u.name, err) != nil {
-		why = c.u.unreached(err)
-	}
-	if e, ok := errors.AsType[remote.CodingError](err); ok {
-		why = c.u.name.Invalid(e.Error(), nil)
-	}
-	c.settle(p, why)
+	c.settle(p, remote.Failure(c.u.name, err))
 }
 
 // settle ends the call that a message was, or tells the log of the loss of what

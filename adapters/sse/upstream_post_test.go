@@ -429,8 +429,8 @@ func TestUpstreamFull(t *testing.T) {
 		synctest.Wait()
 		o := up.(*connection).out
 		o.mu.Lock()
-		if n := len(o.under) + len(o.queue); n != 3 || o.bytes > o.limit {
-			t.Errorf("%d POSTs of %d bytes in all, want 3 of less than %d", n, o.bytes, o.limit)
+		if n := len(o.under) + len(o.queue); n != 3 || o.wait.Bytes() > o.wait.Limit {
+			t.Errorf("%d POSTs of %d bytes in all, want 3 of less than %d", n, o.wait.Bytes(), o.wait.Limit)
 		}
 		o.mu.Unlock()
 		cancel()
@@ -442,8 +442,8 @@ func TestUpstreamFull(t *testing.T) {
 		<-time.After(2 * answerLimit)
 		synctest.Wait()
 		o.mu.Lock()
-		if n := len(o.under) + len(o.queue); n != 0 || o.bytes != 0 {
-			t.Errorf("%d POSTs of %d bytes are left", n, o.bytes)
+		if n := len(o.under) + len(o.queue); n != 0 || o.wait.Bytes() != 0 {
+			t.Errorf("%d POSTs of %d bytes are left", n, o.wait.Bytes())
 		}
 		o.mu.Unlock()
 		call(t, up, `{}`).Result(t)

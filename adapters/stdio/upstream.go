@@ -96,7 +96,7 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err 
 // environment, over Config.Env.
 func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	u := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
-	u.out = &writer{limit: 2 * a.o.MaxMessage, fail: u.deaf}
+	u.out = &writer{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}, fail: u.deaf}
 	var env []string
 	env, u.held = environment(a.c.EnvPass, a.c.Env, forwarded)
 	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, dead: u.dead})

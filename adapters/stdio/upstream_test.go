@@ -553,12 +553,12 @@ func TestChildThatDoesNotRead(t *testing.T) {
 		calls = append(calls, goCall(t, ctx, up, text))
 	}
 	out := up.(*child).out
-	eventually(t, "the queue is full and somebody waits", func() bool {
+	eventually(t, "the queue has no room for another call", func() bool {
 		out.mu.Lock()
 		defer out.mu.Unlock()
-		return out.room != conn.Signal{}
+		return out.wait.Bytes() > 2*limit-limit/2
 	})
-	if got, want := func() int { out.mu.Lock(); defer out.mu.Unlock(); return out.bytes }(), 2*limit; got > want {
+	if got, want := func() int { out.mu.Lock(); defer out.mu.Unlock(); return out.wait.Bytes() }(), 2*limit; got > want {
 		t.Errorf("%d bytes in the queue, want at most %d", got, want)
 	}
 	call(t, healthy, `{}`).Result(t)
@@ -581,7 +581,7 @@ func TestChildThatOnlyAsks(t *testing.T) {
 	a := adapter(t, "deaf and asking", conn.Options{MaxMessage: 64 << 10})
 	up := adaptertest.Open(t, a, rest)
 	pending := goCall(t, t.Context(), up, `{}`)
-	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !errors.Is(err, errFull) || !strings.Contains(err.Error(), unreadWhy) {
+	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !errors.Is(err, conn.ErrFull) || !strings.Contains(err.Error(), unreadWhy) {
 		t.Errorf("Gone(%v), want that it does not read", err)
 	}
 	if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) {

@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -23,8 +22,7 @@ const (
 // writer is the one that writes to a child: a queue bounded in bytes, and a
 // goroutine while there is something in it.
 type writer struct {
-	w     io.Writer
-	limit int // bytes in the queue above which senders wait
+	w io.Writer
 	// fail is told once why nothing can be written any more; what it returns
 	// is what senders get. It is called with mu held.
 	fail func(error) error
@@ -33,14 +31,10 @@ type writer struct {
 
 	mu    sync.Mutex // guards the rest
 	queue []*jsonrpc.Buffer
-	bytes int
-	busy  bool // the goroutine runs
-	room  conn.Signal
+	wait  conn.Backlog // of the queue
+	busy  bool         // the goroutine runs
 	err   error
 }
-
-// errFull says that the child asks more than it reads the answers to.
-var errFull = errors.New("too much waits to be read by it")
 
 type deadliner interface{ SetWriteDeadline(time.Time) error }
 
@@ -50,10 +44,8 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 	line.B = append(line.B, '\n')
 	for {
 		w.mu.Lock()
-		if m.Urgent && w.err == nil && w.bytes > 2*w.limit {
-			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
-			// child that goes on asking without reading ends here.
-			w.refuse(w.fail(errFull))
+		if w.err == nil && w.wait.Overflows(m.Urgent) {
+			w.refuse(w.fail(conn.ErrFull))
 		}
 		if w.err != nil {
 			defer w.mu.Unlock()
@@ -65,9 +57,8 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if m.Urgent || w.bytes == 0 || w.bytes+len(line.B) <= w.limit {
+		if w.wait.Add(m.Urgent, len(line.B)) {
 			w.queue = append(w.queue, line)
-			w.bytes += len(line.B)
 			if !w.busy {
 				w.busy = true
 				w.wg.Go(w.run)
@@ -75,7 +66,7 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if err := w.room.Await(ctx, &w.mu); err != nil {
+		if err := w.wait.Await(ctx, &w.mu); err != nil {
 			line.Free()
 			return err
 		}
@@ -99,7 +90,7 @@ func (w *writer) sendNow(line *jsonrpc.Buffer) {
 	} else { // an error is found again, and handled, by the goroutine
 		line.B = append(line.B[:0], line.B[n:]...)
 		w.queue = append([]*jsonrpc.Buffer{line}, w.queue...)
-		w.bytes += len(line.B)
+		w.wait.Add(true, len(line.B))
 	}
 	if w.busy = len(w.queue) > 0 && w.err == nil; w.busy {
 		w.wg.Go(w.run)
@@ -122,11 +113,10 @@ func (w *writer) run() {
 
 		taken, err := w.write(batch)
 		w.mu.Lock()
-		w.bytes -= taken
 		if err != nil && w.err == nil {
 			w.refuse(w.fail(err))
 		}
-		w.room.Wake()
+		w.wait.Remove(taken)
 		w.mu.Unlock()
 		clear(batch)
 		spare = batch[:0]
@@ -171,5 +161,5 @@ func (w *writer) stop(err error) {
 func (w *writer) refuse(err error) {
 	w.err = err
 	w.queue = nil
-	w.room.Wake()
+	w.wait.Wake()
 }

@@ -68,7 +68,7 @@ func (f failing) Error() string { return "failed: " + f.err.Error() }
 
 func newWriter(limit int) (*writer, *slow, *[]error) {
 	s, told := &slow{turn: make(chan error)}, new([]error)
-	return &writer{w: s, limit: limit, fail: func(err error) error {
+	return &writer{w: s, wait: conn.Backlog{Limit: limit}, fail: func(err error) error {
 		*told = append(*told, err)
 		return failing{err}
 	}}, s, told
@@ -104,8 +104,8 @@ func TestWriterKeepsTheOrder(t *testing.T) {
 				t.Errorf("a write ends within a line: %.100q", one)
 			}
 		}
-		if w.bytes != 0 || w.busy || len(w.queue) > 0 {
-			t.Errorf("bytes = %d, busy = %v, queue = %d lines, want nothing", w.bytes, w.busy, len(w.queue))
+		if w.wait.Bytes() != 0 || w.busy || len(w.queue) > 0 {
+			t.Errorf("bytes = %d, busy = %v, queue = %d lines, want nothing", w.wait.Bytes(), w.busy, len(w.queue))
 		}
 		if d := s.deadlines[0]; !d.Equal(time.Now().Add(writeLimit)) {
 			t.Errorf("deadline = %v, want %v from now", d, writeLimit)
@@ -179,10 +179,10 @@ func TestWriterIsBounded(t *testing.T) {
 		if n < 20 || n > 22 {
 			t.Errorf("%d lines were taken, want about 20", n)
 		}
-		if len(*told) != 1 || (*told)[0] != errFull {
-			t.Errorf("fail was told %v, want %v once", *told, errFull)
+		if len(*told) != 1 || (*told)[0] != conn.ErrFull {
+			t.Errorf("fail was told %v, want %v once", *told, conn.ErrFull)
 		}
-		if err := w.Send(t.Context(), buffer(ten)); err != (failing{errFull}) {
+		if err := w.Send(t.Context(), buffer(ten)); err != (failing{conn.ErrFull}) {
 			t.Errorf("Send = %v, want what fail returned", err)
 		}
 		s.turn <- nil
@@ -259,7 +259,7 @@ func TestWriterThroughAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	w := &writer{w: pipe, limit: 64 << 10, fail: func(err error) error {
+	w := &writer{w: pipe, wait: conn.Backlog{Limit: 64 << 10}, fail: func(err error) error {
 		t.Errorf("write: %v", err)
 		return err
 	}}

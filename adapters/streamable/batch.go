@@ -13,12 +13,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// inEach is where single messages are to stand.
+// inEach completes gateway.NoBatches: where a single message belongs.
 const inEach = "in each POST"
 
-// batch takes an array of messages: only sessions of 2025-03-26 and before
-// know them. It frees body, when the last call has ended:
-// calls may outlive their POST.
+// batch handles an array of messages: only sessions of 2025-03-26 and before have them (R-044,
+// It frees body when the last call has ended: calls may outlive their POST.
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpio.Body, as forms) {
 	defer body.Free()
 	offered := d.b.OffersModern(server)
@@ -79,9 +78,8 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	st.reply(w, r, false)
 }
 
-// partition returns the elements of a batch that are messages, and the errors that
-// answer the others. modern is set when one is of the stateless era, if that is
-// offered.
+// partition returns the messages of a batch, and the errors that answer its other elements. modern
+// is set if one is of the stateless era and offered is true.
 func partition(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
 	batch := gateway.Batch{}
 	for _, e := range elements {

@@ -28,28 +28,27 @@ type Options struct {
 	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
 	// Tag begins the ids of sessions, as in session.NewID; empty means none.
 	Tag string
-	// Elsewhere is asked about sessions that may be another instance's; nil means that
-	// there is no other.
+	// Elsewhere finds sessions of other instances; nil means that there are no others.
 	Elsewhere Elsewhere
-	// Screen answers a POST for a server whose caller may not send what is in its body, and
-	// otherwise reports false; nil means that all may.
+	// Screen answers a POST whose caller may not send that body to that server, and reports false
+	// otherwise; nil means that all may.
 	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
-	// Copies has copies of the streams of sessions, for the instance that goes on with
-	// them; nil means that there are none.
+	// Copies stores copies of the streams of sessions, for an instance that continues them; nil
+	// means none.
 	Copies *replay.Copies
 }
 
-// Elsewhere knows the sessions of several instances.
+// Elsewhere finds the sessions of all instances.
 type Elsewhere interface {
-	// Serve answers a request for the session of that id at whatever instance has it.
-	// It reports false when that is this one, also from now on, by Adopt; or when
-	// nobody has it. here says that this one has it as far as is known. An empty id
-	// stands for a session that is about to begin. body is that of a POST.
+	// Serve forwards a request to the instance that has the session of that id. It reports false if
+	// that is this instance, also after a takeover by Adopt, or if no instance has it. here reports
+	// whether this instance has it as far as is known. An empty id stands for a new session. body
+	// is that of a POST.
 	Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) (answered bool)
 }
 
-// streamAfter is how long an answer may take before its POST becomes a stream,
-// so that nobody in between takes the connection for dead.
+// streamAfter is how long an answer may take before its response becomes a stream of events.
+// Otherwise a proxy might close the silent connection.
 const streamAfter = time.Second
 
 // Downstream serves the clients of all servers.
@@ -61,19 +60,19 @@ type Downstream struct {
 
 	mu        sync.RWMutex // guards the rest
 	peers     map[string]*peer
-	starting  map[string]*starting      // sessions whose handshake is under way, by the id that they will have
-	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, and what breaks their connections
+	starting  map[string]*starting      // sessions whose handshake is in flight, by their future id
+	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, with functions that close their connections
 	closed    bool
 }
 
-// New makes a Downstream for the servers of b.
+// New returns a Downstream for the servers of b.
 func New(b *gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
 	return &Downstream{b: b, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
 }
 
-// The transport's headers, in the form that Go uses as key.
+// Headers of the transport, in the canonical form of Go.
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
@@ -83,9 +82,8 @@ const (
 // HasSession reports whether the request names a session of this transport.
 func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
 
-// Serve answers one request to the server of that name. Origin and Host have
-// been checked, and who the caller is: auth.Principal tells from the request's
-// context.
+// Serve answers one request to the server of that name. Origin, Host and the caller were checked;
+// auth.Principal returns the caller from the request's context.
 func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
@@ -111,12 +109,12 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// forms are those that the answer to a POST may have. Clients have to take both (2025-11-25,
-// Sending Messages to the Server); some take JSON only.
+// forms are the allowed forms of the answer to a POST. Clients must accept both (2025-11-25,
+// Sending Messages to the Server); some accept JSON only.
 type forms struct{ json, events bool }
 
-// accepted returns what the Accept headers allow (R-042). None at all allows everything,
-// as HTTP has it.
+// accepted returns the forms that the Accept headers allow (R-042). Without such a header, HTTP
+// allows everything.
 func accepted(h http.Header) forms {
 	lines := h["Accept"]
 	if len(lines) == 0 || len(lines) == 1 && (lines[0] == "application/json, text/event-stream" || lines[0] == "*/*") {
@@ -139,8 +137,8 @@ func accepted(h http.Header) forms {
 	return f
 }
 
-// late returns what becomes ready when an answer takes so long that it becomes a stream,
-// if it may.
+// late returns a channel that is ready when a slow answer must become a stream. It is nil if the
+// client does not accept streams.
 func (f forms) late() <-chan time.Time {
 	if !f.events {
 		return nil
@@ -148,7 +146,7 @@ func (f forms) late() <-chan time.Time {
 	return time.After(streamAfter)
 }
 
-// post takes one message, or a batch from a client of 2025-03-26.
+// post handles one message, or a batch from a client of 2025-03-26.
 func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
 	if httpio.MediaType(r.Header) != httpio.JSON { // R-043
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
@@ -163,7 +161,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 	if fault != nil {
 		code := jsonrpc.CodeInvalidRequest
 		if fault.Status == http.StatusServiceUnavailable {
-			code = jsonrpc.CodeInternal // no fault of the client's (D7)
+			code = jsonrpc.CodeInternal // not the client's fault (D7)
 		}
 		fault.Answer(w, jsonType[0], jsonrpc.NewError(nil, code, fault.Text, nil).Append(nil, nil, nil))
 		return
@@ -189,8 +187,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 	d.message(server, w, r, m, body, as)
 }
 
-// begins reports whether a body is initialize, which begins a session, whatever session it
-// names.
+// begins reports whether a body is initialize, which begins a session even if its header names one.
 func begins(body []byte) bool {
 	if !bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
@@ -206,14 +203,14 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 			d.modern(server, w, r, m, body, as)
 			return
 		}
-		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
+		if m.Method == discover && m.IsRequest() && !HasSession(r) { // other requests are refused because they have no session
 			writeAnswer(w, http.StatusBadRequest, answered{era.NotDiscovered(m.ID), nil})
 			body.Free()
 			return
 		}
 	}
 	if m.Method == "initialize" && m.IsRequest() {
-		r.Header.Del(sessionHeader) // of a session that the client has had before (C3)
+		r.Header.Del(sessionHeader) // it names an earlier session of the client (C3)
 		if d.elsewhere(server, w, r, body.Bytes()) {
 			body.Free()
 			return
@@ -232,7 +229,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 		st.as = as
 		st.answering(m)
 		if !p.call(st, m, r.Header, body.Free) {
-			if d.elsewhere(server, w, r, body.Bytes()) { // it has just been given away
+			if d.elsewhere(server, w, r, body.Bytes()) { // another instance has just taken it over
 				body.Free()
 				return
 			}
@@ -245,14 +242,14 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 	case m.IsNotification():
 		p.Notify(m, r.Header)
 	default:
-		_ = p.Answer(m) // a late answer is no fault of the client's (R-189)
+		_ = p.Answer(m) // a late answer is not the client's fault (R-189)
 	}
 	body.Free()
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// elsewhere has the request answered by the instance that has its session. It reports
-// false when that is this one.
+// elsewhere forwards the request to the instance that has its session. It reports false if that is
+// this one.
 func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if d.o.Elsewhere == nil {
 		return false
@@ -261,23 +258,23 @@ func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Req
 	return d.o.Elsewhere.Serve(w, r, server, id, d.Has(id), body)
 }
 
-// Has reports whether the session of that id is here, or is about to be.
+// Has reports whether this instance has the session of that id, or is about to.
 func (d *Downstream) Has(id string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.peers[id] != nil || d.starting[id] != nil
 }
 
-// starting is a session whose client knows its id, for the stream of the answer to
-// initialize has begun, while the handshake with the server is under way. There are
-// clients that use the id at once, and never again after 404.
+// starting is a session whose client knows its id while the handshake with the server is in flight:
+// the stream of the answer to initialize has begun. Some clients use the id at once, and never
+// again after a 404.
 type starting struct {
 	server, whose string
-	done          chan struct{} // closed when the session is among the others, or will never be
+	done          chan struct{} // closed when the session is in peers, or has failed
 }
 
-// started returns the session of that id. It waits for one that is about to begin, until
-// the request ends.
+// started returns the session of that id. If its handshake is in flight, it waits, until the
+// request ends.
 func (d *Downstream) started(id, server string, r *http.Request) *peer {
 	d.mu.RLock()
 	p, soon := d.peers[id], d.starting[id]
@@ -296,8 +293,8 @@ func (d *Downstream) started(id, server string, r *http.Request) *peer {
 
 const gone = "no such session: it has ended or never was; initialize again"
 
-// find returns the session that the request names. Otherwise it answers the
-// request and returns nil. m is the message, if there is one.
+// find returns the session that the request names. Otherwise it answers the request and returns
+// nil. m is the message, if there is one.
 func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body []byte) *peer {
 	var id []byte
 	if m != nil && m.IsRequest() {
@@ -312,15 +309,15 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 		return nil
 	}
 	p := d.started(name, server, r)
-	if p == nil && d.elsewhere(server, w, r, body) { // it has just been given away
+	if p == nil && d.elsewhere(server, w, r, body) { // another instance has just taken it over
 		return nil
 	}
 	if p == nil || p.Server() != server || p.Principal() != auth.Principal(r.Context()) {
 		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone) // R-027, R-171
 		return nil
 	}
-	// A session's revision is known: a header that names another one that we
-	// speak is a slip that harms nobody; one that means nothing is not (R-031).
+	// The session knows its revision. A header with another revision that we speak is harmless; an
+	// unknown one is an error (R-031).
 	if v := r.Header[versionHeader]; len(v) > 0 && v[0] != p.Revision() && !era.IsLegacy(v[0]) {
 		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "unsupported MCP-Protocol-Version: use "+p.Revision())
 		return nil
@@ -348,17 +345,17 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 		st.answer(a, err)
 	}()
 	answered := st.reply(w, r, true)
-	<-soon.done // Initialize heeds the request's context
+	<-soon.done // Initialize returns when the request's context ends
 	switch {
 	case p.Session == nil:
 		p.forget()
 	case !answered:
-		p.End(bridge.ErrEnded) // the client has gone and knows no id to come back with
+		p.End(bridge.ErrEnded) // the client has disconnected and does not know the id
 	}
 	body.Free()
 }
 
-// enter enters a session among those that clients can come back to.
+// enter adds a session to those that clients can use.
 func (d *Downstream) enter(p *peer, s *gateway.Session) {
 	p.Session = s
 	d.mu.Lock()
@@ -373,8 +370,8 @@ func (d *Downstream) enter(p *peer, s *gateway.Session) {
 	})
 }
 
-// Adopt goes on with the session of that id, which another instance has begun: h is
-// its record, which was taken over.
+// Adopt continues the session of that id, which another instance began. h is its record, which was
+// taken over.
 func (d *Downstream) Adopt(id string, h session.Held) error {
 	s, err := d.b.Adopt(h)
 	if err == nil {
@@ -383,8 +380,8 @@ func (d *Downstream) Adopt(id string, h session.Held) error {
 	return err
 }
 
-// call runs a request of the client. It reports false when the session has
-// ended. free is called when the message is not used any more.
+// call runs a request of the client. It reports false when the session has ended. free is called
+// when the message is not used any more.
 func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
 	return p.Enter(m, h, st).Go(func(a *jsonrpc.Message, err error) {
 		if a == nil {
@@ -401,8 +398,7 @@ var (
 	closing  = []byte{'}'}
 )
 
-// get opens a stream for what belongs to no call, or goes on with a stream
-// that was broken off.
+// get opens a stream for messages that belong to no call, or resumes a stream.
 func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) {
 	if !accepted(r.Header).events {
 		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list text/event-stream")
@@ -430,35 +426,35 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
 		p.listen(st, w, r, seq, false)
 	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
-		// The TypeScript SDK's client comes back here when the answer that it
-		// has is an error. A stream without events would make it come for ever.
+		// The client of the TypeScript SDK resumes here when the answer that it has is an error. A
+		// stream without events would make it resume for ever.
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
 	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
 		st.respond(w, r, reading{after: seq}) // R-040
 	case ok && strings.HasPrefix(name, getPrefix):
-		// What was missed is gone, but clients that are refused here never open
-		// this stream again (R-186).
+		// The missed events are gone, but clients that are refused here never open this stream
+		// again (R-186).
 		st := newStream(p, getPrefix, 0)
 		st.speak()
 		p.listen(st, w, r, 0, p.primes())
-	case unknown != nil: // 400 would be for good (S-027)
+	case unknown != nil: // 400 would be final (S-027)
 		d.o.Log.Warn("a stream cannot be resumed now", "err", unknown)
 		w.Header()["Content-Type"] = jsonType
 		begin(w, http.StatusServiceUnavailable, takeWithin)
-		send(w, jsonrpc.NewError(nil, jsonrpc.CodeInternal, "what was kept of the stream is out of reach; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
+		send(w, jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the store of the stream is unreachable; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
 	default:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended, is of another session, or had to make room")
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "this Last-Event-ID is unknown: its stream has ended, belongs to another session, or was dropped for lack of room")
 	}
 }
 
-// listen serves a stream for what belongs to no call. Such streams are many and
-// mostly silent: where that can be, they leave the HTTP server.
+// listen serves a stream for messages that belong to no call. Such streams are many and mostly
+// silent: they leave the HTTP server where they can.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
 	how := reading{after: seq, prime: prime, done: p.Done()}
 	run, abort, ok := httpio.Detach(w, r)
 	if !ok {
 		p.attend(st, how, func(me *reader, how reading) {
-			if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise it cannot stream; it may be resumed
+			if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise the connection cannot stream; the client may resume
 				defer ew.Close()
 				st.serve(r.Context(), ew, me, how)
 			}
@@ -472,11 +468,11 @@ func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq in
 		})
 	}
 	if !p.Go(serve) {
-		serve() // the session has just ended: so will this
+		serve() // the session has just ended, which ends the stream
 	}
 }
 
-// attend makes the stream one that the session uses while serve runs.
+// attend makes st one of the session's streams while serve runs.
 func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
 	me := st.attach(how.after)
 	p.open(st)

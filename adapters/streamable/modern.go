@@ -16,31 +16,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// isModern reports whether a POST of one message is of the stateless era: its
-// body decides, and where that says nothing, its header (protocol.md C3). Only
-// the handshake of the other era is never taken for it.
+// isModern reports whether a POST of one message is of the stateless era. Its body decides, and if
+// that names no era, its header (protocol.md C3). initialize is never stateless.
 func isModern(m *jsonrpc.Message, h http.Header) bool {
 	return gateway.IsStateless(m) || m.Method != "initialize" && namesModern(h)
 }
 
-// namesModern reports whether the headers of a request name a revision of the
-// stateless era.
+// namesModern reports whether the headers name a revision of the stateless era.
 func namesModern(h http.Header) bool {
 	v := h[versionHeader]
 	return len(v) > 0 && era.IsModern(v[0])
 }
 
-// modern handles a POST of one message of the stateless era. It frees body when
-// nothing uses it any more.
+// modern handles a POST of one message of the stateless era. It frees body when the message is not
+// used any more.
 func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
 	if !m.IsRequest() {
 		defer body.Free()
 		if m.IsResponse() { // R-082
-			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "clients of revision "+era.FirstModern+" and later are not asked: there is nothing to answer")
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "clients of revision "+era.FirstModern+" and later get no requests: there is nothing to answer")
 			return
 		}
-		// Nothing is defined that a client could say; some say all the same that
-		// they have left, without knowing whose ids are the same as theirs (R-183).
+		// No notification of clients is defined. Some clients send one when they leave, with ids
+		// that other clients may use as well (R-183).
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -71,7 +69,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 // maxHeader bounds the value of one header of the protocol (protocol.md F).
 const maxHeader = 8 << 10
 
-// tooLong returns the name of a header of the protocol that is above the limit.
+// tooLong returns the name of a header of the protocol whose value is above the limit.
 func tooLong(h http.Header) string {
 	for name, values := range h {
 		if !strings.HasPrefix(name, "Mcp-") {
@@ -86,9 +84,8 @@ func tooLong(h http.Header) string {
 	return ""
 }
 
-// admit reads who makes the request m. The message, if it is not nil, is the
-// error that answers a request which is not as it has to be: the first that is
-// wrong with it, in the order of protocol.md B7.
+// admit reads the caller of the request m. The message, if not nil, is the error that answers an
+// invalid request: its first fault, in the order of protocol.md B7.
 func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*gateway.Stateless, *jsonrpc.Message) {
 	if what := badVersion(h, m); what != "" {
 		return nil, mismatch(m, what)
@@ -107,8 +104,8 @@ func mismatch(m *jsonrpc.Message, what string) *jsonrpc.Message {
 	return jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeHeaderMismatch, what, nil)
 }
 
-// badVersion says how the revision that the headers name is not that of the
-// body. What is wrong with the body alone is not for it to say.
+// badVersion describes how the revision in the headers differs from that of the body. It ignores
+// faults of the body itself.
 func badVersion(h http.Header, m *jsonrpc.Message) string {
 	v := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeyVersion))
 	if v.Type != gjson.String || v.Str == "" {
@@ -126,8 +123,8 @@ func badVersion(h http.Header, m *jsonrpc.Message) string {
 	return ""
 }
 
-// badNames says what of the body the headers do not repeat as they have to
-// (R-072 to R-075, R-185).
+// badNames describes which parts of the body the headers do not repeat as they must (R-072 to
+// R-075, R-185).
 func badNames(h http.Header, m *jsonrpc.Message) string {
 	if what := repeats("Mcp-Method", h[era.HeaderMethod], "method of the body", m.Method); what != "" {
 		return what
@@ -135,8 +132,8 @@ func badNames(h http.Header, m *jsonrpc.Message) string {
 	values := h[era.HeaderName]
 	name, ok := era.NameOf(m.Method, m.Params)
 	if !ok {
-		// What has no name in its body is refused elsewhere, but not before
-		// somebody on the way has taken the header for it.
+		// A body without a name is refused elsewhere. It must be refused here if there is a header
+		// that a proxy may have trusted.
 		if _, has := era.NameOf(m.Method, anyName); has && len(values) > 0 {
 			return "the header Mcp-Name repeats nothing of the body"
 		}
@@ -145,10 +142,10 @@ func badNames(h http.Header, m *jsonrpc.Message) string {
 	return repeats("Mcp-Name", values, "name in the body", name)
 }
 
-// anyName are params that have a name, whatever the method is that has one.
+// anyName are params that have a name for every method that has one.
 var anyName = []byte(`{"name":"","uri":"","taskId":""}`)
 
-// repeats says how a header does not repeat what the body has.
+// repeats describes how a header does not repeat a value of the body; it returns "" if it does.
 func repeats(header string, values []string, what, want string) string {
 	if len(values) == 0 {
 		return "the header " + header + " is missing"
@@ -161,10 +158,9 @@ func repeats(header string, values []string, what, want string) string {
 	return ""
 }
 
-// answerStatus is that of an answer about which nothing was said before
-// (protocol.md B6, B15). Errors of the server are answers; the bridge's own
-// refusals have a status of their own, and so have all faults where another one
-// would say that the server is of the other era (R-188, C4).
+// answerStatus returns the status of an answer that is the whole response (protocol.md B6, B15).
+// Errors of the server are answers. The bridge's own refusals have a status of their own. Faults
+// have one too, where 200 would suggest a server of the other era (R-188, C4).
 func answerStatus(method string, a answered) int {
 	switch status := refusedStatus(a.err); {
 	case a.err == nil:

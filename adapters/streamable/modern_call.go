@@ -19,36 +19,35 @@ const (
 	listen   = "subscriptions/listen"
 )
 
-// statelessCall is one request of a client without a session, and what there is to say
-// in return (2026-07-28, Streamable HTTP). It lasts as long as its POST: when
-// the client goes, the call is cancelled, and there is nothing to come back for.
+// statelessCall is one request of a client without a session, and its response (2026-07-28,
+// Streamable HTTP). It lasts as long as its POST: when the client disconnects, the call is
+// cancelled. It cannot be resumed.
 type statelessCall struct {
 	d      *Downstream
 	method string
 	whose  string                  // the principal
 	as     forms                   // of the answer
-	stop   context.CancelCauseFunc // takes the call back
-	wake   chan struct{}           // something was said
+	stop   context.CancelCauseFunc // cancels the call
+	wake   chan struct{}           // an event was added
 	done   chan struct{}           // closed when the call has ended
-	answer answered                // to be read after done; without a message when the call was cancelled
+	answer answered                // set before done is closed; without a message if the call was cancelled
 
 	mu   sync.Mutex // guards the rest
 	said *replay.Log
-	over bool // nothing may be said any more
+	over bool // no events are added any more
 }
 
 var _ bridge.Stream = (*statelessCall)(nil)
 
-// statelessLimits bound what waits for a client that reads slowly. Progress and log
-// messages are dropped, the oldest first; of the changes that a subscription
-// tells about the last of each kind stays, and when those are too many, the
-// subscription ends: its client is not to be left in error.
+// statelessLimits bound the events that wait for a slow client. Progress and log messages are
+// dropped, the oldest first. A subscription keeps the last change of each kind. If those are too
+// many, it ends: a client must not miss changes unnoticed.
 var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
 
-// newStatelessCall begins the call m, and frees body when that has ended.
+// newStatelessCall starts the call m, and frees body when the call has ended.
 func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
 	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, as: as, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	// Not the request's context: a subscription leaves the HTTP server.
+	// The context is not the request's: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
 	g.Back, g.Keep = v, body.Keep
@@ -90,7 +89,7 @@ func (v *statelessCall) Send(e replay.Event) bool {
 
 func (v *statelessCall) listens() bool { return v.method == listen }
 
-// saying returns what was said so far, or nil.
+// saying returns the log of the call, or nil if it is empty.
 func (v *statelessCall) saying() *replay.Log {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,21 +105,21 @@ func (v *statelessCall) ended() bool {
 	}
 }
 
-// end takes the call back, if it has not ended, and waits for its end.
+// end cancels the call, if it has not ended, and waits for its end.
 func (v *statelessCall) end() {
 	v.stop(bridge.ErrCancelled)
 	<-v.done
 	v.answer.m.Release()
-	if v.said != nil { // nothing is said any more
+	if v.said != nil { // nothing is added any more
 		v.said.Close()
 	}
 }
 
-// reply writes what there is to say as the response to the POST: as JSON when
-// the answer comes soon and alone, otherwise as a stream.
+// reply writes the response to the POST: as JSON if the answer comes soon and alone, otherwise as a
+// stream of events.
 func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 	var late <-chan time.Time
-	if v.method != discover { // its status has to say what went wrong
+	if v.method != discover { // its status must show the fault
 		late = v.as.late()
 	}
 	select {
@@ -138,7 +137,7 @@ func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 		v.end()
 		return
 	}
-	if v.listens() { // there are many, and they are mostly silent
+	if v.listens() { // subscriptions are many and mostly silent
 		if run, abort, ok := httpio.Detach(w, r); ok {
 			v.d.detach(v, abort, func() {
 				run(v.serve)
@@ -147,19 +146,19 @@ func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise it cannot stream, and nobody hears anything
+	if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise the connection cannot stream
 		v.serve(r.Context(), ew)
 		ew.Close()
 	}
 	v.end()
 }
 
-// serve writes the stream until it ends, or the client goes.
+// serve writes the stream until it ends, or the client disconnects.
 func (v *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
 	beat := time.NewTicker(v.d.o.Heartbeat)
 	defer beat.Stop()
 	for {
-		ended := v.ended() // before the last look
+		ended := v.ended() // before the last write
 		if v.write(w) != nil {
 			return
 		}
@@ -180,7 +179,7 @@ func (v *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
 	}
 }
 
-// write writes what was said since the last time.
+// write writes the events that were added since the last time.
 func (v *statelessCall) write(w *httpio.Writer) error {
 	said := v.saying()
 	if said == nil {
@@ -189,7 +188,7 @@ func (v *statelessCall) write(w *httpio.Writer) error {
 	return w.Drain(said)
 }
 
-// last writes the answer. A call that was cancelled has none.
+// last writes the answer. A cancelled call has none.
 func (v *statelessCall) last(w *httpio.Writer) {
 	m := v.answer.m
 	if m == nil {
@@ -198,22 +197,22 @@ func (v *statelessCall) last(w *httpio.Writer) {
 	line := jsonrpc.NewBuffer(m.Len())
 	defer line.Free()
 	line.B = m.Append(line.B, m.ID, nil)
-	if free := m.TakeRelease(); free != nil { // its room is the line's now
+	if free := m.TakeRelease(); free != nil { // the line holds its memory now
 		defer free()
 	}
 	m.Release()
 	if w.Send(httpio.Event{Type: "message", Data: line.B}) == nil {
-		_ = w.Flush() // the client may have gone: nobody is left who could be told
+		_ = w.Flush() // the client may have disconnected
 	}
 }
 
-// detach has serve run on behalf of a call whose connection has left the HTTP
-// server; abort breaks that.
+// detach runs serve for a call whose connection has left the HTTP server. abort closes that
+// connection.
 func (d *Downstream) detach(v *statelessCall, abort, serve func()) {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		serve() // the bridge has just stopped: so will this
+		serve() // the bridge has just stopped, which ends the call
 		return
 	}
 	d.listening[v] = abort
@@ -228,9 +227,8 @@ func (d *Downstream) detach(v *statelessCall, abort, serve func()) {
 	}()
 }
 
-// Close returns when no subscription is left. It is called when the bridge has
-// closed: they end with it, but for those whose client does not read. Their
-// connections are broken.
+// Close waits for all subscriptions. It is called after the bridge has closed, which ends them. It
+// closes the connections of clients that do not read.
 func (d *Downstream) Close() {
 	d.mu.Lock()
 	d.closed = true

@@ -8,33 +8,32 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
-// peer is one session as this transport sees it: with the streams that its
-// client may resume.
+// peer is one session of this transport, with the streams that its client may resume.
 type peer struct {
 	*gateway.Session
 	d     *Downstream
 	id    string
 	whose string // the principal
-	epoch int64  // of who goes on with a session of another instance's; 0 for one that began here
+	epoch int64  // of the takeover from another instance; 0 for a session that began here
 
 	mu      sync.Mutex // guards the rest
 	streams []*stream  // with a log, oldest first
 	gets    []*stream  // read by a GET of their own, oldest first
-	over    bool       // nobody can come back any more
+	over    bool       // streams cannot be resumed any more
 }
 
-// Limits of what is kept for resumption.
+// Limits of the streams that are kept for resumption.
 const (
 	keepFor       = 10 * time.Minute
 	keepStreams   = 256
 	keepPeerBytes = 16 << 20
 )
 
-// maxGets bounds the GETs of one session that are open at once. The oldest has
-// to go: mostly its client has left already and that was not noticed yet.
+// maxGets bounds the open GETs of one session. The oldest is closed: its client has mostly left
+// already, unnoticed.
 const maxGets = 32
 
-// open enters a stream among those read by a GET.
+// open adds a stream to those that a GET reads.
 func (p *peer) open(s *stream) {
 	p.mu.Lock()
 	p.gets = append(slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s }), s)
@@ -49,7 +48,7 @@ func (p *peer) open(s *stream) {
 	}
 }
 
-// shut takes open back, unless another GET reads the stream by now.
+// shut undoes open, unless another GET reads the stream by now.
 func (p *peer) shut(s *stream) {
 	if s.isRead() {
 		return
@@ -59,11 +58,11 @@ func (p *peer) shut(s *stream) {
 	p.gets = slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s })
 }
 
-// breakAfter is how long the streams of GETs may go on after the session has
-// ended. They end by themselves, but for those whose client does not read.
+// breakAfter is how long the streams of GETs may continue after the end of the session. They end by
+// themselves, unless their client does not read.
 const breakAfter = 2 * time.Second
 
-// breakOff breaks the connections of the GETs that do not end by themselves.
+// breakOff closes the connections of GETs that do not end by themselves.
 func (p *peer) breakOff() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +71,8 @@ func (p *peer) breakOff() {
 	}
 }
 
-// enter adds a stream to those that can be resumed, and forgets old ones. The
-// caller holds s.mu, and no other stream's.
+// enter adds a stream to those that can be resumed, and drops old ones. The caller holds s.mu, and
+// no other stream's.
 func (p *peer) enter(s *stream) {
 	p.mu.Lock()
 	old := p.trim(time.Now())
@@ -88,7 +87,7 @@ func (p *peer) enter(s *stream) {
 	}
 }
 
-// forget forgets all streams: nobody can come back to them.
+// forget drops all streams: they cannot be resumed any more.
 func (p *peer) forget() {
 	p.mu.Lock()
 	old := p.streams
@@ -99,9 +98,8 @@ func (p *peer) forget() {
 	}
 }
 
-// trim leaves the streams that are worth keeping, and returns the others: those
-// that nobody reads and that were read to their end, then the oldest that have
-// ended. The caller holds p.mu.
+// trim removes old streams from p.streams and returns them. First are ended streams that nobody
+// reads and that were read to their end, then the oldest that have ended. The caller holds p.mu.
 func (p *peer) trim(now time.Time) (old []*stream) {
 	type info struct {
 		s          *stream

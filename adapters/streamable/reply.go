@@ -19,12 +19,10 @@ func refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 	send(w, jsonrpc.NewError(id, code, text, nil).Append(nil, id, nil))
 }
 
-// usually is when a client may come back that is refused for now, where nothing
-// better is known.
+// usually is the default of Retry-After.
 const usually = 5 * time.Second
 
-// begin writes the status. after is how long to wait before trying again; 0
-// means that it is not known.
+// begin writes the status. after is how long to wait before trying again; 0 means unknown.
 func begin(w http.ResponseWriter, status int, after time.Duration) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		if after <= 0 {
@@ -35,8 +33,8 @@ func begin(w http.ResponseWriter, status int, after time.Duration) {
 	w.WriteHeader(status)
 }
 
-// send writes a body. The client may have gone: nobody is left who could be
-// told. One that does not read has a limited time.
+// send writes a body. Errors are ignored: the client may have disconnected. A client that does not
+// read has a limited time.
 func send(w http.ResponseWriter, parts ...[]byte) {
 	size := 0
 	for _, p := range parts {
@@ -65,9 +63,9 @@ func refuseBody(w http.ResponseWriter, err error) {
 	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error())
 }
 
-// reply writes what comes on st as the response to a POST: as JSON when the
-// answers are all there is, otherwise as a stream. fresh is set for the POST
-// that makes a session. It reports whether the client was there for the answer.
+// reply writes the stream as the response to a POST: as JSON if it has only answers, otherwise as
+// events. fresh is set for the POST that creates a session. It reports whether the client was
+// connected when the answer came.
 func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
 	late := s.as.late()
 	if !s.as.json {
@@ -82,7 +80,7 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 			if fresh && len(answers) == 1 && answers[0].err == nil {
 				w.Header()[sessionHeader] = []string{s.p.id}
 			}
-			there := r.Context().Err() == nil // afterwards it may go
+			there := r.Context().Err() == nil // afterwards it may disconnect
 			if status := refusedStatus(answers[0].err); fresh && status != http.StatusOK {
 				writeAnswer(w, status, answers[0])
 			} else {
@@ -99,8 +97,7 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 			return false
 		}
 	}
-	// The end of the session does not end the stream: it ends the calls, and
-	// their answers say so.
+	// The end of the session does not end the stream: it ends the calls, whose answers say so.
 	if fresh {
 		w.Header()[sessionHeader] = []string{s.p.id}
 		return s.respond(w, r, reading{}) // no revision is agreed yet: it is not primed
@@ -108,11 +105,11 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 	return s.respond(w, r, reading{prime: s.p.primes()})
 }
 
-// primes reports whether the client expects a first event that has only an id:
-// older clients choke on it (R-038).
+// primes reports whether the client expects a first event that has only an id. Older clients fail
+// on it (R-038).
 func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
 
-// writeAnswers writes the answers as JSON: one, or those of a batch.
+// writeAnswers writes the answers as JSON: one, or an array for a batch.
 func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	if !batch {
 		writeAnswer(w, sessionStatus(answers[0].err), answers[0])
@@ -120,7 +117,7 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	}
 	parts := [][]byte{{'['}}
 	for i, a := range answers {
-		defer a.m.Release() // when it is written: so long it has its room
+		defer a.m.Release() // after it is written: until then it holds its memory
 		head := []byte(`{"jsonrpc":"2.0"`)
 		if i > 0 {
 			head = []byte(`,{"jsonrpc":"2.0"`)
@@ -137,12 +134,12 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	send(w, append(parts, []byte{']'})...)
 }
 
-// copied is the size up to which an answer is put together before it is
-// written. A larger one is written in pieces instead of copied.
+// copied is the size up to which an answer is assembled before it is written. A larger one is
+// written in pieces.
 const copied = 2 << 10
 
-// refusedStatus is that of an answer which is a refusal of the bridge's own
-// (protocol.md F). Everything else is an answer, also an error (D7).
+// refusedStatus returns the status of an answer that is a refusal by the bridge (protocol.md F).
+// Other answers have 200, also errors (D7).
 func refusedStatus(err error) int {
 	switch {
 	case err == nil:
@@ -156,12 +153,11 @@ func refusedStatus(err error) int {
 	return http.StatusOK
 }
 
-// sessionStatus is that of an answer to a call of a session. What is refused for
-// a while is answered as calls are: with 429 and 503 the clients of the official
-// SDKs keep the session, but the Go one never reads the body, and the TypeScript
-// one makes a text of it. The model would not learn which limit it is and when to
-// try again (see TestRefusalsSDK). A bridge that stops, and a principal that may
-// not use a server any more, are told to the client and not to the model.
+// sessionStatus returns the status of an answer to a call of a session. A temporary refusal has
+// 200. With 429 and 503 the clients of the official SDKs keep the session, but the Go SDK never
+// reads the body, and the TypeScript SDK makes a text of it. The model would not learn which limit
+// it is and when to try again (see TestRefusalsSDK). A stopping bridge, and a server that is
+// forbidden now, concern the client and not the model.
 func sessionStatus(err error) int {
 	status := refusedStatus(err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && !errors.Is(err, bridge.ErrShutdown) {

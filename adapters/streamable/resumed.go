@@ -12,30 +12,29 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// answering notes that the stream answers a request.
+// answering records the id of a request that the stream answers.
 func (s *stream) answering(m *jsonrpc.Message) {
 	if s.p.d.o.Copies != nil {
 		s.open = append(s.open, bytes.Clone(m.ID))
 	}
 }
 
-// copies has the log copied for another instance. The caller holds s.mu.
+// copies starts copying the log for other instances. The caller holds s.mu.
 func (s *stream) copies() {
-	if c := s.p.d.o.Copies; c != nil && (s.isGet() || s.open != nil) { // nobody has the id of a session in initialize
+	if c := s.p.d.o.Copies; c != nil && (s.isGet() || s.open != nil) { // the client of initialize has no session id yet
 		s.log.CopyTo(c.Begin(session.Key(s.p.id), s.id, s.open))
 	}
 }
 
-// takeWithin bounds how long the store may take to say what it has of a stream.
+// takeWithin bounds how long the store may take to return a copy.
 const takeWithin = 2 * time.Second
 
-// lostText is what the client of a call is told whose instance has ended.
-const lostText = "the instance of the bridge that had the session has ended during the call: whether the server has acted on it is not known"
+// lostText is the error of a call whose instance has ended.
+const lostText = "the instance of the bridge that had the session has ended during the call: whether the server acted on it is unknown"
 
-// takeStream goes on with a stream of the instance that had the session before: with what
-// was copied of it. Requests that it has not answered are lost: each is answered so, once
-// (S-031). It returns nil when too little is known, and an error when the store does not
-// say what is.
+// takeStream continues a stream of the instance that had the session before, from its copy.
+// Requests without an answer are lost: each gets an error, once (S-031). It returns nil if there is
+// no usable copy, and an error if the store is unreachable.
 func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream, error) {
 	c, mark := p.d.o.Copies, p.epoch<<32
 	if c == nil || p.epoch == 0 || seq > mark {
@@ -61,7 +60,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if there := p.enterTaken(st); there != nil {
-		st.log.Close() // another request was faster: what this one has read takes no room
+		st.log.Close() // another request was faster: this log is not needed
 		return there, nil
 	}
 	if !taken.Finished && !st.isGet() {
@@ -73,7 +72,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 	return st, nil
 }
 
-// enterTaken enters a stream that was taken, unless there is one of that name. The caller
+// enterTaken adds a continued stream, or returns the one of that name if there is one. The caller
 // holds s.mu.
 func (p *peer) enterTaken(s *stream) *stream {
 	p.mu.Lock()

@@ -16,31 +16,30 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// stream is what the bridge has to say in return for one POST, or on one GET.
-// It belongs to the session: the HTTP handler is only a reader of it, and
-// another one may go on where it left off (2025-11-25, resumability).
+// stream is the response to one POST or GET. It belongs to the session: an HTTP handler only reads
+// it, and another handler may continue (2025-11-25, resumability).
 //
-// A stream begins without a log: a call that is answered at once, and about
-// which there is nothing else to say, becomes a plain JSON response.
+// A stream begins without a log: a call that is answered at once, with no other message before the
+// answer, becomes a plain JSON response.
 type stream struct {
 	p     *peer
 	id    string // first part of its event ids
 	batch bool   // the answers are sent as an array
 	as    forms  // of the answer to a POST
 	wake  chan struct{}
-	open  [][]byte // ids of the requests that it answers, raw; only where it is copied
+	open  [][]byte // ids of the requests that it answers, raw; only if the stream is copied
 
 	mu      sync.Mutex // guards the rest
 	log     *replay.Log
-	answers []answered // that came while there was no log
+	answers []answered // received before there was a log
 	bytes   int        // of all answers so far
-	left    int        // answers still to come
-	closed  bool       // it ended without a log: answered as JSON, or the client went before anything was said
-	reader  *reader    // who writes it to the client now, or nil
-	ended   time.Time  // when the last answer came, or the reader of a GET went
+	left    int        // answers that are missing
+	closed  bool       // it ended without a log: as JSON, or because the client disconnected first
+	reader  *reader    // writes it to the client; nil if none does
+	ended   time.Time  // when the last answer came, or the reader of a GET left
 	read    bool       // the last answer was written to a client
-	coming  bool       // the POST that it answers has still to read it
-	dropped bool       // nobody can come back to it
+	coming  bool       // the handler of its POST has not begun to read it
+	dropped bool       // it cannot be resumed
 }
 
 // reader is the HTTP handler that writes a stream to the client.
@@ -48,29 +47,29 @@ type reader struct {
 	wake chan struct{} // something was added
 	kick chan struct{} // closed when another reader takes over
 
-	abort func() // breaks its connection; nil when the HTTP server sees to that. Guarded by the stream's mu.
+	abort func() // closes its connection; nil if the HTTP server does that. Guarded by the stream's mu.
 }
 
 var _ bridge.Stream = (*stream)(nil)
 
-// answered is an answer and why it is an error, if it is one of the bridge's.
+// answered is an answer, and its cause if it is an error of the bridge.
 type answered struct {
 	m   *jsonrpc.Message
 	err error
 }
 
-// Streams of a GET and of a POST are told apart by their ids, also when the
-// stream itself is forgotten.
+// The prefix of its id shows whether a stream belongs to a GET or a POST, also after the stream was
+// dropped.
 const (
 	getPrefix  = "g"
 	postPrefix = "p"
 )
 
-// historyBytes bounds what is kept of a stream for resumption, beside its answers.
+// historyBytes bounds the events that are kept of a stream for resumption, without answers.
 const historyBytes = 4 << 20
 
-// historyLimits bound the history of one stream. Questions may exceed historyBytes up
-// to most, and answers that too: there is one for each request.
+// historyLimits bound the history of one stream. Questions may exceed historyBytes up to most, and
+// answers may exceed it too: there is one for each request.
 var historyLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.MaxInt}
 
 // most bounds the questions that wait on a stream, and the answers to a batch.
@@ -95,7 +94,7 @@ func (s *stream) Send(e replay.Event) bool {
 	return true
 }
 
-// begin makes the log, and with it decides for SSE. The caller holds s.mu.
+// begin creates the log: the response will be a stream of events. The caller holds s.mu.
 func (s *stream) begin() {
 	if s.log != nil {
 		return
@@ -112,7 +111,7 @@ func (s *stream) begin() {
 	s.signal()
 }
 
-// finish ends the log when all answers are in it. The caller holds s.mu.
+// finish ends the log when it has all answers. The caller holds s.mu.
 func (s *stream) finish() {
 	if s.log != nil && s.left == 0 && !s.isGet() {
 		s.ended = time.Now()
@@ -120,7 +119,7 @@ func (s *stream) finish() {
 	}
 }
 
-// signal wakes whoever waits for something to write. The caller holds s.mu.
+// signal wakes the reader. The caller holds s.mu.
 func (s *stream) signal() {
 	wake(s.wake)
 	if s.reader != nil {
@@ -135,12 +134,12 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// keep puts an answer into the log. The caller holds s.mu.
+// keep appends an answer to the log. The caller holds s.mu.
 func (s *stream) keep(a answered) {
-	_ = s.log.Append(gateway.AnswerEvent(a.m)) // the log of a stream that nobody can read any more takes none
+	_ = s.log.Append(gateway.AnswerEvent(a.m)) // fails if the stream was dropped
 }
 
-// answer takes one of the answers. The stream ends with the last.
+// answer takes one of the answers. The stream ends with the last one.
 func (s *stream) answer(m *jsonrpc.Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,9 +162,9 @@ func (s *stream) answer(m *jsonrpc.Message, err error) {
 	s.signal()
 }
 
-// cancelled says that a request was cancelled: it gets no answer (A10). Where the client
-// has seen ids of events it would come back for one, and the Go SDK ends its session when
-// there is none; so it is told that there will be none.
+// cancelled records that a request was cancelled: it gets no answer (A10). But a client that has
+// event ids would resume the stream for it, and the Go SDK ends its session if none comes. Such a
+// client gets an error.
 func (s *stream) cancelled(id []byte) {
 	s.mu.Lock()
 	quiet := s.log == nil || s.log.Last() == 0 && !s.p.primes()
@@ -180,8 +179,8 @@ func (s *stream) cancelled(id []byte) {
 	}
 }
 
-// complete takes the answers, if all are there and there is nothing else. The
-// stream is closed then: what still comes finds another way.
+// complete returns the answers if all are there and nothing else was sent. The stream is closed
+// then: later messages take another way.
 func (s *stream) complete() (answers []answered, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,26 +191,26 @@ func (s *stream) complete() (answers []answered, ok bool) {
 	return answers, true
 }
 
-// speak decides for SSE now: the answer takes long.
+// speak makes the response a stream of events, because the answer takes long.
 func (s *stream) speak() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin()
 }
 
-// speaking reports whether there is a log to read.
+// speaking reports whether the stream has a log.
 func (s *stream) speaking() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log != nil
 }
 
-// abandon says that the client has gone. What was not begun is not kept: the
-// client has no event id to ask for it by.
+// abandon records that the client disconnected. A stream without a log is not kept: the client has
+// no event id to resume it by.
 func (s *stream) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.log != nil { // it has begun at this moment
+	if s.log != nil { // it was created at this moment
 		s.unread()
 		return
 	}
@@ -222,8 +221,8 @@ func (s *stream) abandon() {
 	s.answers = nil
 }
 
-// attach makes the caller the stream's only reader, of what follows the event at
-// seq: one that was there before is sent away. (Its connection is probably dead.)
+// attach makes the caller the stream's only reader, of the events after seq. It ends an earlier
+// reader, whose connection is probably dead.
 func (s *stream) attach(seq int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,13 +230,13 @@ func (s *stream) attach(seq int64) *reader {
 	s.reader, s.coming = &reader{wake: make(chan struct{}, 1), kick: make(chan struct{})}, false
 	s.log.Attend(seq)
 	if s.isGet() {
-		s.ended, s.read = time.Time{}, false // it is in use again
+		s.ended, s.read = time.Time{}, false // in use again
 	}
 	return s.reader
 }
 
-// detach says that the reader has gone. Nobody reads the stream now, unless
-// another reader has taken over; it may be resumed.
+// detach records that the reader has left. The stream may be resumed, unless another reader has
+// taken over.
 func (s *stream) detach(me *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +245,7 @@ func (s *stream) detach(me *reader) {
 	}
 }
 
-// unread says that nobody reads the stream. The caller holds s.mu.
+// unread records that the stream has no reader. The caller holds s.mu.
 func (s *stream) unread() {
 	s.reader, s.coming = nil, false
 	if s.isGet() {
@@ -257,8 +256,8 @@ func (s *stream) unread() {
 	}
 }
 
-// drop says that nobody can come back to the stream: what it holds goes as soon as
-// nobody reads it.
+// drop records that the stream cannot be resumed any more. Its memory is freed when it has no
+// reader.
 func (s *stream) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,22 +274,21 @@ func (s *stream) Attended() bool {
 	return s.used()
 }
 
-// used reports whether somebody reads the stream, or is about to. The caller holds
-// s.mu.
+// used reports whether the stream has a reader, or is about to. The caller holds s.mu.
 func (s *stream) used() bool { return s.reader != nil || s.coming }
 
-// lost reports whether an answer, or a question, that follows the event at seq had
-// to go before the client came back, and nothing else will come.
+// lost reports whether an answer or question after the event at seq was dropped before the client
+// resumed, and nothing else will come.
 func (s *stream) lost(seq int64) bool { return s.log.Finished() && s.log.Gone(seq) }
 
-// wrote says that the reader has written the events up to seq. The oldest of them
-// go when there is more than a history has room for: questions, which the log
-// itself never drops. The answers to a batch stay.
+// wrote records that the reader has written the events up to seq. If the history is full, the
+// oldest written events are dropped: questions, which the log itself never drops. The answers to a
+// batch stay.
 func (s *stream) wrote(me *reader, seq int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reader != me {
-		return // another one may have begun before that
+		return // another reader may have begun before
 	}
 	s.log.Written(seq)
 	if !s.batch && s.log.Bytes() > historyBytes {
@@ -298,14 +296,14 @@ func (s *stream) wrote(me *reader, seq int64) {
 	}
 }
 
-// dismiss sends the reader away.
+// dismiss ends the reader.
 func (s *stream) dismiss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kick()
 }
 
-// kick sends the reader away. The caller holds s.mu.
+// kick ends the reader. The caller holds s.mu.
 func (s *stream) kick() {
 	if s.reader != nil {
 		close(s.reader.kick)
@@ -313,19 +311,19 @@ func (s *stream) kick() {
 	}
 }
 
-// breakable says how to break the reader's connection.
+// breakable sets how to close the reader's connection.
 func (s *stream) breakable(me *reader, abort func()) {
 	s.mu.Lock()
 	me.abort = abort
 	s.mu.Unlock()
 	select {
-	case <-s.p.Done(): // breakOff may have come too early for this one
+	case <-s.p.Done(): // breakOff may have been called before
 		time.AfterFunc(breakAfter, abort)
 	default:
 	}
 }
 
-// breakOff breaks the reader's connection.
+// breakOff closes the reader's connection.
 func (s *stream) breakOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,33 +338,32 @@ func (s *stream) isRead() bool {
 	return s.reader != nil
 }
 
-// isGet reports whether the stream is for what belongs to no call.
+// isGet reports whether the stream is for messages that belong to no call.
 func (s *stream) isGet() bool { return s.id[:1] == getPrefix }
 
-// reading says how a stream is read.
+// reading holds the options of a reader.
 type reading struct {
-	after int64           // the Seq of the event before the first
-	prime bool            // send an event that has only an id first
-	begin func()          // called when the response has begun
+	after int64           // the Seq of the last event that the client has
+	prime bool            // first send an event with only an id
+	begin func()          // called after the response has begun
 	done  <-chan struct{} // ends the reading; nil never does
 }
 
-// respond writes the stream as the response to a request. It reports whether
-// the stream ended with the client there.
+// respond writes the stream as the response to a request. It reports whether the stream ended while
+// the client was connected.
 func (s *stream) respond(w http.ResponseWriter, r *http.Request, how reading) (whole bool) {
 	me := s.attach(how.after)
 	defer s.detach(me)
 	ew, err := httpio.OpenWriter(w, r)
 	if err != nil {
-		return false // the connection cannot stream; nothing was lost, it may be resumed
+		return false // the connection cannot stream; the client may resume
 	}
 	defer ew.Close()
 	return s.serve(r.Context(), ew, me, how)
 }
 
-// serve writes what follows to the client, until the stream ends, or ctx does
-// because the client goes. It reports whether the stream ended with the client
-// there.
+// serve writes events until the stream or ctx ends. It reports whether the stream ended while the
+// client was connected.
 func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how reading) (whole bool) {
 	seq := how.after
 	if how.prime {
@@ -381,7 +378,7 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 	defer beat.Stop()
 	for {
 		finished := s.log.Finished()
-		there := ctx.Err() == nil // afterwards the client may go: it has all
+		there := ctx.Err() == nil // afterwards the client has everything and may disconnect
 		next, err := s.write(w, me, seq)
 		if err != nil {
 			return false
@@ -411,21 +408,21 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 	}
 }
 
-// comeBack is when a client may come back whose stream the bridge closes.
+// comeBack is when a client may resume a stream that the bridge closes.
 const comeBack = time.Second
 
-// leave is for a stream that is closed though more may follow on it: clients
-// that know of it are told when to come back.
+// leave ends a response whose stream may continue: clients that can resume get the time to come
+// back.
 func (s *stream) leave(w *httpio.Writer) {
 	if s.p.primes() && w.Send(httpio.Event{Retry: comeBack}) == nil {
-		_ = w.Flush() // the client may have gone: that is what it was told to do
+		_ = w.Flush() // the client may have disconnected, which is its right
 	}
 }
 
-// write writes what follows the event at seq, and returns where that ends.
+// write writes the events after seq, and returns the seq of the last one.
 func (s *stream) write(w *httpio.Writer, me *reader, seq int64) (int64, error) {
 	for {
-		events := s.log.Next(seq) // what is missing was dropped for good
+		events := s.log.Next(seq) // missing events were dropped
 		if len(events) == 0 {
 			return seq, nil
 		}

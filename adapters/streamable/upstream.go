@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
-// Upstream reaches one server by Streamable HTTP. Its connections share one
-// pool of HTTP connections.
+// Upstream is the adapter for one server over Streamable HTTP. Its connections share one pool of
+// HTTP connections.
 type Upstream struct {
 	name   conn.Name
 	client *remote.Client
@@ -17,13 +17,13 @@ type Upstream struct {
 	limit  int // bytes of a message with its envelope
 	eras   *conn.Eras
 
-	do, stream func(*http.Request) (*http.Response, error) // the client's
+	do, stream func(*http.Request) (*http.Response, error) // methods of client
 }
 
 var _ bridge.Adapter = (*Upstream)(nil)
 
-// NewUpstream makes the adapter for the server of that name. c must be valid;
-// the error is about the files that it names.
+// NewUpstream returns the adapter for the server of that name. c must be valid; the error is about
+// the files that c names.
 func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error) {
 	client, err := remote.New(c)
 	if err != nil {
@@ -33,6 +33,5 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 	return &Upstream{name: conn.Name(name), client: client, o: o, limit: o.MaxMessage + conn.EnvelopeRoom, eras: conn.NewEras(o.Era), do: client.Do, stream: client.Stream}, nil
 }
 
-// Close closes the HTTP connections that are not in use. Without it they end
-// by themselves after Config.IdleTimeout.
+// Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.
 func (a *Upstream) Close() { a.client.Close() }

@@ -10,21 +10,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// trusted is how much of an announced length is believed at once. For more, the
-// memory grows as the bytes come.
+// trusted is the memory that is allocated at once for an announced length. For more, it grows as
+// bytes arrive.
 const trusted = 1<<20 + conn.EnvelopeRoom
 
 var errUnkept = errors.New("larger than the limit, or without room")
 
-// readBody reads a response of at most limit bytes straight into the memory of
-// its message, as far as in has room for it. The HTTP connection of one that is not
-// kept is not used again.
+// readBody reads a response of at most limit bytes into the memory of its message, as far as in has
+// room for it. If it returns an error, the HTTP connection is not reused.
 func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, error) {
 	defer res.Body.Close()
 	if res.ContentLength > int64(limit) {
 		return nil, errUnkept
 	}
-	buf := jsonrpc.NewBuffer(int(min(max(res.ContentLength, 0), trusted)) + 1) // with room to see the end
+	buf := jsonrpc.NewBuffer(int(min(max(res.ContentLength, 0), trusted)) + 1) // one byte more, to detect the end
 	for {
 		if len(buf.B) == cap(buf.B) {
 			bigger := jsonrpc.NewBuffer(2 * cap(buf.B))
@@ -47,32 +46,28 @@ func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, 
 	}
 }
 
-// maxDiscard is how much of a body that says nothing is read for the sake of
-// its HTTP connection.
+// maxDiscard is how much of an unused body is read, so that its HTTP connection can be reused.
 const maxDiscard = 4 << 10
 
-// discard reads what is left of a response, so that its HTTP connection can be
-// used again.
+// discard reads the rest of a response, so that its HTTP connection can be reused.
 func discard(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, maxDiscard)
 	abort(res)
 }
 
-// abort gives a response up, and its HTTP connection with it unless all of it
-// was read.
+// abort closes a response. Its HTTP connection is closed too, unless the response was read to its
+// end.
 func abort(res *http.Response) { _ = res.Body.Close() }
 
-// messages hands on the messages of a text, of which each owns what it is made
-// of, and has the room that in has taken. It takes buf. The error says what of it is no
-// message.
+// messages calls each with the messages of a text. They own buf and the room that in has reserved.
+// The error describes what is no message.
 func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) error {
 	texts := conn.Parser{Options: l.a.o, Conn: l.Conn}
 	return texts.Parse(buf, buf.B, in, each)
 }
 
-// hear takes what the server says on the stream of the call of that number, or by
-// itself, which is 0. When rest has been told of the connection's end, only the
-// progress of calls is of use.
+// hear takes a message from the stream of the call of that number; 0 is the standalone stream.
+// After rest.Gone, only the progress of calls is useful.
 func (w *wire) hear(on int64, m *jsonrpc.Message) {
 	if w.over.Load() && m.Method != "notifications/progress" {
 		m.Release()

@@ -16,18 +16,17 @@ var (
 	_ bridge.Resumer  = (*Upstream)(nil)
 )
 
-// carried is what another process needs to go on with a connection.
+// carried is the state of a connection that another process needs to continue it.
 type carried struct {
 	Session string          `json:"session"` // the id that the server gave
-	Server  json.RawMessage `json:"server"`  // what it said of itself in the handshake
+	Server  json.RawMessage `json:"server"`  // its part of the handshake
 	Cookies string          `json:"cookies,omitempty"`
 }
 
-// maxCarried bounds that, in bytes: it is kept with each session.
+// maxCarried bounds that state, in bytes: it is stored with each session.
 const maxCarried = 8 << 10
 
-// Carry implements bridge.Portable. A server without sessions has nothing that one could
-// go on with.
+// Carry implements bridge.Portable. A server without sessions has nothing to continue.
 func (w *wire) Carry() []byte {
 	session, _ := w.holds()
 	if session == "" {
@@ -56,22 +55,22 @@ func (w *wire) Leave() {
 	w.left = true
 }
 
-// Resume implements bridge.Resumer. The first request tells whether the server still
-// knows the session.
+// Resume implements bridge.Resumer. The first request shows whether the server still knows the
+// session.
 func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	var c carried
 	if err := json.Unmarshal(carry, &c); err != nil {
-		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
+		return nil, a.name.Unavailable("the connection of another instance cannot be continued", err)
 	}
 	w := newWire(ctx, a, from, rest)
 	server, err := w.Conn.Resume(c.Server, above)
 	if err == nil && (c.Session == "" || !w.admit(c.Session)) {
-		err = errors.New("it is no id of a session")
+		err = errors.New("invalid session id")
 	}
 	if err != nil {
 		w.stopListening()
 		w.stop()
-		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
+		return nil, a.name.Unavailable("the connection of another instance cannot be continued", err)
 	}
 	w.server = server
 	w.cookie.Restore(a.client.URL(), c.Cookies)

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
-// Open opens a connection on behalf of from, in the era that the server is
-// known to speak, otherwise in that of from first. The error wraps
-// remote.ErrOtherTransport when the server seems to speak HTTP+SSE.
+// Open opens a connection on behalf of from. It begins with the server's known era, otherwise with
+// the era of from. The error wraps remote.ErrOtherTransport when the server seems to speak
+// HTTP+SSE.
 func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	first, other := a.eras.Order(from)
 	if first == conn.EraModern {
@@ -21,8 +21,7 @@ func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	return a.legacyFirst(ctx, from, rest, other)
 }
 
-// legacyFirst opens a connection by initialize. A server that does not want to
-// hear of that may be a modern one.
+// legacyFirst opens a connection by initialize. A server that refuses it may be a modern one.
 func (a *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
 	w, unknown, err := a.initialize(ctx, from, rest)
 	if err == nil {
@@ -43,8 +42,8 @@ func (a *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest br
 	return m, nil
 }
 
-// modernFirst opens a connection by server/discover. What answers that unlike a
-// modern server is a legacy one (protocol.md C2).
+// modernFirst opens a connection by server/discover. A server that answers unlike a modern one is a
+// legacy server (protocol.md C2).
 func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
 	m, undiscovered, err := a.discover(ctx, from, rest)
 	switch {
@@ -74,8 +73,8 @@ func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 	return m, nil
 }
 
-// initialize opens a connection to a legacy server. unknown reports whether the
-// server has said, with 404, that it does not know the method.
+// initialize opens a connection to a legacy server. unknown reports whether the server answered
+// with 404 that it does not know the method.
 func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
 	w = newWire(ctx, a, from, rest)
 	w.server, err = conn.Handshake(ctx, w.Conn, from, a.o.Revision)
@@ -83,20 +82,20 @@ func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bri
 		err = w.opened(ctx)
 	}
 	if err != nil {
-		_ = w.Close(context.Background()) // ctx may have ended, and the server shall know all the same
+		_ = w.Close(context.Background()) // ctx may have ended; the session is deleted all the same
 		return nil, w.unknown.Load(), a.name.Unopened(err)
 	}
 	a.eras.Learn(conn.EraLegacy, true)
 	return w, false, nil
 }
 
-// errUnlike says that a server does not answer as one of the modern era does.
-// Nothing else may lead to initialize.
+// errUnlike is the cause if a server does not answer as a modern one does. No other error leads to
+// initialize.
 var errUnlike = errors.New("no answer of a modern server")
 
-// discover opens a connection to a modern server. The error wraps errUnlike when
-// the server seems to be none. undiscovered reports whether it has said so in
-// the one way in which a modern server could that lacks the method.
+// discover opens a connection to a modern server. The error wraps errUnlike when the server seems
+// to be a legacy one. undiscovered reports whether the server answered as a modern server without
+// that method does.
 func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
 	m = newStateless(ctx, a, from, rest)
 	s, v, err := conn.Discover(ctx, m.Conn, from)
@@ -107,7 +106,7 @@ func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 		err = m.opened(s)
 	}
 	if err != nil {
-		_ = m.Close(context.Background()) // nothing in it waits for the server
+		_ = m.Close(context.Background()) // it does not wait for the server
 		return nil, m.fault().undiscovered(), a.name.Unopened(err)
 	}
 	return m, false, nil
@@ -132,7 +131,7 @@ func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	return m, nil
 }
 
-// doubts returns what keeps a verdict from being that the server is a modern one.
+// doubts returns why a verdict does not show a modern server, or nil.
 func (m *stateless) doubts(v conn.Verdict) error {
 	a := m.a
 	switch f := m.fault(); {
@@ -140,7 +139,7 @@ func (m *stateless) doubts(v conn.Verdict) error {
 		return nil
 	case v == conn.SaysLegacy:
 		return a.name.Unavailable("it speaks legacy revisions of the protocol only", errUnlike)
-	case f.modern(): // C2.3: that it is legacy is not the reason
+	case f.modern(): // C2.3: a modern server refuses the request itself
 		return a.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
 	}
 	return a.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errUnlike)

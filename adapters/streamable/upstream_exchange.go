@@ -20,12 +20,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// exchange is the POST of one call, in either era: how far it has got, and the
-// messages of its response.
+// exchange is the POST of one call, in either era, and its response.
 type exchange struct {
 	l      *link
 	call   int64
-	id     []byte // the call's, raw
+	id     []byte // of the call, raw
 	method string
 	header http.Header
 	traced bridge.Trace
@@ -40,7 +39,7 @@ type exchange struct {
 	lingers  *time.Timer
 
 	trace  httptrace.ClientTrace
-	writes atomic.Int32 // begun and not ended: the transport reads line
+	writes atomic.Int32 // writes in progress: the HTTP client reads line
 
 	mu      sync.Mutex // guards the rest
 	written bool
@@ -56,7 +55,7 @@ func (p *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)
 	p.trace.WroteRequest = p.wrote
 }
 
-// wrote notes that the request is on its way.
+// wrote records that the request was written.
 func (p *exchange) wrote(i httptrace.WroteRequestInfo) {
 	p.writes.Add(-1)
 	if i.Err != nil {
@@ -72,8 +71,8 @@ func (p *exchange) mark(what *bool) {
 	p.marked.Wake()
 }
 
-// sent waits until the request is on its way or never will be, and reports
-// which. It is for one goroutine.
+// sent waits until the request was written or never will be, and reports which. Only one goroutine
+// may call it.
 func (p *exchange) sent(ctx context.Context) bool {
 	p.mu.Lock()
 	if !p.written && !p.over {
@@ -84,8 +83,8 @@ func (p *exchange) sent(ctx context.Context) bool {
 	return p.written
 }
 
-// send sends the request. Nothing is sent twice of which a byte may have
-// reached the server (protocol.md D0.8).
+// send sends the request. It never repeats a request of which a byte may have reached the server
+// (protocol.md D0.8).
 func (p *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(p.ctx, &p.trace)
 	return p.l.a.reach(p.ctx, by,
@@ -93,40 +92,39 @@ func (p *exchange) send(by func(*http.Request) (*http.Response, error), request 
 		func() bool { return p.l.Waits(p.call) })
 }
 
-// free gives back the memory of the request, which is not sent again.
+// free frees the memory of the request, which is not sent again.
 func (p *exchange) free() {
 	if p.writes.Load() == 0 {
 		p.line.Free()
-	} // otherwise the server has answered before it has read all: the memory is in use yet
+	} // otherwise the server answered before it read the whole request: the memory is in use
 	p.line = nil
 }
 
-// end is the last that is done for the call. It sees to it that it is settled.
+// end ends the exchange, and settles the call if it is not settled.
 func (p *exchange) end() {
 	if p.lingers != nil {
 		p.lingers.Stop()
 	}
 	p.stop()
 	p.mark(&p.over)
-	p.l.Abort(p.call, p.l.a.name.Lost("it did not answer", nil)) // unless it is settled, as it should be
+	p.l.Abort(p.call, p.l.a.name.Lost("it did not answer", nil)) // no effect on a settled call
 	p.l.ended(p.call)
 }
 
-// mine reports whether an answer is that to the call. If not it takes it. It may
-// be what somebody else asked for: ids are ours, and no server has a reason to
-// answer one call in the response to another.
+// mine reports whether m answers the call; otherwise it releases m. Ids are the bridge's own, and
+// no server has a reason to answer one call in the response to another.
 func (p *exchange) mine(m *jsonrpc.Message) bool {
 	if string(m.ID) == string(p.id) {
 		return true
 	}
-	p.l.a.o.Log.Debug("an answer to another request was dropped")
+	p.l.a.o.Log.Debug("dropped an answer to another request")
 	m.Release()
 	return false
 }
 
-// single takes an answer that is all of the response. 2025-03-26 allows more
-// messages before it, as a batch (A9). The error is that of a call which has had no
-// answer then; it is nil where the call has been settled.
+// single takes a response that is one JSON body. 2025-03-26 allows other messages before the
+// answer, as a batch (A9). The error is for a call that is still without an answer; it is nil if
+// single has settled the call.
 func (p *exchange) single(res *http.Response) *bridge.Error {
 	a := p.l.a
 	in := p.l.Intake()
@@ -143,22 +141,22 @@ func (p *exchange) single(res *http.Response) *bridge.Error {
 	batch := jsonrpc.IsBatch(buf.B)
 	fault := p.l.messages(buf, &in, func(m *jsonrpc.Message) {
 		if m.IsResponse() && m.ID == nil && !batch {
-			m.ID, p.adopted = p.id, true // an error that names no request: there is only one that it can be about
+			m.ID, p.adopted = p.id, true // an error without id can only be about this request
 		}
 		p.deliver(m)
 	})
 	if fault != nil {
 		return a.name.Invalid("its answer is "+fault.Error(), nil)
 	}
-	return a.name.Invalid("what it answered is not an answer to the request", nil)
+	return a.name.Invalid("its response has no answer to the request", nil)
 }
 
-// linger is how long a stream is read after the answer: its end lets the
-// connection be used again.
+// linger is how long a stream is read after the answer: if it ends, the HTTP connection can be
+// reused.
 const linger = time.Second
 
-// read takes events until the stream ends, or the call has had an answer that
-// leaves it open. seen, if not nil, is shown each of them first.
+// read takes events until the stream ends, or until the call has an answer that leaves the stream
+// open. If seen is not nil, it is called with each event first.
 func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 	defer res.Body.Close()
 	in := p.l.Intake()
@@ -168,7 +166,7 @@ func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 	for ; ; in.Drop() {
 		ev, err := r.Next()
 		if errors.Is(err, httpio.ErrEndless) && p.method != listen {
-			// Whatever it is, it is about this call, and nothing can come after it.
+			// The event belongs to this call, and nothing can follow it.
 			p.answered = true
 			p.l.Unkept(&in, p.id, p.l.a.o.MaxMessage)
 		}
@@ -203,22 +201,20 @@ func (p *exchange) event(ev *httpio.Received, in *conn.Intake) {
 	}
 }
 
-// otherwise settles a call whose response is a success and neither JSON nor
-// events.
+// otherwise settles a call whose successful response is neither JSON nor events.
 func (p *exchange) otherwise(res *http.Response) {
 	abort(res)
 	p.l.Abort(p.call, p.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
 
-// Attempts to reach a server that cannot be connected to: it may be about to
-// start.
+// Attempts to reach a server that refuses connections: it may be about to start.
 const (
 	reachFor   = 4 * time.Second
 	reachPause = 100 * time.Millisecond
 )
 
-// patience returns for how long a server is tried that cannot be connected to:
-// not until the call times out, which would say that it may have been made.
+// patience returns for how long connecting is tried again. It ends before the call times out: a
+// timeout would mean that the call may have been executed.
 func (a *Upstream) patience() time.Duration {
 	t := a.o.Timeouts.Now()
 	most := reachFor
@@ -230,8 +226,7 @@ func (a *Upstream) patience() time.Duration {
 	return most
 }
 
-// reach sends a request, again and again while it is certain that nothing of it
-// was sent, and somebody wants it.
+// reach sends a request. It repeats it while nothing of it was sent and wanted reports true.
 func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
 	most := a.patience()
 	began, wait := time.Now(), min(reachPause, most/2)
@@ -247,23 +242,5 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 	}
 }
 
-// errUnwanted says that nobody waits for the answer any more.
-var errUnwanted = errors.New("not wanted any more")
-
-// failure is the error of a request that had no response. res is that of a
-// redirect that was not followed, or nil.
-func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
-	if none := remote.NoToken(a.name, err); none != nil {
-		return none
-	}
-	if coding, ok := errors.AsType[remote.CodingError](err); ok {
-		return a.name.Invalid(coding.Error(), nil)
-	}
-	switch {
-	case res != nil:
-		return a.name.Unavailable(err.Error(), nil)
-	case remote.Unsent(err):
-		return a.name.Unavailable("it cannot be reached", err)
-	}
-	return a.name.Lost("the connection to it broke", err)
-}
+// errUnwanted is the error of a request whose answer nobody waits for any more.
+var errUnwanted = errors.New("nobody waits for the answer any more")

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 
@@ -19,18 +20,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// legacyCall is one call of a session, a POST, and what comes back: a message, or a stream
-// of events that may break and be resumed.
+// legacyCall is one call of a session: a POST, and its response. The response is a message, or a
+// stream of events that may break and be resumed.
 type legacyCall struct {
 	exchange
 	w *wire
 
 	// Used by run only.
 	last  string        // the id of the last event
-	retry time.Duration // what the server wants us to wait before we resume
+	retry time.Duration // the server's retry, before the stream is resumed
 }
 
-// run sends the call and sees to it that it is settled.
+// run sends the call and takes its response.
 func (e *legacyCall) run() {
 	defer e.end()
 	w := e.w
@@ -43,7 +44,7 @@ func (e *legacyCall) run() {
 	switch {
 	case errors.Is(err, errUnwanted):
 	case err != nil:
-		w.Abort(e.call, w.a.failure(res, err))
+		w.Abort(e.call, remote.Failure(w.a.name, err))
 	default:
 		e.response(res)
 	}
@@ -74,23 +75,22 @@ func (e *legacyCall) response(res *http.Response) {
 	}
 }
 
-// whole takes an answer that is all of the response.
+// whole takes a response that is one JSON body.
 func (e *legacyCall) whole(res *http.Response) {
-	e.w.Abort(e.call, e.single(res)) // unless it is settled
+	e.w.Abort(e.call, e.single(res)) // no effect on a settled call
 }
 
-// elsewhere waits for the answer to a call that the server has only taken. It
-// is wrong to do so, but some servers answer on the standalone stream, if it is
-// open.
+// elsewhere waits for the answer to a call that the server has only accepted. That is against the
+// specification, but some servers answer on the standalone stream, if it is open.
 func (e *legacyCall) elsewhere() {
 	select {
 	case <-e.ctx.Done():
 	case <-e.w.listening.Done():
-		e.w.Abort(e.call, e.w.a.name.Invalid("it took the request and gave no answer", nil))
+		e.w.Abort(e.call, e.w.a.name.Invalid("it accepted the request and gave no answer", nil))
 	}
 }
 
-// take takes a message from the call's own response. It owns m.
+// take takes a message from the response of the call. It owns m.
 func (e *legacyCall) take(m *jsonrpc.Message) {
 	w := e.w
 	if !m.IsResponse() {
@@ -110,8 +110,8 @@ func (e *legacyCall) take(m *jsonrpc.Message) {
 			w.Abort(e.call, w.forget("answered with an error"))
 			return
 		}
-		// It may be a tool that has sessions of its own and says so after it has
-		// acted. The call is not for us to repeat (D0.8); a ping tells.
+		// A tool may have sessions of its own, and report a lost one after it acted. The bridge
+		// does not repeat the call (D0.8); a ping shows whether the session is lost.
 		w.wg.Go(w.doubt)
 	}
 	w.Deliver(m)
@@ -126,8 +126,7 @@ func idempotent(method string) bool {
 	return era.IsList(method)
 }
 
-// doubt asks the server for a sign that it still knows the session. If it does
-// not, its answer ends the connection.
+// doubt sends a ping. If the server has forgotten the session, the answer ends the connection.
 func (w *wire) doubt() {
 	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
 	defer cancel()
@@ -135,7 +134,7 @@ func (w *wire) doubt() {
 	a.Release()
 }
 
-// Streams that break before the answer are resumed where they broke.
+// Limits for streams that break before the answer, and are resumed where they broke.
 const (
 	defaultRetry = time.Second // unless the server says otherwise
 	minRetry     = 10 * time.Millisecond
@@ -145,8 +144,7 @@ const (
 	maxEventID = 4 << 10
 )
 
-// follow reads the stream of the call until its answer, resuming it as often
-// as it takes.
+// follow reads the stream of the call until its answer, and resumes it when it breaks.
 func (e *legacyCall) follow(res *http.Response) {
 	w := e.w
 	retries := 0
@@ -161,7 +159,7 @@ func (e *legacyCall) follow(res *http.Response) {
 			return
 		}
 		_, revision := w.holds()
-		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // it means us to come back (A8)
+		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // the server expects the client to poll (A8)
 		wait := max(e.retry, minRetry)
 		switch {
 		case news:
@@ -178,7 +176,7 @@ func (e *legacyCall) follow(res *http.Response) {
 	}
 }
 
-// broken is the cause of a stream's end that is worth telling.
+// broken returns the cause of a stream's end, or nil if the stream ended regularly.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -186,12 +184,11 @@ func broken(err error) error {
 	return err
 }
 
-// backOff is how long to wait before the next attempt after so many that were
-// of no use.
+// backOff returns how long to wait after n attempts in vain.
 func backOff(n int) time.Duration { return backoff.Grown(defaultRetry, maxPause, n) }
 
-// resume opens the stream again behind its last event. It returns nil when
-// nobody waits for it, or when it cannot be resumed and the call is settled.
+// resume opens the stream again behind its last event. It returns nil if nobody waits for the call
+// any more, or if it has settled the call.
 func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 	w := e.w
 	for {
@@ -219,7 +216,7 @@ func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 				if session, _ := w.holds(); session != "" && refusal.forgets() {
 					w.forget(refusal.String())
 				}
-				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server has had the request
+				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server received the request
 				return nil
 			}
 		}
@@ -228,8 +225,7 @@ func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 	}
 }
 
-// note notes where the stream stands with an event. It reports whether the event
-// has a new id.
+// note records the id and retry of an event. It reports whether the id is a new one.
 func (e *legacyCall) note(ev httpio.Received) (news bool) {
 	if ev.HasRetry {
 		e.retry = ev.Retry
@@ -241,8 +237,7 @@ func (e *legacyCall) note(ev httpio.Received) (news bool) {
 	return news
 }
 
-// eventID returns id if it can go into a header, otherwise the empty one, which
-// means that there is none.
+// eventID returns id if it can go into a header, otherwise the empty string: no id.
 func eventID(id string) string {
 	if len(id) > maxEventID || !httpguts.ValidHeaderFieldValue(id) {
 		return ""

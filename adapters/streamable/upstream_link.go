@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// link is what a connection is in either era: calls under way, each a POST of
-// its own, and the end of it all.
+// link is the part of a connection that both eras have: calls in flight, each a POST of its own,
+// and how the connection ends.
 type link struct {
 	*conn.Conn
 	a      *Upstream
@@ -23,36 +23,36 @@ type link struct {
 
 	ctx  context.Context // ends when the connection is closed
 	stop context.CancelFunc
-	wg   sync.WaitGroup // everything that runs; added to with mu held and closed false
+	wg   sync.WaitGroup // all goroutines; added to with mu held and closed false
 	once sync.Once
 
-	mu      sync.Mutex // guards the rest, and what else a connection has
+	mu      sync.Mutex // guards the rest, and the fields of wire and stateless that name it
 	calls   map[int64]*exchange
 	open    bool            // Open has succeeded
 	closed  bool            // Close was called
 	why     error           // why nothing can be sent any more
-	settled chan struct{}   // closed when no call is left; nil unless retired
-	force   context.Context // ends when Close has no more time; nil before Close
+	settled chan struct{}   // closed when no call is left; nil unless the link is retired
+	force   context.Context // ends when the context of Close ends; nil before Close
 	hurry   context.CancelFunc
 }
 
-// init makes the link of a connection that sends by out. The limits that ctx is under stand
-// still while a request waits for a sign-in, and those of calls do.
+// init initializes a link whose Conn sends by out. While a request waits for a sign-in, the
+// time-outs of ctx and of calls stand still.
 func (l *link) init(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
 	l.a, l.cookie, l.from, l.rest, l.calls = a, new(remote.Cookies), from, rest, map[int64]*exchange{}
 	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
 	l.ctx, l.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), l.Stand))
 }
 
-// request makes a request of this connection.
+// request returns a request with the cookies of this connection.
 func (l *link) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
 	return l.a.client.Request(remote.WithCookies(ctx, l.cookie), method, l.a.client.URL(), header, body)
 }
 
-// Server returns what the opening found out.
+// Server returns what the server declared when the connection was opened.
 func (l *link) Server() *bridge.Greeting { return l.server }
 
-// begin starts a call that run makes and sees to the end of.
+// begin registers a call and runs it in a goroutine.
 func (l *link) begin(p *exchange, run func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,15 +74,14 @@ func (l *link) unfit() error {
 	return l.why
 }
 
-// exchange returns that of a call, or nil when it has ended.
+// exchange returns the exchange of a call, or nil when it has ended.
 func (l *link) exchange(call int64) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls[call]
 }
 
-// ended removes a call that is settled. What else belongs to a connection that
-// is retired lives as long as its last call.
+// ended removes a settled call. A retired link is settled after its last call.
 func (l *link) ended(call int64) {
 	l.mu.Lock()
 	delete(l.calls, call)
@@ -93,7 +92,7 @@ func (l *link) ended(call int64) {
 	}
 }
 
-// settle ends what is left of a retired connection.
+// settle ends a retired link that has no calls left.
 func (l *link) settle() {
 	l.mu.Lock()
 	why := l.why
@@ -102,10 +101,9 @@ func (l *link) settle() {
 	close(l.settled)
 }
 
-// retire notes that nothing can be sent any more, for a reason that keeps
-// nobody from answering the calls under way. locked is called with l.mu held,
-// told before the connection's client hears of it, both of them only if this is
-// how the connection ends.
+// retire records that nothing can be sent any more, while calls in flight may still be answered. If
+// the connection ends by it, locked is called with l.mu held, and then told, before the
+// connection's client is notified.
 func (l *link) retire(err error, locked, told func()) {
 	l.mu.Lock()
 	first := l.why == nil && !l.closed
@@ -128,7 +126,7 @@ func (l *link) retire(err error, locked, told func()) {
 	}
 }
 
-// hurried calls shut the first time, with l.force ending when ctx does.
+// hurried calls shut once, with l.force ending when ctx does.
 func (l *link) hurried(ctx context.Context, shut func()) {
 	l.mu.Lock()
 	if l.force == nil {
@@ -139,8 +137,8 @@ func (l *link) hurried(ctx context.Context, shut func()) {
 	l.once.Do(shut)
 }
 
-// finish ends the calls of a connection that was marked as closed. Those of a
-// retired one may be answered yet, as long as there is time.
+// finish ends the calls of a closed connection. Calls of a retired one may still be answered until
+// l.force ends.
 func (l *link) finish() {
 	l.mu.Lock()
 	settled := l.settled

@@ -14,20 +14,19 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// stateless is a connection to a modern server (2026-07-28, Streamable HTTP). It
-// is none to the server, to which each call is a POST of its own and nothing
-// else is ever sent: no session, no other stream, no answers, no goodbye.
+// stateless is a connection to a modern server (2026-07-28, Streamable HTTP). The server sees no
+// connection: each call is a POST of its own, and nothing else is ever sent. There is no session,
+// no other stream, no answer of a client, and no DELETE.
 type stateless struct {
 	link
 	undiscovered bool // the server does not know server/discover (protocol.md C2.4)
 
-	// link's mu guards the rest.
+	// mu of link guards the rest.
 	found fault // of the last answer to server/discover
 	doubt *doubt
 }
 
-// doubt is an attempt under way to find out whether the server is still the one
-// that it was.
+// doubt is a check in flight whether the server is still a modern one.
 type doubt struct {
 	done   chan struct{}
 	modern bool
@@ -44,7 +43,7 @@ func newStateless(ctx context.Context, a *Upstream, from *bridge.Caller, rest br
 	return w
 }
 
-// opened begins the connection's life.
+// opened records that Open succeeds.
 func (w *stateless) opened(s *bridge.Greeting) error {
 	s.Mirrors = true
 	w.a.eras.Learn(conn.EraModern, true)
@@ -54,9 +53,9 @@ func (w *stateless) opened(s *bridge.Greeting) error {
 	return nil
 }
 
-// Send implements bridge.Sender. A call gets a POST of its own. What takes one
-// back ends that: the closed stream tells the server. Nothing else can be
-// said to a modern server.
+// Send implements conn.Sender. A call gets a POST of its own. A cancellation ends that POST: the
+// closed stream cancels the call at the server. A modern server accepts nothing else
+//
 func (w *stateless) Send(_ context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
 		q := newModernCall(w, m)
@@ -71,33 +70,33 @@ func (w *stateless) Send(_ context.Context, m conn.Outgoing) error {
 	return nil
 }
 
-// fault is what an error that answered server/discover was, if it is certain that
-// it did.
+// fault is the error that answered server/discover. It is empty unless that error certainly answers
+// the request.
 type fault struct {
 	status int
 	code   int64
 	text   string
 }
 
-// modern reports whether only a modern server makes this error (protocol.md C2.3).
+// modern reports whether only a modern server returns this error (protocol.md C2.3).
 func (f fault) modern() bool {
 	return f.code == jsonrpc.CodeHeaderMismatch || f.code == jsonrpc.CodeMissingCapability
 }
 
-// undiscovered reports whether a modern server makes this error that lacks
-// server/discover (protocol.md C2.4).
+// undiscovered reports whether a modern server without server/discover returns this error
+// (protocol.md C2.4).
 func (f fault) undiscovered() bool {
 	return f.status == http.StatusNotFound && f.code == jsonrpc.CodeMethodNotFound
 }
 
-// fault returns what was wrong with the last server/discover.
+// fault returns the error of the last server/discover.
 func (w *stateless) fault() fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.found
 }
 
-// faulty notes what is wrong with a server/discover.
+// faulty stores the error of a server/discover.
 func (w *stateless) faulty(status int, raw []byte) {
 	f := fault{status: status}
 	if raw != nil {
@@ -108,16 +107,15 @@ func (w *stateless) faulty(status int, raw []byte) {
 	w.found = f
 }
 
-// doubtLimit is how long a server may take to say what it is, while a call waits
-// to hear what became of it.
+// doubtLimit bounds a check of the server's era, for which a call waits.
 const doubtLimit = 10 * time.Second
 
-// still reports whether the server is a modern one yet: it has answered a call as
-// none does. It asks, unless somebody does already. No answer is no evidence
+// still reports whether the server is still a modern one, after an answer that no modern server
+// gives. It sends server/discover, unless a check is in flight. A missing answer is no evidence
 //
 func (w *stateless) still(ctx context.Context) bool {
 	w.mu.Lock()
-	if w.why != nil { // somebody else was faster
+	if w.why != nil { // another call was faster
 		defer w.mu.Unlock()
 		return false
 	}
@@ -150,10 +148,9 @@ func (w *stateless) still(ctx context.Context) bool {
 	return d.modern
 }
 
-// changed ends the connection because what answers is no modern server any more:
-// the next one finds out what it is. Calls under way may still be
-// answered; who listens must do so elsewhere. The error is for a call that was
-// not acted on.
+// changed ends the connection because the server is not a modern one any more. The next connection
+// detects the era anew. Calls in flight may still be answered, but subscriptions end. The
+// error is for a call that had no effect.
 func (w *stateless) changed(how string) *bridge.Error {
 	err := w.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
 	var listens []*exchange
@@ -165,14 +162,14 @@ func (w *stateless) changed(how string) *bridge.Error {
 		}
 	}, func() { w.a.eras.Forget(conn.EraModern) })
 	for _, p := range listens {
-		w.Abort(p.call, w.a.name.Lost("the server is another one now", nil))
+		w.Abort(p.call, w.a.name.Lost("another server answers at this address now", nil))
 		p.stop()
 	}
 	return err
 }
 
-// Close ends the calls. If the server was found to be another one, it waits for
-// those that may be answered yet, until ctx ends.
+// Close ends the calls. If the server has changed, Close waits until ctx ends for calls that may
+// still be answered.
 func (w *stateless) Close(ctx context.Context) error {
 	w.hurried(ctx, w.shut)
 	return nil

@@ -10,25 +10,26 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// modernCall is one call to a modern server, a POST, and what comes back: an
-// answer, or a stream of events that ends with it. A stream that breaks is not
-// resumed, and the call not repeated.
+// modernCall is one call to a modern server: a POST, and its response. The response is an answer,
+// or a stream of events that ends with the answer. A stream that breaks is not resumed, and the
+// call is not repeated.
 type modernCall struct {
 	exchange
 	w     *stateless
-	out   conn.Outgoing // but for Line and Header
+	out   conn.Outgoing // without Line and Header
 	early bool          // the server was not known to be modern when the call was made
 
 	// Used by run only.
 	status int  // of the response
-	bare   bool // Mcp-Name goes out as it is
-	again  bool // the server understands Mcp-Name only so, it seems
+	bare   bool // Mcp-Name is sent unencoded
+	again  bool // the call is to be sent again with bare set
 }
 
 func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
@@ -41,14 +42,14 @@ func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
 	return q
 }
 
-// run sends the call and sees to it that it is settled.
+// run sends the call and takes its response.
 func (q *modernCall) run() {
 	defer q.end()
 	if q.method == discover {
 		q.w.faulty(0, nil)
 	}
 	q.post()
-	if q.again { // the call was refused before anybody looked at it
+	if q.again { // the server refused the call before it acted on it
 		q.again, q.answered, q.bare = false, false, true
 		q.post()
 	}
@@ -65,16 +66,16 @@ func (q *modernCall) post() {
 	switch {
 	case errors.Is(err, errUnwanted):
 	case err != nil:
-		w.Abort(q.call, w.a.failure(res, err))
+		w.Abort(q.call, remote.Failure(w.a.name, err))
 	default:
 		q.status = res.StatusCode
 		q.response(res)
 	}
 }
 
-// dispatch sends the request. Who listens gets a connection of its own, and the
-// request is sent in a goroutine of its own: to connect takes a deep stack, and
-// the one that waits for events would keep it.
+// dispatch sends the request. A subscription gets an HTTP connection of its own, and is sent in
+// another goroutine: connecting takes a deep stack, which the goroutine that waits for events would
+// keep.
 func (q *modernCall) dispatch() (res *http.Response, err error) {
 	if q.method != listen {
 		return q.send(q.w.a.do, q.request)
@@ -88,9 +89,9 @@ func (q *modernCall) dispatch() (res *http.Response, err error) {
 	return res, err
 }
 
-// request makes the request. What it says of the body (2026-07-28, B7) is ours to
-// say, whatever is configured or forwarded; sessions and places in streams are
-// no concern of the server's.
+// request returns the request. The bridge itself sets the headers that repeat the body (2026-07-28,
+// B7), whatever is configured or forwarded. It removes those of sessions and resumption, which a
+// modern server does not have.
 func (q *modernCall) request(ctx context.Context) *http.Request {
 	header := q.header
 	if header == nil {
@@ -116,9 +117,9 @@ func (q *modernCall) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// repeatable reports whether the request can be sent once more with the name as
-// it is: there are servers that compare it undecoded (2026-07-28, B7). Text that
-// HTTP changes, or that would be taken for encoded, must not go out so.
+// repeatable reports whether the request can be sent again with the unencoded name: some servers
+// compare it undecoded (2026-07-28, B7). A name that HTTP changes, or that looks encoded, must not
+// be sent so.
 func (q *modernCall) repeatable() bool {
 	name := q.out.Name
 	if !q.out.About || q.bare || era.EncodeHeader(name) == name {
@@ -147,7 +148,7 @@ func (q *modernCall) response(res *http.Response) {
 		case q.method == discover:
 			q.unlike("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(q.call, fault) // unless it is settled
+			w.Abort(q.call, fault) // no effect on a settled call
 		}
 	case q.method == discover:
 		abort(res)
@@ -157,8 +158,8 @@ func (q *modernCall) response(res *http.Response) {
 	}
 }
 
-// unlike settles server/discover, unless it is settled: no modern server answers
-// so (protocol.md C2.5).
+// unlike settles server/discover with an error, if it is not settled: no modern server answers so
+// (protocol.md C2.5).
 func (q *modernCall) unlike(what string) {
 	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errUnlike))
 }
@@ -170,7 +171,7 @@ func (q *modernCall) take(m *jsonrpc.Message) {
 	case m.IsResponse() && !q.mine(m):
 		return
 	case !m.IsResponse() && (m.ID != nil || q.early):
-		w.a.o.Log.Debug("the server said what it must not say", "method", m.Method)
+		w.a.o.Log.Debug("dropped a message that a server must not send", "method", m.Method)
 		m.Release()
 		return
 	case !m.IsResponse():
@@ -196,14 +197,14 @@ func (q *modernCall) take(m *jsonrpc.Message) {
 	w.DeliverOn(q.call, m)
 }
 
-// refused takes a response that is no success. A JSON-RPC error in it is the
-// answer, if it is certain that a modern server has made it.
+// refused takes a response that is no success. A JSON-RPC error in it is the answer, if a
+// modern server certainly made it.
 func (q *modernCall) refused(r *refusal) {
 	w := q.w
 	own := r.answers(q.id)
 	answer := own
 	if m := r.message; m != nil && m.ID == nil && r.status/100 == 4 {
-		answer, q.adopted = true, true // there is only one request that it can be about
+		answer, q.adopted = true, true // it can only be about this request
 		m.ID = q.id
 	}
 	code := int64(0)
@@ -226,8 +227,7 @@ func (q *modernCall) refused(r *refusal) {
 	}
 }
 
-// telling reports whether a refusal tells of what era the server is
-// (protocol.md C2.5, C2.7).
+// telling reports whether a refusal shows the era of the server (protocol.md C2.5, C2.7).
 func (r *refusal) telling() bool {
 	switch r.status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -236,10 +236,9 @@ func (r *refusal) telling() bool {
 	return r.status/100 == 4 && !r.credentials()
 }
 
-// odd reports whether a modern server would refuse a call otherwise: those of
-// the legacy era, and what may stand before them, do so like this. own says
-// whether it carries an error with the id of the request, code which one
-// (2026-07-28, B6).
+// odd reports whether a refusal is untypical of a modern server: legacy servers, and proxies before
+// them, answer so. own reports whether it carries an error with the id of the request, and code is
+// that of the error (2026-07-28, B6).
 func (r *refusal) odd(own bool, code int64) bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:

@@ -16,13 +16,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// refusal is a response with another status than success.
+// refusal is a response whose status is not a success.
 type refusal struct {
 	status  int
 	after   time.Duration    // Retry-After
 	asked   bool             // it has one
 	message *jsonrpc.Message // the JSON-RPC error that it carries, or nil
-	text    string           // the error's message, or the beginning of a body that is none
+	text    string           // the message of that error, or the beginning of another body
 }
 
 // maxRefusal is how much of the body of a refusal is read.
@@ -39,14 +39,14 @@ func (a *Upstream) readRefusal(res *http.Response) *refusal {
 	if m, err := a.o.Read(body); err == nil && m.Error != nil {
 		r.message, r.text = m, gjson.GetBytes(m.Error, "message").Str
 	} else if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
-		r.text = m.Str // almost JSON-RPC: an id that is none, or no version
+		r.text = m.Str // almost JSON-RPC: an invalid id, or no version
 	} else {
 		r.text = string(body[:min(len(body), 1<<10)])
 	}
 	return r
 }
 
-// String is for logs.
+// String returns the status, for logs.
 func (r *refusal) String() string { return fmt.Sprintf("HTTP %d", r.status) }
 
 // passing reports whether the same request may succeed later.
@@ -60,19 +60,19 @@ func (r *refusal) passing() bool {
 	return r.status >= 500
 }
 
-// answers reports whether it carries the answer to the request of that id.
+// answers reports whether the refusal carries the answer to the request of that id.
 func (r *refusal) answers(id []byte) bool {
 	return r.message != nil && string(r.message.ID) == string(id)
 }
 
-// unknownMethod reports whether it is the answer to a request of that id whose
-// method the server does not know: some say so with 404.
+// unknownMethod reports whether the refusal answers the request of that id with "method not found".
+// Some servers do that with 404.
 func (r *refusal) unknownMethod(id []byte) bool {
 	return r.answers(id) && gjson.GetBytes(r.message.Error, "code").Int() == jsonrpc.CodeMethodNotFound
 }
 
-// forgets reports whether it says that the server does not know the session of
-// the request: with 404 (A7), or with what servers send in its place.
+// forgets reports whether the refusal means that the server has forgotten the session: 404 (A7), or
+// what servers send in its place.
 func (r *refusal) forgets() bool {
 	text := strings.ToLower(r.text)
 	switch r.status {
@@ -96,8 +96,7 @@ func (r *refusal) forgets() bool {
 	return false
 }
 
-// sessionCode reports whether a JSON-RPC error has one of the codes with which
-// servers speak about sessions.
+// sessionCode reports whether servers use the code of that JSON-RPC error for sessions.
 func sessionCode(raw []byte) bool {
 	switch gjson.GetBytes(raw, "code").Int() {
 	case jsonrpc.CodeInvalidRequest, -32000, -32001:
@@ -106,9 +105,8 @@ func sessionCode(raw []byte) bool {
 	return false
 }
 
-// forgets reports whether a JSON-RPC error that came as an answer says that the
-// server does not know the session. It is strict: a tool may have sessions of
-// its own.
+// forgets reports whether a JSON-RPC error in an answer means that the server has forgotten the
+// session. It is strict: a tool may have sessions of its own.
 func forgets(raw []byte) bool {
 	if !sessionCode(raw) {
 		return false
@@ -129,8 +127,8 @@ func forgets(raw []byte) bool {
 	return false
 }
 
-// otherTransport reports whether the answer to initialize leaves it possible
-// that the server speaks HTTP+SSE (protocol.md C2.6, C2.7).
+// otherTransport reports whether the server may speak HTTP+SSE, after this answer to initialize
+// (protocol.md C2.6, C2.7).
 func (r *refusal) otherTransport() bool {
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -143,11 +141,11 @@ func otherTransport(status int) error {
 	return fmt.Errorf("HTTP %d: %w", status, remote.ErrOtherTransport)
 }
 
-// maxSaid bounds what of a server's message is passed on.
+// maxSaid bounds how much of a server's message a client gets.
 const maxSaid = 300
 
-// said adds the status, and the message of a JSON-RPC error. Other bodies are
-// pages and dumps that nobody has meant for a client.
+// said adds the status to a text, and the message of a JSON-RPC error. Other bodies are error pages
+// and dumps, which are not meant for clients.
 func (r *refusal) said(what string) string {
 	what = fmt.Sprintf("%s (HTTP %d)", what, r.status)
 	if r.message == nil || r.text == "" {
@@ -156,7 +154,7 @@ func (r *refusal) said(what string) string {
 	return what + ": " + printable(r.text)
 }
 
-// printable is what is passed on of a server's message.
+// printable returns the part of a server's message that a client may get.
 func printable(text string) string {
 	return sanitize.Short(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
@@ -166,8 +164,8 @@ func printable(text string) string {
 	}, text), maxSaid)
 }
 
-// verdict is what a refusal means for a message that was sent. It notes a
-// forgotten session.
+// verdict returns the error of a message that was refused. If the session is forgotten, it ends the
+// connection.
 func (w *wire) verdict(r *refusal) *bridge.Error {
 	if session, _ := w.holds(); session != "" && r.forgets() {
 		return w.forget(r.String())
@@ -175,12 +173,12 @@ func (w *wire) verdict(r *refusal) *bridge.Error {
 	return w.a.refused(r)
 }
 
-// credentials reports whether it is about who we are, and not about what we ask.
+// credentials reports whether the refusal is about the credentials, not about the request.
 func (r *refusal) credentials() bool {
 	return r.status == http.StatusUnauthorized || r.status == http.StatusForbidden
 }
 
-// refused is the error of a request that was refused without an answer.
+// refused returns the error of a request that was refused without an answer.
 func (a *Upstream) refused(r *refusal) *bridge.Error {
 	return a.name.Refused(r.status, r.after, r.asked, false, r.said)
 }

@@ -15,46 +15,43 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// standalone is the stream on which the server says what belongs to no call.
-// Servers may do without.
+// standalone is the stream for messages of the server that belong to no call. Servers may have none
+//
 type standalone struct {
 	w      *wire
 	last   string        // the id of the last event
-	retry  time.Duration // what the server wants us to wait
-	early  bool          // the server has not taken notifications/initialized yet
-	opened bool          // it has been open before
+	retry  time.Duration // the server's retry
+	early  bool          // the server has not accepted notifications/initialized yet
+	opened bool          // it was open before
 	fails  int           // in a row
 }
 
-// greeting is how far the wire is in saying that the handshake is over. The first
-// attempt to open the standalone stream comes before that: what a server announces
-// at once, such as tools that depend on the client, it says to those who listen,
-// and there are servers that drop it otherwise. The specification forbids only
-// requests before it (2025-11-25, Lifecycle, Initialization).
+// greeting orders the end of the handshake. The first attempt to open the standalone stream comes
+// before notifications/initialized. Some servers announce changes at once, such as tools that
+// depend on the client, and drop them if no stream is open. Before initialized, the specification
+// forbids only requests (2025-11-25, Lifecycle, Initialization).
 type greeting struct {
-	tried   chan struct{} // closed when the first attempt has had an answer, or none
-	waited  bool          // for that; otherwise it took too long
-	taken   chan struct{} // closed when the server has taken notifications/initialized
-	retried chan struct{} // closed when there is no answer to wait for after that
+	tried   chan struct{} // closed when the first attempt has ended
+	waited  bool          // tried was closed in time
+	taken   chan struct{} // closed when the server has accepted notifications/initialized
+	retried chan struct{} // closed when the attempt after that has ended
 }
 
-// listenPatience is how long the opening of a connection waits for the answer to
-// an attempt to listen. There are servers that send the head of their answer only
-// with the first event.
+// listenPatience is how long Open waits for an attempt to open the stream. Some servers send the
+// head of their response only with the first event.
 const listenPatience = 250 * time.Millisecond
 
 const (
-	// stableAfter is how long a stream must have lived for the next attempt not
-	// to count as one more failure.
+	// stableAfter is how long a stream must live for its end not to count as a failure.
 	stableAfter   = 10 * time.Second
 	maxStandalone = time.Minute // between attempts, unless the server wants more
-	// maxHasty is the same where a server that is not listened to ends what it has for us
-	// after half a minute: another instance of the bridge (S-053).
+	// maxHasty replaces maxStandalone for another instance of the bridge, which drops messages for
+	// a client that has had no stream for half a minute (S-053).
 	maxHasty = 5 * time.Second
 )
 
-// greet says that the handshake is over, by m, and begins to listen before.
-// Nothing may overtake m.
+// greet sends m, which ends the handshake, and opens the standalone stream before it. Nothing may
+// overtake m.
 func (w *wire) greet(ctx context.Context, m conn.Outgoing) error {
 	w.mu.Lock()
 	err := w.unfit()
@@ -70,8 +67,7 @@ func (w *wire) greet(ctx context.Context, m conn.Outgoing) error {
 	return w.confirm(ctx, m)
 }
 
-// patiently waits until done is closed, or there is no patience left. It reports
-// whether done was closed.
+// patiently waits for done, at most listenPatience. It reports whether done was closed.
 func (w *wire) patiently(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -82,8 +78,8 @@ func (w *wire) patiently(ctx context.Context, done <-chan struct{}) bool {
 	return false
 }
 
-// listen keeps the standalone stream open for as long as the connection lives. An
-// attempt that hangs is left to itself: there is never more than one stream.
+// listen keeps the standalone stream open while the connection lives. It waits for an attempt that
+// hangs: there is never more than one stream.
 func (w *wire) listen() {
 	defer w.stopListening()
 	s := &standalone{w: w, early: true}
@@ -91,7 +87,7 @@ func (w *wire) listen() {
 	res, again := s.attempt(w.listening)
 	close(w.tried)
 	s.early = false
-	if res == nil && again { // it may have come too early for this server
+	if res == nil && again { // the attempt may have been too early for this server
 		select {
 		case <-w.taken:
 		case <-w.listening.Done():
@@ -114,8 +110,8 @@ func (w *wire) listen() {
 	}
 }
 
-// mute notes that there is no standalone stream, until it is open again. The end of
-// the connection is none of that: others may hear of the same changes.
+// mute records that no standalone stream is open, and reports it to rest, as changes may be missed.
+// The end of the connection is not reported: other connections may get the changes.
 func (w *wire) mute() {
 	if w.listening.Err() != nil {
 		return
@@ -126,8 +122,8 @@ func (w *wire) mute() {
 	}
 }
 
-// pause is how long to wait before the next attempt. Never less than a second:
-// there are servers that close each stream at once.
+// pause returns how long to wait before the next attempt. It is never less than a second: some
+// servers close each stream at once.
 func (s *standalone) pause() time.Duration {
 	most := maxStandalone
 	if s.w.a.o.Hasty {
@@ -137,8 +133,8 @@ func (s *standalone) pause() time.Duration {
 	return d + rand.N(d/4)
 }
 
-// attempt opens the stream. It returns nil when the server does not, and reports
-// whether to try again when that has failed, or the stream has ended.
+// attempt opens the stream. It returns nil if that fails. again reports whether to try again, after
+// a failure or after the end of the stream.
 func (s *standalone) attempt(ctx context.Context) (res *http.Response, again bool) {
 	r := s.w.request(ctx, http.MethodGet, nil, nil)
 	if s.last != "" {
@@ -157,7 +153,7 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 	return res, true
 }
 
-// follow reads a stream to its end, which was asked for when it began.
+// follow reads a stream to its end. began is when it was requested.
 func (s *standalone) follow(res *http.Response, began time.Time) {
 	news := s.read(res)
 	if s.fails++; news || time.Since(began) >= stableAfter {
@@ -165,8 +161,8 @@ func (s *standalone) follow(res *http.Response, began time.Time) {
 	}
 }
 
-// open sends the request in a goroutine of its own: to connect takes a deep
-// stack, and the one that waits for events would keep it.
+// open sends the request in another goroutine: connecting takes a deep stack, which the goroutine
+// that waits for events would keep.
 func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 	done := make(chan struct{})
 	s.w.wg.Go(func() {
@@ -187,21 +183,20 @@ func (s *standalone) refused(res *http.Response) (again bool) {
 	case refusal.status == http.StatusMethodNotAllowed, refusal.status == http.StatusNotImplemented:
 		return false
 	case refusal.status == http.StatusBadRequest && s.last != "":
-		s.last = "" // it does not resume; what was said meanwhile is lost
+		s.last = "" // it does not resume; messages sent meanwhile are lost
 		return true
 	case s.opened && session != "" && refusal.forgets():
 		w.forget(refusal.String())
 		return false
 	case refusal.status == http.StatusBadRequest, refusal.status == http.StatusNotFound, refusal.status/100 == 2:
-		return s.opened || s.early // many servers say so what 405 means
+		return s.opened || s.early // many servers answer so instead of with 405
 	}
-	w.a.o.Log.Debug("the server does not let us listen", "err", refusal.String())
+	w.a.o.Log.Debug("the server refused the standalone stream", "err", refusal.String())
 	return true
 }
 
-// read takes events until the stream ends. It reports whether there was a
-// message that is not a repetition. Here is where an idle connection waits: what
-// it does with an event is elsewhere, which keeps its stack small.
+// read takes events until the stream ends. It reports whether there was a message that is no
+// repetition. An idle connection waits here: its stack stays small, as event does the rest.
 func (s *standalone) read(res *http.Response) (news bool) {
 	defer res.Body.Close()
 	from := s.last
@@ -213,7 +208,7 @@ func (s *standalone) read(res *http.Response) (news bool) {
 		ev, err := r.Next()
 		if err != nil {
 			if ev.Over != nil {
-				s.event(&ev, &in) // so that the server does not begin with it again
+				s.event(&ev, &in) // so that resuming does not begin with it again
 			}
 			return news
 		}
@@ -245,9 +240,9 @@ func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 	return false
 }
 
-// deliver takes a message from the standalone stream. Answers have no place here
-// but for servers that know only one stream; then the call's own response has
-// nothing more to say. It owns m.
+// deliver takes a message from the standalone stream. An answer here is against the specification,
+// but some servers know only one stream. The response of its own POST is then not needed any more.
+// It owns m.
 func (s *standalone) deliver(m *jsonrpc.Message) {
 	if !m.IsResponse() {
 		s.w.hear(0, m)

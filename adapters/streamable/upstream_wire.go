@@ -14,22 +14,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// wire is one connection: a session of the server's, if it has sessions. It consists
-// of an exchange for each call; of the queue of what has no answer; and of the
-// standalone stream, on which the server says what belongs to no call.
+// wire is a connection to a legacy server, with its session if the server has sessions. It has an
+// exchange for each call, a queue for messages without an answer, and the standalone stream, on
+// which the server sends messages that belong to no call.
 type wire struct {
 	link
-	listening     context.Context // ends when there is nothing to listen to any more
+	listening     context.Context // ends when the standalone stream is not needed any more
 	stopListening context.CancelFunc
-	muted         atomic.Bool // the standalone stream is not open now, after it was tried
-	over          atomic.Bool // rest has been told that the connection has ended
-	unknown       atomic.Bool // the server says with 404 that it does not know initialize
+	muted         atomic.Bool // the standalone stream was tried and is not open now
+	over          atomic.Bool // rest.Gone was called, or is about to be
+	unknown       atomic.Bool // the server answered initialize with 404: it does not know the method
 	greeting
 
-	// link's mu guards the rest.
+	// mu of link guards the rest.
 	session  string // the id that the server gave; empty when it has no sessions
-	revision string // what Mcp-Protocol-Version says; empty before 2025-06-18
-	left     bool   // another process goes on with the session
+	revision string // for Mcp-Protocol-Version; empty before 2025-06-18
+	left     bool   // another process continues the session
 	queue
 }
 
@@ -39,14 +39,14 @@ var (
 )
 
 func newWire(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
+	w := &wire{queue: queue{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}}, greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
 	w.init(ctx, a, from, rest, w)
 	w.listening, w.stopListening = context.WithCancel(context.Background())
 	return w
 }
 
-// Send implements bridge.Sender. A call gets an exchange of its own; what
-// nobody waits for goes out one after the other.
+// Send implements conn.Sender. A call gets an exchange of its own; messages without an answer are
+// sent one after the other.
 func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
 		e := &legacyCall{w: w, retry: defaultRetry}
@@ -62,8 +62,8 @@ func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
 	return w.enqueue(ctx, m)
 }
 
-// opened settles the race between the end of Open and the end of the session,
-// and has the server asked again that did not let us listen before.
+// opened settles the race between the end of Open and the end of the session. It then waits a
+// little for the second attempt to open the standalone stream.
 func (w *wire) opened(ctx context.Context) error {
 	w.mu.Lock()
 	if w.why != nil {
@@ -73,14 +73,13 @@ func (w *wire) opened(ctx context.Context) error {
 	w.open = true
 	w.mu.Unlock()
 	close(w.taken)
-	if w.waited { // otherwise there was no patience left before
-		w.patiently(ctx, w.retried) // the connection is good all the same
+	if w.waited { // otherwise the first attempt took too long already
+		w.patiently(ctx, w.retried) // the connection is good without that stream, too
 	}
 	return nil
 }
 
-// agree notes what the answer to initialize says: from now on each request
-// names the revision.
+// agree stores the agreed revision: from now on each request names it.
 func (w *wire) agree(revision string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,8 +91,8 @@ func (w *wire) agree(revision string) {
 // maxSession bounds a session id: it goes out with every request.
 const maxSession = 1 << 10
 
-// admit takes the session id of the response to initialize. It reports false
-// for one that must not go into a header (A7).
+// admit stores the session id of the response to initialize. It reports false for an id that must
+// not go into a header (A7).
 func (w *wire) admit(id string) bool {
 	if len(id) > maxSession {
 		return false
@@ -109,7 +108,7 @@ func (w *wire) admit(id string) bool {
 	return true
 }
 
-// holds returns the session id and the revision that requests name.
+// holds returns the session id and the revision for the headers of requests.
 func (w *wire) holds() (session, revision string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,9 +117,9 @@ func (w *wire) holds() (session, revision string) {
 
 const acceptBoth = httpio.JSON + ", " + httpio.Events
 
-// request makes a request of this session. A nil header is that of a message of
-// the bridge's own: it goes with what was forwarded when the connection was
-// opened, which all of its sessions have in common.
+// request returns a request of this session. A nil header is for the bridge's own messages: they
+// carry the headers that were forwarded when the connection was opened, which all of its sessions
+// have in common.
 func (w *wire) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
 	if header == nil {
 		header = w.from.Header
@@ -145,9 +144,8 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, b
 	return r
 }
 
-// forget notes that the server does not know the session any more. Its calls
-// under way may still be answered by whoever works on them. The error
-// is for the call that was refused.
+// forget ends the connection because the server has forgotten the session. Its calls in flight may
+// still be answered. The error is for the call that was refused.
 func (w *wire) forget(how string) *bridge.Error {
 	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
 	w.retire(err, w.dismiss, func() {
@@ -159,8 +157,7 @@ func (w *wire) forget(how string) *bridge.Error {
 	return err
 }
 
-// abandon ends the connection because the server is of no use: its calls are
-// lost.
+// abandon ends the connection because the server is unusable: its calls are lost.
 func (w *wire) abandon(why string, cause error) {
 	err := w.a.name.Lost(why, cause)
 	w.mu.Lock()
@@ -183,11 +180,11 @@ func (w *wire) abandon(why string, cause error) {
 	}
 }
 
-// deleteLimit bounds the goodbye.
+// deleteLimit bounds the DELETE of a session.
 const deleteLimit = 2 * time.Second
 
-// Close ends the calls and the server's session. If the server has forgotten
-// it, Close waits for the calls that may be answered yet, until ctx ends.
+// Close ends the calls and the server's session. If the server has forgotten the session, Close
+// waits until ctx ends for calls that may still be answered.
 func (w *wire) Close(ctx context.Context) error {
 	w.hurried(ctx, w.shut)
 	return nil
@@ -208,27 +205,26 @@ func (w *wire) shut() {
 	w.hurry()
 }
 
-// ListensToChanges implements bridge.ListensToChanges: it does not where the server
-// has no standalone stream, or that was broken off and is not open again.
+// ListensToChanges implements bridge.ListensToChanges. It is false if the server has no standalone
+// stream, or while that stream is broken.
 func (w *wire) ListensToChanges() bool { return w.listening.Err() == nil && !w.muted.Load() }
 
-// Attributes implements bridge.Attributing: what the server asks on the stream of
-// a call is about that call.
+// Attributes implements bridge.Attributing: a question on the stream of a call belongs to that
+// call.
 func (w *wire) Attributes() bool { return true }
 
-// goodbye ends the server's session. Many servers do not let their clients do
-// so.
+// goodbye deletes the server's session. Many servers do not allow that.
 func (w *wire) goodbye() {
 	ctx, cancel := context.WithTimeout(w.force, deleteLimit)
 	defer cancel()
 	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		// net/http may have given it the connection of a notification whose answer had
-		// come, and which finish has cancelled: that closes the connection.
+		// net/http may have reused the connection of a notification that was answered, and
+		// that finish then cancelled: this closes the connection.
 		res, err = w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
 	}
 	if err != nil {
-		w.a.o.Log.Debug("the server was not told of the session's end", "err", err)
+		w.a.o.Log.Debug("the session could not be deleted at the server", "err", err)
 		return
 	}
 	discard(res)

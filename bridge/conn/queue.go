@@ -6,29 +6,67 @@ import (
 	"sync"
 )
 
-// Queue holds what waits to be read by a server, bounded in bytes. It is the [Sender] of
-// a wire that carries one message after the other: one goroutine takes them and writes.
+// A Backlog bounds the bytes that wait to be sent to a server. The lock of its owner
+// guards it.
+type Backlog struct {
+	Limit int // bytes above which senders wait
+
+	bytes int
+	room  Signal // woken when bytes were removed
+}
+
+// Overflows reports whether an urgent message must end the connection. It is a response as a
+// rule, and cannot be dropped (protocol.md D0.11): a server that keeps asking and does not
+// take the answers ends here.
+func (b *Backlog) Overflows(urgent bool) bool { return urgent && b.bytes > 2*b.Limit }
+
+// Add counts a message of size bytes. It reports false if its sender must Await room.
+func (b *Backlog) Add(urgent bool, size int) bool {
+	if !urgent && b.bytes > 0 && b.bytes+size > b.Limit {
+		return false
+	}
+	b.bytes += size
+	return true
+}
+
+// Bytes returns how many bytes wait.
+func (b *Backlog) Bytes() int { return b.bytes }
+
+// Remove ends the counting of size bytes.
+func (b *Backlog) Remove(size int) {
+	b.bytes -= size
+	b.room.Wake()
+}
+
+// Await unlocks mu and waits until bytes were removed, or Wake. If ctx ends first, it
+// returns its cause.
+func (b *Backlog) Await(ctx context.Context, mu *sync.Mutex) error { return b.room.Await(ctx, mu) }
+
+// Wake lets waiting senders look again.
+func (b *Backlog) Wake() { b.room.Wake() }
+
+// Queue holds the messages that a server has not read yet. It is the [Sender] of a wire
+// that carries one message after the other: one goroutine takes them and writes.
 type Queue struct {
-	limit int // bytes above which senders wait
-	full  func()
+	full func()
 
 	mu    sync.Mutex // guards the rest
+	wait  Backlog
 	lines []Outgoing
-	bytes int
-	room  Signal // woken when something was taken
-	some  Signal // woken when something has come
+	some  Signal // woken when a message was added
 	err   error  // what senders get once the queue was stopped
 	last  error  // what the reader gets then
 }
 
 var _ Sender = (*Queue)(nil)
 
-// ErrFull says that a server leaves unread what it has asked for.
+// ErrFull is the cause of an error about a server that does not read the answers to its
+// own requests.
 var ErrFull = errors.New("too much waits to be read by it")
 
 // NewQueue makes a queue in which senders wait for room above limit bytes. full is called,
 // without a lock and by any goroutine, when far too much waits: it must stop the queue.
-func NewQueue(limit int, full func()) *Queue { return &Queue{limit: limit, full: full} }
+func NewQueue(limit int, full func()) *Queue { return &Queue{wait: Backlog{Limit: limit}, full: full} }
 
 // Send implements Sender.
 func (q *Queue) Send(ctx context.Context, m Outgoing) error {
@@ -40,21 +78,18 @@ func (q *Queue) Send(ctx context.Context, m Outgoing) error {
 			m.Line.Free()
 			return q.err
 		}
-		if m.Urgent && q.bytes > 2*q.limit {
-			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
-			// server that goes on asking without reading ends here.
+		if q.wait.Overflows(m.Urgent) {
 			q.mu.Unlock()
 			q.full()
 			continue
 		}
-		if m.Urgent || q.bytes == 0 || q.bytes+size <= q.limit {
+		if q.wait.Add(m.Urgent, size) {
 			q.lines = append(q.lines, m)
-			q.bytes += size
 			q.some.Wake()
 			q.mu.Unlock()
 			return nil
 		}
-		if err := q.room.Await(ctx, &q.mu); err != nil {
+		if err := q.wait.Await(ctx, &q.mu); err != nil {
 			m.Line.Free()
 			return err
 		}
@@ -74,8 +109,7 @@ func (q *Queue) Take() (Outgoing, error) {
 			m := q.lines[0]
 			q.lines[0] = Outgoing{}
 			q.lines = q.lines[1:]
-			q.bytes -= len(m.Line.B)
-			q.room.Wake()
+			q.wait.Remove(len(m.Line.B))
 			q.mu.Unlock()
 			return m, nil
 		}
@@ -92,6 +126,6 @@ func (q *Queue) Stop(err, last error) {
 		return
 	}
 	q.err, q.last, q.lines = err, last, nil
-	q.room.Wake()
+	q.wait.Wake()
 	q.some.Wake()
 }

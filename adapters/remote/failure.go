@@ -1,0 +1,40 @@
+package remote
+
+import (
+	"errors"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// Failure returns the error of a request to the server of that name that had no usable
+// response. Only ErrLost and its kinds leave open whether the server acted on the request.
+func Failure(server conn.Name, err error) *bridge.Error {
+	if none := noToken(server, err); none != nil {
+		return none
+	}
+	if coding, ok := errors.AsType[CodingError](err); ok {
+		return server.Invalid(coding.Error(), nil)
+	}
+	if redirect, ok := errors.AsType[RedirectError](err); ok {
+		return server.Unavailable(redirect.Error(), nil)
+	}
+	if Unsent(err) {
+		return server.Unavailable("it cannot be reached", err)
+	}
+	return server.Lost("the connection to it broke", err)
+}
+
+// noToken returns the error of a request that was not sent because the server has no
+// token, or nil if err is something else.
+func noToken(server conn.Name, err error) *bridge.Error {
+	f, ok := errors.AsType[*oauth.Failure](err)
+	switch {
+	case !ok:
+		return nil
+	case f.SignIn:
+		return server.Error(bridge.ErrSignIn, f.Public, f.Err)
+	}
+	return server.Error(bridge.ErrCredentials, f.Public, f.Err)
+}
