@@ -42,7 +42,7 @@ func (c *Config) bound(e *toolset.Entry, p *publication.Tool, o *Options) (warni
 		case p.Attempts > 1 && harmless:
 			e.Repeat()
 		case p.Attempts > 1 && !e.HasKey():
-			warn("retry: what a %s does it may do twice: it is retried only with readOnlyHint or idempotentHint among the annotations, or an Idempotency-Key among the headers", method)
+			warn("retry: a repeated %s may take effect twice: it is retried only with readOnlyHint or idempotentHint among the annotations, or a header Idempotency-Key", method)
 			e.Attempts = 1
 		}
 	}
