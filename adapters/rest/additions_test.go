@@ -259,7 +259,7 @@ func TestWrongAdditions(t *testing.T) {
 	}
 }
 
-// An entry that does not fit the document any more costs its tool if it keeps
+// An entry that no longer fits the document costs its tool if it keeps
 // something from clients: they could choose it otherwise.
 func TestEntryKeepsItsTool(t *testing.T) {
 	gone := toolset.Arg{Name: "gone", About: "x"}

@@ -80,7 +80,7 @@ func TestResources(t *testing.T) {
 		{"rest://pets/pets/x", "", "-32602 the arguments are wrong: id: must be an integer"},
 		{"rest://pets/files/../x", "", "-32602 path: must not have . or .."},
 		{"rest://pets/pets/1?q=2", "", `-32602 the resource has no argument "q"`},
-		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is there twice`},
+		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is given twice`},
 		{"rest://pets/burn", "", "-32002 Resource not found"},
 		{"rest://other/shelves", "", "-32002 Resource not found"},
 		{"https://pets/shelves", "", "-32002 Resource not found"},
@@ -121,7 +121,7 @@ func TestResourceLists(t *testing.T) {
 		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4", ""},
 		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy", ""},
 		{"rest://pets/sums/1%2C2/of/x", "", "numbers[0]: must be an integer"},
-		{"rest://pets/tags/a,%zz", "", "is not encoded rightly"},
+		{"rest://pets/tags/a,%zz", "", "is not percent-encoded correctly"},
 	} {
 		n := api.count()
 		m := raw(t, up, "resources/read", `{"uri":"`+test.uri+`"}`)
@@ -142,8 +142,8 @@ func TestResourcesAlike(t *testing.T) {
 	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
 	faults, _ := err.(toolset.Faults)
 	if got, want := fmt.Sprint([]toolset.Fault(faults)), "["+
-		"tools: users: as: its address rest://pets/search{?name} is that of code too: make one of them a tool "+
-		"tools: same: as: its address rest://pets/search/{id} is that of other too: make one of them a tool]"; got != want || faults[0].Line != 3 {
+		"tools: users: as: code also has the address rest://pets/search{?name}: make one of them a tool "+
+		"tools: same: as: other also has the address rest://pets/search/{id}: make one of them a tool]"; got != want || faults[0].Line != 3 {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }

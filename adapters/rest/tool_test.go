@@ -270,7 +270,7 @@ func TestWrongOverrides(t *testing.T) {
 4 tools: getPet: args: id: is required: it cannot be off; give it a value
 5 tools: getPet: args: ids: GET /pets/{id} has no such argument: did you mean id?
 7 tools: deletePet: has no effect: expose or the document hides the operation
-8 tools: addPet: the name listPets is that of GET /pets too: choose another one
+8 tools: addPet: GET /pets also has the name listPets: choose another one
 `
 	faults, _ := err.(toolset.Faults)
 	got := ""
