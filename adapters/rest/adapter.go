@@ -30,17 +30,17 @@ type Adapter struct {
 	life    context.Context // ends with Close
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	looks   chan *look // what webhooks want
+	looks   chan *look // wake-ups from webhooks
 
 	mu       sync.Mutex // guards the rest
-	now      *use       // nil until there is one
+	now      *use       // nil before the first reading
 	own      bool       // now was read here, and not borrowed
-	reading  *reading   // the first, in progress; otherwise nil
-	failed   error      // why the last of these has failed
+	reading  *reading   // the first reading, in progress; otherwise nil
+	failed   error      // why the last first reading failed
 	failedAt time.Time
 	brought  []byte // the catalogue, if a webhook carries it
 	open     map[*upstream]struct{}
-	told     []*func(method string) // who else wants to know of changes
+	told     []*func(method string) // other listeners for changes
 	closed   bool
 }
 
@@ -49,7 +49,7 @@ var (
 	_ bridge.AnnouncesChanges = (*Adapter)(nil)
 )
 
-// AnnounceChanges has changed called when the tools or the resources are others.
+// AnnounceChanges registers changed, which is called when the tools or the resources change.
 func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,18 +62,17 @@ func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	}
 }
 
-// reading is the first attempt to read everything.
+// reading is a first attempt to read everything.
 type reading struct {
 	done chan struct{}
 	err  error
 }
 
-// keptSchemas is how many compiled schemas are kept.
+// keptSchemas is how many compiled schemas are cached.
 const keptSchemas = 512
 
-// New makes the adapter for the server of that name. c must be valid. It reads
-// the certificates that c names. Begin reads the document; without that, it is
-// read when it is needed first. Close ends the adapter.
+// New makes the adapter for the server of that name. c must be valid. New reads the certificates
+// that c names. Begin reads the document, or else the first use does. Close ends the adapter.
 func New(name string, c Config, o Options) (*Adapter, error) {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	fetch, err := c.newFetcher()
@@ -85,7 +84,7 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 	return a, nil
 }
 
-// Check tells why the API cannot be used as things are.
+// Check says why the API is unusable now.
 func (a *Adapter) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +104,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return a.connect(e.edition, from, rest)
 }
 
-// acquire returns the API as it is now, for a call: calls.Done ends that.
+// acquire returns the API's current edition for a call, which ends with calls.Done.
 func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	a.mu.Lock()
 	there := a.now != nil
@@ -126,7 +125,7 @@ func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	return a.now, nil
 }
 
-// first reads everything for the first time, or waits for whoever does so already.
+// first reads everything for the first time, or waits for a reading in progress.
 func (a *Adapter) first(ctx context.Context) error {
 	a.mu.Lock()
 	if a.own || a.closed {
@@ -152,18 +151,17 @@ func (a *Adapter) unavailable(public string, err error) error {
 	return &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: public, Err: err}
 }
 
-// begin reads everything for the first time. Then it looks for changes until
-// the end.
+// begin reads everything for the first time, and then watches for changes until the end.
 func (a *Adapter) begin(r *reading) {
 	before := lookAt(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
 	e, err := a.read(true, a.carried())
 	if _, ok := errors.AsType[*CatalogError](err); ok {
-		a.o.Log.Warn("the catalogue that came by a webhook does not fit the configuration any more: it has to be sent again", "err", err)
+		a.o.Log.Warn("the catalogue from a webhook no longer fits the configuration: send it again", "err", err)
 		a.carry(nil)
 		e, err = a.read(true, nil)
 	}
 	if err == nil && !a.swap(e) {
-		err = errors.New("it was stopped")
+		err = errors.New("the server was stopped")
 	}
 	a.mu.Lock()
 	a.reading, a.failed, a.failedAt = nil, err, time.Now()
@@ -175,27 +173,26 @@ func (a *Adapter) begin(r *reading) {
 	}
 }
 
-// read makes an edition of what there is. What is wrong with the configuration
-// is an error the first time. Later it is the document that has changed: an
-// entry for an operation that has gone costs itself. brought is a catalogue that
-// need not be read.
+// read makes an edition. The first time, a fault in the configuration is an error. Later the
+// document has changed: an entry for a removed operation only affects itself. brought is a
+// catalogue that need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
 	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
 	if _, ok := errors.AsType[*documentError](err); ok && first {
 		if m, err = a.readAgain(err, brought); err == nil {
-			live = nil // what is kept stays
+			live = nil // the saved texts stay
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	away := live != nil && len(live.failed) > 0 // what the settings name may be in a part that cannot be read now
+	away := live != nil && len(live.failed) > 0 // a part that cannot be read now may have what the settings name
 	if first && len(m.faults) > 0 && !away {
 		return nil, m.faults
 	}
 	for _, f := range m.faults {
-		a.o.Log.Warn("the configuration does not fit the document any more", "what", f.String())
+		a.o.Log.Warn("the configuration no longer fits the document", "what", f.String())
 	}
 	source, err := a.c.way(m, a.name, &a.o, a.schemas)
 	if err != nil {
@@ -219,7 +216,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		}
 	}
 	if e.nowhere != nil {
-		return e, nil // of which Begin tells
+		return e, nil // Begin reports it
 	}
 	odd := slog.LevelDebug
 	if a.c.Remarks {
@@ -235,8 +232,8 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	return e, nil
 }
 
-// readAgain reads the document that is kept on disk, in place of one that cannot be
-// read or used. The error is why, if nothing is kept.
+// readAgain reads the document saved on disk, instead of one that is unreadable or unusable. The
+// error is why if none is saved.
 func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	k, err := a.c.readKept(a.fetch)
 	if k == nil {
@@ -247,21 +244,20 @@ func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	}
 	m, err := a.c.read(a.life, a.name, &a.o, k, brought)
 	if err != nil {
-		return nil, fmt.Errorf("%w; and the document that is kept in keep_dir cannot be used either: %w", why, err)
+		return nil, fmt.Errorf("%w; and the document saved in keep_dir cannot be used either: %w", why, err)
 	}
-	a.o.Log.Warn("the document cannot be read: the last good one is used", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
+	a.o.Log.Warn("the document cannot be read: the last good one stays in use", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
 	return m, nil
 }
 
-// The pauses between looks for changes.
+// These are the pauses between checks for changes.
 const (
 	filePause = 2 * time.Second
 	urlPause  = 5 * time.Minute
 )
 
-// follow looks for changes until the end. Polling, and not the system's news of
-// changes, since these do not come from every file system, nor when a
-// container's volume is exchanged.
+// follow watches for changes until the end. It polls: file systems do not always report changes,
+// nor does the exchange of a container's volume.
 func (a *Adapter) follow(w *watched) {
 	pause := cmp.Or(a.c.Refresh, filePause)
 	ticker := time.NewTicker(pause)
@@ -307,7 +303,7 @@ func (a *Adapter) follow(w *watched) {
 	}
 }
 
-// complain says that what describes the tools cannot be used, and does so once.
+// complain logs once that the document or the catalogue cannot be used.
 func (a *Adapter) complain(said string, err error) string {
 	if text := err.Error(); text != said && a.life.Err() == nil {
 		a.o.Log.Warn("the tools stay as they were: the document or the catalogue cannot be used", "err", err)
@@ -316,7 +312,7 @@ func (a *Adapter) complain(said string, err error) string {
 	return said
 }
 
-// carried returns the catalogue that a webhook has brought; nil if there is none.
+// carried returns the catalogue that a webhook sent, or nil.
 func (a *Adapter) carried() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -329,8 +325,8 @@ func (a *Adapter) carry(brought []byte) {
 	a.brought = brought
 }
 
-// swap puts an edition in the place of the last one, if there is one, whose calls may
-// end. It reports false when the adapter is closed.
+// swap replaces the current edition, whose calls may end. It reports false if the adapter is
+// closed.
 func (a *Adapter) swap(e *edition) bool {
 	a.mu.Lock()
 	if a.closed {
@@ -352,7 +348,7 @@ func (a *Adapter) swap(e *edition) bool {
 		changed = append(changed, "resources")
 	}
 	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
-	a.wg.Go(func() { // until its calls have ended, the old edition is in use here
+	a.wg.Go(func() { // the old edition is in use here until its calls end
 		ended := make(chan struct{})
 		go func() {
 			old.calls.Wait()
@@ -363,7 +359,7 @@ func (a *Adapter) swap(e *edition) bool {
 		case <-a.life.Done():
 		}
 		if old.left() {
-			old.source.Close() // which ends them
+			old.source.Close() // which ends its calls
 			<-ended
 		}
 	})
@@ -379,7 +375,7 @@ func (a *Adapter) swap(e *edition) bool {
 	return true
 }
 
-// Close ends everything, calls included, and returns when it has ended.
+// Close ends everything, calls included, and returns when all has ended.
 func (a *Adapter) Close() {
 	a.mu.Lock()
 	a.closed = true
@@ -394,40 +390,40 @@ func (a *Adapter) Close() {
 	a.fetch.close()
 }
 
-// Report is what is to be said of an API before it is used.
+// Report describes an API before it is used.
 type Report struct {
-	// Tools is how many there are, and Size the bytes of a list of all of them.
-	// Listed is how many clients see in their list.
+	// Tools is how many tools there are, and Size the bytes of a list of all of them. Listed is how
+	// many tools clients see in their list.
 	Tools, Size, Listed int
-	// Resources is how many operations are resources and no tools.
+	// Resources is how many operations are resources instead of tools.
 	Resources int
-	// Unsaid is how many bytes of output schemas were left out, so that the list is not too long.
+	// Unsaid is how many bytes of output schemas were omitted to shorten the list.
 	Unsaid int
 	// Mode is ModeTools or ModeSearch.
 	Mode string
-	// Lost are operations that should be tools and cannot: as METHOD path, or the
-	// path alone where nothing is known of its operations. Warnings say why.
+	// Lost are exposed operations that cannot be tools: as METHOD path, or as a path if its
+	// operations are unknown. Warnings say why.
 	Lost []string
 	// Warnings are about the document.
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
 	Unread bool
-	// Advice is what to set then; empty if there is nothing.
+	// Advice is what to set then; empty for nothing.
 	Advice string
-	// Uncounted: so is the catalogue, or a webhook brings it.
+	// Uncounted: the catalogue was not read either, or a webhook sends it.
 	Uncounted bool
 
-	tools   []*toolset.Tool // and resources
+	tools   []*toolset.Tool // includes resources
 	uris    map[*toolset.Tool]string
 	doc     *openapi.Document
 	config  *Config
 	timeout time.Duration
-	most    time.Duration // of all timeouts; 0 for no limit
+	most    time.Duration // the longest timeout; 0 for no limit
 }
 
-// Inspect reads the document, if it is a file, and reports what becomes of it.
-// It connects to nothing. The error is of type Faults when entries of
-// Config.Tools are wrong, and ErrNowhere when no call could be made.
+// Inspect reads the document, if it is a file, and reports the resulting tools. It makes no
+// connection. The error is of type Faults for faults in Config.Tools, and ErrNowhere if no call
+// could be made.
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
@@ -472,15 +468,15 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	return report, nil
 }
 
-// ErrNowhere: neither the document nor Config.BaseURL says where the API is.
+// ErrNowhere reports that neither the document nor Config.BaseURL names a server.
 var ErrNowhere = errors.New("does not say where the API is (servers)")
 
 func (c *Config) errNowhere() error {
 	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNowhere)
 }
 
-// nowhere reports whether there are operations, and no address for any of them. A
-// document at a URL has that of its own server.
+// nowhere reports whether there are operations, none of which has a server. A document at a URL has
+// the server that it came from.
 func (c *Config) nowhere(m *material) bool {
 	return c.BaseURL == "" && !address.IsHTTP(c.OpenAPI) && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
 		!slices.ContainsFunc(m.doc.Operations, func(op *openapi.Operation) bool { return len(op.Servers) > 0 })

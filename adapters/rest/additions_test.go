@@ -228,23 +228,23 @@ func TestWrongAdditions(t *testing.T) {
 		{toolset.Entry{Key: "order", Body: json.RawMessage(`{"a":["{itme}"]}`)}, "11 tools: order: body has {itme}, and no argument is called that; write {{itme}} for the text itself"},
 		{toolset.Entry{Key: "order", Headers: map[string]string{"X-Y": "{body.item}"}}, "21 tools: order: headers: X-Y: has {body.item}, and no argument is called that; write {{body.item}} for the text itself"},
 		{toolset.Entry{Key: "order", Headers: map[string]string{"Host": "x"}}, "20 tools: order: headers: Host is set by the bridge itself: remove it"},
-		{toolset.Entry{Key: "order", Headers: map[string]string{"X-Trace": "x"}, Args: []toolset.Arg{{Name: "X-Trace", Line: 5, About: "x"}}}, "5 tools: order: args: X-Trace: clients do not see it: body, headers or query of the entry set what it is for"},
-		{toolset.Entry{Key: "list", Body: json.RawMessage(`[1]`), Headers: map[string]string{"X-Y": "{body}"}}, "21 tools: list: headers: X-Y: has {body}, which clients do not see: the entry sets what it is for"},
-		{toolset.Entry{Key: "form", Body: json.RawMessage(`{"a":"{body}"}`), Args: []toolset.Arg{{Name: "body", Line: 5, Off: true}}}, "10 tools: form: body has {body}, and that argument is off"},
-		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "since", Line: 5, Schema: json.RawMessage(`{"type":"string"}`)}}}, "5 tools: cancel: args: since: DELETE /orders/{shop} has no such argument, and it is used nowhere: put {since} into query, headers or body"},
-		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "shp", Line: 5, Schema: json.RawMessage(`{"enum":["a"]}`)}}, Query: json.RawMessage(`{"b":"{shop}"}`)}, "5 tools: cancel: args: shp: DELETE /orders/{shop} has no such argument, and it is used nowhere: put {shp} into query, headers or body; or did you mean shop?"},
+		{toolset.Entry{Key: "order", Headers: map[string]string{"X-Trace": "x"}, Args: []toolset.Arg{{Name: "X-Trace", Line: 5, About: "x"}}}, "5 tools: order: args: X-Trace: clients do not see it: body, headers or query of the entry set its place"},
+		{toolset.Entry{Key: "list", Body: json.RawMessage(`[1]`), Headers: map[string]string{"X-Y": "{body}"}}, "21 tools: list: headers: X-Y: uses {body}, which clients do not see: the entry sets its place"},
+		{toolset.Entry{Key: "form", Body: json.RawMessage(`{"a":"{body}"}`), Args: []toolset.Arg{{Name: "body", Line: 5, Off: true}}}, "10 tools: form: body uses {body}, but that argument is off"},
+		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "since", Line: 5, Schema: json.RawMessage(`{"type":"string"}`)}}}, "5 tools: cancel: args: since: DELETE /orders/{shop} has no such argument, and no template uses it: put {since} into query, headers or body"},
+		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "shp", Line: 5, Schema: json.RawMessage(`{"enum":["a"]}`)}}, Query: json.RawMessage(`{"b":"{shop}"}`)}, "5 tools: cancel: args: shp: DELETE /orders/{shop} has no such argument, and no template uses it: put {shp} into query, headers or body; or did you mean shop?"},
 		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "shp", Line: 5, Schema: json.RawMessage(`{"minLength":2}`)}}}, "5 tools: cancel: args: shp: DELETE /orders/{shop} has no such argument: did you mean shop?"},
 		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "since", Line: 5, About: "x"}}}, "5 tools: cancel: args: since: DELETE /orders/{shop} has no such argument; one that is added needs a type"},
-		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"b":"{since}"}`), Args: []toolset.Arg{{Name: "since", Line: 5, As: "x", Schema: json.RawMessage(`{}`)}}}, "5 tools: cancel: args: since: as is for arguments that the document has: call it x"},
-		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"b":"{since}"}`), Args: []toolset.Arg{{Name: "since", Line: 4, Schema: json.RawMessage(`{}`)}, {Name: "since", Line: 5, Optional: true, Schema: json.RawMessage(`{}`)}}}, "5 tools: cancel: args: since: is there twice"},
-		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "shop", Line: 5, Optional: true, Schema: json.RawMessage(`{"type":"string"}`)}}}, "5 tools: cancel: args: shop: is required, as the document has it: take the ? away"},
+		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"b":"{since}"}`), Args: []toolset.Arg{{Name: "since", Line: 5, As: "x", Schema: json.RawMessage(`{}`)}}}, "5 tools: cancel: args: since: as is for arguments of the document: name this one x"},
+		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"b":"{since}"}`), Args: []toolset.Arg{{Name: "since", Line: 4, Schema: json.RawMessage(`{}`)}, {Name: "since", Line: 5, Optional: true, Schema: json.RawMessage(`{}`)}}}, "5 tools: cancel: args: since: is given twice"},
+		{toolset.Entry{Key: "cancel", Args: []toolset.Arg{{Name: "shop", Line: 5, Optional: true, Schema: json.RawMessage(`{"type":"string"}`)}}}, "5 tools: cancel: args: shop: is required by the document: remove the ?"},
 		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"a":1,"b":{"c":2}}`)}, "41 tools: cancel: query: b: must be text, a number, true or false, or a list of these"},
 		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"b":["{x}"]}`)}, "41 tools: cancel: query: b: has {x}, and no argument is called that; write {{x}} for the text itself"},
 		{toolset.Entry{Key: "cancel", Query: json.RawMessage(`{"":1}`)}, "40 tools: cancel: query has a parameter without a name"},
-		{toolset.Entry{Key: "page", Query: json.RawMessage(`{"q":1,"b":"{q}"}`)}, "41 tools: page: query: b: has {q}, which clients do not see: the entry sets what it is for"},
-		{toolset.Entry{Key: "order", Headers: map[string]string{"x-trace": "t"}, Body: json.RawMessage(`{"trace":"{X-Trace}"}`)}, "10 tools: order: body has {X-Trace}, which clients do not see: the entry sets what it is for"},
-		{toolset.Entry{Key: "order", Attempts: 2}, "30 tools: order: retry: what a POST does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers"},
-		{toolset.Entry{Key: "order", Cache: &yes}, "31 tools: order: cache is for GET: the answer to a POST is not kept"},
+		{toolset.Entry{Key: "page", Query: json.RawMessage(`{"q":1,"b":"{q}"}`)}, "41 tools: page: query: b: uses {q}, which clients do not see: the entry sets its place"},
+		{toolset.Entry{Key: "order", Headers: map[string]string{"x-trace": "t"}, Body: json.RawMessage(`{"trace":"{X-Trace}"}`)}, "10 tools: order: body uses {X-Trace}, which clients do not see: the entry sets its place"},
+		{toolset.Entry{Key: "order", Attempts: 2}, "30 tools: order: retry: a repeated POST may take effect twice: set writes: false if it changes nothing, or send a header Idempotency-Key"},
+		{toolset.Entry{Key: "order", Cache: &yes}, "31 tools: order: cache is for GET: answers to POST are not cached"},
 	} {
 		test.tool.Line, test.tool.Lines = 3, lines
 		c := Config{OpenAPI: file(t, orders), BaseURL: "https://x.example.com", Tools: []toolset.Entry{test.tool}}
@@ -259,7 +259,7 @@ func TestWrongAdditions(t *testing.T) {
 	}
 }
 
-// An entry that does not fit the document any more costs its tool if it keeps
+// An entry that no longer fits the document costs its tool if it keeps
 // something from clients: they could choose it otherwise.
 func TestEntryKeepsItsTool(t *testing.T) {
 	gone := toolset.Arg{Name: "gone", About: "x"}

@@ -10,14 +10,13 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// maxApart is how many origins are named in one message.
+// maxApart is how many origins a message lists.
 const maxApart = 10
 
-// compare looks at where an edition has its operations. It says what the
-// configuration keeps from there, and when the API has moved. The error is that a
-// document at a URL, read again, names an origin that it did not name before, and
-// that is not the operator's: then the tools stay as they were, whether anything
-// would be kept from there or not, because arguments are not for everybody either.
+// compare checks where an edition's operations are. It logs what the configuration withholds from
+// there, and that the API has moved. The error says that a document at a URL, read again, names a
+// new origin that is not the operator's. The tools then stay as they were, even if nothing would be
+// withheld: arguments are not for every server either.
 func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
@@ -58,19 +57,19 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	}
 	for i, origin := range slices.Sorted(maps.Keys(refused)) {
 		if i == maxApart {
-			a.o.Log.Warn("the document is at another origin than more of its servers", "origins", len(refused)-i)
+			a.o.Log.Warn("the document names further servers at other origins", "origins", len(refused)-i)
 			break
 		}
-		a.o.Log.Warn("the document comes from another origin than the one that it names: credentials and headers do not go there, and calls that need them are refused; set base_url, or add the origin to trusted",
+		a.o.Log.Warn("the document names a server at another origin than its own: credentials and headers do not go there, and calls that need them are refused; set base_url, or add the origin to trusted",
 			"origin", origin, "operations", refused[origin])
 	}
 	for _, origin := range tokens {
-		a.o.Log.Warn("the document has tokens come from another origin than its own: the client's secret does not go there, and calls that need a token are refused; set token_url, or add the origin to trusted", "origin", origin)
+		a.o.Log.Warn("the document names a token endpoint at another origin than its own: the client's secret does not go there, and calls that need a token are refused; set token_url, or add the origin to trusted", "origin", origin)
 	}
 	return nil
 }
 
-// moved compares an edition with the one before.
+// moved compares an edition with the previous one.
 func (a *Adapter) moved(e *edition) error {
 	a.mu.Lock()
 	old := a.now
@@ -81,7 +80,7 @@ func (a *Adapter) moved(e *edition) error {
 		if len(added) > maxApart {
 			added, more = added[:maxApart], fmt.Sprintf(" and %d more", len(added)-maxApart)
 		}
-		return fmt.Errorf("the document names another server than before: %s%s. If that is meant, set base_url, or add it to trusted, and start the bridge again", strings.Join(added, ", "), more)
+		return fmt.Errorf("the document names another server than before: %s%s; to allow it, set base_url or add it to trusted, and restart the bridge", strings.Join(added, ", "), more)
 	}
 	if e.home != old.home {
 		a.o.Log.Warn("the document names another server for the API: calls and credentials go there from now on", "server", e.home, "before", old.home)

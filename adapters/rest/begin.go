@@ -11,20 +11,20 @@ import (
 )
 
 // errUnread is why the API cannot be used yet.
-var errUnread = errors.New("its description has not been read yet")
+var errUnread = errors.New("its description is not read yet")
 
-// The pauses between attempts to read what is at URLs for the first time.
+// These are the pauses between first attempts to read URLs.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
 )
 
-// Begin reads the document, the overlays and the catalogue before anybody needs them. It
-// has read files when it returns; the error names a fault of them.
+// Begin reads the document, the overlays and the catalogue before they are needed. When it returns
+// it has read all files; the error is a fault in them.
 //
-// It reads URLs, and a catalogue file that does not exist yet, in the background, until
-// that succeeds. Until then calls use the API of before: the adapter of the same server
-// with the former settings, or nil. before may be closed at any time.
+// It reads URLs, and a catalogue file that does not exist yet, in the background until that
+// succeeds. Until then, calls use the API of before: the adapter of the same server with the
+// previous settings, or nil. before may be closed at any time.
 func (a *Adapter) Begin(before *Adapter) error {
 	if before != nil && a.c.Catalog.Webhook && a.c.Catalog.location() == "" {
 		a.carry(before.carried())
@@ -32,7 +32,7 @@ func (a *Adapter) Begin(before *Adapter) error {
 	if !address.IsHTTP(a.c.OpenAPI) && a.c.Catalog.URL == "" {
 		err := a.first(a.life)
 		if a.c.Catalog.File != "" && errors.Is(err, fs.ErrNotExist) {
-			if _, missing := os.Stat(a.c.Catalog.File); missing != nil { // whoever makes it may start later
+			if _, missing := os.Stat(a.c.Catalog.File); missing != nil { // its writer may start later
 				a.borrow(before)
 				a.wg.Go(a.persist)
 				return nil
@@ -53,7 +53,7 @@ func (a *Adapter) Begin(before *Adapter) error {
 	return nil
 }
 
-// borrow has calls go to the API as before has it, until this adapter has read it.
+// borrow uses the edition of before until this adapter has its own.
 func (a *Adapter) borrow(before *Adapter) {
 	if before == nil {
 		return
@@ -73,7 +73,7 @@ func (a *Adapter) borrow(before *Adapter) {
 	a.mu.Unlock()
 }
 
-// persist reads everything until that succeeds. The log says once why it does not.
+// persist reads everything until that succeeds. It logs once why it does not.
 func (a *Adapter) persist() {
 	said := ""
 	for failures := 1; ; failures++ {
@@ -95,8 +95,8 @@ func (a *Adapter) persist() {
 	}
 }
 
-// Behind returns why the API is still as the adapter before had it, and since when that
-// is known. The error is nil if the API is this adapter's own.
+// Behind returns why the previous adapter's edition is still in use, and since when that is known.
+// The error is nil if the edition is this adapter's own.
 func (a *Adapter) Behind() (since time.Time, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -174,7 +174,7 @@ func TestBeginCarries(t *testing.T) {
 			t.Errorf("%s: tools = %q, want %q", base, got, want)
 		}
 	}
-	if log.has("it has to be sent again") != 1 {
+	if log.has("no longer fits the configuration: send it again") != 1 {
 		t.Error("nothing was said of what does not fit")
 	}
 }
@@ -226,7 +226,7 @@ func TestBeginPartAway(t *testing.T) {
 	if err := a.Begin(nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "listPets") || log.has("does not fit the document") == 0 {
+	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "listPets") || log.has("no longer fits the document") == 0 {
 		t.Errorf("tools = %s", got)
 	}
 }

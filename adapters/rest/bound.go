@@ -13,13 +13,12 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// maxKept is how long a catalogue may have answers kept that do not say it
+// maxKept is the longest time for which a catalogue may have answers cached that name no time
 // themselves.
 const maxKept = time.Hour
 
-// bound takes over into e what a catalogue says of the calls of a tool, as far as
-// the configuration goes: a catalogue is trusted less. What was not taken over as
-// it is stands in the warnings.
+// bound copies a catalogue's settings for a tool's calls into e, within the limits of the
+// configuration: a catalogue is trusted less. Changed settings cause warnings.
 func (c *Config) bound(e *toolset.Entry, p *publication.Tool, o *Options) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	most := cmp.Or(o.MaxTimeout, o.Timeout, wire.DefaultTimeout)
@@ -42,7 +41,7 @@ func (c *Config) bound(e *toolset.Entry, p *publication.Tool, o *Options) (warni
 		case p.Attempts > 1 && harmless:
 			e.Repeat()
 		case p.Attempts > 1 && !e.HasKey():
-			warn("retry: what a %s does it may do twice: it is retried only with readOnlyHint or idempotentHint among the annotations, or an Idempotency-Key among the headers", method)
+			warn("retry: a repeated %s may take effect twice: it is retried only with readOnlyHint or idempotentHint among the annotations, or a header Idempotency-Key", method)
 			e.Attempts = 1
 		}
 	}

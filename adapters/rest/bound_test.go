@@ -34,7 +34,7 @@ func TestPublishedBounds(t *testing.T) {
 		{"a change", `"request":"POST /","retry":2`, nil, "0s -1 false off 0s", "retry: a POST is not retried, unless the configuration has catalog: { retry: true }"},
 		{"a change that says it is none", `"request":"POST /","retry":2,"annotations":{"readOnlyHint":true}`, nil, "0s -1 false off 0s", "retry: a POST is not retried"},
 		{"a change with a key", `"request":"POST /","headers":{"idempotency-key":"x"}`, nil, "0s -1 false off 0s", ""},
-		{"allowed", `"request":"POST /","retry":2`, allow, "0s -1 false off 0s", "retry: what a POST does it may do twice"},
+		{"allowed", `"request":"POST /","retry":2`, allow, "0s -1 false off 0s", "retry: a repeated POST may take effect twice"},
 		{"allowed and harmless", `"request":"POST /","retry":2,"annotations":{"idempotentHint":true}`, allow, "0s 1 true off 0s", ""},
 		{"allowed with a key", `"request":"PATCH /","retry":2,"headers":{"Idempotency-Key":"x"}`, allow, "0s 1 false off 0s", ""},
 		{"allowed and not said", `"request":"POST /","annotations":{"readOnlyHint":true}`, allow, "0s 0 false off 0s", ""},

@@ -19,45 +19,41 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Config describes one API. At least one of OpenAPI, Tools and Catalog must be
-// there.
+// Config describes one API. It has at least one of OpenAPI, Tools and Catalog.
 type Config struct {
-	// OpenAPI is where the API's document is: a path or a URL.
+	// OpenAPI is the path or URL of the API's document.
 	OpenAPI string `yaml:"openapi"`
-	// Document is the document itself if it stands in the configuration. Then
-	// OpenAPI is the path of that, from which references start.
+	// Document is the document itself, if the configuration contains it. OpenAPI is then its path,
+	// from which references resolve.
 	Document []byte `yaml:"-"`
-	// Overlays are files that change the document before anything else, in order:
-	// OpenAPI Overlays.
+	// Overlays are files that change the document before anything else, in order: OpenAPI Overlays.
 	Overlays []string `yaml:"overlays"`
-	// KeepDir is a folder in which the last good document of a URL is kept, which is
-	// used at the start when that cannot be read. Empty means none.
+	// KeepDir is a folder for the last good document of a URL. The bridge starts with it if the URL
+	// cannot be read. Empty means none.
 	KeepDir string `yaml:"keep_dir"`
 	// Catalog is where more tools are published.
 	Catalog Catalog `yaml:"catalog"`
-	// BaseURL is where the API is. Empty means what the document says.
+	// BaseURL is the address of the API. Empty means the document's.
 	BaseURL string `yaml:"base_url"`
-	// Variables are values for those in the addresses that the document names.
+	// Variables are values for variables in the document's server addresses.
 	Variables map[string]string `yaml:"variables"`
-	// Auth is what the bridge shows to the API.
+	// Auth is how the bridge authenticates to the API.
 	Auth Auth `yaml:"auth"`
-	// Args changes the parameters of these names of all operations of the document.
-	// What Tools say of one wins.
+	// Args changes the parameters of these names in all operations of the document. Tools win over
+	// it.
 	Args []toolset.Arg `yaml:"args"`
-	// Rules change the operations of the document that they match. What Tools say of one
-	// wins.
+	// Rules change the operations of the document that they match. Tools win over them.
 	Rules []toolset.Rule `yaml:"rules"`
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
-	// Secrets are values that nobody is shown wherever they are sent, beside those
-	// of Auth. Of a file they are what its headers, its queries and its base_url
-	// have from the environment.
+	// Secrets are further values to mask, wherever they are sent. For a file, they are the values
+	// from the environment in its headers, its queries and its base_url.
 	Secrets []string `yaml:"-"`
-	// Remarks has the log name all that is odd in the document, as warnings: for who
-	// serves this one document.
+	// Remarks logs every oddity of the document as a warning, for bridges that serve only this
+	// document.
 	Remarks bool `yaml:"-"`
-	// Trusted are origins beside the API's own that may have credentials and
-	// headers, and beside the document's own that it may refer to.
+	// Trusted are further origins that may get credentials and headers, and to which the document
+	// may refer.
 	Trusted []string `yaml:"trusted"`
 	// Expose chooses operations; see openapi.ParseRules. Empty means all.
 	Expose []string `yaml:"expose"`
@@ -71,50 +67,49 @@ type Config struct {
 	StrictOutput bool `yaml:"strict_output"`
 	// Pick gives tools an argument by which models choose parts of answers.
 	Pick bool `yaml:"pick"`
-	// Limits bound what calls may take.
+	// Limits bound calls.
 	Limits Limits `yaml:"limits"`
-	// Attempts is how often a request is made that may be repeated; 0 means 3.
+	// Attempts is how often a repeatable request is made; 0 means 3.
 	Attempts int `yaml:"attempts"`
-	// Cache is how much of the answers to GET is kept, in bytes; 0 means nothing.
+	// Cache is the size of the cache for answers to GET, in bytes; 0 means none.
 	Cache toolset.Bytes `yaml:"cache"`
-	// Refresh is how often the document is looked at for changes; 0 means 2 s for
-	// files and 5 min for URLs.
+	// Refresh is how often the document is checked for changes; 0 means 2 s for files and 5 min for
+	// URLs.
 	Refresh time.Duration `yaml:"refresh"`
-	// Tools changes what the document gives, and adds to it.
+	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
-	// CAFile names a file of PEM certificates that may sign the API's, beside those
-	// that the system trusts.
+	// CAFile names a file of PEM certificates that may sign the API's, in addition to those that
+	// the system trusts.
 	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile are the PEM certificate and key that the bridge shows to
-	// the API; both or neither.
+	// CertFile and KeyFile are the bridge's PEM certificate and key for the API; both or neither.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means what
-	// HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
+	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means HTTP_PROXY,
+	// HTTPS_PROXY and NO_PROXY.
 	Proxy string `yaml:"proxy"`
-	// IdleTimeout is how long an unused connection is kept. 0 means 4 s.
+	// IdleTimeout is how long an unused connection stays open. 0 means 4 s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 
-// Limits bound what calls may take. Zero means the default.
+// Limits bound calls. Zero means the default.
 type Limits struct {
 	Answer     toolset.Bytes `yaml:"answer"`     // text in one result; 100 KiB
-	Body       toolset.Bytes `yaml:"body"`       // read of one answer; 8 MiB
+	Body       toolset.Bytes `yaml:"body"`       // bytes read of one answer; 8 MiB
 	File       toolset.Bytes `yaml:"file"`       // one file in arguments; 10 MiB
 	Rate       limits.Rate   `yaml:"rate"`       // requests; none
-	Concurrent int           `yaml:"concurrent"` // calls under way; 64
+	Concurrent int           `yaml:"concurrent"` // calls at a time; 64
 }
 
-// Auth is what the bridge shows to an API. Zero means nothing.
+// Auth is how the bridge authenticates to an API. Zero means not at all.
 type Auth struct {
-	// Default is for all operations for which Schemes has nothing, unless the
-	// document says that they need nothing.
+	// Default is for all operations that Schemes does not cover, unless the document says that they
+	// need nothing.
 	Default *wire.Credential
-	// Schemes are by the names of the document's security schemes.
+	// Schemes are keyed by the document's security schemes.
 	Schemes map[string]wire.Credential
 }
 
-// Exchanges reports whether the tokens of callers are exchanged for those of the API.
+// Exchanges reports whether callers' tokens are exchanged for those of the API.
 func (a *Auth) Exchanges() bool {
 	for _, one := range a.Schemes {
 		if one.Exchange != "" {
@@ -124,18 +119,18 @@ func (a *Auth) Exchanges() bool {
 	return a.Default != nil && a.Default.Exchange != ""
 }
 
-// Values of Config.Mode.
+// These are the values of Config.Mode.
 const (
 	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit without output schemas
 	ModeTools  = "tools"  // all tools are listed
 	ModeSearch = "search" // a few tools find, describe and call the others
 )
 
-// autoLimit is how many bytes a list may have to be offered whole. Models read
-// all of it at each turn.
+// autoLimit is the largest list, in bytes, that ModeAuto offers whole. Models read all of it at
+// each turn.
 const autoLimit = 64 << 10
 
-// Sends reports whether Headers or Auth say what is sent in that header.
+// Sends reports whether Headers or Auth set a header of that name.
 func (c *Config) Sends(header string) bool {
 	for name := range c.Headers {
 		if strings.EqualFold(name, header) {
@@ -150,13 +145,13 @@ func (c *Config) Sends(header string) bool {
 	return c.Auth.Default != nil && strings.EqualFold(c.Auth.Default.Header, header)
 }
 
-// Validate reports what is wrong with the settings. It only looks: no file is
-// read and nothing is connected to. Values that may be secrets are not shown.
+// Validate reports faults in the settings. It reads no file and makes no connection. It shows no
+// values that may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(t toolset.Entry) bool { return t.Request != "" }) {
-		add("openapi is missing: name the API's document, a file or a URL; or describe tools with a request under tools, or name a catalog")
+		add("openapi is missing: set the API's document, a file or a URL; or add tools with a request under tools, or set a catalog")
 	}
 	for _, fault := range c.Catalog.faults() {
 		add("%s", fault)
@@ -167,21 +162,21 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.OpenAPI == "" && c.BaseURL == "" {
-		add("base_url is missing: say where the API is, such as https://api.example.com/v1")
+		add("base_url is missing: set the address of the API, such as https://api.example.com/v1")
 	}
 	if c.BaseURL != "" && !isBase(c.BaseURL) {
-		add("base_url must be an address such as https://api.example.com/v1, without a password")
+		add("base_url must be a URL such as https://api.example.com/v1, without a password")
 	}
 	if len(c.Overlays) > 0 && c.OpenAPI == "" {
 		add("overlays is of no use without openapi: it changes a document")
 	}
 	for i, o := range c.Overlays {
 		if o == "" || address.IsHTTP(o) {
-			add("overlays: item %d: must be a file: what changes the document is the operator's", i+1)
+			add("overlays: item %d: must be a file, since only the operator may change the document", i+1)
 		}
 	}
 	if c.KeepDir != "" && !address.IsHTTP(c.OpenAPI) {
-		add("keep_dir is of no use without a URL in openapi: it is for a document that may be out of reach")
+		add("keep_dir is of no use without a URL in openapi: it saves documents that may be unreachable later")
 	}
 	for i, t := range c.Trusted {
 		if u, err := url.Parse(t); !isBase(t) || err != nil || t != u.Scheme+"://"+u.Host {
@@ -227,7 +222,7 @@ func (c *Config) Validate() error {
 	if names := c.signsIn(); len(names) > 0 && c.BaseURL == "" {
 		add("auth: login needs base_url: the address of the API, for which a person signs in")
 	} else if len(names) > 1 {
-		add("auth: login is there for several schemes: a person signs in at the API once")
+		add("auth: login is set for several schemes: set it once, since a person signs in to the API once")
 	}
 	own := remote.Config{URL: "http://localhost", CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
 	if err := own.Validate(); err != nil {
@@ -241,7 +236,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// headerFaults reports what is wrong with headers that are sent as they are.
+// headerFaults reports faults in headers that are sent as they are.
 func headerFaults(headers map[string]string) []string {
 	var all []string
 	add := func(format string, name string) { all = append(all, fmt.Sprintf("headers: "+format, name)) }
@@ -258,7 +253,7 @@ func headerFaults(headers map[string]string) []string {
 	return all
 }
 
-// signsIn returns the credentials that a person signs in for.
+// signsIn returns the credentials for which a person signs in.
 func (c *Config) signsIn() (all []*wire.Credential) {
 	for _, name := range slices.Sorted(maps.Keys(c.Auth.Schemes)) {
 		if one := c.Auth.Schemes[name]; one.Login {
@@ -271,7 +266,7 @@ func (c *Config) signsIn() (all []*wire.Credential) {
 	return all
 }
 
-// SignIn returns how a person signs in at the API; nil if nobody does.
+// SignIn returns how a person signs in to the API; nil if nobody does.
 func (c *Config) SignIn() *remote.Config {
 	if all := c.signsIn(); len(all) > 0 {
 		return all[0].SignIn(c.BaseURL, c.http())
@@ -279,7 +274,7 @@ func (c *Config) SignIn() *remote.Config {
 	return nil
 }
 
-// isBase reports whether s is an address that paths can be put behind.
+// isBase reports whether s can be the address of an API.
 func isBase(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")

@@ -14,18 +14,18 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// Kind is what a file or a URL holds, as Detect tells it.
+// Kind is the kind of a file or URL, by Detect.
 type Kind int
 
-// The kinds.
+// These are the kinds.
 const (
-	OtherKind     Kind = iota // neither of those below
+	OtherKind     Kind = iota // none of those below
 	DocumentKind              // an OpenAPI document
 	Configuration             // a file of the bridge or of a desktop client
 )
 
-// Detect tells by its content what a file holds. A file that is not there, is a
-// program, or cannot be parsed is OtherKind.
+// Detect returns the kind of a file by its content. A missing file, a program, and a file that
+// cannot be parsed are OtherKind.
 func Detect(location string) (Kind, error) {
 	info, err := os.Stat(location)
 	if err != nil || !info.Mode().IsRegular() {
@@ -48,8 +48,8 @@ func Detect(location string) (Kind, error) {
 	return kindOf(append(head, rest...)), nil
 }
 
-// DetectURL tells what is at a URL. It reads nothing, unless the path of the URL
-// looks like that of a document: a server would take the request for a client's.
+// DetectURL returns the kind of a URL. It reads nothing unless the path looks like that of a
+// document: a server would take the request for a client's.
 func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
 	u, err := url.Parse(c.OpenAPI)
 	if err != nil || !documentPath(u.Path) {
@@ -67,7 +67,7 @@ func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
 	return kindOf(data), nil
 }
 
-// documentPath reports whether APIs have their documents at such a path.
+// documentPath reports whether an API may have its document at such a path.
 func documentPath(p string) bool {
 	last := strings.ToLower(path.Base(p))
 	switch path.Ext(last) {

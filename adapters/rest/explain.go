@@ -17,22 +17,20 @@ import (
 // Explained is a tool, line by line.
 type Explained struct {
 	Name  string // as clients see it
-	Key   string // of the entry of Config.Tools that speaks of it; empty if none does
+	Key   string // of the entry of Config.Tools; empty if there is none
 	Lines []Line // from its description to its request
 }
 
-// Line is something about a tool, and where it comes from: a line of a file, or
-// in words.
+// Line is a fact about a tool and its origin: a line of a file, or words.
 type Line struct {
 	What string // the part, such as "description"
 	Text string // its value
 	From string // its origin
 }
 
-// Explain says of the tools that match, by the names that clients see or by the
-// keys of the configuration, why they are as they are. file is the
-// configuration's, and redact takes secrets out of what stands in it. There are
-// none of an API whose document was not read.
+// Explain says why tools are as they are. match selects them by the names that clients see, or by
+// keys of the configuration. file is the configuration, and redact masks secrets in its values. An
+// API whose document was not read has no tools.
 func (r *Report) Explain(file string, match func(name string) bool, redact func(string) string) []Explained {
 	if r.Unread {
 		return nil
@@ -60,17 +58,17 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 // explainer writes the lines of a tool.
 type explainer struct {
 	r    *Report
-	file string // the configuration
+	file string // the path of the configuration
 	t    *toolset.Tool
-	e    *toolset.Entry // nil when the configuration does not speak of it
+	e    *toolset.Entry // nil if the configuration has no entry
 	out  []Line
 
-	rules map[int]int // lines of the configuration to the rules that stand there
+	rules map[int]int // the rule at each line of the configuration
 
 	redact func(string) string
 }
 
-// generated is where that comes from which the bridge makes.
+// generated is the origin of what the bridge makes itself.
 const generated = "generated"
 
 func (x *explainer) add(what, text, from string) {
@@ -79,10 +77,10 @@ func (x *explainer) add(what, text, from string) {
 	}
 }
 
-// config returns the place of a key of the entry.
+// config returns the origin of a key of the entry.
 func (x *explainer) config(key string) string { return x.at(x.e.LineOf(key)) }
 
-// at returns a place in the configuration.
+// at returns the origin of a line in the configuration.
 func (x *explainer) at(line int) string {
 	if rule := x.rules[line]; rule > 0 {
 		return fmt.Sprintf("%s (rule %d)", at(x.file, line), rule)
@@ -97,11 +95,11 @@ func at(file string, line int) string {
 	return fmt.Sprintf("%s:%d", file, line)
 }
 
-// own reports whether the tool is the configuration's own, and not an
+// own reports whether the tool comes from the configuration and not from an operation.
 // operation's.
 func (x *explainer) own() bool { return x.e != nil && x.e.Request != "" }
 
-// source returns where the tool is described that the configuration changes.
+// source returns the origin of a tool that the configuration changes.
 func (x *explainer) source() string {
 	switch op := x.t.Operation; {
 	case x.own():
@@ -120,7 +118,7 @@ func (x *explainer) lines() []Line {
 	return x.out
 }
 
-// head is what clients see of the tool itself.
+// head explains what clients see of the tool itself.
 func (x *explainer) head() {
 	t, op, e := x.t, x.t.Operation, x.e
 	if e == nil {
@@ -167,8 +165,7 @@ func (x *explainer) head() {
 	x.add("hints", fmt.Sprintf("read-only: %t, destructive: %t, idempotent: %t", a.ReadOnly, a.Destructive, a.Idempotent), hints)
 }
 
-// arguments are those that clients see, and those that they do not see any
-// more.
+// arguments explains the arguments that clients see, and those that are hidden.
 func (x *explainer) arguments() {
 	places := map[string]openapi.Argument{}
 	for _, a := range x.t.Arguments {
@@ -232,7 +229,7 @@ func (x *explainer) arguments() {
 	}
 }
 
-// where says where an argument goes.
+// where returns the place of an argument.
 func where(a openapi.Argument) string {
 	switch {
 	case a.Field != "":
@@ -243,7 +240,7 @@ func where(a openapi.Argument) string {
 	return string(a.Place)
 }
 
-// argument says where an argument comes from.
+// argument returns the origin of an argument.
 func (x *explainer) argument(a openapi.Argument, shown string, e *toolset.Arg) string {
 	from := x.source()
 	switch {
@@ -265,7 +262,7 @@ func (x *explainer) argument(a openapi.Argument, shown string, e *toolset.Arg) s
 	return from
 }
 
-// templates are what the configuration puts into the request.
+// templates explains what the configuration adds to the request.
 func (x *explainer) templates() {
 	if x.e == nil {
 		return
@@ -288,7 +285,7 @@ func (x *explainer) templates() {
 	})
 }
 
-// calls is what holds for calls.
+// calls explains the settings of calls.
 func (x *explainer) calls() {
 	t, c := x.t, x.r.config
 	e := cmp.Or(x.e, t.Published, &toolset.Entry{})

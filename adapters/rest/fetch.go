@@ -27,21 +27,21 @@ const (
 	maxDocument = 64 << 20
 )
 
-// fetcher reads documents from URLs, and tells whether they have changed since.
+// fetcher reads documents from URLs, and detects changes.
 type fetcher struct {
 	client  *remote.Client
-	guarded *remote.Client // for what others than the operator may have named
-	outside *remote.Client // for what the author of a document on the internet has named
-	main    string         // the URL of the document; empty if it has none
-	from    []*url.URL     // origins that may be read from, that of main first
-	own     *Catalog       // whose URL may be read too, with its headers
+	guarded *remote.Client // for URLs that others than the operator may have named
+	outside *remote.Client // for URLs that the author of a public document named
+	main    string         // the URL of the document; empty if there is none
+	from    []*url.URL     // origins that may be read from; that of main is first
+	own     *Catalog       // its URL may be read too, with its headers
 
 	mu     sync.Mutex // guards what follows
 	seen   map[string]version
-	public map[string]bool // URLs that were read at an address of the internet, once
+	public map[string]bool // URLs that were read at a public address
 }
 
-// version is how a text was when it was read.
+// version identifies the state in which a text was read.
 type version struct {
 	etag, modified string
 	sum            [sha256.Size]byte
@@ -49,10 +49,8 @@ type version struct {
 
 var _ openapi.Fetcher = (*fetcher)(nil)
 
-// newFetcher makes a fetcher for the document of c, which may refer to what
-// stands on its own server and on trusted ones, and to nothing else: references
-// are the document's author's, who need not be allowed to have the bridge ask
-// around in its network.
+// newFetcher makes a fetcher for the document of c. The document may refer only to its own server
+// and to trusted ones: its author may not make the bridge read from other servers in its network.
 func (c *Config) newFetcher() (*fetcher, error) {
 	client, err := remote.New(c.http())
 	if err != nil {
@@ -83,17 +81,16 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	return f, nil
 }
 
-// Public implements openapi.Fetcher. Who has once had an address of the internet may say
-// later that it is another one.
+// Public implements openapi.Fetcher. A URL that was once public stays public: its host may claim
+// another address later.
 func (f *fetcher) Public(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.public[address]
 }
 
-// Fetch implements openapi.Fetcher. What cannot be read is forgotten: whatever
-// it was needed for lacks it, and has to be made again when it can be read,
-// though it be as before.
+// Fetch implements openapi.Fetcher. It forgets a text that cannot be read. Whatever needs the text
+// lacks it, and must be made anew once it can be read, even if unchanged.
 func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	data, v, err := f.get(ctx, address, version{})
 	f.mu.Lock()
@@ -106,8 +103,8 @@ func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	return data, nil
 }
 
-// changed reports whether what is at a URL differs from what Fetch has read. What
-// could not be read has changed when it can.
+// changed reports whether a URL has changed since Fetch read it. A text that could not be read has
+// changed when it can be.
 func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
 	f.mu.Lock()
 	old, known := f.seen[address]
@@ -123,15 +120,14 @@ func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
 	return v.sum != old.sum, nil
 }
 
-// keep forgets all URLs but these.
+// keep forgets all URLs except these.
 func (f *fetcher) keep(urls []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.seen, func(address string, _ version) bool { return !slices.Contains(urls, address) })
 }
 
-// get reads what is at a URL unless it is still as it was: then there is no
-// data.
+// get reads a URL. If nothing has changed it returns no data.
 func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte, version, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -142,7 +138,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	if address == f.own.URL {
 		client, headers = f.client, f.own.Headers
 	} else if !f.may(u) {
-		return nil, old, fmt.Errorf("%s://%s is another server than the document's: name it in trusted if it may be read", u.Scheme, u.Host)
+		return nil, old, fmt.Errorf("%s://%s is not the document's server: add it to trusted to allow reading it", u.Scheme, u.Host)
 	} else if address != f.main && remote.SameOrigin(u, f.from[0]) && f.Public(f.main) {
 		client = f.outside
 	}
@@ -174,7 +170,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 		return nil, old, nil
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, old, fmt.Errorf("the server answers %s", res.Status)
+		return nil, old, fmt.Errorf("the server answered %s", res.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
 	if err != nil {
@@ -186,7 +182,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	return data, version{res.Header.Get("ETag"), res.Header.Get("Last-Modified"), sha256.Sum256(data)}, nil
 }
 
-// close closes connections that are not in use.
+// close closes unused connections.
 func (f *fetcher) close() {
 	f.client.Close()
 	f.guarded.Close()
@@ -197,34 +193,32 @@ func (f *fetcher) may(u *url.URL) bool {
 	return slices.ContainsFunc(f.from, func(o *url.URL) bool { return remote.SameOrigin(o, u) })
 }
 
-// stamp is how a file looks from outside. The zero stamp is that of none.
+// stamp describes a file. The zero stamp is that of a missing file.
 type stamp struct {
 	size     int64
 	modified time.Time
-	path     string // where it is, with links followed: a volume is exchanged by one
+	path     string // with links resolved: a volume is exchanged by a link
 }
 
-// watched tells whether the texts of a document have changed since they were
-// read.
+// watched detects changes in the texts of a document.
 type watched struct {
 	fetch *fetcher
 	files map[string]stamp
 	urls  []string
 }
 
-// unsettled is how young a file may be for its time to tell nothing: it may
-// have been written again within the same tick. A time that is further ahead
-// somebody has set.
+// unsettled is the age below which a file's time proves nothing: the file may have been written
+// again within the same tick. A time further in the future was set on purpose.
 const unsettled = time.Second
 
-// moment is how files are before they are read: what is exchanged meanwhile has
-// changed, though it may be as old as it likes.
+// moment describes files before they are read. A file that is replaced meanwhile has changed,
+// however old it claims to be.
 type moment struct {
 	at    time.Time
 	files map[string]stamp
 }
 
-// lookAt notes how those of the texts are that are files.
+// lookAt records the state of the texts that are files.
 func lookAt(texts []string) moment {
 	m := moment{time.Now(), map[string]stamp{}}
 	for _, t := range texts {
@@ -235,7 +229,7 @@ func lookAt(texts []string) moment {
 	return m
 }
 
-// watch notes how the texts of a document are, which were read after before.
+// watch records the state of a document's texts, which were read after before.
 func watch(fetch *fetcher, texts []string, before moment) *watched {
 	w := &watched{fetch: fetch, files: map[string]stamp{}}
 	for _, t := range texts {
@@ -248,7 +242,7 @@ func watch(fetch *fetcher, texts []string, before moment) *watched {
 			s = stampOf(t)
 		}
 		if age := before.at.Sub(s.modified); -unsettled < age && age < unsettled {
-			s = stamp{size: -1} // it is looked at once more
+			s = stamp{size: -1} // it is read once more
 		}
 		w.files[t] = s
 	}
@@ -270,7 +264,7 @@ func stampOf(path string) stamp {
 	return stamp{info.Size(), info.ModTime(), real}
 }
 
-// filesChanged reports whether one of the files has changed.
+// filesChanged reports whether a file has changed.
 func (w *watched) filesChanged() bool {
 	for path, s := range w.files {
 		if stampOf(path) != s {
@@ -280,8 +274,8 @@ func (w *watched) filesChanged() bool {
 	return false
 }
 
-// urlsChanged reports whether what is at one of the URLs has changed, and
-// otherwise why the first that could not be read could not.
+// urlsChanged reports whether a URL has changed. Otherwise it returns why the first unreadable one
+// could not be read.
 func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
 	var first error
 	for _, u := range w.urls {

@@ -10,51 +10,49 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// finder finds tools by words. It ranks as BM25F does: a word counts more the
-// fewer tools have it, the more its field says about the tool, and the shorter
-// that field is. Tools also gain whose names the question covers, and that do
-// what it wants.
+// finder finds tools by words. It ranks like BM25F: a word counts more if fewer tools have it, if
+// its field says more about the tool, and if that field is shorter. Tools also gain if the question
+// covers their names, and if they do what it asks for.
 //
-// It is made once for a catalogue, does not change, and is used by many at a
-// time.
+// A finder belongs to one catalogue, does not change, and is safe for concurrent use.
 type finder struct {
 	tools  []*toolset.Tool
 	traits []trait                // of each of tools
 	terms  []term                 // sorted by their words
-	may    func(name string) bool // which tools are found; nil means all
+	may    func(name string) bool // selects the tools to find; nil selects all
 }
 
-// shows reports whether a tool is there for whoever asks.
+// shows reports whether the caller may see a tool.
 func (f *finder) shows(t *toolset.Tool) bool { return f.may == nil || f.may(t.Name) }
 
-// term is a word, and where it is.
+// term is a word with its occurrences.
 type term struct {
 	word     string
-	joined   bool // it is two words that stand side by side
+	joined   bool // it is two adjacent words
 	rarity   float32
 	postings []posting
 }
 
-// posting says how much a word is about a tool.
+// posting says how relevant a word is for a tool.
 type posting struct {
 	tool   uint32
 	weight float32 // 0 to 1
-	core   bool    // the word is among those that name the tool
+	core   bool    // the word is part of the tool's name
 }
 
-// What is known of a tool.
+// These are the fields of a tool.
 const (
 	ofName = iota
 	ofTitle
-	ofResource // the last part of the path that is no argument: what the operation is about
-	ofPath     // the parts before that
+	ofResource // the last part of the path that is no argument: the operation's object
+	ofPath     // the parts before ofResource
 	ofTags
 	ofText // the beginning of the description
 	kinds
 )
 
-// fields say how much a word counts in one of these, and, from 0 to 1, how much
-// less in a long one.
+// fields says how much a word counts in a field and, from 0 to 1, how much less it counts in a long
+// one.
 var fields = [kinds]struct{ weight, length float64 }{
 	ofName:     {1.2, 0.6},
 	ofTitle:    {1.5, 0.6},
@@ -64,17 +62,17 @@ var fields = [kinds]struct{ weight, length float64 }{
 	ofText:     {0.7, 0.6},
 }
 
-// These were chosen by questions to documents of twenty APIs. None of them is
-// critical: half as much or twice as much finds nearly the same.
+// These values were chosen by questions to documents of twenty APIs. None is critical: half or
+// twice as much finds nearly the same.
 const (
 	described  = 300 // bytes of a description that count
 	saturation = 1.5 // k1 of BM25
-	coverage   = 0.7 // share of the score that depends on how much of a tool's name the question has
-	verbShare  = 0.5 // of the verb that a question begins with: fits minds it too
-	partShare  = 0.4 // of a word that is only the beginning of another one
-	selfShare  = 0.7 // of the words for whoever asks
-	otherwise  = 0.6 // of the score of what does something else
-	shaped     = 1.2 // more for lists among collections, and the like
+	coverage   = 0.7 // share of the score that depends on how much of a tool's name the question covers
+	verbShare  = 0.5 // weight of the verb that a question begins with: fits uses it too
+	partShare  = 0.4 // weight of a word that is only the beginning of another one
+	selfShare  = 0.7 // weight of words for the person who asks
+	otherwise  = 0.6 // factor for tools that do something else
+	shaped     = 1.2 // factor for lists among collections, and the like
 	readable   = 1.05
 )
 
@@ -87,7 +85,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 	}
 	type entry struct {
 		places []place
-		alone  bool // it is one word somewhere
+		alone  bool // it is a single word somewhere
 	}
 	all := map[string]*entry{}
 	lengths := make([][kinds]float64, len(tools))
@@ -113,7 +111,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 			for j, w := range own {
 				add(kind, w, true)
 				if j > 0 && (kind == ofName || kind == ofResource) {
-					add(kind, own[j-1]+w, false) // who asks may write ConfigMap as one word
+					add(kind, own[j-1]+w, false) // a question may have ConfigMap as one word
 				}
 			}
 		}
@@ -143,7 +141,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 	return f
 }
 
-// texts returns what is known of a tool.
+// texts returns the fields of a tool.
 func texts(t *toolset.Tool) (out [kinds]string) {
 	op := t.Operation
 	out[ofName], out[ofTitle], out[ofTags] = t.Name, t.Title, strings.Join(op.Tags, " ")
@@ -160,8 +158,7 @@ func keywords(text string) []string {
 	return slices.DeleteFunc(stems(text), func(w string) bool { return stops[w] })
 }
 
-// pathParts returns the parts of a path that are no arguments, and whether its
-// last part is one.
+// pathParts returns the parts of a path that are no arguments, and whether its last part is one.
 func pathParts(op *openapi.Operation) (static []string, one bool) {
 	path, _, _ := strings.Cut(op.Path, "?")
 	for part := range strings.SplitSeq(path, "/") {
@@ -178,8 +175,8 @@ func pathParts(op *openapi.Operation) (static []string, one bool) {
 // trait is what a tool does.
 type trait struct {
 	named, method act     // by its name or its title; by its method
-	one           bool    // its path ends with an argument: it is about one of many
-	core          float32 // the rarity of the words that name it, together
+	one           bool    // its path ends with an argument: it concerns one of many
+	core          float32 // total rarity of the words that name it
 }
 
 func traitOf(t *toolset.Tool) trait {
@@ -208,13 +205,12 @@ func traitOf(t *toolset.Tool) trait {
 		out.named = verbs[stem(strings.ToLower(first))]
 	}
 	if out.named&reads != 0 {
-		out.named |= out.method & reads // many are called get that give a list
+		out.named |= out.method & reads // many tools called get return a list
 	}
 	return out
 }
 
-// fits returns by what the score of a tool is multiplied, for what the question
-// wants to do.
+// fits returns the factor for a tool's score, by the action that the question asks for.
 func (t trait) fits(want act) float32 {
 	does := t.named
 	if does == 0 || want == actOther {
@@ -225,7 +221,7 @@ func (t trait) fits(want act) float32 {
 		if does&reads != 0 {
 			return readable
 		}
-	case want == actOther: // something is to be done
+	case want == actOther: // an unknown action
 		if does&reads != 0 {
 			return otherwise
 		}
@@ -239,8 +235,8 @@ func (t trait) fits(want act) float32 {
 	return 1
 }
 
-// find returns the tools that have one of the words, the best first, and all of
-// them when there are no words that count.
+// find returns the tools that have one of the words, the best first. Without words that count it
+// returns all tools.
 func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	type hit struct {
 		t     *toolset.Tool
@@ -248,8 +244,8 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	}
 	asked := f.ask(query)
 	scores := make([]float32, len(f.tools))
-	covered := make([]float32, len(f.tools)) // of what core of trait counts
-	best := make([]float32, len(f.tools))    // of one word
+	covered := make([]float32, len(f.tools)) // how much of trait.core is covered
+	best := make([]float32, len(f.tools))    // the best of one word
 	var touched []uint32
 	for _, forms := range asked.words {
 		touched = touched[:0]
@@ -299,11 +295,11 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	return out
 }
 
-// question is what somebody looks for.
+// question is a parsed question.
 type question struct {
 	words   [][]form
-	unknown bool // there are words, of which no tool has one
-	act     act  // what is to be done; 0 when that is not said
+	unknown bool // it has words, none of which occurs
+	act     act  // the wanted action; 0 if unknown
 }
 
 // form is a way to write a word.
@@ -315,7 +311,7 @@ type form struct {
 // askedWords is how many words of a question count.
 const askedWords = 20
 
-// ask reads a question.
+// ask parses a question.
 func (f *finder) ask(query string) question {
 	var q question
 	all := words(query)
@@ -382,11 +378,11 @@ func (f *finder) search(w string) (int, bool) {
 	return slices.BinarySearchFunc(f.terms, w, func(t term, w string) int { return strings.Compare(t.word, w) })
 }
 
-// manyForms bounds the words that begin with one.
+// manyForms bounds the terms that begin with a word.
 const manyForms = 40
 
-// forms returns the terms for a word, for those that begin with it, and for
-// those that it begins with: repo and repository.
+// forms returns the terms for a word, for longer words that begin with it, and for its own
+// beginnings: repo and repository.
 func (f *finder) forms(w string) []form {
 	out := f.exact(w)
 	if len(w) < 3 {

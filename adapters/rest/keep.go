@@ -7,13 +7,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// ownCache is how much is kept of the answers to tools that ask for it, where
-// Config.Cache does not say how much.
+// ownCache is the size of the cache for tools that ask for one, without Config.Cache.
 const ownCache = 8 << 20
 
-// keep settles what of requests nobody is shown, and whose answers are kept:
-// without Config.Cache, only those of tools that ask for it. What is kept, or told,
-// of one is bounded by what a message may have.
+// keep sets which parts of requests are masked, and whose answers are cached: without Config.Cache,
+// only those of tools that ask for it. The limit of a message bounds each answer.
 func (c *Config) keep(tools []*toolset.Tool, o *Options) {
 	for _, t := range tools {
 		t.Conceal(c.Secrets)
@@ -25,7 +23,7 @@ func (c *Config) keep(tools []*toolset.Tool, o *Options) {
 	}
 }
 
-// cacheBytes is how much of answers is kept.
+// cacheBytes returns the size of the cache.
 func (c *Config) cacheBytes() int {
 	own := func(t *toolset.Entry) bool { return t.Cache != nil && *t.Cache }
 	if c.Cache == 0 && slices.ContainsFunc(c.entries(), own) {
@@ -34,7 +32,7 @@ func (c *Config) cacheBytes() int {
 	return int(c.Cache)
 }
 
-// entries returns all that is said of tools, by entries and by rules.
+// entries returns all entries and rules for tools.
 func (c *Config) entries() []*toolset.Entry {
 	var all []*toolset.Entry
 	for i := range c.Tools {
@@ -46,7 +44,7 @@ func (c *Config) entries() []*toolset.Entry {
 	return all
 }
 
-// secrets returns those of all entries: of the configuration, and of a catalogue.
+// secrets returns the secrets of all entries, of the configuration and of a catalogue.
 func (c *Config) secrets(tools []*toolset.Tool) []string {
 	var all []string
 	for _, e := range c.entries() {

@@ -19,19 +19,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// maxKeptFile is how large a file with a kept document may be: a document as large as
-// it may be, in base64.
+// maxKeptFile is the largest file with a saved document: a document of the largest size, in base64.
 const maxKeptFile = maxDocument * 3 / 2
 
-// kept is the last good document of a URL, with all that was read for it, as it is
-// on disk.
+// kept is the last good document of a URL on disk, with all texts that it needs.
 type kept struct {
 	Read  time.Time         `json:"read"`
-	Texts map[string][]byte `json:"texts"` // by the hashes of their URLs, which may hold secrets
-	// Outside has those that were read at an address of the internet.
+	Texts map[string][]byte `json:"texts"` // by hashes of their URLs, which may contain secrets
+	// Outside has the texts that were read at a public address.
 	Outside map[string]bool `json:"outside,omitempty"`
 
-	own *fetcher // for what is not there
+	own *fetcher // for missing texts
 }
 
 var _ openapi.Fetcher = (*kept)(nil)
@@ -47,12 +45,12 @@ func (k *kept) Fetch(ctx context.Context, address string) ([]byte, error) {
 // Public implements openapi.Fetcher.
 func (k *kept) Public(address string) bool { return k.Outside[sumOf(address)] || k.own.Public(address) }
 
-// recorder notes what is read.
+// recorder records the texts that are read.
 type recorder struct {
 	*fetcher
-	texts   map[string][]byte // by the hashes of their URLs
-	outside map[string]bool   // as kept has it
-	failed  []string          // the hashes of the others
+	texts   map[string][]byte // by hashes of their URLs
+	outside map[string]bool   // as in kept
+	failed  []string          // hashes of unreadable URLs
 }
 
 // Fetch implements openapi.Fetcher.
@@ -75,7 +73,7 @@ func sumOf(address string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keptPath returns where the last good document is kept; empty if it is not.
+// keptPath returns the file of the last good document; empty if it is not saved.
 func (c *Config) keptPath() string {
 	if c.KeepDir == "" || !address.IsHTTP(c.OpenAPI) {
 		return ""
@@ -83,8 +81,8 @@ func (c *Config) keptPath() string {
 	return filepath.Join(c.KeepDir, sumOf(c.OpenAPI)+".json")
 }
 
-// readKept reads the last good document from disk. There is none, and no error, if
-// none is kept.
+// readKept reads the last good document from disk. It returns nil without an error if none is
+// saved.
 func (c *Config) readKept(own *fetcher) (*kept, error) {
 	path := c.keptPath()
 	if path == "" {
@@ -103,9 +101,8 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 	return k, nil
 }
 
-// keepTexts writes the document that was read to disk. Whoever reads it meanwhile has
-// the one before. If a text of that could not be read now, its texts stay, beside those
-// that have come: the lost one may have led to others.
+// keepTexts saves the document on disk, atomically for readers. If one of its texts could not be
+// read now, older texts stay beside the new ones: the missing text may refer to them.
 func (c *Config) keepTexts(read *recorder) error {
 	path := c.keptPath()
 	if path == "" {
@@ -113,7 +110,7 @@ func (c *Config) keepTexts(read *recorder) error {
 	}
 	texts, outside := read.texts, read.outside
 	if len(read.failed) > 0 {
-		old, _ := c.readKept(nil) // what is damaged is written anew
+		old, _ := c.readKept(nil) // a damaged file is replaced
 		if old != nil && slices.ContainsFunc(read.failed, func(sum string) bool { return old.Texts[sum] != nil }) {
 			maps.Copy(old.Texts, texts)
 			texts = old.Texts

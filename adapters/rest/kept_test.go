@@ -73,7 +73,7 @@ func TestKept(t *testing.T) {
 	path, first := only()
 	broken.Store(true)
 	for range 2 {
-		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one is used") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
+		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one stays in use") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
 			t.Errorf("of a broken document: tools %s, log\n%s", tools, log)
 		}
 		if _, now := only(); string(now) != string(first) {
@@ -86,7 +86,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("tools %s", tools)
 	}
 	server.Close()
-	if tools, log := start(); tools != "b" || !strings.Contains(log, "the last good one is used") {
+	if tools, log := start(); tools != "b" || !strings.Contains(log, "the last good one stays in use") {
 		t.Errorf("of a server that is down: tools %s, log\n%s", tools, log)
 	}
 	if err := os.WriteFile(path, []byte(`{"texts":{}}`), 0o600); err != nil {

@@ -19,37 +19,36 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// catalog is what there is to call, and what of it is listed. It does not
-// change.
+// catalog is the tools and resources of an edition, and their lists. It does not change.
 type catalog struct {
 	tools  []*toolset.Tool
 	byName map[string]*toolset.Tool
 	mode   string
-	size   int    // of the list if all tools were in it
-	unsaid int    // bytes of output schemas that were left out of it
+	size   int    // of the list if it had all tools
+	unsaid int    // bytes of output schemas omitted from the list
 	items  []item // of tools/list
 	finder *finder
 	about  string // instructions
 	info   []byte // serverInfo
 
-	resources        []*resource // those to be looked at first come first
+	resources        []*resource // in the order in which addresses are matched
 	plain, templates []byte      // results of resources/list and resources/templates/list
 }
 
-// item is one of the tools that are listed. It is written when it is asked for:
-// thousands of them would take as much memory again as their schemas.
+// item is a listed tool. It is written on demand: thousands of them would take as much memory again
+// as their schemas.
 type item struct {
 	name string
 	t    *toolset.Tool
-	raw  []byte // in the place of t
+	raw  []byte // replaces t
 	size int
-	sum  uint64 // tells it from others
+	sum  uint64 // its hash
 }
 
-// itemSeed is of all sums.
+// itemSeed is the seed of all sums.
 var itemSeed = maphash.MakeSeed()
 
-// itemOf returns the item of a tool that is written as raw.
+// itemOf returns the item of a tool, of which raw is the entry.
 func itemOf(t *toolset.Tool, raw []byte) item {
 	return item{name: t.Name, t: t, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
 }
@@ -62,12 +61,12 @@ func (it *item) append(dst []byte) []byte {
 	return appendEntry(dst, it.t)
 }
 
-// keyRequest is where in _meta of a tool its request stands.
+// keyRequest is the key of a tool's request in _meta.
 const keyRequest = "mcp-bridge/request"
 
-// newCatalog lists the tools of an API of that name as mode says. By itself, a list that is
-// too long does without output schemas, if that helps: models do not read them. reading says
-// that no tool may change something.
+// newCatalog lists the tools of the API of that name, in a mode. In ModeAuto, a list that is too
+// long omits output schemas if that helps: models do not read them. reading says that no tool may
+// change anything.
 func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *catalog {
 	c := &catalog{tools: tools, byName: map[string]*toolset.Tool{}, mode: mode}
 	var scratch []byte
@@ -118,7 +117,7 @@ func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *c
 
 const keyOutput = `,"outputSchema":`
 
-// appendEntry appends the tool as it stands in a list.
+// appendEntry appends the entry of a tool in a list.
 func appendEntry(dst []byte, t *toolset.Tool) []byte {
 	begin := len(dst)
 	out := gjson.AppendJSONString(append(dst, `{"name":`...), t.Name)
@@ -138,7 +137,7 @@ func appendEntry(dst []byte, t *toolset.Tool) []byte {
 	return out
 }
 
-// oneLine takes line breaks, which stand only between tokens, out of JSON.
+// oneLine removes line breaks, which stand only between tokens, from JSON.
 func oneLine(b []byte) []byte {
 	for _, c := range []byte("\n\r") {
 		for at := b; ; {
@@ -152,12 +151,11 @@ func oneLine(b []byte) []byte {
 	return b
 }
 
-// pageSize is how many bytes of tools a page has, at least one tool.
+// pageSize is the size of a page in bytes; it has at least one tool.
 const pageSize = 512 << 10
 
-// page returns the result of tools/list. The cursor is the name of the last
-// tool that was listed, so that it holds when the list changes. It reports
-// false when there is no such tool.
+// page returns the result of tools/list. The cursor is the name of the last listed tool, so that it
+// stays valid when the list changes. page reports false if there is no such tool.
 func (c *catalog) page(cursor string) ([]byte, bool) {
 	from := 0
 	if cursor != "" {
@@ -183,26 +181,25 @@ func (c *catalog) page(cursor string) ([]byte, bool) {
 	return append(out, `]}`...), true
 }
 
-// sameResources reports whether clients see the same resources in both.
+// sameResources reports whether both have the same resources for clients.
 func (c *catalog) sameResources(other *catalog) bool {
 	return bytes.Equal(c.plain, other.plain) && bytes.Equal(c.templates, other.templates)
 }
 
-// same reports whether clients see the same tools in both.
+// same reports whether both have the same tools for clients.
 func (c *catalog) same(other *catalog) bool {
 	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return a.size == b.size && a.sum == b.sum })
 }
 
-// combine lays the configuration over the tools of a document, of which there
-// may be none. What is wrong with the configuration costs the entry that it is
-// in.
+// combine applies the configuration to the tools of a document, which may be nil. A fault in the
+// configuration only affects its own entry.
 func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach *wire.Reach) ([]*toolset.Tool, toolset.Faults) {
 	var faults toolset.Faults
 	entries := map[*openapi.Operation]*toolset.Entry{}
 	var added []*toolset.Tool
 	auth, err := c.Auth.of(doc)
 	if err != nil {
-		auth = c.Auth // told when the way is made
+		auth = c.Auth // newSource reports it
 	}
 	for i := range c.Tools {
 		e := &c.Tools[i]
@@ -245,7 +242,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 		one, wrong := e.Override(t, shared)
 		faults = append(faults, common.News(wrong)...)
 		if len(wrong) > 0 && (e.Confines() || shared.Confines()) {
-			continue // without the entry clients could do what it keeps from them
+			continue // without the entry, clients could do what it forbids
 		}
 		one.Entry = said
 		tools = append(tools, one)
@@ -271,18 +268,17 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	}), faults
 }
 
-// sameName says that two tools are called the same.
+// sameName makes a fault of two tools with the same name.
 func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
 	for i := range c.Tools {
 		if e := &c.Tools[i]; e.Shown() == t.Name {
-			return e.Fault("the name %s is that of %s %s too: choose another one", t.Name, other.Operation.Method, other.Operation.Path)
+			return e.Fault("%[2]s %[3]s also has the name %[1]s: choose another one", t.Name, other.Operation.Method, other.Operation.Path)
 		}
 	}
 	return toolset.Fault{Key: t.Name + ": ", Text: "two tools have this name"}
 }
 
-// find returns the operation that a key of the configuration means, or says
-// why there is none.
+// find returns the operation that a key of the configuration names, or why there is none.
 func find(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
 	if doc == nil {
 		return nil, "has no request, and there is no document that it could change"
@@ -305,12 +301,11 @@ func find(doc *openapi.Document, key string) (op *openapi.Operation, why string)
 	return nil, why
 }
 
-// secure has an operation of the configuration's own sent with credentials: of
-// several the first by name.
+// secure gives an operation of the configuration credentials: those of the first scheme by name.
 func (a Auth) secure(op *openapi.Operation) {
 	for _, name := range slices.Sorted(maps.Keys(a.Schemes)) {
 		op.Security = append(op.Security, openapi.Requirement{{Name: name}})
 	}
-	// The default is for whoever needs something that is not there.
+	// The default is for operations that need a scheme without credentials.
 	op.Security = append(op.Security, openapi.Requirement{{Name: ""}})
 }

@@ -20,29 +20,29 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// Catalog says where tools are published that change while the bridge runs; see
-// package catalog for the form. The zero value means nowhere.
+// Catalog names a catalogue, which publishes tools that change while the bridge runs; package
+// catalog describes its form. The zero value names none.
 type Catalog struct {
-	// File and URL are where the catalogue is; one of them at most.
+	// File or URL is where the catalogue is; at most one is set.
 	File string `yaml:"file"`
 	URL  string `yaml:"url"`
-	// Headers are sent with the request for URL, and with no other.
+	// Headers are sent with requests for URL only.
 	Headers map[string]string `yaml:"headers"`
-	// Webhook: whoever has Secret may say that something has changed or, without
-	// File and URL, what the catalogue is.
+	// Webhook accepts messages with Secret: that something has changed or, without File and URL, a
+	// new catalogue.
 	Webhook bool   `yaml:"webhook"`
 	Secret  string `yaml:"secret"`
-	// Retry: requests that are not harmless by their methods, such as POST, may be
-	// made again where the catalogue says that they are.
+	// Retry allows repeated requests for tools that the catalogue declares harmless, even with
+	// methods such as POST.
 	Retry bool `yaml:"retry"`
 }
 
-// minSecret is how many characters the secret of a webhook has at least.
+// minSecret is the shortest secret of a webhook, in characters.
 const minSecret = 16
 
 func (c *Catalog) exists() bool { return c.File != "" || c.URL != "" || c.Webhook }
 
-// location is where the catalogue is read; empty if it is brought.
+// location returns where the catalogue is read; empty if a webhook sends it.
 func (c *Catalog) location() string {
 	if c.URL != "" {
 		return c.URL
@@ -50,15 +50,15 @@ func (c *Catalog) location() string {
 	return c.File
 }
 
-// faults reports what is wrong with the settings.
+// faults reports faults in the settings.
 func (c *Catalog) faults() []string {
 	var all []string
 	add := func(text string) { all = append(all, "catalog: "+text) }
 	if u, err := url.Parse(c.URL); c.URL != "" && (!address.IsHTTP(c.URL) || err != nil || u.Host == "" || u.User != nil) {
-		add("url must be an address such as https://flows.example.com/tools.json, without a password")
+		add("url must be a URL such as https://flows.example.com/tools.json, without a password")
 	}
 	if c.File != "" && c.URL != "" {
-		add("file and url are there both: leave one out")
+		add("file and url are both set: remove one")
 	}
 	if len(c.Headers) > 0 && c.URL == "" {
 		add("headers are of no use without url")
@@ -78,7 +78,7 @@ func (c *Catalog) faults() []string {
 	return all
 }
 
-// fetch reads the catalogue. Without a place where it could be read it is empty.
+// fetch reads the catalogue. Without a location it is empty.
 func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, error) {
 	switch {
 	case c.URL != "":
@@ -96,9 +96,9 @@ func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		return nil, errors.New(c.File + " is no file")
+		return nil, errors.New(c.File + " is not a file")
 	}
-	return io.ReadAll(io.LimitReader(f, publication.MaxBytes+1)) // of one that is larger, Parse says so
+	return io.ReadAll(io.LimitReader(f, publication.MaxBytes+1)) // Parse reports one that is larger
 }
 
 // addPublished adds the tools of the catalogue to the others.
@@ -117,14 +117,13 @@ func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetc
 		}
 	}
 	err := c.published(m, o, data)
-	if err != nil && brought != nil { // its sender has to know
+	if err != nil && brought != nil { // its sender must know
 		return &CatalogError{err}
 	}
 	return err
 }
 
-// published adds the tools of a catalogue to the others. One that cannot be used
-// is left out, with a warning.
+// published adds the tools of a catalogue to the others. It omits unusable ones, with a warning.
 func (c *Config) published(m *material, o *Options, data []byte) error {
 	tools, warnings, err := publication.Parse(data)
 	if err != nil {
@@ -138,7 +137,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	}
 	auth, err := c.Auth.of(m.doc)
 	if err != nil {
-		auth = c.Auth // told when the way is made
+		auth = c.Auth // newSource reports it
 	}
 	names := map[string]bool{}
 	for _, t := range m.tools {
@@ -154,7 +153,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 		case err != nil:
 			warn(fmt.Sprintf("tool %q: %s", p.Name, err))
 		case names[t.Name]:
-			warn(fmt.Sprintf("tool %q: the name is that of another tool already", p.Name))
+			warn(fmt.Sprintf("tool %q: another tool already has the name", p.Name))
 		case !e.Hides(secrets):
 			warn(fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Name, toolset.MaxPublishedSecrets))
 		default:
@@ -167,13 +166,13 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 		}
 	}
 	if len(tools) > 0 && used == 0 {
-		return fmt.Errorf("no tool of the catalogue can be used: %s", m.warnings[len(m.warnings)-1].Text)
+		return fmt.Errorf("the catalogue has no usable tool: %s", m.warnings[len(m.warnings)-1].Text)
 	}
 	return nil
 }
 
-// publish makes a tool of e, which is as the catalogue has it, as if the
-// configuration had it. Its input schema stays as it is.
+// publish makes a tool of a catalogue's entry e, as if the configuration had it. The input schema
+// stays as it is.
 func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, error) {
 	var err error
 	if e.Request, err = c.below(p.Request); err != nil {
@@ -197,7 +196,7 @@ func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, 
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
 	t.Settings.Bounded = true
-	t.Entry, t.Published = nil, e // the configuration does not speak of it
+	t.Entry, t.Published = nil, e // the configuration has no entry for it
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{
 		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,
@@ -213,8 +212,8 @@ func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, 
 	return t, nil
 }
 
-// below returns a request with its address below the API's own, where all
-// requests go, and nothing but them.
+// below returns a request whose address is below the API's own, where all requests go. It refuses
+// other addresses.
 func (c *Config) below(request string) (string, error) {
 	method, target, _ := strings.Cut(strings.TrimSpace(request), " ")
 	target = strings.TrimSpace(target)
@@ -224,7 +223,7 @@ func (c *Config) below(request string) (string, error) {
 	base := strings.TrimSuffix(c.BaseURL, "/")
 	path, ok := strings.CutPrefix(target, base)
 	if base == "" || !ok || path != "" && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "?") && !strings.HasPrefix(path, "{?") {
-		return "", errors.New("its request goes to another place than below base_url")
+		return "", errors.New("its request is not below base_url")
 	}
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
@@ -232,8 +231,7 @@ func (c *Config) below(request string) (string, error) {
 	return method + " " + path, climbs(path)
 }
 
-// climbs refuses a path that leads above where it begins, however that is
-// written.
+// climbs refuses a path that leads above its beginning, in any encoding.
 func climbs(path string) error {
 	path, _, _ = strings.Cut(path, "?")
 	if plain, err := url.PathUnescape(path); err == nil {

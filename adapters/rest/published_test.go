@@ -80,19 +80,19 @@ func TestPublishedWarnings(t *testing.T) {
 	c := Config{BaseURL: "https://flows.example.com/v1", Tools: []toolset.Entry{{Key: "mine", Request: "GET /mine"}}}
 	for _, test := range []struct{ tool, want string }{
 		{`{"name":"x"}`, `tool 2 ("x"): request is missing`},
-		{`{"name":"mine","request":"GET /"}`, `tool "mine": the name is that of another tool already`},
+		{`{"name":"mine","request":"GET /"}`, `tool "mine": another tool already has the name`},
 		{`{"name":"a b","request":"GET /"}`, `tool "a b": a tool's name has 1 to 64`},
 		{`{"name":"x","request":"FETCH /"}`, `tool "x": request must begin with one of`},
 		{`{"name":"x","request":"GET /{id}"}`, `tool "x": request has {id}, and no argument is called that`},
 		{`{"name":"x","request":"POST /","body":{"a":"{b}"}}`, `tool "x": body has {b}`},
 		{`{"name":"x","request":"POST /","headers":{"Host":"evil"}}`, `tool "x": headers: Host is set by the bridge itself`},
-		{`{"name":"x","request":"GET https://flows.example.com/v2/x"}`, `tool "x": its request goes to another place than below base_url`},
-		{`{"name":"x","request":"GET https://flows.example.com/v11/x"}`, `tool "x": its request goes to another place than below base_url`},
+		{`{"name":"x","request":"GET https://flows.example.com/v2/x"}`, `tool "x": its request is not below base_url`},
+		{`{"name":"x","request":"GET https://flows.example.com/v11/x"}`, `tool "x": its request is not below base_url`},
 		{`{"name":"x","request":"GET /../v2/x"}`, `tool "x": its request has . or .. as a part of its path`},
 		{`{"name":"x","request":"GET https://flows.example.com/v1/a%2f%2E./x?y"}`, `tool "x": its request has . or .. as a part of its path`},
 		{`{"name":"x","request":"GET /","error":{"when":"@tostr|@tostr"}}`, `tool "x": the path "@tostr|@tostr" has the modifier @tostr, which a catalogue cannot use`},
 		{`{"name":"x","request":"GET /","result":"{a:@pretty}"}`, `tool "x": the path "{a:@pretty}" has the modifier @pretty`},
-		{`{"name":"x","request":"GET http://169.254.169.254/latest"}`, `tool "x": its request goes to another place than below base_url`},
+		{`{"name":"x","request":"GET http://169.254.169.254/latest"}`, `tool "x": its request is not below base_url`},
 	} {
 		m := &material{}
 		m.tools, _ = c.combine(nil, nil, nil)
@@ -101,7 +101,7 @@ func TestPublishedWarnings(t *testing.T) {
 			t.Errorf("%s: %d tools, warnings %q, %v", test.tool, len(m.tools), m.warnings, err)
 		}
 	}
-	if err := c.published(&material{}, &Options{}, []byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "no tool of the catalogue can be used: tool \"x\"") {
+	if err := c.published(&material{}, &Options{}, []byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "the catalogue has no usable tool: tool \"x\"") {
 		t.Errorf("only a bad one: %v", err)
 	}
 }
@@ -113,9 +113,9 @@ func TestCatalogSettings(t *testing.T) {
 	}{
 		{Catalog{File: "x"}, ""},
 		{Catalog{URL: "https://a.example/t", Headers: map[string]string{"Authorization": "Bearer x"}, Webhook: true, Secret: secret}, ""},
-		{Catalog{URL: "ftp://x"}, "catalog: url must be an address"},
+		{Catalog{URL: "ftp://x"}, "catalog: url must be a URL"},
 		{Catalog{URL: "https://u:p@a.example/t"}, "without a password"},
-		{Catalog{File: "x", URL: "https://a.example/t"}, "catalog: file and url are there both"},
+		{Catalog{File: "x", URL: "https://a.example/t"}, "catalog: file and url are both set"},
 		{Catalog{File: "x", Headers: map[string]string{"A": "b"}}, "catalog: headers are of no use without url"},
 		{Catalog{URL: "https://a.example", Headers: map[string]string{"Host": "b"}}, "catalog: headers: Host is set by the bridge itself"},
 		{Catalog{Webhook: true}, "catalog: secret must have at least 16 characters"},

@@ -110,7 +110,7 @@ func TestReload(t *testing.T) {
 	if got, want := names(t, up), "allPets addPet getPet deletePet watchEvents"; got != want {
 		t.Errorf("tools = %s, want %s", got, want)
 	}
-	if log.has("does not fit the document any more") == 0 {
+	if log.has("no longer fits the document") == 0 {
 		t.Error("nothing was said of the entry whose operation has gone")
 	}
 	close(api.slow)

@@ -6,15 +6,15 @@ import (
 	"errors"
 )
 
-// look is a webhook's wish that everything be read again.
+// look is a webhook's request to read everything again.
 type look struct {
-	body  []byte // the catalogue itself; nil if it is to be read
+	body  []byte // the catalogue itself; nil to read it
 	done  chan struct{}
 	tools int
 	err   error
 }
 
-// answer says what has come of it. nil is nobody's wish.
+// answer reports the outcome. nil is no webhook's request.
 func (l *look) answer(e *edition, err error) {
 	if l == nil {
 		return
@@ -25,11 +25,10 @@ func (l *look) answer(e *edition, err error) {
 	close(l.done)
 }
 
-// ErrElsewhere is why Renew refuses a catalogue.
+// ErrElsewhere refuses a catalogue in a webhook's request.
 var ErrElsewhere = errors.New("the catalogue is read from its file or URL: send nothing, and it is read again")
 
-// CatalogError says why the catalogue that was brought cannot be used. The tools
-// stay as they were.
+// CatalogError reports that a catalogue from a webhook is unusable. The tools stay as they were.
 type CatalogError struct {
 	Err error // the fault
 }
@@ -40,9 +39,9 @@ func (e *CatalogError) Error() string { return e.Err.Error() }
 // Unwrap returns the fault.
 func (e *CatalogError) Unwrap() error { return e.Err }
 
-// Renew reads everything again at once, on behalf of a webhook. A body is the
-// new catalogue, where that is read from nowhere else; the error is ErrElsewhere
-// or a *CatalogError then. It returns how many tools there are.
+// Renew reads everything again at once, for a webhook. body is the new catalogue if it has no file
+// or URL. Renew returns how many tools there are. The error is ErrElsewhere or a *CatalogError if
+// body is unusable.
 func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error) {
 	l := &look{done: make(chan struct{})}
 	if len(bytes.TrimSpace(body)) > 0 {
@@ -50,13 +49,12 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 			return 0, ErrElsewhere
 		}
 		l.body = bytes.Clone(body)
-		// What is wrong with it is the sender's to know; what else may go wrong is
-		// not.
+		// The sender learns of faults in the catalogue, but of no others.
 		if err := a.c.published(&material{}, &a.o, l.body); err != nil {
 			return 0, &CatalogError{err}
 		}
 	}
-	if err := a.first(ctx); err != nil { // which begins to follow
+	if err := a.first(ctx); err != nil { // starts following too
 		return 0, err
 	}
 	select {

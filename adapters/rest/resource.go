@@ -27,20 +27,20 @@ import (
 // scheme begins the addresses of resources.
 const scheme = "rest://"
 
-// maxURI bounds an address that is read.
+// maxURI is the longest address that is read.
 const maxURI = 8 << 10
 
-// resource is a GET whose answers clients read at addresses below
-// rest://SERVER: its path, and its other arguments as the query.
+// resource is a GET whose answers clients read at addresses below rest://SERVER: with its path, and
+// other arguments in the query.
 type resource struct {
 	*toolset.Tool
 	uri    string         // a template (RFC 6570) unless plain
-	plain  bool           // there are no arguments
+	plain  bool           // it has no arguments
 	path   *regexp.Regexp // of the encoded path
-	inPath []string       // the arguments that it captures, by the names of properties
+	inPath []string       // the arguments that it captures, by property
 	query  map[string]string
 	lists  map[string]bool // arguments that are lists
-	fixed  int             // how much of the path is not an argument
+	fixed  int             // how much of the path is fixed
 }
 
 var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
@@ -48,7 +48,7 @@ var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
 // asResource makes a resource of a tool of the server with that name.
 func asResource(t *toolset.Tool, server string) *resource {
 	r := &resource{Tool: t, query: map[string]string{}, lists: map[string]bool{}}
-	shown := map[string]string{} // by the names of the call's arguments
+	shown := map[string]string{} // keyed by the arguments of the call
 	said := slices.Concat(t.Entry.Args, t.Shared.Args)
 	if t.Entry.Request == "" {
 		for _, a := range said {
@@ -66,7 +66,7 @@ func asResource(t *toolset.Tool, server string) *resource {
 	r.uri = scheme + server
 	variables := map[string]bool{}
 	variable := func(name string) string {
-		v := strings.ReplaceAll(name, "-", "_") // RFC 6570 has no hyphens in names
+		v := strings.ReplaceAll(name, "-", "_") // RFC 6570 allows no hyphens in names
 		for variables[v] {
 			v += "_"
 		}
@@ -87,7 +87,7 @@ func asResource(t *toolset.Tool, server string) *resource {
 			return a.Place == openapi.InPath && a.Parameter.Name == path[span[0]+1:span[1]-1]
 		})
 		if i < 0 {
-			continue // Tools has warned of it
+			continue // Tools reports it
 		}
 		a := t.Call.Arguments[i]
 		name := cmp.Or(shown[a.Name], a.Name)
@@ -129,13 +129,13 @@ func asResource(t *toolset.Tool, server string) *resource {
 	r.plain = len(args) == 0
 	r.path = regexp.MustCompile(pattern + "$")
 	call := *t.Call
-	call.InputSchema, call.OutputSchema, call.Wrapped = t.InputSchema, nil, false // what is read is as it is
+	call.InputSchema, call.OutputSchema, call.Wrapped = t.InputSchema, nil, false // contents are returned unchanged
 	t.Call = &call
 	return r
 }
 
-// resources takes out of the tools those that are resources. Of several at the
-// same addresses nobody could tell which is meant.
+// resources separates the resources from the tools. Two resources with the same addresses are
+// ambiguous.
 func (c *Config) resources(m *material, server string) {
 	known := map[string]*resource{}
 	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
@@ -143,11 +143,11 @@ func (c *Config) resources(m *material, server string) {
 			return false
 		}
 		if t.Operation.Method != http.MethodGet {
-			return true // settings says what is wrong
+			return true // settings reports it
 		}
 		r := asResource(t, server)
 		if other := known[r.path.String()]; other != nil {
-			m.faults = append(m.faults, t.Entry.KeyFault("as", "as: its address %s is that of %s too: make one of them a tool", r.uri, other.Entry.Key))
+			m.faults = append(m.faults, t.Entry.KeyFault("as", "as: %[2]s also has the address %[1]s: make one of them a tool", r.uri, other.Entry.Key))
 			return true
 		}
 		known[r.path.String()] = r
@@ -156,12 +156,12 @@ func (c *Config) resources(m *material, server string) {
 	})
 }
 
-// hasResources reports whether some operations are offered as resources.
+// hasResources reports whether some operations are resources.
 func (c *Config) hasResources() bool {
 	return slices.ContainsFunc(c.entries(), func(t *toolset.Entry) bool { return t.As == toolset.AsResource })
 }
 
-// item returns the resource, or its template, as it stands in a list.
+// item returns the entry of the resource, or of its template, in a list.
 func (r *resource) item() []byte {
 	key := "uriTemplate"
 	if r.plain {
@@ -180,7 +180,7 @@ func (r *resource) item() []byte {
 	return append(out, "}}"...)
 }
 
-// kind returns the media type of what is read, if there is only one.
+// kind returns the media type of the contents, if there is only one.
 func (r *resource) kind() string {
 	kind := ""
 	for _, answer := range r.Operation.Responses {
@@ -215,18 +215,17 @@ func (c *catalog) listResources(all []*resource) {
 		}
 	}
 	c.plain, c.templates = append(plain, "]}"...), append(templates, "]}"...)
-	// What is said of /pets/new is not of /pets/{id}.
+	// /pets/new is not /pets/{id}: the more specific path comes first.
 	c.resources = slices.Clone(all)
 	slices.SortStableFunc(c.resources, func(a, b *resource) int {
 		return cmp.Or(len(a.inPath)-len(b.inPath), b.fixed-a.fixed)
 	})
 }
 
-// errNoResource is why nothing is read at an address.
+// errNoResource reports that an address has no resource.
 var errNoResource = errors.New("there is no such resource")
 
-// resourceAt returns the resource at an address, and the arguments that the
-// address holds.
+// resourceAt returns the resource at an address, and the arguments in the address.
 func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	rest, ok := strings.CutPrefix(uri, scheme+server)
 	if !ok || len(uri) > maxURI {
@@ -236,7 +235,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	path, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the query of %.200q is not encoded rightly", uri)
+		return nil, nil, fmt.Errorf("the query of %.200q is not percent-encoded correctly", uri)
 	}
 	for _, r := range c.resources {
 		found := r.path.FindStringSubmatch(path)
@@ -245,14 +244,14 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 		}
 		var args []toolset.Member
 		for i, name := range r.inPath {
-			// Commas between values stand as they are, and those in values encoded.
+			// Commas between values are plain, and those in values are encoded.
 			parts := []string{found[i+1]}
 			if r.lists[name] {
 				parts = strings.Split(found[i+1], ",")
 			}
 			for j := range parts {
 				if parts[j], err = url.PathUnescape(parts[j]); err != nil {
-					return nil, nil, fmt.Errorf("the path of %.200q is not encoded rightly", uri)
+					return nil, nil, fmt.Errorf("the path of %.200q is not percent-encoded correctly", uri)
 				}
 			}
 			if r.lists[name] {
@@ -271,7 +270,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 				continue
 			}
 			if len(values[key]) > 1 {
-				return nil, nil, fmt.Errorf("the argument %.80q is there twice", key)
+				return nil, nil, fmt.Errorf("the argument %.80q is given twice", key)
 			}
 			args = append(args, toolset.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
 		}
@@ -280,9 +279,8 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	return nil, nil, errNoResource
 }
 
-// readings returns what reads resources for the arguments of a call that are
-// files; nil when there are none. What clients may not read is not there for
-// them either.
+// readings returns the function that reads resources for arguments that are files; nil without
+// resources. Resources that clients may not read do not exist for them.
 func (a *Adapter) readings(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
 	if len(e.resources) == 0 {
 		return nil
@@ -299,7 +297,7 @@ func (a *Adapter) readings(e *edition, equip func(*toolset.Tool, []byte) *wire.C
 	}
 }
 
-// resourceCall answers what is asked of resources.
+// resourceCall answers requests about resources.
 func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	if r.Method != "resources/read" {
 		if gjson.GetBytes(params, "cursor").Exists() {

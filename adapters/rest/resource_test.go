@@ -80,7 +80,7 @@ func TestResources(t *testing.T) {
 		{"rest://pets/pets/x", "", "-32602 the arguments are wrong: id: must be an integer"},
 		{"rest://pets/files/../x", "", "-32602 path: must not have . or .."},
 		{"rest://pets/pets/1?q=2", "", `-32602 the resource has no argument "q"`},
-		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is there twice`},
+		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is given twice`},
 		{"rest://pets/burn", "", "-32002 Resource not found"},
 		{"rest://other/shelves", "", "-32002 Resource not found"},
 		{"https://pets/shelves", "", "-32002 Resource not found"},
@@ -121,7 +121,7 @@ func TestResourceLists(t *testing.T) {
 		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4", ""},
 		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy", ""},
 		{"rest://pets/sums/1%2C2/of/x", "", "numbers[0]: must be an integer"},
-		{"rest://pets/tags/a,%zz", "", "is not encoded rightly"},
+		{"rest://pets/tags/a,%zz", "", "is not percent-encoded correctly"},
 	} {
 		n := api.count()
 		m := raw(t, up, "resources/read", `{"uri":"`+test.uri+`"}`)
@@ -142,8 +142,8 @@ func TestResourcesAlike(t *testing.T) {
 	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
 	faults, _ := err.(toolset.Faults)
 	if got, want := fmt.Sprint([]toolset.Fault(faults)), "["+
-		"tools: users: as: its address rest://pets/search{?name} is that of code too: make one of them a tool "+
-		"tools: same: as: its address rest://pets/search/{id} is that of other too: make one of them a tool]"; got != want || faults[0].Line != 3 {
+		"tools: users: as: code also has the address rest://pets/search{?name}: make one of them a tool "+
+		"tools: same: as: other also has the address rest://pets/search/{id}: make one of them a tool]"; got != want || faults[0].Line != 3 {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
@@ -216,13 +216,13 @@ func TestResourceFiles(t *testing.T) {
 		{"put", `{"body":"rest://pets/files/a%20b.txt?page=2"}`, "PUT /put X-Api-Key=top-secret-key " + books, 2}, // whole, whatever result makes of it for readers
 		{"put", `{"body":{"text":"rest://pets/shelves"}}`, "PUT /put X-Api-Key=top-secret-key rest://pets/shelves", 1},
 		{"many", `{"body":{"files":["rest://pets/files/a%20b.txt","data:,x"]}}`, `Content-Disposition: form-data; name="files"; filename="a b.txt"`, 2},
-		{"put", `{"body":"https://example.com/x"}`, `body: nothing is fetched from addresses such as "https://example.com/x": give the file itself`, 0},
-		{"put", `{"body":"file:///etc/passwd"}`, "body: nothing is fetched from addresses", 0},
+		{"put", `{"body":"https://example.com/x"}`, `body: the bridge fetches no files from addresses such as "https://example.com/x": give the file itself`, 0},
+		{"put", `{"body":"file:///etc/passwd"}`, "body: the bridge fetches no files from addresses", 0},
 		{"put", `{"body":"rest://other/shelves"}`, `body: "rest://other/shelves" cannot be read: there is no such resource`, 0},
 		{"put", `{"body":"rest://pets/put"}`, "cannot be read: there is no such resource", 0},
 		{"put", `{"body":"rest://pets/pets/404"}`, "cannot be read: 404 Not Found from GET /pets/404\nNo such pet", 1},
 		{"put", `{"body":"rest://pets/pets/x"}`, "cannot be read: the arguments are wrong: id: must be an integer", 0},
-		{"many", `{"body":{"files":[` + strings.Repeat(`"rest://pets/shelves",`, 8) + `"rest://pets/shelves"]}}`, "body.files: more than 8 files are given by their addresses", 8},
+		{"many", `{"body":{"files":[` + strings.Repeat(`"rest://pets/shelves",`, 8) + `"rest://pets/shelves"]}}`, "body.files: more than 8 files have addresses", 8},
 		{"put", `{"body":"rest://pets/slow"}`, "cannot be read: GET /slow got no answer: the API did not answer in time (1ms)", -1}, // the time may be over before it is asked
 	} {
 		n := api.count()
@@ -235,7 +235,7 @@ func TestResourceFiles(t *testing.T) {
 		}
 	}
 	c.Limits.File = 100
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files that are given by their addresses have more than 100 bytes together") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files with addresses have more than 100 bytes together") {
 		t.Errorf("two that are too large together: %s", text)
 	}
 	// Too large a file is no file, and without resources there are no addresses.
@@ -244,7 +244,7 @@ func TestResourceFiles(t *testing.T) {
 		t.Errorf("too large: %s", text)
 	}
 	c.Tools = nil
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "nothing is fetched from addresses") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the bridge fetches no files from addresses") {
 		t.Errorf("without resources: %s", text)
 	}
 }

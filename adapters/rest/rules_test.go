@@ -148,14 +148,14 @@ func TestRuleFaults(t *testing.T) {
 		want string
 		line int
 	}{
-		{"nothing", toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no operation that is exposed fits it: did you mean orders?", 11},
-		{"no name", toolset.Rule{Match: openapi.Match{Name: []string{"listOrder"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no operation that is exposed fits it: did you mean listOrders?", 11},
-		{"not both", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no operation that is exposed fits it", 11},
+		{"nothing", toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no exposed operation matches it: did you mean orders?", 11},
+		{"no name", toolset.Rule{Match: openapi.Match{Name: []string{"listOrder"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no exposed operation matches it: did you mean listOrders?", 11},
+		{"not both", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no exposed operation matches it", 11},
 		{"no parameter", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "pages", Line: 14, Off: true}}})}, "rules: item 1: args: pages: no operation that the rule fits has a parameter of that name: did you mean page?", 14},
 		{"a parameter of others", toolset.Rule{Match: openapi.Match{Name: []string{"status"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "page", Line: 14, Off: true}}})}, "rules: item 1: args: page: no operation that the rule fits has a parameter of that name", 14},
 		{"off in a path", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "id", Line: 14, Off: true}}})}, "rules: item 1: args: id: is a part of the path of GET /orders/{id}: it cannot be off; give it a value", 14},
-		{"no GET", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{As: toolset.AsResource})}, "rules: item 1: as: resource is for GET, and no operation that it fits is one", 12},
-		{"no GET to keep", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{Cache: is(true)})}, "rules: item 1: cache is for GET, and no operation that it fits is one", 13},
+		{"no GET", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{As: toolset.AsResource})}, "rules: item 1: as: resource is for GET, and the rule matches no GET", 12},
+		{"no GET to keep", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{Cache: is(true)})}, "rules: item 1: cache is for GET, and the rule matches no GET", 13},
 	} {
 		c := shopOf(t, []toolset.Rule{test.rule})
 		_, err := c.Inspect(t.Context(), "shop", Options{})

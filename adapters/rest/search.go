@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// The tools of ModeSearch.
+// These are the tools of ModeSearch.
 const (
 	searchTool   = "search_operations"
 	describeTool = "describe_operations"
@@ -18,13 +18,12 @@ const (
 	callTool     = "call_operation"
 )
 
-// IsCall reports whether a tool is one of ModeSearch that calls another one: that whose name
-// is its argument id.
+// IsCall reports whether a tool of ModeSearch calls another tool, named by its argument id.
 func IsCall(name string) bool { return name == readTool || name == callTool }
 
 func isSearch(name string) bool { return name == searchTool || name == describeTool || IsCall(name) }
 
-// The input schemas of these tools.
+// These are the input schemas of the tools.
 const (
 	searchSchema = `{"type":"object","properties":{` +
 		`"query":{"type":"string","description":"Words to look for in names, paths, summaries and descriptions; leave it out to see everything"},` +
@@ -38,8 +37,8 @@ const (
 		`"arguments":{"type":"object","description":"Its arguments, as ` + searchTool + ` or ` + describeTool + ` says"}},"required":["id"]}`
 )
 
-// searchItems returns these tools as they are listed, for an API of that name with n operations,
-// of which all may only read.
+// searchItems returns the entries of these tools for the API of that name with n operations.
+// reading says that no operation may change anything.
 func searchItems(api string, n int, reading bool) []item {
 	const reads = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":%t}`
 	one := func(name, title, about, schema, annotations string) item {
@@ -59,7 +58,7 @@ func searchItems(api string, n int, reading bool) []item {
 		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`))
 }
 
-// uses says which tools call operations.
+// uses explains which tools call operations.
 func uses(reading bool) string {
 	if reading {
 		return readTool
@@ -67,8 +66,8 @@ func uses(reading bool) string {
 	return readTool + " for what only reads, and " + callTool + " for everything else"
 }
 
-// granted returns what is found of the catalogue by somebody who may use only
-// some of the tools; nil means all.
+// granted returns the finder of a caller who may use only the tools that may selects; nil selects
+// all.
 func (c *catalog) granted(may func(name string) bool) *catalog {
 	own, finder := *c, *c.finder
 	finder.may = may
@@ -79,13 +78,13 @@ func (c *catalog) granted(may func(name string) bool) *catalog {
 // shownHits is how many results a search shows.
 const shownHits = 20
 
-// A search with a query shows the arguments of so many of its first results, in so many bytes.
+// The result of a search shows the arguments of its first hits, in a limited number of bytes.
 const (
 	shownSchemas    = 3
 	shownSchemaSize = 6 << 10
 )
 
-// search answers a call of searchTool, of which the arguments have been checked.
+// search answers a call of searchTool with checked arguments.
 func (c *catalog) search(args []byte) []byte {
 	a := gjson.ParseBytes(args)
 	tag := a.Get("tag").String()
@@ -117,7 +116,7 @@ func (c *catalog) search(args []byte) []byte {
 	return textResult(b.String(), false)
 }
 
-// writeSchemas writes the arguments of the first tools, as far as there is room.
+// writeSchemas writes the arguments of the first tools that fit.
 func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
 	room, left := shownSchemaSize, len(found) > shownSchemas
 	for _, t := range found[:min(len(found), shownSchemas)] {
@@ -146,7 +145,7 @@ func short(t *toolset.Tool) string {
 	return s
 }
 
-// tags returns the tags that there are, at most a hundred.
+// tags returns up to a hundred tags.
 func (f *finder) tags() []string {
 	var all []string
 	seen := map[string]bool{}
@@ -193,7 +192,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 	return textResult(b.String(), unknown == len(ids))
 }
 
-// unknown says that there is no operation of that name.
+// unknown says that no operation has that name.
 func (c *catalog) unknown(name string) string {
 	text := fmt.Sprintf("There is no operation %.80q.", name)
 	if near := c.finder.find(name, "", ""); len(near) > 0 {
@@ -202,7 +201,7 @@ func (c *catalog) unknown(name string) string {
 	return text
 }
 
-// textResult is a CallToolResult that is a text.
+// textResult is a CallToolResult with a text.
 func textResult(text string, isError bool) []byte {
 	out := gjson.AppendJSONString([]byte(`{"content":[{"type":"text","text":`), text)
 	if isError {

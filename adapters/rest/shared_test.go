@@ -120,7 +120,7 @@ paths:
 	}{
 		{toolset.Arg{Name: "owner", Line: 7, Off: true}, "args: owner: is a part of the path of GET /{owner}/a: it cannot be off; give it a value"},
 		{toolset.Arg{Name: "ovner", Line: 7, Off: true}, "args: ovner: no operation that is exposed has a parameter of that name: did you mean owner?"},
-		{toolset.Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a has an argument q already"},
+		{toolset.Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a already has an argument q"},
 	} {
 		c := Config{OpenAPI: file(t, doc), BaseURL: "http://localhost", Args: []toolset.Arg{test.arg}}
 		_, err := c.Inspect(context.Background(), "x", Options{})

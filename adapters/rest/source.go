@@ -25,62 +25,58 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options are what is not the API's own.
+// Options are settings that do not belong to the API itself.
 type Options struct {
 	Log *slog.Logger // nil means slog.Default()
 	// Timeout is how long a call may take in all; 0 means 30 s.
 	Timeout time.Duration
-	// MaxTimeout is how long a call may take whatever its tool says; 0 means no
-	// limit.
+	// MaxTimeout bounds the timeouts of tools; 0 means no limit.
 	MaxTimeout time.Duration
-	// Breaker says when a host is left alone because it fails.
+	// Breaker says when a failing host gets no more requests.
 	Breaker breaker.Options
-	// Forward are the names of headers of callers that the API gets. They are as
-	// the API knows them.
+	// Forward are the callers' headers to pass on, under the API's names.
 	Forward []string
-	// Identity are those of them that say who the caller is. No argument of a call
-	// sets one.
+	// Identity are those of Forward that identify the caller. No argument sets them.
 	Identity []string
-	// Prefix is how many characters will stand before the names of tools, which
-	// are cut so that both together have at most 64.
+	// Prefix is the length of the prefix that tool names will get. Names are cut so that both have
+	// at most 64 characters.
 	Prefix int
-	// Shows reports whether clients may see the tool of that name; nil means all.
-	// Only here can that be so for what ModeSearch finds and calls.
+	// Shows reports whether clients may see the tool of that name; nil means all. Only this package
+	// can apply it to the operations of ModeSearch.
 	Shows func(name string) bool
-	// May returns what tells which tools a principal may use; that, or May itself,
-	// is nil when these are all. Only here can it be so for what ModeSearch finds
-	// and calls.
+	// May returns a function that reports which tools a principal may use. May, or its result, is
+	// nil if those are all. Only this package can apply it to the operations of ModeSearch.
 	May func(principal string) func(name string) bool
-	// Reads reports whether clients may read the resource at that address; nil means
-	// all. Only here can that be so for files in arguments.
+	// Reads reports whether clients may read the resource at that address; nil means all. Only this
+	// package can apply it to files in arguments.
 	Reads func(uri string) bool
 	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
 	MaxMessage int
 }
 
-// edition is the API as it was read once: its tools, and the way to it. Calls
-// end on the one that they have begun on.
+// edition is the API as it was read once: its tools, and the source that calls them. A call ends on
+// the edition that it began on.
 type edition struct {
 	*catalog
 	source  *wire.Source
-	texts   []string // that it was made of: paths and URLs
-	nowhere error    // no call can be made, since nothing says where the API is; nil if something does
-	home    string   // origin of the API; empty if it has none of its own
-	tokens  []string // origins from which tokens come
-	apart   []string // origins that get nothing of the configuration; see wire.Reach
+	texts   []string // paths and URLs that it was made of
+	nowhere error    // no call can be made, since the API has no server; nil otherwise
+	home    string   // the API's origin; empty without a server of its own
+	tokens  []string // origins that tokens come from
+	apart   []string // origins without credentials; see wire.Reach
 
 	mu    sync.Mutex // guards users
-	users int        // adapters that use it
+	users int        // number of adapters that use it
 }
 
 // use is one adapter's use of an edition, which several adapters may share.
 type use struct {
 	*edition
-	calls sync.WaitGroup // in flight; Add is called with the adapter's mu held while this is its current one
+	calls sync.WaitGroup // in flight; Add is called with the adapter's mu held while this use is current
 }
 
-// left ends one adapter's use. It reports whether it was the last one: then the adapter
-// closes the source.
+// left ends one adapter's use. It reports whether it was the last: then the adapter closes the
+// source.
 func (e *edition) left() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,20 +84,20 @@ func (e *edition) left() bool {
 	return e.users == 0
 }
 
-// material is what an edition is made of.
+// material is the input of an edition.
 type material struct {
 	doc       *openapi.Document
 	tools     []*toolset.Tool
 	resources []*resource
-	all       []*toolset.Tool // those of both, and those that clients do not see
+	all       []*toolset.Tool // includes the tools that clients do not see
 	texts     []string        // paths and URLs of all that was read
 	warnings  []openapi.Warning
-	lost      []*openapi.Operation // that are exposed, and cannot be used
-	faults    toolset.Faults       // of the configuration
+	lost      []*openapi.Operation // exposed but unusable
+	faults    toolset.Faults       // in the configuration
 }
 
-// read reads the document and the catalogue, unless that was brought, and makes
-// the tools of the server of that name.
+// read reads the document and, unless a webhook brought it, the catalogue. It makes the tools of
+// the server of that name.
 func (c *Config) read(ctx context.Context, name string, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
 	m := &material{}
 	var imported []*openapi.Tool
@@ -121,7 +117,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		m.doc, m.texts, m.lost = doc, append(slices.Clone(doc.Files), c.Overlays...), doc.LostOf(rules)
 		limit := 64 - o.Prefix
 		if c.Mode == ModeSearch {
-			limit = 64 // they are no names of tools then
+			limit = 64 // the names of operations are then no names of tools
 		}
 		imported, m.warnings = openapi.Tools(doc, openapi.Options{
 			Rename:    func(op *openapi.Operation, name string) string { return toolset.Rename(c.Rules, op, name) },
@@ -131,7 +127,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	}
 	var reach *wire.Reach
 	if options, err := c.wireOptions(m, name, o); err == nil {
-		reach, _ = wire.NewReach(options) // what is wrong is told when the way is made
+		reach, _ = wire.NewReach(options) // newSource reports the error
 	}
 	m.tools, m.faults = c.combine(m.doc, imported, reach)
 	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
@@ -149,7 +145,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	return m, nil
 }
 
-// documentError is why a document cannot be used.
+// documentError says why a document is unusable.
 type documentError struct{ error }
 
 func (e *documentError) Unwrap() error { return e.error }
@@ -207,10 +203,10 @@ func (c *Config) catalog(m *material, name string) *catalog {
 // maxAbout is how much of a document's description becomes instructions.
 const maxAbout = 2000
 
-// maxTitle is how much of its title tools name it by.
+// maxTitle is how much of its title names the API in tools.
 const maxTitle = 80
 
-// way makes the way to the API.
+// way makes the source that calls the API.
 func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
 	options, err := c.wireOptions(m, name, o)
 	if err != nil {
@@ -220,15 +216,14 @@ func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cac
 	return wire.New(*options)
 }
 
-// wireOptions are those of the way to the API, but for what the tools are needed.
+// wireOptions returns the options of the source that do not depend on the tools.
 func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Options, error) {
 	auth, err := c.Auth.of(m.doc)
 	if err != nil {
 		return nil, err
 	}
 	most := o.maxMessage()
-	// Of binary answers, results have four bytes for three; of texts, structured
-	// content beside them.
+	// Results have four bytes for three of a binary answer, and structured content beside a text.
 	body := min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3)
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
@@ -242,12 +237,11 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 // maxMessage returns how many bytes a result may have.
 func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }
 
-// maxAnswer returns how many bytes of text a result may have, unless its tool says
-// otherwise.
+// maxAnswer returns how many bytes of text a result may have, unless its tool sets a limit.
 func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) }
 
-// of returns the credentials for a document. A value of which nobody has said
-// where it goes is for the one scheme that says so.
+// of returns the credentials for a document. A value without a place goes to the only scheme that
+// names one.
 func (a Auth) of(doc *openapi.Document) (Auth, error) {
 	d := a.Default
 	if d == nil || d.Key == "" || d.Header != "" || d.Query != "" || d.Cookie != "" {
@@ -263,7 +257,7 @@ func (a Auth) of(doc *openapi.Document) (Auth, error) {
 	}
 	switch len(keys) {
 	case 0:
-		return a, errors.New("auth: say where the value goes: header: NAME, query: NAME or cookie: NAME")
+		return a, errors.New("auth: the value has no place: set header: NAME, query: NAME or cookie: NAME")
 	case 1:
 		out := Auth{Schemes: maps.Clone(a.Schemes)}
 		if out.Schemes == nil {
@@ -272,5 +266,5 @@ func (a Auth) of(doc *openapi.Document) (Auth, error) {
 		out.Schemes[keys[0]] = *d
 		return out, nil
 	}
-	return a, fmt.Errorf("auth: the document has several API keys (%s): say which one the value is for, such as auth: {%s: {value: …}}", strings.Join(keys, ", "), keys[0])
+	return a, fmt.Errorf("auth: the document has several API keys (%s): name the one that the value is for, such as auth: {%s: {value: …}}", strings.Join(keys, ", "), keys[0])
 }

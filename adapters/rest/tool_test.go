@@ -265,12 +265,12 @@ func TestWrongOverrides(t *testing.T) {
 	want := `1 tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?
 2 tools: GET /pet: the document has no such operation, and a tool of your own needs a request: did you mean "GET /pets"?
 6 tools: GET /pets/{id}: is the same operation as getPet, on line 3
-10 tools: listPets: args: limit: there is an argument kind already
-12 tools: listPets: args: limit: becomes the same as kind
+10 tools: listPets: args: limit: the operation already has an argument kind
+12 tools: listPets: args: limit: gets the same name as kind
 4 tools: getPet: args: id: is required: it cannot be off; give it a value
 5 tools: getPet: args: ids: GET /pets/{id} has no such argument: did you mean id?
 7 tools: deletePet: has no effect: expose or the document hides the operation
-8 tools: addPet: the name listPets is that of GET /pets too: choose another one
+8 tools: addPet: GET /pets also has the name listPets: choose another one
 `
 	faults, _ := err.(toolset.Faults)
 	got := ""

@@ -16,10 +16,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// revision is what the server speaks.
+// revision is the server's revision.
 const revision = "2025-11-25"
 
-// capabilities is what it can do.
+// capabilities are the server's capabilities.
 func (c *Config) capabilities() string {
 	if c.hasResources() {
 		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
@@ -27,11 +27,11 @@ func (c *Config) capabilities() string {
 	return `{"tools":{"listChanged":true}}`
 }
 
-// upstream is a connection: a place to make calls from.
+// upstream is a connection, from which calls are made.
 type upstream struct {
 	a      *Adapter
 	server *bridge.Greeting
-	header http.Header // of the caller's first request, as far as it is forwarded
+	header http.Header // the forwarded headers of the caller's first request
 	rest   bridge.Client
 	ctx    context.Context // ends with Close
 	end    context.CancelCauseFunc
@@ -40,13 +40,13 @@ type upstream struct {
 	closed bool
 	calls  sync.WaitGroup
 
-	telling sync.Mutex // held while rest is told something, and by Close
-	told    bool       // nothing more is
+	telling sync.Mutex // held during notifications to rest, and by Close
+	told    bool       // closed: there are no more notifications
 }
 
 var _ bridge.Upstream = (*upstream)(nil)
 
-// errClosed is why calls end when their connection is closed.
+// errClosed ends the calls of a closed connection.
 var errClosed = errors.New("its connection was closed")
 
 // connect makes a connection.
@@ -75,8 +75,7 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 // Server implements bridge.Upstream.
 func (u *upstream) Server() *bridge.Greeting { return u.server }
 
-// Notify implements bridge.Upstream. There is nothing that the server would
-// have to know: a call is cancelled by the end of its context.
+// Notify implements bridge.Upstream. It does nothing: the context of a call cancels it.
 func (u *upstream) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Close implements bridge.Upstream.
@@ -95,7 +94,7 @@ func (u *upstream) Close(context.Context) error {
 	return nil
 }
 
-// changed tells the client that there are others of a kind: tools or resources.
+// changed notifies the client that tools or resources have changed.
 func (u *upstream) changed(kind string) {
 	u.telling.Lock()
 	defer u.telling.Unlock()
@@ -104,10 +103,10 @@ func (u *upstream) changed(kind string) {
 	}
 }
 
-// listChanged returns the method that says so.
+// listChanged returns the method of that notification.
 func listChanged(kind string) string { return "notifications/" + kind + "/list_changed" }
 
-// enter begins a call. It reports false when the connection is closed.
+// enter begins a call. It reports false if the connection is closed.
 func (u *upstream) enter() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -158,7 +157,7 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 
 // call calls a tool.
 func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
-	args := memberOf(params, "arguments") // as it stands there: it may be large
+	args := memberOf(params, "arguments") // raw, since it may be large
 	switch {
 	case len(args) == 0 || string(args) == "null":
 		args = []byte("{}")
@@ -191,7 +190,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	return jsonrpc.NewResult(nil, oneLine(result)), nil
 }
 
-// bound returns the context of a call, which ends with the connection too.
+// bound returns the context of a call, which also ends with the connection.
 func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
@@ -201,7 +200,7 @@ func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// equipped returns the call that a request makes, with what goes along with it.
+// equipped returns the call of a request, with the caller's headers and the like.
 func (u *upstream) equipped(t *toolset.Tool, r *bridge.Request, args []byte) *wire.Call {
 	call := callOf(t, args)
 	if call.Header = r.Header; call.Header == nil {
@@ -221,7 +220,7 @@ func (u *upstream) equipped(t *toolset.Tool, r *bridge.Request, args []byte) *wi
 	return call
 }
 
-// callOf returns the call as package wire makes it.
+// callOf returns the call for package wire.
 func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	c := &wire.Call{Tool: t.Call, Args: args, Result: t.Result, Settings: t.Settings}
 	if t.Picks {
@@ -241,7 +240,7 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	return c
 }
 
-// lost is the error of a call for whose answer nobody waits any more.
+// lost is the error of a call whose answer nobody waits for.
 func (u *upstream) lost(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}
@@ -249,10 +248,9 @@ func (u *upstream) lost(ctx context.Context, err error) error {
 	return err
 }
 
-// meant returns the tool that is called, with its arguments; or what is to be
-// answered at once; or nothing when there is no such tool. may, if it is not nil,
-// tells which tools the caller may use: others do not exist for those that find
-// and call tools.
+// meant returns the called tool with its arguments, or an immediate answer, or nothing if there is
+// no such tool. may, if not nil, reports which tools the caller may use. Other tools do not exist
+// for the tools that find and call tools.
 func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
 	if e.mode == ModeSearch && isSearch(name) {
 		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, readTool: callSchema, callTool: callSchema}[name]
@@ -260,7 +258,7 @@ func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) b
 		if err != nil {
 			return nil, nil, textResult(err.Error(), true)
 		}
-		may = both(may, a.o.Shows) // the edition may be one of former settings, which showed more
+		may = both(may, a.o.Shows) // the edition may have older settings, which showed more
 		switch name {
 		case searchTool:
 			return nil, nil, e.granted(may).search(args)
@@ -273,12 +271,12 @@ func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) b
 		if name == readTool && !t.Annotations.ReadOnly {
 			return nil, nil, textResult(fmt.Sprintf("%s may change something: use %s.", t.Name, callTool), true)
 		}
-		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // none are as good as {}
+		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // missing arguments mean {}
 	}
 	return e.byName[name], args, nil
 }
 
-// both returns what holds if both do; nil stands for everything.
+// both returns a function that holds if both do; nil holds always.
 func both(one, other func(string) bool) func(string) bool {
 	switch {
 	case one == nil:
@@ -289,7 +287,7 @@ func both(one, other func(string) bool) func(string) bool {
 	return func(name string) bool { return one(name) && other(name) }
 }
 
-// maxDescribed bounds what describeTool tells.
+// maxDescribed bounds a result of describeTool.
 const maxDescribed = 100 << 10
 
 // Tools returns all tools as JSON, whether they are listed or not.
@@ -309,8 +307,8 @@ func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// Plan returns the request that a call of a tool would send, as text, with
-// secrets masked. Nothing is sent, except to read the document.
+// Plan returns the request that a call would send as text, with secrets masked. It sends nothing,
+// but may read the document.
 func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
 	e, err := a.acquire(ctx)
 	if err != nil {

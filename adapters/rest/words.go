@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// words splits a text at whatever is no letter or digit, and at humps:
+// words splits a text at characters other than letters and digits, and at inner capitals:
 // listURLsOf_pod-2 is list, urls, of, pod, 2.
 func words(s string) []string {
 	var all []string
@@ -30,8 +30,8 @@ func words(s string) []string {
 	return all
 }
 
-// startsWord reports whether a capital that follows another one begins a word:
-// the P of IPAddress does not, the A does, and the s of IDs is a plural.
+// startsWord reports whether a capital after another one begins a word: the A of IPAddress does,
+// its P does not, and the s of IDs is a plural.
 func startsWord(s string) bool {
 	_, n := utf8.DecodeRuneInString(s)
 	next, m := utf8.DecodeRuneInString(s[n:])
@@ -42,8 +42,8 @@ func startsWord(s string) bool {
 	return next != 's' || unicode.IsLower(after)
 }
 
-// stem makes most forms of an English word the same: plurals, and the endings
-// of verbs. What it returns need not be a word.
+// stem unifies most forms of an English word: plurals, and endings of verbs. The result need not be
+// a word.
 func stem(w string) string {
 	if len(w) <= 3 {
 		return w
@@ -78,7 +78,7 @@ func hasSuffix(w string, ends ...string) bool {
 	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(w, end) })
 }
 
-// stems returns the words of a text, stemmed.
+// stems returns the stemmed words of a text.
 func stems(text string) []string {
 	all := words(text)
 	for i, w := range all {
@@ -95,19 +95,18 @@ func set(text string) map[string]bool {
 	return all
 }
 
-// stops are words that say nothing about an operation.
+// stops are words without meaning for operations.
 var stops = set(`a an the this that these those it its there here of in on at to for from by with within into as and or if
 	is are was were be been being am do does did done has have had having can could may might must shall should will would
 	i you we us they he she him them your our their his her who whom whose what which when where why how
 	please want need like some any all each every given via than then so not no yes also more most other such only just
 	about using use used`)
 
-// afterVerb are the words that follow a verb rather than a noun at the beginning
-// of a question.
+// afterVerb are the words that follow a verb, rather than a noun, at the beginning of a question.
 var afterVerb = map[string]bool{"a": true, "an": true, "the": true, "my": true, "to": true, "on": true}
 
-// selves are the words for whoever asks; askers are those by which APIs say so, and
-// callers what they take him for.
+// selves are the words for the person who asks. askers are the words for that person in APIs, and
+// callers the roles of that person there.
 var (
 	selves  = set("i me my mine myself whoami")
 	askers  = stems("me my whoami authenticated current")
@@ -123,12 +122,12 @@ const (
 	actGet
 	actUpdate
 	actDelete
-	actOther // none of these, but no reading either
+	actOther // something else that is not reading
 
 	reads = actList | actGet
 )
 
-// verbs are words for what operations do.
+// verbs maps words to what operations do.
 var verbs = func() map[string]act {
 	all := map[string]act{}
 	for a, text := range map[act]string{

@@ -209,7 +209,7 @@ func TestLoginOfAPI(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code == 0 || !strings.Contains(out+errs, "nobody has signed in at it") {
+	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code == 0 || !strings.Contains(out+errs, "nobody has signed in to the API") {
 		t.Errorf("call before the login = %d %s%s", code, out, errs)
 	}
 	if code, out, errs := command(t, "login", "wiki", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at "+p.Issuer.URL+" for "+api.URL) {

@@ -249,7 +249,7 @@ func TestCheckRules(t *testing.T) {
 	path = pets(t, "https://pets.example.com", "      rules:\n        - match: { tag: pets }\n          timeout: 7s\n        - match: { method: GET }\n          args: { feilds: off }\n")
 	code, _, stderr = in(t, "check", "-c", path)
 	for _, want := range []string{
-		path + `:8: server "pets": rest: rules: item 1: no operation that is exposed fits it` + "\n",
+		path + `:8: server "pets": rest: rules: item 1: no exposed operation matches it` + "\n",
 		path + `:11: server "pets": rest: rules: item 2: args: feilds: no operation that the rule fits has a parameter of that name: did you mean fields?` + "\n",
 	} {
 		if code != exit.Usage || !strings.Contains(stderr, want) {

@@ -1,6 +1,6 @@
-// Package catalog reads catalogues: lists of tools that change while the bridge
-// runs, such as workflow engines publish. A catalogue is JSON or YAML: a list of
-// tools, or an object with such a list under tools.
+// Package catalog reads catalogues: lists of tools that change while the bridge runs, such as
+// workflow engines publish. A catalogue is JSON or YAML: a list of tools, or an object with a list
+// named tools.
 //
 //	tools:
 //	  - name: calculate
@@ -11,9 +11,8 @@
 //	      required: [expression]
 //	    request: POST /webhook/calculate
 //
-// What a tool's request, body, headers and result mean, and its settings (timeout,
-// retry, cache, error and limits), is the same as for tools
-// of the configuration; package rest makes tools of them.
+// Requests, bodies, headers, results and settings (timeout, retry, cache, error and limits) mean
+// the same as for tools of the configuration. Package rest makes tools of them.
 package catalog
 
 import (
@@ -28,37 +27,35 @@ import (
 )
 
 const (
-	// MaxBytes is the size of the largest catalogue that is read.
+	// MaxBytes is the largest catalogue that is read.
 	MaxBytes = 8 << 20
-	// MaxTools is how many tools one may have.
+	// MaxTools is the largest number of tools.
 	MaxTools = 5000
 )
 
-// Tool is one of a catalogue's.
+// Tool is a tool of a catalogue.
 type Tool struct {
 	Name, Title, Description string
 	// InputSchema is a JSON Schema of an object.
 	InputSchema []byte
-	// Request is a method and a template of an address: a path below the API's
-	// own, or the whole.
+	// Request is a method and a template of an address: a path below the API's own, or a whole URL.
 	Request string
-	// Body is a JSON tree with {argument} in it; nil means that there is none.
+	// Body is JSON with {argument} in it; nil means none.
 	Body []byte
-	// Headers are templates of text, by their names.
+	// Headers are templates of text, by header.
 	Headers map[string]string
 	// Result is a gjson path that is applied to answers.
 	Result string
 	Settings
-	// Annotations are the hints that the catalogue gives, by their names.
+	// Annotations are the catalogue's hints, by name.
 	Annotations map[string]bool
 }
 
 // Hints are the names of annotations that say what a tool does.
 var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
-// Parse reads a catalogue. A tool that cannot be used is left out, with a
-// warning; if that is so of all of them, or the whole is no catalogue, it is an
-// error.
+// Parse reads a catalogue. It omits unusable tools, with a warning. It is an error if no tool is
+// usable, or if the text is no catalogue.
 func Parse(data []byte) (tools []Tool, warnings []string, err error) {
 	if len(data) > MaxBytes {
 		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", MaxBytes)
@@ -83,7 +80,7 @@ func Parse(data []byte) (tools []Tool, warnings []string, err error) {
 		}
 		t, why := read(item)
 		if why == nil && names[t.Name] {
-			why = errors.New("there is another tool of this name")
+			why = errors.New("another tool has the same name")
 		}
 		if why != nil {
 			warnings = append(warnings, fmt.Sprintf("tool %d (%s): %s", n, label(item), why))
@@ -97,12 +94,12 @@ func Parse(data []byte) (tools []Tool, warnings []string, err error) {
 	case err != nil:
 		return nil, nil, err
 	case n > 0 && len(tools) == 0:
-		return nil, nil, fmt.Errorf("no tool of the catalogue can be used: %s", warnings[0])
+		return nil, nil, fmt.Errorf("the catalogue has no usable tool: %s", warnings[0])
 	}
 	return tools, warnings, nil
 }
 
-// label is how messages call a tool.
+// label is a tool's name in messages.
 func label(item gjson.Result) string {
 	name := []rune(item.Get("name").String())
 	switch {
@@ -117,7 +114,7 @@ func label(item gjson.Result) string {
 // read reads a tool.
 func read(item gjson.Result) (*Tool, error) {
 	if !item.IsObject() {
-		return nil, errors.New("is no object")
+		return nil, errors.New("is not an object")
 	}
 	t := &Tool{}
 	for _, m := range []struct {
@@ -171,14 +168,14 @@ func schema(v gjson.Result) ([]byte, error) {
 	case !v.Exists() || v.Type == gjson.Null:
 		return []byte(`{"type":"object"}`), nil
 	case !v.IsObject():
-		return nil, errors.New("inputSchema is no object")
+		return nil, errors.New("inputSchema is not an object")
 	case !kind.Exists():
 		if v.Raw == "{}" {
 			return []byte(`{"type":"object"}`), nil
 		}
 		return slices.Concat([]byte(`{"type":"object",`), []byte(v.Raw[1:])), nil
 	case kind.Str != "object":
-		return nil, errors.New("inputSchema is not of type object, as that of a tool must be")
+		return nil, errors.New("inputSchema must be of type object")
 	}
 	return []byte(v.Raw), nil
 }
@@ -195,7 +192,7 @@ func headers(v gjson.Result) (map[string]string, error) {
 		return ok
 	})
 	if !ok {
-		return nil, errors.New("headers are not texts by their names")
+		return nil, errors.New("headers must map names to texts")
 	}
 	return out, nil
 }

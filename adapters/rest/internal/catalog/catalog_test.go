@@ -76,11 +76,11 @@ func TestParseSettings(t *testing.T) {
 		t.Errorf("YAML: %+v, %v", tools, err)
 	}
 	for text, want := range map[string]string{
-		`"timeout":5`: "timeout is no time", `"timeout":"soon"`: "timeout is no time", `"timeout":"-1s"`: "timeout is no time",
-		`"retry":0`: "retry is neither", `"retry":11`: "retry is neither", `"retry":2.5`: "retry is neither", `"retry":"3"`: "retry is neither", `"retry":true`: "retry is neither",
-		`"cache":60`: "cache is neither", `"cache":"on"`: "cache is neither", `"cache":"0s"`: "cache is neither",
-		`"limits":{"answer":10}`: "limits: answer is no number", `"limits":{"answer":"20KiB"}`: "limits: answer is no number", `"limits":{"answer":1e9}`: "limits: answer is no number",
-		`"error":1`: "error is no gjson path", `"error":{"when":[]}`: "error is no gjson path", `"error":"` + strings.Repeat("a", MaxPath+1) + `"`: "error is no gjson path",
+		`"timeout":5`: "timeout must be a duration", `"timeout":"soon"`: "timeout must be a duration", `"timeout":"-1s"`: "timeout must be a duration",
+		`"retry":0`: "retry must be how often", `"retry":11`: "retry must be how often", `"retry":2.5`: "retry must be how often", `"retry":"3"`: "retry must be how often", `"retry":true`: "retry must be how often",
+		`"cache":60`: "cache must be true", `"cache":"on"`: "cache must be true", `"cache":"0s"`: "cache must be true",
+		`"limits":{"answer":10}`: "limits: answer must be at least", `"limits":{"answer":"20KiB"}`: "limits: answer must be at least", `"limits":{"answer":1e9}`: "limits: answer must be at least",
+		`"error":1`: "error must be a gjson path", `"error":{"when":[]}`: "error must be a gjson path", `"error":"` + strings.Repeat("a", MaxPath+1) + `"`: "error must be a gjson path",
 	} {
 		if _, _, err := Parse([]byte(`[{"name":"x","request":"GET /",` + text + `}]`)); err == nil || !strings.Contains(err.Error(), `tool 1 ("x"): `+want) {
 			t.Errorf("%.80s: %v, want %s", text, err, want)
@@ -91,16 +91,16 @@ func TestParseSettings(t *testing.T) {
 // A tool that cannot be used costs itself.
 func TestParseWarnings(t *testing.T) {
 	for _, test := range []struct{ tool, want string }{
-		{`1`, `tool 2 (without a name): is no object`},
+		{`1`, `tool 2 (without a name): is not an object`},
 		{`{"request":"GET /"}`, `tool 2 (without a name): name is missing`},
 		{`{"name":"x"}`, `tool 2 ("x"): request is missing`},
 		{`{"name":1,"request":"GET /"}`, `tool 2 ("1"): name is not text`},
 		{`{"name":"x","request":["GET"]}`, `tool 2 ("x"): request is not text`},
-		{`{"name":"ok","request":"GET /"}`, `tool 2 ("ok"): there is another tool of this name`},
-		{`{"name":"x","request":"GET /","inputSchema":[]}`, `tool 2 ("x"): inputSchema is no object`},
-		{`{"name":"x","request":"GET /","inputSchema":{"type":"array"}}`, `tool 2 ("x"): inputSchema is not of type object, as that of a tool must be`},
-		{`{"name":"x","request":"GET /","headers":{"A":1}}`, `tool 2 ("x"): headers are not texts by their names`},
-		{`{"name":"x","request":"GET /","headers":[]}`, `tool 2 ("x"): headers are not texts by their names`},
+		{`{"name":"ok","request":"GET /"}`, `tool 2 ("ok"): another tool has the same name`},
+		{`{"name":"x","request":"GET /","inputSchema":[]}`, `tool 2 ("x"): inputSchema is not an object`},
+		{`{"name":"x","request":"GET /","inputSchema":{"type":"array"}}`, `tool 2 ("x"): inputSchema must be of type object`},
+		{`{"name":"x","request":"GET /","headers":{"A":1}}`, `tool 2 ("x"): headers must map names to texts`},
+		{`{"name":"x","request":"GET /","headers":[]}`, `tool 2 ("x"): headers must map names to texts`},
 	} {
 		tools, warnings, err := Parse([]byte(`[{"name":"ok","request":"GET /"},` + test.tool + `]`))
 		if err != nil || len(tools) != 1 || len(warnings) != 1 || warnings[0] != test.want {
@@ -129,7 +129,7 @@ func TestParseErrors(t *testing.T) {
 		{`{"tools":`, "neither JSON nor YAML"},
 		{`{"items":[]}`, "no list of tools"},
 		{`hello`, "no list of tools"},
-		{`[{"name":"x"}]`, `no tool of the catalogue can be used: tool 1 ("x"): request is missing`},
+		{`[{"name":"x"}]`, `the catalogue has no usable tool: tool 1 ("x"): request is missing`},
 		{`[` + strings.Repeat(`{},`, MaxTools) + `{}]`, "more than 5000 tools"},
 		{`["` + strings.Repeat("x", MaxBytes) + `"]`, "larger than"},
 		{"a: &a [" + strings.Repeat("x,", 1000) + "]\nb: &b [" + strings.Repeat("*a,", 1000) + "]\ntools: [" + strings.Repeat("*b,", 1000) + "]", "is too large"},

@@ -9,30 +9,30 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Settings are what a catalogue says of the calls of a tool, within what the
-// configuration allows. What is zero is as for the others.
+// Settings are a catalogue's settings for the calls of a tool, within the limits of the
+// configuration. Zero means the API's setting.
 type Settings struct {
 	// Timeout is how long a call may take with all its attempts.
 	Timeout time.Duration
-	// Attempts is how often a request is made, at most MaxAttempts.
+	// Attempts is how often a request is made; at most MaxAttempts.
 	Attempts int
-	// Cache says whether answers are kept; KeepFor for how long those are that do
-	// not say so themselves.
+	// Cache says whether answers are cached. KeepFor is how long answers stay fresh that name no
+	// time themselves.
 	Cache   *bool
 	KeepFor time.Duration
-	// Error is a gjson path of what an answer that says no has to say, and ErrorIf
-	// one of what answers of success have when they say no after all.
+	// Error is a gjson path to the message of an error answer. ErrorIf is one that marks answers
+	// with a success status as errors.
 	Error, ErrorIf string
-	// Answer is how many bytes of text a result has.
+	// Answer bounds the text of a result, in bytes.
 	Answer int
 }
 
 const (
-	// MaxAttempts is how often a tool may have its request made.
+	// MaxAttempts is how often a request may be made.
 	MaxAttempts = 10
-	// MaxPath is how long a gjson path may be.
+	// MaxPath is the longest gjson path.
 	MaxPath = 1 << 10
-	// MinAnswer is the least that Answer may be.
+	// MinAnswer is the smallest Answer.
 	MinAnswer = 1 << 10
 )
 
@@ -40,21 +40,21 @@ const (
 func settings(item gjson.Result) (s Settings, err error) {
 	if v := item.Get("timeout"); set(v) {
 		if s.Timeout, err = time.ParseDuration(v.Str); v.Type != gjson.String || err != nil || s.Timeout <= 0 {
-			return s, errors.New("timeout is no time such as 30s")
+			return s, errors.New("timeout must be a duration such as 30s")
 		}
 	}
 	if v := item.Get("retry"); off(v) {
 		s.Attempts = 1
 	} else if set(v) {
 		if s.Attempts, err = strconv.Atoi(v.Raw); err != nil || s.Attempts < 1 || s.Attempts > MaxAttempts {
-			return s, fmt.Errorf("retry is neither how often the request is made, 1 to %d, nor off", MaxAttempts)
+			return s, fmt.Errorf("retry must be how often the request is made, 1 to %d, or off", MaxAttempts)
 		}
 	}
 	if v := item.Get("cache"); set(v) {
 		on := !off(v)
 		if s.Cache = &on; on && v.Type != gjson.True {
 			if s.KeepFor, err = time.ParseDuration(v.Str); v.Type != gjson.String || err != nil || s.KeepFor <= 0 {
-				return s, errors.New("cache is neither true, nor off, nor a time such as 60s")
+				return s, errors.New("cache must be true, off, or a duration such as 60s")
 			}
 		}
 	}
@@ -64,13 +64,13 @@ func settings(item gjson.Result) (s Settings, err error) {
 	}
 	for _, v := range []gjson.Result{text, when} {
 		if set(v) && v.Type != gjson.String || len(v.Str) > MaxPath {
-			return s, fmt.Errorf("error is no gjson path of at most %d bytes, and no object with such ones as text and when", MaxPath)
+			return s, fmt.Errorf("error must be a gjson path of at most %d bytes, or an object with such paths as text and when", MaxPath)
 		}
 	}
 	s.Error, s.ErrorIf = text.Str, when.Str
 	if v := item.Get("limits.answer"); set(v) {
 		if s.Answer, err = strconv.Atoi(v.Raw); err != nil || s.Answer < MinAnswer {
-			return s, fmt.Errorf("limits: answer is no number of bytes from %d on", MinAnswer)
+			return s, fmt.Errorf("limits: answer must be at least %d bytes", MinAnswer)
 		}
 	}
 	return s, nil
@@ -79,8 +79,7 @@ func settings(item gjson.Result) (s Settings, err error) {
 // set reports whether there is a value.
 func set(v gjson.Result) bool { return v.Type != gjson.Null }
 
-// off reports whether a value is the word off, or false, which older YAML takes it
-// for.
+// off reports whether a value is the word off, or false, which older YAML reads for it.
 func off(v gjson.Result) bool {
 	return v.Type == gjson.False || v.Type == gjson.String && v.Str == "off"
 }

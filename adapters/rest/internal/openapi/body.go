@@ -46,7 +46,7 @@ func (r *reader) content(at *tree.Node) []*MediaType {
 	return out
 }
 
-// media gives one schema the types of Swagger 2.0's consumes or produces.
+// media combines one schema with the types of Swagger 2.0's consumes or produces.
 func (r *reader) media(types []string, schema *tree.Node) []*MediaType {
 	if len(types) == 0 {
 		types = []string{"application/json"}
@@ -126,7 +126,7 @@ func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form 
 	return b
 }
 
-// base returns a media type in small letters without its parameters.
+// base returns a media type in lower case without its parameters.
 func base(t string) string {
 	t, _, _ = strings.Cut(t, ";")
 	return strings.ToLower(strings.TrimSpace(t))
@@ -141,17 +141,17 @@ func isJSON(t string) bool {
 	return b == "application/json" || strings.HasSuffix(b, "+json") || b == "text/json"
 }
 
-// isAny is a type that leaves the choice: JSON, when the schema has a shape.
+// isAny reports whether a type leaves the choice: JSON, if the schema has a shape.
 func isAny(t string) bool { b := base(t); return b == "*/*" || b == "application/*" }
 
-// isText is a type whose body is written by hand, XML and YAML among them.
+// isText reports whether a model writes a body of that type as text, such as XML and YAML.
 func isText(t string) bool {
 	b := base(t)
 	return strings.HasPrefix(b, "text/") || strings.HasSuffix(b, "xml") || strings.HasSuffix(b, "yaml") ||
 		strings.HasSuffix(b, "x-ndjson") || strings.HasSuffix(b, "jsonl") || strings.HasSuffix(b, "json-seq")
 }
 
-// shape finds out whether a media type is a file, and what its parts are.
+// shape determines whether a media type is a file, and its parts.
 func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]string) {
 	if !isForm(mt.Type) {
 		mt.File = r.wholeFile(mt)
@@ -201,7 +201,7 @@ func (r *reader) encode(f *Field, e *tree.Node) {
 	}
 }
 
-// wholeFile reports whether a body of this type is bytes as they are.
+// wholeFile reports whether a body of this type is raw bytes.
 func (r *reader) wholeFile(mt *MediaType) bool {
 	if isJSON(mt.Type) {
 		return false
@@ -222,8 +222,7 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 	return !isAny(mt.Type)
 }
 
-// eachProperty calls f with the properties of a schema and of those it is
-// made of.
+// eachProperty calls f with the properties of a schema, and of the schemas that it combines.
 func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
 	if n = r.soft(n); n == nil || depth > 20 || seen[n] {
 		return
@@ -242,7 +241,7 @@ func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool,
 	}
 }
 
-// fileField reports whether a schema is that of a file, or of several.
+// fileField reports whether a schema describes a file, or several.
 func (r *loader) fileField(n *tree.Node, depth int) (file, list bool) {
 	if n = r.soft(n); n == nil || n.Kind != tree.Object || depth > 3 {
 		return false, false
@@ -264,7 +263,7 @@ func (r *loader) fileField(n *tree.Node, depth int) (file, list bool) {
 	return file, list
 }
 
-// isBinary reports whether a schema stands for bytes as they are.
+// isBinary reports whether a schema describes raw bytes.
 func isBinary(n *tree.Node) bool {
 	if f := n.Str("format"); f == "binary" || f == "file" {
 		types, _ := typesOf(n)
@@ -276,7 +275,7 @@ func isBinary(n *tree.Node) bool {
 	return n.Str("contentMediaType") != "" && n.Get("contentEncoding") == nil && !isText(n.Str("contentMediaType")) && !isJSON(n.Str("contentMediaType"))
 }
 
-// marked reports whether a schema has a flag, itself or behind its reference.
+// marked reports whether a schema has a flag, directly or by its reference.
 func (r *loader) marked(n *tree.Node, flag string) bool {
 	if n.Flag(flag) {
 		return true

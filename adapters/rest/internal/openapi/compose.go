@@ -15,7 +15,7 @@ var inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "
 func (w *render) properties(n *tree.Node) {
 	props := w.l.soft(n.Get("properties"))
 	if props != nil && props.Kind != tree.Object {
-		w.l.warn(props, "properties is %s", props.Kind)
+		w.l.warn(props, "properties is %s, not an object", props.Kind)
 		props = nil
 	}
 	var names []string
@@ -50,7 +50,7 @@ func (w *render) properties(n *tree.Node) {
 		}
 		w.property(name, &m.Node, desc, must)
 	}
-	// A required member that nobody describes may be anything.
+	// A required member without a schema may be anything.
 	for _, name := range names {
 		if !wanted.take(name) {
 			continue
@@ -70,7 +70,7 @@ func (w *render) properties(n *tree.Node) {
 	w.required(required)
 }
 
-// set is the names that are still to be found.
+// set is the set of names still to be found.
 type set map[string]bool
 
 func newSet(names []string) set {
@@ -81,7 +81,7 @@ func newSet(names []string) set {
 	return s
 }
 
-// take reports whether a name is in the set, and takes it out.
+// take reports whether a name is in the set, and removes it.
 func (s set) take(name string) bool {
 	is := s[name]
 	delete(s, name)
@@ -95,8 +95,7 @@ func (w *render) required(names []string) {
 	w.texts("required", names)
 }
 
-// property writes one property. Optional ones are the first to be left out
-// when a schema is too long.
+// property writes one property. Optional ones are the first to be omitted if a schema is too long.
 func (w *render) property(name string, n *tree.Node, desc string, must bool) {
 	opt, files := w.opt, w.files
 	if !must {
@@ -118,7 +117,7 @@ func renamed(desc, name string) string {
 	return desc + "(sent as " + tree.Short(name) + ")"
 }
 
-// additional writes what else an object may have.
+// additional writes additionalProperties.
 func (w *render) additional(n *tree.Node) {
 	a := n.Get("additionalProperties")
 	files := w.files
@@ -127,8 +126,8 @@ func (w *render) additional(n *tree.Node) {
 	}
 	switch {
 	case closed(n):
-		// Parts of one value that each refuse the properties of the others would
-		// refuse every value.
+		// If the parts of a value each refused the other parts' properties, they would refuse every
+		// value.
 		if !w.relaxed && !w.mixed && !isComposed(n) {
 			w.raw("additionalProperties", "false")
 		}
@@ -151,8 +150,8 @@ func (w *render) additional(n *tree.Node) {
 	w.files = files
 }
 
-// composed writes allOf, anyOf and oneOf. The last becomes an anyOf: more
-// providers know that, and alternatives of real documents are seldom exclusive.
+// composed writes allOf, anyOf and oneOf. It writes oneOf as anyOf: more model providers support
+// that, and alternatives in real documents are seldom exclusive.
 func (w *render) composed(n *tree.Node, nullable bool) {
 	if all := n.Get("allOf"); all.Is(tree.Array) && len(all.Members()) > 0 {
 		via, mixed := w.viaAll, w.mixed
@@ -195,8 +194,8 @@ func (w *render) alternatives(word string, list, discriminator *tree.Node, nulla
 	w.b = append(w.b, ']')
 }
 
-// hint says in an alternative which value of the discriminator goes with it.
-// The schema that was just written is open again for that.
+// hint adds the discriminator's value to an alternative. It reopens the schema that was just
+// written.
 func (w *render) hint(n, discriminator *tree.Node) {
 	prop, ref := discriminator.Str("propertyName"), n.Str("$ref")
 	t := w.l.deref(n)
@@ -233,7 +232,7 @@ func (w *render) hint(n, discriminator *tree.Node) {
 	w.b = append(w.b, '}')
 }
 
-// orNull writes a schema that is made of others and may be null too.
+// orNull writes a combined schema that may also be null.
 func (w *render) orNull(n *tree.Node, name, desc string) {
 	w.describe(w.text(n, name, desc), "")
 	var list []tree.Member
@@ -256,7 +255,7 @@ func (w *render) orNull(n *tree.Node, name, desc string) {
 
 var restMarks = tree.Marks("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
 
-// rest writes the keywords that few documents have.
+// rest writes the rare keywords.
 func (w *render) rest(n *tree.Node) {
 	if !n.HasAny(restMarks) {
 		return

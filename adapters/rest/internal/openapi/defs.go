@@ -6,8 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// def returns the name under which a schema will be among the definitions. Nil
-// stands for that of files.
+// def returns the name of a schema among the definitions. nil stands for the schema of files.
 func (w *render) def(n *tree.Node) string {
 	key := defKey{n, w.files}
 	d := w.defs[key]
@@ -41,8 +40,8 @@ func (w *render) queue(d *def) {
 	w.buckets[d.opt] = append(w.buckets[d.opt], d)
 }
 
-// definitions writes $defs: those that are fewest optional properties away
-// first. When space is short, the others only say what kind of value they are.
+// definitions writes $defs: first those with the fewest optional properties on the way. If space is
+// short, the others are stubs.
 func (w *render) definitions() {
 	if len(w.order) == 0 {
 		return
@@ -56,7 +55,7 @@ func (w *render) definitions() {
 				continue
 			}
 			d.done = true
-			if w.stop() { // what refers to it must find something
+			if w.stop() { // references to it must resolve
 				w.raw(d.name, "{}")
 				continue
 			}
@@ -81,14 +80,13 @@ func (w *render) definitions() {
 	w.b = append(w.b, '}')
 }
 
-// stubSize is what a definition takes at most that only says what kind of
-// value it is.
+// stubSize bounds a definition that only states the kind of a value.
 func (w *render) stubSize(d *def) int {
 	if d.n == nil {
 		return len(w.fileSchema()) + len(d.name) + 4
 	}
 	desc := min(len(d.n.Scalar("description")), w.longer, 100)
-	// Descriptions may hold a few characters that need escaping.
+	// Descriptions may contain a few characters that need escapes.
 	return len(d.name) + len(`"":{"type":["object","null"],"description":" ()"},`) + desc + desc/16 + len(w.note)
 }
 
@@ -108,14 +106,13 @@ func (w *render) define(d *def, stub bool) {
 	w.b = append(w.b, '}')
 }
 
-// hop is a way from one schema to another that leaves the value the same.
+// hop is a step from one schema to another that describes the same value.
 type hop struct {
 	from, to *tree.Node
-	all      bool // also through allOf
+	all      bool // follows allOf too
 }
 
-// reaches reports whether one schema leads to another without leaving the
-// value that it describes.
+// reaches reports whether one schema leads to another that describes the same value.
 func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 	h := hop{from, to, all}
 	if known, ok := l.loops[h]; ok {
@@ -135,7 +132,7 @@ func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 			todo = append(todo, l.deref(n))
 			continue
 		}
-		found = n == to || len(seen) > 2000 // too tangled to tell
+		found = n == to || len(seen) > 2000 // too complex to decide
 		for _, word := range inPlace {
 			next := n.Get(word)
 			switch {
@@ -155,11 +152,11 @@ func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 	return found
 }
 
-// maxWays bounds how often a validator may have to look at one value.
+// maxWays bounds how often a validator may check one value.
 const maxWays = 5000
 
-// ways returns in how many ways a schema leads to others that describe the
-// same value: what a validator has to go through.
+// ways counts the ways from a schema to others that describe the same value: the work of a
+// validator.
 func (l *loader) ways(n *tree.Node, depth int) int {
 	known, ok := l.counts[n]
 	if ok {
@@ -168,7 +165,7 @@ func (l *loader) ways(n *tree.Node, depth int) int {
 	if depth > tree.MaxDepth {
 		return maxWays + 1
 	}
-	l.counts[n] = 0 // a way back is no other way
+	l.counts[n] = 0 // a cycle is no other way
 	sum := 1
 	add := func(c *tree.Node) {
 		if c = l.soft(c); c != nil && sum <= maxWays {
@@ -189,13 +186,13 @@ func (l *loader) ways(n *tree.Node, depth int) int {
 	return sum
 }
 
-// renames keeps track of property names that providers of models would refuse.
+// renames tracks property names that model providers would refuse.
 type renames struct {
-	toOwn   map[string]string // by what is shown
+	toOwn   map[string]string // by shown name
 	toShown map[string]string // by the document's name
-	plain   map[string]bool   // names that are shown as they are; nil when nobody watches
-	open    bool              // there are objects with names of the caller's choice
-	hashed  bool              // make names that nobody else chooses
+	plain   map[string]bool   // names shown unchanged; nil if they are not tracked
+	open    bool              // some objects have names chosen by the caller
+	hashed  bool              // new names get a hash, so that they are unique
 	clash   bool
 }
 
@@ -226,14 +223,13 @@ func (r *renames) shown(own string) string {
 	return s
 }
 
-// again reports whether the schema has to be written once more: because a name
-// had to be changed and the others were not watched, or with names that cannot
-// be mistaken for others.
+// again reports whether the schema must be written again. A name was changed while others were not
+// tracked, or names must become unique.
 func (r *renames) again() bool {
 	return len(r.toOwn) > 0 && (r.plain == nil || !r.hashed && (r.clash || r.open))
 }
 
-// next returns what to go on with when it is to be written again.
+// next returns the renames for writing again.
 func (r *renames) next() renames {
 	return renames{plain: map[string]bool{}, hashed: r.plain != nil}
 }

@@ -15,7 +15,7 @@ import (
 // document reads the tree of a whole document into doc.
 func (l *loader) document(doc *Document, root *tree.Node) error {
 	if !root.Is(tree.Object) {
-		return fmt.Errorf("is %s and no OpenAPI document", root.Kind)
+		return fmt.Errorf("is %s, not an OpenAPI document", root.Kind)
 	}
 	swagger := false
 	switch {
@@ -31,9 +31,9 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 		}
 	case root.Get("paths").Is(tree.Object):
 		swagger = root.Get("definitions") != nil || root.Get("host") != nil || root.Get("basePath") != nil
-		l.warn(root, "it does not say which version of OpenAPI it is")
+		l.warn(root, "the version of OpenAPI is missing (openapi or swagger)")
 	default:
-		return errors.New("is no OpenAPI document: neither openapi, swagger nor paths is there")
+		return errors.New("is not an OpenAPI document: openapi, swagger and paths are missing")
 	}
 	l.siblings = !swagger && !strings.HasPrefix(doc.Format, "3.0")
 	info := l.soft(root.Get("info"))
@@ -65,7 +65,7 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	return nil
 }
 
-// soft is deref for what may be missing.
+// soft is deref for values that may be missing.
 func (l *loader) soft(n *tree.Node) *tree.Node {
 	if n == nil {
 		return nil
@@ -73,12 +73,12 @@ func (l *loader) soft(n *tree.Node) *tree.Node {
 	return l.deref(n)
 }
 
-// remote reports whether a node stands in a text that was read from a URL.
+// remote reports whether a node was read from a URL.
 func (l *loader) remote(n *tree.Node) bool {
 	return n != nil && address.IsHTTP(l.files[n.File].location) && (n.File > 0 || l.src.Data == nil)
 }
 
-// public reports whether a node is remote, and was read at an address of the internet.
+// public reports whether a node was read from a URL at a public address.
 func (l *loader) public(n *tree.Node) bool {
 	return l.remote(n) && l.src.Fetcher.Public(l.files[n.File].location)
 }
@@ -91,17 +91,15 @@ type reader struct {
 	security           []Requirement
 	mcp                *tree.Node      // x-mcp of the document
 	seen               map[string]bool // methods with their paths
-	left               int             // parts that operations may still have
+	left               int             // parts left for operations
 }
 
-// maxParts is how many parts all operations may have together: parameters,
-// responses, media types, fields of forms, and a few for the operation itself.
-// References and aliases make many of few. A document of 13 MB with 2,900
-// operations has a seventh of that.
+// maxParts bounds the parts of all operations: parameters, responses, media types, fields of forms,
+// and a few for each operation. References and aliases can multiply parts. A document of 13 MB with
+// 2,900 operations has a seventh of that.
 const maxParts = 1 << 19
 
-// spend takes n parts of those that are left, and reports whether that many
-// were.
+// spend takes n of the remaining parts, and reports whether there were enough.
 func (r *reader) spend(n int) bool {
 	r.left = max(r.left-n, -1)
 	return r.left >= 0
@@ -120,7 +118,7 @@ func (r *reader) servers(n *tree.Node) []Server {
 	for i := range n.Members() {
 		s := r.soft(&n.Members()[i].Node)
 		if s == nil || !s.Get("url").Is(tree.Text) {
-			r.warn(&n.Members()[i].Node, "a server without a url")
+			r.warn(&n.Members()[i].Node, "a server has no url")
 			continue
 		}
 		server := Server{URL: s.Str("url"), Description: s.Scalar("description"), Far: r.remote(s), Public: r.public(s)}
@@ -157,7 +155,7 @@ func (r *reader) hosts(root *tree.Node) []Server {
 			schemes[0] = "http"
 		}
 	}
-	// The encrypted one first: one is taken, and credentials go there.
+	// https comes first: the first server is used, and gets credentials.
 	schemes = slices.Clone(schemes)
 	slices.SortStableFunc(schemes, func(a, b string) int { return strings.Compare(b, a) })
 	var out []Server
@@ -241,8 +239,8 @@ func (r *reader) flows(n *tree.Node) []Flow {
 	return out
 }
 
-// requirements reads security. It returns nil when there is none, and not nil
-// when it says that nothing is needed.
+// requirements reads security. It returns nil without security, and an empty list if none is
+// needed.
 func (r *reader) requirements(n *tree.Node) []Requirement {
 	if n == nil {
 		return nil

@@ -9,9 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// input writes the input schema within a budget, and the arguments that belong
-// to it. It tries with everything, then with short descriptions, and then
-// leaves out what is deep and optional.
+// input writes the input schema within a budget, and its arguments. It first tries everything, then
+// short descriptions, and then omits deep and optional parts.
 func (t *Tool) input(budget int) {
 	budget = max(budget, 512)
 	params := t.params()
@@ -45,8 +44,7 @@ var attempts = []struct {
 	{0, true, 0},
 }
 
-// fit writes a schema in the first way that fits the budget, or else in the
-// shortest.
+// fit writes a schema in the first way that fits the budget, or else in the shortest.
 func (t *Tool) fit(budget int, write func(*render)) *render {
 	l := t.doc.load
 	var keys renames
@@ -55,7 +53,7 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	}
 	for i := 0; ; {
 		a := attempts[i]
-		clear(keys.plain) // what another attempt has shown is not there in this one
+		clear(keys.plain) // names of another attempt do not count
 		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
 		clear(l.defs)
 		clear(l.names)
@@ -75,8 +73,8 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	}
 }
 
-// params returns the parameters that a caller gives: not those that carry
-// credentials, or are withheld.
+// params returns the parameters that a caller gives: none for credentials, and none that are
+// withheld.
 func (t *Tool) params() []*Parameter {
 	return slices.DeleteFunc(slices.Clone(t.Operation.Parameters), func(p *Parameter) bool {
 		if p.In == InHeader && slices.ContainsFunc(t.opts.Withheld, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
@@ -126,8 +124,8 @@ func (t *Tool) root(w *render, params []*Parameter) {
 	w.b = append(w.b, '}')
 }
 
-// argument writes the schema of an argument. What it refers to stands here and
-// not among the definitions: it is what models need most.
+// argument writes the schema of an argument. References are written inline and not as definitions:
+// models need arguments most.
 func (w *render) argument(name string, n *tree.Node, desc string, must, deprecated bool, files part) {
 	opt := w.opt
 	if !must {
@@ -144,7 +142,7 @@ func (w *render) argument(name string, n *tree.Node, desc string, must, deprecat
 	w.opt, w.files = opt, noPart
 }
 
-// direct writes a schema, or the one it refers to, in full.
+// direct writes a schema, or the one that it refers to, in full.
 func (w *render) direct(n *tree.Node, name, desc string) {
 	t := w.l.soft(n)
 	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
@@ -177,7 +175,7 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 		}
 		w.argument("body", s, desc, b.Required, false, form)
 	case isText(m.Type):
-		// What is not JSON is written by the model, whatever the schema says.
+		// The model writes content other than JSON as text, whatever its schema is.
 		w.key("body")
 		w.b = append(w.b, '{')
 		w.str("type", "string")
@@ -191,11 +189,11 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 	}
 }
 
-// outlined is how many members of a body a description names.
+// outlined is how many members of a body a description lists.
 const outlined = 20
 
-// outline says what a body that is written by hand has in it, as far as its
-// schema tells: its elements in XML, and its members otherwise.
+// outline describes the content of a body that is written as text, as far as its schema does:
+// elements in XML, and members otherwise.
 func (l *loader) outline(m *MediaType) string {
 	var all []string
 	n := l.soft(m.schema)
@@ -226,15 +224,14 @@ func (l *loader) outline(m *MediaType) string {
 	return ":" + of + " with " + strings.Join(all, ", ")
 }
 
-// flatBody is a body whose properties can be arguments of their own.
+// flatBody is a body whose properties can be separate arguments.
 type flatBody struct {
 	schema *tree.Node
 	own    []string // names of the properties
-	shown  []string // as arguments
+	shown  []string // names of the arguments
 }
 
-// flat returns how to flatten the body, nil when that is not wanted or not
-// possible without a collision.
+// flat returns how to flatten the body; nil if that is off, or if names collide.
 func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 	if !t.opts.FlattenBody || t.Body == nil || t.Body.File || isText(t.Body.Type) {
 		return nil
@@ -289,7 +286,7 @@ func (t *Tool) spread(w *render, f *flatBody, required []string) []string {
 	return required
 }
 
-// output writes the output schema when the operation has a JSON answer.
+// output writes the output schema of an operation with a JSON answer.
 func (t *Tool) output(budget int) {
 	s := t.answer()
 	if s == nil || budget < 64 {
@@ -297,8 +294,7 @@ func (t *Tool) output(budget int) {
 	}
 	l := t.doc.load
 	t.Wrapped = !l.isObject(s, 0)
-	// Many operations answer with the same thing. What is written depends on
-	// nothing else of the operation.
+	// Many operations have the same answer. The schema depends on nothing else of the operation.
 	key := answered{s, t.Wrapped, budget}
 	if own := s.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
 		key.n = l.soft(s)
@@ -311,7 +307,7 @@ func (t *Tool) output(budget int) {
 	t.OutputSchema = known
 }
 
-// answered says which output schema it is.
+// answered identifies an output schema.
 type answered struct {
 	n       *tree.Node
 	wrapped bool
@@ -347,8 +343,7 @@ func (t *Tool) writeOutput(s *tree.Node, budget int) []byte {
 	return []byte(`{"type":"object"}`)
 }
 
-// object writes the members of a schema into the one at the root, whose type
-// stands there already.
+// object writes the members of a schema into the root object, which already has its type.
 func (w *render) object(n *tree.Node) {
 	var list []tree.Member
 	for _, m := range n.Members() {
@@ -368,8 +363,8 @@ func (w *render) object(n *tree.Node) {
 	w.current = nil
 }
 
-// answer returns the schema of the answer, nil when none is promised. The
-// schema of a stream is not one: what comes back there is joined.
+// answer returns the schema of the answer; nil if there is none. Streams have none, since their
+// parts are joined.
 func (t *Tool) answer() *tree.Node {
 	var best *Response
 	var schema *tree.Node
@@ -392,7 +387,7 @@ func (t *Tool) answer() *tree.Node {
 	return nil
 }
 
-// isObject reports whether what a schema describes is an object for sure.
+// isObject reports whether a schema certainly describes an object.
 func (l *loader) isObject(n *tree.Node, depth int) bool {
 	if n = l.soft(n); !n.Is(tree.Object) || depth > 10 {
 		return false

@@ -2,10 +2,9 @@ package openapi
 
 import "errors"
 
-// JSON returns a text, which is JSON or YAML as its content has it, as JSON on
-// one line of at most limit bytes: in its order, with its numbers as they are
-// written, and with the last of several members of one name. It is for texts
-// that are no documents: references mean nothing.
+// JSON returns a JSON or YAML text as JSON on one line of at most limit bytes. It keeps the order
+// and the numbers as written; of several members of one name it keeps the last. It resolves no
+// references.
 func JSON(data []byte, limit int) ([]byte, error) {
 	l := &loader{byLoc: map[string]uint16{}, warned: map[string]bool{}, report: func(Warning) {}}
 	f, err := l.parse("", data)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// wholeWords are keywords that take a number that counts something.
+// wholeWords are keywords whose value is a count.
 var wholeWords = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
 
 // formats are those of JSON Schema 2020-12.
@@ -18,8 +18,7 @@ var formats = []string{"date-time", "date", "time", "duration", "email", "idn-em
 
 var limitMarks = tree.Marks(append([]string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems"}, wholeWords...)...)
 
-// members writes the keywords of a schema that is no reference into the object
-// that is open.
+// members writes the keywords of a schema that is no reference into the open object.
 func (w *render) members(n *tree.Node, name, desc string) {
 	if w.depth > w.cut && !isLeaf(n) {
 		w.stub(n, desc)
@@ -58,8 +57,8 @@ func (w *render) members(n *tree.Node, name, desc string) {
 	if !w.relaxed {
 		w.limits(n)
 	}
-	// Some clients complain of every format in an output schema that they do not
-	// know, each time they list tools. In an input schema it tells models something.
+	// Some clients log every unknown format in an output schema, each time they list tools. In an
+	// input schema, formats inform models.
 	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && (!w.output || slices.Contains(formats, f.Text)) {
 		w.str("format", f.Text)
 	}
@@ -83,13 +82,12 @@ func (w *render) members(n *tree.Node, name, desc string) {
 	}
 }
 
-// annotations are keywords beside an allOf of one reference that do not make
-// it more than that reference.
+// annotations are keywords that do not change the meaning of an allOf with one reference.
 var annotations = []string{"allOf", "description", "default", "nullable", "x-nullable", "readOnly", "writeOnly", "example",
 	"examples", "title", "deprecated", "xml", "externalDocs", "type"}
 
-// wrapped returns the reference when a schema is nothing but an allOf around
-// it: what OpenAPI 3.0 needs to describe a reference.
+// wrapped returns the reference of a schema that is only an allOf around it: OpenAPI 3.0 needs this
+// to describe a reference.
 func (w *render) wrapped(n *tree.Node) *tree.Node {
 	all := n.Get("allOf").Members()
 	if len(all) != 1 || !all[0].Node.Get("$ref").Is(tree.Text) || len(all[0].Node.Members()) > 1 || n.Flag("nullable") {
@@ -103,7 +101,7 @@ func (w *render) wrapped(n *tree.Node) *tree.Node {
 	return &all[0].Node
 }
 
-// impliedType says what a schema means that forgot its type.
+// impliedType returns the type of a schema that has none.
 func (w *render) impliedType(n *tree.Node, types []string) []string {
 	if len(types) > 0 || isComposed(n) {
 		return types
@@ -117,7 +115,7 @@ func (w *render) impliedType(n *tree.Node, types []string) []string {
 	return types
 }
 
-// text is the description, or a title that says more than the name.
+// text returns the description, or a title that says more than the name.
 func (w *render) text(n *tree.Node, name, desc string) string {
 	if desc = cmp.Or(desc, n.Scalar("description")); desc != "" {
 		return desc
@@ -147,7 +145,7 @@ func (w *render) enum(n *tree.Node, types []string, nullable bool) {
 		return
 	}
 	mark := len(w.b)
-	// When space is short, a long list is only hinted at.
+	// If space is short, a long list is only outlined.
 	hint := w.relaxed || w.longer < shortDescription && len(list.Members()) > 50
 	if w.stubs = w.stubs || hint && !w.relaxed; hint {
 		w.key("examples")
@@ -186,7 +184,7 @@ func (w *render) enum(n *tree.Node, types []string, nullable bool) {
 	}
 }
 
-// limits writes what bounds a value.
+// limits writes the bounds of a value.
 func (w *render) limits(n *tree.Node) {
 	if !n.HasAny(limitMarks) {
 		return
@@ -234,8 +232,7 @@ func (w *render) examples(n *tree.Node) {
 	}
 }
 
-// items writes what arrays hold. They always say something, since providers of
-// models demand it.
+// items writes the schema of an array's items, even an empty one, since model providers require it.
 func (w *render) items(n *tree.Node, types []string) {
 	items := n.Get("items")
 	files := w.files

@@ -17,78 +17,78 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Fetcher reads documents from URLs. It decides which addresses may be reached,
-// how long that may take and how much it may bring.
+// Fetcher reads documents from URLs. It decides which addresses are allowed, and bounds the time
+// and the size.
 type Fetcher interface {
 	Fetch(ctx context.Context, url string) ([]byte, error)
-	// Public reports whether what was read of the URL was at an address of the internet:
-	// then its author need not be somebody within the network of the bridge.
+	// Public reports whether a URL was read at a public address: its author may then be outside the
+	// bridge's network.
 	Public(url string) bool
 }
 
-// Source says where a document is and what may be read with it.
+// Source names a document, and what may be read with it.
 type Source struct {
-	// Location is a path or a URL. With Data it is only the name under which
-	// warnings speak of it, and what relative references start from.
+	// Location is a path or a URL. With Data it is only the name of the document in warnings, and
+	// the base of relative references.
 	Location string
-	Data     []byte // the document itself, when not nil; it must not change
-	// Fetcher reads the URLs, also those that references name. Nil refuses them.
+	Data     []byte // the document itself, or nil; it must not change
+	// Fetcher reads URLs, including those of references. nil refuses them.
 	Fetcher Fetcher
-	// Root is the folder that references to other files must stay in: the
-	// document's own when empty. "/" allows all.
+	// Root is the folder that references to other files must stay in: the document's own if empty.
+	// "/" allows all.
 	Root string
-	// MaxBytes bounds the document and all that it refers to together; 64 MiB
-	// when 0. A document that goes beyond it cannot be loaded.
+	// MaxBytes bounds the document and all that it refers to; 64 MiB if 0. A larger document cannot
+	// be loaded.
 	MaxBytes int64
-	// Overlays change the document before it is looked into, one after the other. They
-	// do not change what it refers to.
+	// Overlays change the document before it is read, in order. They do not change what it refers
+	// to.
 	Overlays []*overlay.Overlay
-	// MaxFiles bounds how many files or URLs that are; 5,000 when 0. The same
-	// holds for it.
+	// MaxFiles bounds the number of files and URLs; 5,000 if 0. A document with more cannot be
+	// loaded.
 	MaxFiles int
 }
 
-// bounds of what one document may bring along
+// These bound what one document may refer to.
 const (
 	maxFiles    = 5000
 	maxWarnings = 1000
 )
 
-// file is one text that was read, and its tree.
+// file is a text that was read, and its tree.
 type file struct {
 	location string
-	root     *tree.Node // nil when it cannot be read
-	far      bool       // it refers to others
+	root     *tree.Node // nil if it is unreadable
+	far      bool       // it refers to other files
 	anchors  map[string]*tree.Node
 }
 
-// loader reads texts and follows references between them.
+// loader reads texts and resolves references between them.
 type loader struct {
-	ctx      context.Context // of Load; nil afterwards: nothing more is read
+	ctx      context.Context // of Load; nil afterwards, when nothing more is read
 	src      Source
 	left     int64 // bytes that may still be read
-	exceeded error // the bound that the document goes beyond
+	exceeded error // the bound that the document exceeds
 	files    []*file
 	byLoc    map[string]uint16
-	siblings bool     // what stands beside a $ref counts: OpenAPI 3.1 and later
+	siblings bool     // members beside a $ref count: OpenAPI 3.1 and later
 	dir      *os.Root // Root, opened at the first reference to a file
 
-	mu       sync.Mutex // guards what follows, which tools fill later too
+	mu       sync.Mutex // guards what follows, which Tools fills later too
 	targets  map[target]*tree.Node
 	problems map[target]*failure
 	round    int                   // 1 in Load, more in Tools
-	nested   int                   // pointers that lead through references, at the moment
+	nested   int                   // pointers that lead through references at this moment
 	labels   map[*tree.Node]string // what references call a node
 	counts   map[*tree.Node]int
 	loops    map[hop]bool
 	patterns map[string]bool // whether they compile
-	renames  bool            // a schema had names to be changed: others of the document probably have, too
-	buf      []byte          // to write schemas in
-	defs     map[defKey]*def // and what is used for that
+	renames  bool            // a schema had changed names: others of the document probably have too
+	buf      []byte          // for writing schemas
+	defs     map[defKey]*def // likewise
 	names    map[string]bool
-	answers  map[answered][]byte // output schemas, while tools are made
+	answers  map[answered][]byte // output schemas, while Tools runs
 	warned   map[string]bool
-	known    map[string]bool // what was told by Load
+	known    map[string]bool // warnings of Load
 	report   func(Warning)
 }
 
@@ -97,8 +97,8 @@ type target struct {
 	ref  string
 }
 
-// Load reads a document. The error says why there is none at all; everything
-// else that is wrong is among the document's warnings.
+// Load reads a document. The error says why there is none; all other faults are among the
+// document's warnings.
 func Load(ctx context.Context, src Source) (*Document, error) {
 	src.MaxBytes, src.MaxFiles = cmp.Or(src.MaxBytes, 64<<20), cmp.Or(src.MaxFiles, maxFiles)
 	if !address.IsHTTP(src.Location) && src.Location != "" {
@@ -136,16 +136,15 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 	if err := l.document(doc, f.root); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.name(src.Location), err)
 	}
-	// Schemas are only looked into when tools are made, and then nothing is
-	// read any more.
-	for i := 0; i < len(l.files); i++ { // grows
+	// Tools reads the schemas later, when no more files are read.
+	for i := 0; i < len(l.files); i++ { // the list grows
 		if f := l.files[i]; f.far {
 			left := 1 << 22
 			l.fetch(f.root, false, map[*tree.Kids]bool{}, &left)
 		}
 	}
 	if l.exceeded != nil {
-		// What lies beyond the bound would be missing without a word from the API.
+		// Parts beyond the bound would be missing without notice.
 		return nil, fmt.Errorf("%s: %w", l.name(src.Location), l.exceeded)
 	}
 	for i, f := range l.files {
@@ -156,9 +155,9 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 	return doc, nil
 }
 
-// tooLarge says that the document goes beyond MaxBytes, and tooMany MaxFiles.
+// tooLarge reports that the document exceeds MaxBytes, and tooMany MaxFiles.
 func (l *loader) tooLarge() error {
-	l.exceeded = fmt.Errorf("the document and the files that it refers to have more than %d bytes together, which is the limit for one document: make it smaller, or use a part of it", l.src.MaxBytes)
+	l.exceeded = fmt.Errorf("the document and the files that it refers to have more than %d bytes together, which is the limit for one document: use a smaller document, or a part of it", l.src.MaxBytes)
 	return l.exceeded
 }
 
@@ -167,7 +166,7 @@ func (l *loader) tooMany() error {
 	return l.exceeded
 }
 
-// done lets go of what was only needed to read.
+// done frees what only Load needed.
 func (l *loader) done() {
 	l.ctx = nil
 	l.known, l.warned = l.warned, map[string]bool{}
@@ -177,7 +176,7 @@ func (l *loader) done() {
 	}
 }
 
-// name is how messages call a file.
+// name is a file's name in messages.
 func (l *loader) name(location string) string {
 	if location == "" {
 		return "the document"
@@ -191,7 +190,7 @@ func (l *loader) name(location string) string {
 	return filepath.Base(location)
 }
 
-// warn notes a fault at n; the same one is told once.
+// warn records a fault at n, once.
 func (l *loader) warn(n *tree.Node, format string, args ...any) {
 	w := Warning{Text: fmt.Sprintf(format, args...)}
 	if n != nil {
@@ -212,7 +211,7 @@ func (l *loader) tell(w Warning) {
 	l.report(w)
 }
 
-// parse makes a tree of a text, JSON or YAML as its content has it.
+// parse reads a text into a tree, as JSON or YAML by its content.
 func (l *loader) parse(location string, data []byte) (*file, error) {
 	i := uint16(len(l.files))
 	f := &file{location: location}
@@ -222,19 +221,18 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 		l.tell(Warning{File: l.name(location), Line: int(line), Text: s})
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte("<")) {
-		return f, errors.New("is HTML or XML and no OpenAPI document: name the JSON or YAML that the page is made of")
+		return f, errors.New("is HTML or XML, not an OpenAPI document: use the JSON or YAML document behind the page")
 	}
 	var err error
 	f.root, f.far, err = tree.Parse(data, i, warn)
 	return f, err
 }
 
-// read returns the bytes at a location. main is the document itself, which may
-// lie anywhere.
+// read returns the bytes at a location. With main it is the document itself, which may be anywhere.
 func (l *loader) read(location string, main bool) ([]byte, error) {
 	switch {
 	case l.ctx == nil:
-		return nil, errors.New("is not read any more")
+		return nil, errors.New("can no longer be read")
 	case location == "":
 		return nil, errors.New("no document is named")
 	case address.IsHTTP(location):
@@ -266,7 +264,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 	}
 	rel, err := filepath.Rel(abs, location)
 	if err != nil || !filepath.IsLocal(rel) {
-		return nil, errors.New("is outside of the folder that references may lead to")
+		return nil, errors.New("is outside of the folder that references may use")
 	}
 	info, err := l.dir.Stat(rel)
 	if err != nil {
@@ -275,7 +273,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 	return l.readAll(info, func() (*os.File, error) { return l.dir.Open(rel) })
 }
 
-// reason leaves the path out, which the message has already.
+// reason omits the path, which the message already has.
 func reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -284,8 +282,8 @@ func reason(err error) error {
 	return err
 }
 
-// readAll reads a file. What is no plain file is not even opened: that of a
-// pipe would wait for somebody to write.
+// readAll reads a regular file. It does not even open others: opening a pipe would wait for a
+// writer.
 func (l *loader) readAll(info fs.FileInfo, open func() (*os.File, error)) ([]byte, error) {
 	switch {
 	case !info.Mode().IsRegular():

@@ -50,13 +50,13 @@ components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: ht
 	for _, want := range []string{
 		"doc.yaml:3: servers is a string and not a list",
 		"doc.yaml:4: security is an object and not a list",
-		"doc.yaml:6: path /list is a list: left out",
-		"doc.yaml:7: path /null is null: left out",
+		"doc.yaml:6: path /list is a list, not an object: left out",
+		"doc.yaml:7: path /null is null, not an object: left out",
 		"doc.yaml:9: GET /a is not an operation: left out",
 		"doc.yaml:10: POST /a is not an operation: left out",
-		"doc.yaml:13: PUT /a: parameters is an object and not a list",
+		"doc.yaml:13: PUT /a: parameters is an object, not a list",
 		"doc.yaml:14: response 200 cannot be read",
-		`doc.yaml:17: "get" stands here again: the last one counts`,
+		`doc.yaml:17: "get" is given twice: the last one counts`,
 		`doc.yaml:21: security scheme "a": an apiKey needs a name`,
 		`doc.yaml:21: security scheme "b": type "wrong" is unknown`,
 	} {
@@ -68,14 +68,14 @@ func TestNoDocument(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "is empty",
 		"# nothing":               "is empty",
-		"[]":                      "is a list and no OpenAPI document",
-		"hello":                   "is a string and no OpenAPI document",
-		"a: 1":                    "neither openapi, swagger nor paths",
+		"[]":                      "is a list, not an OpenAPI document",
+		"hello":                   "is a string, not an OpenAPI document",
+		"a: 1":                    "openapi, swagger and paths are missing",
 		`{"openapi": "3.0.0"`:     "line 1",
 		"openapi: [":              "line",
 		"{\"a\":\n\n\"b\" \"c\"}": "line 3: a comma or } is expected",
 		"\x00\x01\x02":            "",
-		"\ufeff\n<!doctype html>": "is HTML or XML and no OpenAPI document: name the JSON or YAML that the page is made of",
+		"\ufeff\n<!doctype html>": "is HTML or XML, not an OpenAPI document: use the JSON or YAML document behind the page",
 		"openapi: 3.0.0\n\tx: 1":  "line 2",
 	} {
 		_, err := Load(t.Context(), Source{Location: "x.yaml", Data: []byte(text)})

@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// Match chooses operations. All that is set must fit, and of each list one item.
+// Match chooses operations. All lists that are set must match, each by one item.
 type Match struct {
 	Tag    []string `yaml:"tag"`    // * stands for any text
-	Path   []string `yaml:"path"`   // * stands for a part of a path, ** for any number of them
-	Method []string `yaml:"method"` // in capitals or not
-	// Name is the operationId, or what is made of method and path where there is
-	// none; * stands for any text.
+	Path   []string `yaml:"path"`   // * stands for a part of a path, ** for several parts
+	Method []string `yaml:"method"` // in any case
+	// Name is the operationId, or the name made of method and path; * stands for any text.
 	Name []string `yaml:"name"`
 }
 
-// Fits reports whether an operation is chosen.
+// Fits reports whether an operation matches.
 func (m *Match) Fits(op *Operation) bool {
 	one := func(list []string, fits func(string) bool) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, fits)
@@ -29,7 +28,7 @@ func (m *Match) Fits(op *Operation) bool {
 		one(m.Name, func(s string) bool { return glob(s, op.name(), true) })
 }
 
-// name is the operation's own, or what its method and path say.
+// name returns the operationId, or a name made of method and path.
 func (o *Operation) name() string {
 	if o.ID == "" {
 		return fromPath(o)
@@ -37,7 +36,7 @@ func (o *Operation) name() string {
 	return o.ID
 }
 
-// Fault returns what can be seen to be wrong without a document; empty if nothing is.
+// Fault returns a fault that is visible without a document; empty if there is none.
 func (m *Match) Fault() string {
 	for _, s := range m.Path {
 		if !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "*") {
@@ -55,8 +54,7 @@ func (m *Match) Fault() string {
 	return ""
 }
 
-// Known returns what could have been meant by a Match that fits nothing: the tags and
-// the names of operations.
+// Known returns the tags and the names of operations, for hints about a Match that matches nothing.
 func (d *Document) Known() (tags, names []string) {
 	for _, op := range d.Operations {
 		tags, names = append(tags, op.Tags...), append(names, op.name())

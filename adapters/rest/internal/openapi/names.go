@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxName is how long the names of tools and properties may be: the least that
-// a provider of models allows.
+// maxName is how long names of tools and properties may be: the lowest limit of all model
+// providers.
 const maxName = 64
 
-// isPlainName reports whether every provider takes s as the name of a property.
+// isPlainName reports whether every provider accepts s as a property name.
 func isPlainName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.') {
@@ -22,8 +22,8 @@ func isPlainName(s string) bool {
 	return s != "" && len(s) <= maxName
 }
 
-// plainName puts _ where a name has other characters than letters, digits, _
-// and -; dots are only allowed in properties.
+// plainName replaces characters other than letters, digits, _ and - by _. Properties may also have
+// dots.
 func plainName(s string, dots bool) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' || r == '.' && dots {
@@ -38,7 +38,7 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// tail puts a hash of what behind a name, which is cut so that limit holds.
+// tail appends the hash of what to a name, which is cut to fit limit.
 func tail(name, what string, limit int) string {
 	if n := limit - 9; len(name) > n {
 		name = name[:n]
@@ -46,7 +46,7 @@ func tail(name, what string, limit int) string {
 	return name + "_" + hash(what)
 }
 
-// cut64 shortens a name of a property that is too long.
+// cut64 shortens a property name that is too long.
 func cut64(s string) string {
 	if len(s) <= maxName {
 		return s
@@ -54,10 +54,9 @@ func cut64(s string) string {
 	return tail(s, s, maxName)
 }
 
-// nameTools gives every tool its name: the operation's, or what its method and
-// path say. A name is the same on every load, whatever else the document has:
-// when several want one, all but the exact owner get the hash of their method
-// and path behind it.
+// nameTools names every tool: by its operation, or by its method and path. A name is the same on
+// every load, whatever else the document has. If several tools want a name, all but its exact owner
+// get a hash of their method and path appended.
 func nameTools(tools []*Tool, prefix string, limit int, rename func(*Operation, string) string) {
 	type wish struct {
 		name  string
@@ -95,15 +94,15 @@ func nameTools(tools []*Tool, prefix string, limit int, rename func(*Operation, 
 	}
 }
 
-// fromPath makes a name of an operation that has none: get_pets_id.
+// fromPath makes the name of an operation without one: get_pets_id.
 func fromPath(op *Operation) string {
 	words := strings.FieldsFunc(plainName(op.written, false), func(r rune) bool { return r == '_' })
 	return strings.Join(append([]string{strings.ToLower(plainName(op.Method, false))}, words...), "_")
 }
 
-// nameArguments gives every parameter its name among the arguments. body is
-// reserved. Of several with one name that of the path keeps it, and the others
-// get their place behind it; what is still the same gets a number.
+// nameArguments names the arguments of all parameters. body is reserved. If several parameters have
+// the same name, that of the path keeps it, and the others get their place appended; then equal
+// names get numbers.
 func nameArguments(params []*Parameter, reserved ...string) []string {
 	names := make([]string, len(params))
 	count := map[string]int{"body": 1}
@@ -113,8 +112,7 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 	exact := map[string]bool{}
 	for i, p := range params {
 		names[i] = cut64(plainName(cmp.Or(p.Name, string(p.In)), true))
-		// The one that needs no other characters has the older right to a name
-		// within its place.
+		// Within a place, the parameter whose name needs no change keeps it.
 		if key := string(p.In) + " " + names[i]; names[i] != p.Name || !exact[key] {
 			exact[key] = exact[key] || names[i] == p.Name
 		}
@@ -124,7 +122,7 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 	for _, r := range reserved {
 		taken[r] = true
 	}
-	// keeps reports whether a parameter may have its bare name.
+	// keeps reports whether a parameter may keep its bare name.
 	keeps := func(i int) bool {
 		p, n := params[i], names[i]
 		if taken[n] {

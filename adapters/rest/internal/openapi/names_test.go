@@ -111,7 +111,7 @@ paths:
 	}
 	rules, _ := ParseRules([]string{"all", "not tag nothing"})
 	_, warnings := make1(t, doc, Options{Expose: rules})
-	warned(t, warnings, `expose: "not tag nothing" fits no operation`)
+	warned(t, warnings, `expose: "not tag nothing" matches no operation`)
 	if _, err := ParseRules([]string{"tag ", " "}); err == nil || !strings.Contains(err.Error(), "names no tag") || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("error is %v", err)
 	}

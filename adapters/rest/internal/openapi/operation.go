@@ -11,16 +11,15 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// methods are the members of a path item that are operations, in the order in
-// which the specification lists them; the document's order counts.
+// methods are the members of a path item that are operations, in the order of the specification;
+// the document's order counts.
 var methods = []string{"get", "put", "post", "delete", "options", "head", "patch", "trace", "query"}
 
-// path reads one path item. What is wrong with one of its operations costs
-// that operation.
+// path reads one path item. A fault in an operation only costs that operation.
 func (r *reader) path(doc *Document, path string, n *tree.Node) {
 	item := r.soft(n)
 	if item == nil {
-		if n.Get("$ref") != nil { // told by deref
+		if n.Get("$ref") != nil { // deref reports it
 			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
 		}
 		return
@@ -29,11 +28,11 @@ func (r *reader) path(doc *Document, path string, n *tree.Node) {
 		if item.Kind != tree.Null {
 			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
 		}
-		r.warn(n, "path %s is %s: left out", tree.Short(path), item.Kind)
+		r.warn(n, "path %s is %s, not an object: left out", tree.Short(path), item.Kind)
 		return
 	}
 	items := []*tree.Node{item}
-	if item != n { // its own members go over those of the reference
+	if item != n { // its own members win over those of the reference
 		items = []*tree.Node{n, item}
 	}
 	common := &pathItem{path: path}
@@ -84,15 +83,15 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 		}
 	}()
 	if !httpguts.ValidHeaderFieldName(method) {
-		r.warn(at, "%s: not a method of HTTP: left out", tree.Short(key))
+		r.warn(at, "%s is not an HTTP method: left out", tree.Short(key))
 		return
 	}
 	if r.seen[key] {
 		kept = true
-		return // that of a path item which a reference brought; the own one was first
+		return // it comes from a reference; the path's own came first
 	}
 	if r.left < 0 {
-		return // told by the first one
+		return // the first one reported it
 	}
 	r.seen[key] = true
 	n := r.soft(at)
@@ -120,7 +119,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 		}
 	}
 	op.MCP = r.extension(n.Get("x-mcp"))
-	if n.Get("x-mcp") == nil && common.mcp != nil { // what all of a path have can only be a switch
+	if n.Get("x-mcp") == nil && common.mcp != nil { // the x-mcp of a path is only a switch
 		op.MCP.Off = r.extension(common.mcp).Off
 	}
 	var body *Body
@@ -139,7 +138,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 	doc.Operations, kept = append(doc.Operations, op), true
 }
 
-// operationParts is how many parts an operation counts by itself.
+// operationParts is how many parts an operation counts for itself.
 const operationParts = 10
 
 func (r *reader) extension(n *tree.Node) Extension {
@@ -198,10 +197,10 @@ func (r *reader) responses(n *tree.Node) []Response {
 	return out
 }
 
-// maxHeaders is how many headers of a response are noted.
+// maxHeaders is how many headers of a response are recorded.
 const maxHeaders = 20
 
-// or returns the first list that has something.
+// or returns the first list that is not empty.
 func or(own, common []string) []string {
 	if len(own) > 0 {
 		return own

@@ -10,36 +10,36 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// maxParameters is how many parameters an operation may have. None has a tenth
-// of that.
+// maxParameters is how many parameters an operation may have. Real ones have less than a tenth of
+// that.
 const maxParameters = 1000
 
 var template = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// parameters reads what an operation takes outside of the body and, in Swagger
-// 2.0, the body too. The list is nil when the operation cannot be used.
+// parameters reads an operation's parameters and, in Swagger 2.0, its body. The list is nil if the
+// operation is unusable.
 func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*Parameter, *Body) {
 	list := []*Parameter{}
 	var form []*tree.Node
 	var body *tree.Node
 	for _, from := range []*tree.Node{r.soft(common.params), r.soft(n.Get("parameters"))} {
 		if from != nil && from.Kind != tree.Array {
-			r.warn(from, "%s: parameters is %s and not a list", op.Key(), from.Kind)
+			r.warn(from, "%s: parameters is %s, not a list", op.Key(), from.Kind)
 			continue
 		}
 		own := len(list)
 		if len(from.Members()) > maxParameters {
-			r.warn(from, "%s is left out: it has %d parameters", op.Key(), len(from.Members()))
+			r.warn(from, "%s is left out: it has too many parameters (%d)", op.Key(), len(from.Members()))
 			return nil, nil
 		}
 		for i := range from.Members() {
 			if !r.spend(1) {
-				break // which costs the operation
+				break // the operation is left out
 			}
 			at := &from.Members()[i].Node
 			p := r.soft(at)
 			if p == nil {
-				continue // told by deref
+				continue // deref reports it
 			}
 			switch in := p.Str("in"); {
 			case r.swagger && in == "body":
@@ -64,7 +64,7 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 				list = append(list, param)
 			default:
 				if same >= own {
-					r.warn(at, "%s: parameter %q in %s stands here again: the last one counts", op.Key(), tree.Short(param.Name), param.In)
+					r.warn(at, "%s: parameter %q in %s is given twice: the last one counts", op.Key(), tree.Short(param.Name), param.In)
 				}
 				list[same] = param
 			}
@@ -81,8 +81,8 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 	return list, nil
 }
 
-// matchPath sees to it that every name in the path has its parameter, and
-// every path parameter its place.
+// matchPath makes sure that every name in the path has a parameter, and every path parameter a name
+// in the path.
 func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
 	in := map[string]bool{}
 	has := func(name string) bool {
@@ -91,14 +91,14 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 	for _, m := range template.FindAllStringSubmatch(op.Path, -1) {
 		name := m[1]
 		if !has(name) {
-			// {+path}, {path*} and {id:[0-9]+} are other dialects of templates.
+			// {+path}, {path*} and {id:[0-9]+} are from other template languages.
 			plain, _, _ := strings.Cut(strings.Trim(name, "+*"), ":")
 			if plain = strings.TrimSpace(plain); plain == "" {
 				continue
 			}
 			op.Path = strings.ReplaceAll(op.Path, m[0], "{"+plain+"}")
 			if !has(plain) {
-				r.warn(n, "%s: nothing is said about {%s}: taken as a string", op.Key(), tree.Short(plain))
+				r.warn(n, "%s: {%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(plain))
 				list = append(list, &Parameter{Name: plain, In: InPath, Required: true, Style: "simple", Type: "string"})
 			}
 			name = plain
@@ -114,7 +114,8 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 	})
 }
 
-// parameter reads one that is not part of a body. Nil means that it cannot or
+// parameter reads a parameter outside of a body. It returns nil for one that cannot or must not be
+// sent.
 // must not be sent.
 func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
@@ -128,7 +129,7 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	}
 	styles := stylesOf(p.In)
 	if styles == nil {
-		r.warn(at, "%s: parameter %q is in %q, which is no place: left out", op.Key(), tree.Short(p.Name), tree.Short(n.Str("in")))
+		r.warn(at, "%s: parameter %q is in %q, which is not a valid place: left out", op.Key(), tree.Short(p.Name), tree.Short(n.Str("in")))
 		return nil
 	}
 	switch p.In {
@@ -139,7 +140,7 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 		case "accept", "content-type", "authorization":
 			return nil
 		}
-		if OfConnection(p.Name) { // nobody but the connection can know it
+		if OfConnection(p.Name) { // only the connection sets it
 			return nil
 		}
 		if !httpguts.ValidHeaderFieldName(p.Name) {
@@ -154,7 +155,7 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 		if slices.Contains(styles, s) {
 			p.Style = s
 		} else {
-			r.warn(at, "%s: parameter %q: style %q does not go with %s: %s is used", op.Key(), tree.Short(p.Name), tree.Short(s), p.In, p.Style)
+			r.warn(at, "%s: parameter %q: style %q is not valid in %s: %s is used", op.Key(), tree.Short(p.Name), tree.Short(s), p.In, p.Style)
 		}
 	}
 	if !r.swagger {
@@ -177,8 +178,8 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	return p
 }
 
-// OfConnection reports whether a header is the connection's or the body's own:
-// no argument and no configuration can set it.
+// OfConnection reports whether a header belongs to the connection or the body. Arguments and
+// configuration cannot set it.
 func OfConnection(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "proxy-") || slices.Contains([]string{
@@ -228,12 +229,11 @@ func collectionFormat(n *tree.Node) string {
 	return "csv"
 }
 
-// notSchema are the members of a Swagger 2.0 parameter that say nothing about
-// its value.
+// notSchema are the members of a Swagger 2.0 parameter that are not part of its schema.
 var notSchema = []string{"name", "in", "required", "description", "collectionFormat", "allowEmptyValue",
 	"deprecated", "schema", "style", "explode", "content", "$ref", "allowReserved", "example", "examples"}
 
-// inlineSchema makes a schema of a parameter that is one itself.
+// inlineSchema makes a schema of a parameter that is its own schema.
 func inlineSchema(n *tree.Node) *tree.Node {
 	var list []tree.Member
 	for _, m := range n.Members() {
@@ -244,7 +244,7 @@ func inlineSchema(n *tree.Node) *tree.Node {
 	return n.Object(list)
 }
 
-// valueOf returns the value that a schema gives, as text, or "".
+// valueOf returns the value in a schema as text, or nothing.
 func (r *loader) valueOf(n *tree.Node) string {
 	n = r.soft(n)
 	if c := n.Scalar("const"); c != "" {
@@ -256,7 +256,7 @@ func (r *loader) valueOf(n *tree.Node) string {
 	return n.Scalar("default")
 }
 
-// typeOf returns the one type that a schema says, or "".
+// typeOf returns the only type in a schema, or nothing.
 func (r *loader) typeOf(n *tree.Node) string {
 	for range maxChain {
 		if n = r.soft(n); n == nil || n.Kind != tree.Object {

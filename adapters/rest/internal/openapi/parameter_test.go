@@ -19,7 +19,7 @@ func TestParameters(t *testing.T) {
 		{head3, "{name: a, in: query, explode: false, schema: {type: array}}", "query a form explode=false reserved=false array", ""},
 		{head3, "{name: a, in: query, style: spaceDelimited, allowReserved: true, schema: {type: array}}", "query a spaceDelimited explode=false reserved=true array", ""},
 		{head3, "{name: a, in: query, style: deepObject, explode: false, schema: {type: object}}", "query a deepObject explode=true reserved=false object", ""},
-		{head3, "{name: a, in: query, style: matrix, schema: {type: string}}", "query a form explode=true reserved=false string", `doc.yaml:8: GET /a/{id}: parameter "a": style "matrix" does not go with query`},
+		{head3, "{name: a, in: query, style: matrix, schema: {type: string}}", "query a form explode=true reserved=false string", `doc.yaml:8: GET /a/{id}: parameter "a": style "matrix" is not valid in query`},
 		{head3, "{name: X-A, in: header, schema: {$ref: '#/components/schemas/S'}}", "header X-A simple explode=false reserved=false ", "there is nothing at"},
 		{head3, "{name: c, in: cookie, schema: {type: [string, 'null']}}", "cookie c form explode=true reserved=false string", ""},
 		{head3, "{name: a, in: query, content: {application/json: {schema: {type: object}}}}", "query a form explode=true reserved=false objectapplication/json", ""},
@@ -74,7 +74,7 @@ paths:
         - {name: r, in: query, schema: {type: boolean}}
 `, Options{})
 	same(t, len(warnings), 1)
-	warned(t, warnings, `doc.yaml:12: GET /a/{x}: parameter "r" in query stands here again`)
+	warned(t, warnings, `doc.yaml:12: GET /a/{x}: parameter "r" in query is given twice`)
 	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"x":{"type":"string","description":"of the path"},"q":{"type":"integer"},"r":{"type":"boolean"}},"required":["x"],"additionalProperties":false}`)
 }
 

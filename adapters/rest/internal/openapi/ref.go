@@ -10,11 +10,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// maxChain bounds how many references may follow one another.
+// maxChain bounds chains of references.
 const maxChain = 100
 
-// deref follows the references at n to what they stand for. It returns nil,
-// after a warning, when that is nothing.
+// deref resolves the references at n. It returns nil, after a warning, if they lead to nothing.
 func (l *loader) deref(n *tree.Node) *tree.Node {
 	first := n
 	for range maxChain {
@@ -28,17 +27,17 @@ func (l *loader) deref(n *tree.Node) *tree.Node {
 		}
 		n = next
 	}
-	l.warn(first, "$ref %q leads to itself", tree.Short(first.Str("$ref")))
+	l.warn(first, "$ref %q refers to itself", tree.Short(first.Str("$ref")))
 	return nil
 }
 
-// failure is why a reference leads to nothing, and when that was told.
+// failure says why a reference cannot be resolved, and when it was reported.
 type failure struct {
 	why  string
 	told int
 }
 
-// follow returns what one reference leads to, or nil after a warning.
+// follow resolves one reference, or returns nil after a warning.
 func (l *loader) follow(ref *tree.Node) *tree.Node {
 	key := target{ref.File, ref.Text}
 	n, ok := l.targets[key]
@@ -50,7 +49,7 @@ func (l *loader) follow(ref *tree.Node) *tree.Node {
 		l.targets[key] = n
 	}
 	if n == nil {
-		// Once is enough, in Load or else each time tools are made.
+		// One warning is enough: in Load, or each time tools are made.
 		if p := l.problems[key]; p.told == 0 || p.told > 1 && p.told != l.round {
 			p.told = l.round
 			l.warn(ref, "$ref %q: %s", tree.Short(ref.Text), p.why)
@@ -93,7 +92,7 @@ func (l *loader) locate(from uint16, ref string) (n *tree.Node, problem string) 
 	return l.inside(f, f.root, fragment)
 }
 
-// inside follows a fragment: a JSON pointer, or the name of an anchor.
+// inside resolves a fragment: a JSON pointer, or the name of an anchor.
 func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, string) {
 	if s, err := url.PathUnescape(fragment); err == nil {
 		fragment = s
@@ -109,7 +108,7 @@ func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, str
 		if !strings.Contains(fragment, "/") {
 			return nil, "there is no such anchor"
 		}
-		rest = fragment // some forget the slash
+		rest = fragment // some omit the slash
 	}
 	for part := range strings.SplitSeq(rest, "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
@@ -120,8 +119,7 @@ func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, str
 	return n, ""
 }
 
-// step goes one part of a pointer down, through a reference when there is one
-// in the way.
+// step resolves one part of a pointer, through a reference if there is one.
 func (l *loader) step(n *tree.Node, part string) *tree.Node {
 	if n.Is(tree.Array) {
 		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Members()) {
@@ -137,7 +135,7 @@ func (l *loader) step(n *tree.Node, part string) *tree.Node {
 	return l.deref(n).Get(part)
 }
 
-// bare finds what old documents call by its name alone: $ref: Pet.
+// bare resolves the name alone, as old documents write it: $ref: Pet.
 func (l *loader) bare(f *file, name string) *tree.Node {
 	if strings.ContainsAny(name, "./:#") {
 		return nil
@@ -180,7 +178,7 @@ func (l *loader) other(f *file, name string) (*file, string) {
 	return nil, err.Error()
 }
 
-// join returns the location of what is called name from where base is.
+// join resolves name against the location base.
 func join(base, name string) (where, problem string) {
 	switch {
 	case address.IsHTTP(name):
@@ -213,7 +211,7 @@ func join(base, name string) (where, problem string) {
 	return filepath.Join(filepath.Dir(base), name), ""
 }
 
-// anchor finds what $anchor, $dynamicAnchor (as "#name") or $id names.
+// anchor finds an $anchor, $dynamicAnchor (as "#name") or $id.
 func (l *loader) anchor(f *file, name string) *tree.Node {
 	if f.anchors == nil {
 		f.anchors = map[string]*tree.Node{}
@@ -223,7 +221,7 @@ func (l *loader) anchor(f *file, name string) *tree.Node {
 	return f.anchors[name]
 }
 
-// enters reports whether there is something new below n. Only a shared tree can be met twice.
+// enters reports whether there are new nodes below n. Only a shared tree can be met twice.
 func enters(n *tree.Node, seen map[*tree.Kids]bool, left *int) bool {
 	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
 		return false
@@ -253,8 +251,8 @@ func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kid
 	}
 }
 
-// fetch reads what the references in a tree lead to. names says that the
-// members of n have names of the document's choice.
+// fetch reads the files that references in a tree name. names says that the document chose the
+// names of n's members.
 func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left *int) {
 	if !enters(n, seen, left) {
 		return
@@ -271,7 +269,7 @@ func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left 
 	}
 }
 
-// named are members whose own members have names of the document's choice.
+// named are members whose own members have names chosen by the document.
 func named(name string) bool {
 	switch name {
 	case "properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "paths", "responses", "schemas",
@@ -281,7 +279,7 @@ func named(name string) bool {
 	return false
 }
 
-// notFollowed are members that hold values and no references.
+// notFollowed are members that hold values, not references.
 func notFollowed(name string) bool {
 	switch name {
 	case "example", "examples", "default", "enum", "const", "links", "callbacks", "webhooks":

@@ -9,43 +9,42 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// render writes the schemas of one side of one tool as JSON Schema 2020-12.
-// What documents have that no validator or no provider of models accepts is
-// put right on the way; see keywords.go.
+// render writes the schemas of one side of one tool as JSON Schema 2020-12. On the way it repairs
+// what validators or model providers refuse; see keywords.go.
 type render struct {
 	l       *loader
-	output  bool // for what comes back, not for what is sent
-	relaxed bool // an output that forgives: see Options.StrictOutput
+	output  bool // for answers instead of arguments
+	relaxed bool // a tolerant output: see Options.StrictOutput
 
 	b         []byte
-	limit     int  // of bytes
-	greedy    bool // beyond limit, leave out what fits no more; otherwise stop
+	limit     int  // in bytes
+	greedy    bool // beyond limit, omit parts; otherwise stop
 	over      bool // stopped
-	trying    bool // a definition that is taken back if it does not fit
-	longer    int  // longest description
-	cut       int  // depth from which inline objects are left out
-	stubs     bool // something was left out
+	trying    bool // the definition is removed if it does not fit
+	longer    int  // longest description, in bytes
+	cut       int  // depth from which inline objects are omitted
+	stubs     bool // parts were omitted
 	note      string
 	resources bool // files may be resources
 
-	depth    int        // of inline schemas, now
-	rootless bool       // the type stands there already
-	opt      int        // optional properties on the way here
-	files    part       // what binary strings are here
-	current  *tree.Node // the definition that is being written, when this is about its own value
-	mixed    bool       // what stands here is one part of several of the same value
-	viaAll   bool       // there was an allOf on the way here from current
+	depth    int        // of inline schemas, at this point
+	rootless bool       // the type is already written
+	opt      int        // optional properties on the way to this point
+	files    part       // the meaning of binary strings at this point
+	current  *tree.Node // the definition in progress, while its own value is described
+	mixed    bool       // this schema is one of several for the same value
+	viaAll   bool       // an allOf lies between current and this point
 
 	defs    map[defKey]*def
 	order   []*def
 	names   map[string]bool
 	buckets [][]*def
-	open    int // bytes that the definitions to come take at least
+	open    int // minimal size of the pending definitions, in bytes
 
 	keys renames
 }
 
-// part says where a schema stands in a form: files are objects there.
+// part says where a schema is in a form: files are objects there.
 type part uint8
 
 const (
@@ -68,7 +67,7 @@ type def struct {
 
 const maxInline = 60 // depth of inline schemas
 
-// key begins a member of the object that is open.
+// key begins a member of the open object.
 func (w *render) key(name string) {
 	if last := w.b[len(w.b)-1]; last != '{' {
 		w.b = append(w.b, ',')
@@ -99,7 +98,7 @@ func (w *render) texts(name string, texts []string) {
 	w.b = append(w.b, ']')
 }
 
-// value writes a value of the document unless it is longer than limit.
+// value writes a value of the document, unless it is longer than limit.
 func (w *render) value(name string, n *tree.Node, limit int) {
 	mark := len(w.b)
 	w.key(name)
@@ -109,7 +108,7 @@ func (w *render) value(name string, n *tree.Node, limit int) {
 	}
 }
 
-// stop reports whether there is no use in going on.
+// stop reports whether writing more is useless.
 func (w *render) stop() bool {
 	if len(w.b) > w.limit && !w.greedy || len(w.b) > fullLimit {
 		w.over = true
@@ -117,19 +116,19 @@ func (w *render) stop() bool {
 	return w.over || w.trying && w.full()
 }
 
-// full reports whether what is written, with the least that is still to come, is
-// more than the limit. Going on only makes it more.
+// full reports whether the text, with the pending minimum, exceeds the limit. More writing cannot
+// change that.
 func (w *render) full() bool { return len(w.b)+w.open > w.limit }
 
-// schema writes a schema that describes a value below the one around it.
+// schema writes a schema that describes a value below the current one.
 func (w *render) schema(n *tree.Node, name, desc string) {
 	current, via, mixed := w.current, w.viaAll, w.mixed
-	w.current, w.viaAll, w.mixed = nil, false, false // references here lead to another value: no loop
+	w.current, w.viaAll, w.mixed = nil, false, false // references here lead to another value: no cycle
 	w.inner(n, name, desc)
 	w.current, w.viaAll, w.mixed = current, via, mixed
 }
 
-// inner writes a schema that describes the same value as the one around it.
+// inner writes a schema that describes the same value as the current one.
 func (w *render) inner(n *tree.Node, name, desc string) {
 	w.b = append(w.b, '{')
 	w.depth++
@@ -140,7 +139,7 @@ func (w *render) inner(n *tree.Node, name, desc string) {
 			w.raw("not", "{}")
 		}
 	case n.Kind != tree.Object:
-		w.l.warn(n, "%s where a schema must be: taken as one that allows all", n.Kind)
+		w.l.warn(n, "%s in place of a schema: every value is allowed", n.Kind)
 	case n.Get("$ref").Is(tree.Text):
 		w.ref(n, name, desc)
 	case w.files == inPart && isBinary(n):
@@ -152,7 +151,7 @@ func (w *render) inner(n *tree.Node, name, desc string) {
 	w.b = append(w.b, '}')
 }
 
-// ref writes what a reference stands for, with what stands beside it.
+// ref writes the target of a reference, with the members beside it.
 func (w *render) ref(n *tree.Node, name, desc string) {
 	desc = cmp.Or(desc, n.Scalar("description"))
 	t := w.l.deref(n)
@@ -183,12 +182,11 @@ func (w *render) ref(n *tree.Node, name, desc string) {
 func (w *render) target(t, n *tree.Node, name, desc string) {
 	switch {
 	case w.current != nil && (w.l.ways(t, 0) > maxWays || w.l.reaches(t, w.current, w.viaAll)):
-		// The value would have to be checked against this very schema again,
-		// without end: Cat is a Pet, and a Pet is one of Cat and Dog. Or nearly
-		// so, when schemas multiply at every step.
+		// The value would have to match this very schema again, endlessly: Cat is a Pet, and a Pet
+		// is a Cat or a Dog. Schemas that multiply at every step are nearly as bad.
 		w.plain(t, name, desc)
 	case w.mixed && closed(t) && !isComposed(t):
-		w.members(t, name, desc) // without what closes it
+		w.members(t, name, desc) // without the part that closes the cycle
 	case isLeaf(t) || w.files == inPart && isBinary(t):
 		if w.files == inPart && isBinary(t) {
 			w.file(cmp.Or(desc, t.Scalar("description")))
@@ -204,8 +202,8 @@ func (w *render) target(t, n *tree.Node, name, desc string) {
 	}
 }
 
-// beside writes the properties that stand beside a reference (OpenAPI 3.1 and
-// later; before, they meant nothing).
+// beside writes the properties beside a reference (OpenAPI 3.1 and later; earlier versions ignore
+// them).
 func (w *render) beside(n *tree.Node) {
 	if n.Get("default") != nil && !w.output {
 		w.value("default", n.Get("default"), 200)
@@ -215,7 +213,7 @@ func (w *render) beside(n *tree.Node) {
 	}
 }
 
-// plain writes a schema without what it is made of.
+// plain writes a schema without the schemas that it combines.
 func (w *render) plain(t *tree.Node, name, desc string) {
 	var list []tree.Member
 	for _, m := range t.Members() {
@@ -226,19 +224,18 @@ func (w *render) plain(t *tree.Node, name, desc string) {
 	w.members(t.Object(list), name, desc)
 }
 
-// closed reports whether a schema allows no properties but its own.
+// closed reports whether a schema allows only its own properties.
 func closed(n *tree.Node) bool {
 	a := n.Get("additionalProperties")
 	return a.Is(tree.Boolean) && a.Text == "false"
 }
 
-// isComposed reports whether a schema is made of others.
+// isComposed reports whether a schema combines others.
 func isComposed(n *tree.Node) bool {
 	return len(n.Get("allOf").Members())+len(n.Get("anyOf").Members())+len(n.Get("oneOf").Members()) > 0
 }
 
-// isLeaf reports whether a schema is better written where it is used: nothing
-// is below it.
+// isLeaf reports whether a schema has none below it, and so is better written inline.
 func isLeaf(n *tree.Node) bool {
 	for _, m := range n.Members() {
 		if m.Node.Kind == tree.Object && m.Name != "xml" && m.Name != "example" && m.Name != "default" && m.Name != "externalDocs" && !strings.HasPrefix(m.Name, "x-") {
@@ -256,22 +253,22 @@ func isLeaf(n *tree.Node) bool {
 	return true
 }
 
-// file writes the schema of a file that is an argument.
+// file writes the schema of an argument that is a file.
 func (w *render) file(desc string) {
 	w.str("$ref", "#/$defs/"+w.def(nil))
 	w.describe(desc, "")
 }
 
-// fileSchema is what the definition of a file says.
+// fileSchema is the definition of a file.
 const fileSchema = `{"description":"A file: give its bytes as base64 in data, or its text in text.",` +
 	`"anyOf":[{"type":"object","properties":{"data":{"type":"string","description":"base64"},"text":{"type":"string"},` +
 	`"filename":{"type":"string"},"type":{"type":"string","description":"media type"}},"additionalProperties":false},` +
 	`{"type":"string","description":"a data: URI"}]}`
 
-// resourceFile is the same where files may be resources.
+// resourceFile is fileSchema where files may be resources.
 var resourceFile = strings.Replace(fileSchema, "a data: URI", "a data: URI, or the rest:// address of a resource of this server", 1)
 
-// fileSchema returns what the definition of a file says.
+// fileSchema returns the definition of a file.
 func (w *render) fileSchema() string {
 	if w.resources {
 		return resourceFile
@@ -279,7 +276,7 @@ func (w *render) fileSchema() string {
 	return fileSchema
 }
 
-// stub writes a schema that only says what kind of value it is.
+// stub writes a schema that only states the kind of a value.
 func (w *render) stub(n *tree.Node, desc string) {
 	w.stubs = true
 	note := ""
@@ -317,7 +314,7 @@ func (w *render) types(types []string, nullable bool) {
 }
 
 func (w *render) describe(desc, note string) {
-	// There are very many of them: nothing is put together before it is written.
+	// Types are very frequent: nothing is allocated here.
 	desc, mark := tree.Cut(strings.TrimSpace(desc), w.longer)
 	if desc == "" && mark == "" && note == "" {
 		return
@@ -338,7 +335,7 @@ func (w *render) describe(desc, note string) {
 	w.b = append(w.b, '"')
 }
 
-// cut shortens a text to n bytes at most, with a mark where there was more.
+// cut shortens a text to at most n bytes, with a mark if it was longer.
 func cut(s string, n int) string {
 	begin, mark := tree.Cut(s, n)
 	return begin + mark

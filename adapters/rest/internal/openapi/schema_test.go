@@ -95,10 +95,10 @@ func TestSchemas(t *testing.T) {
 
 func TestBrokenSchemas(t *testing.T) {
 	for schema, want := range map[string][2]string{
-		"{properties: {a: [1]}}": {`{"type":"object","properties":{"a":{}}}`, "doc.yaml:2: a list where a schema must be"},
+		"{properties: {a: [1]}}": {`{"type":"object","properties":{"a":{}}}`, "doc.yaml:2: a list in place of a schema"},
 		"{properties: [a]}":      {`{}`, "doc.yaml:2: properties is a list"},
 		"{properties: {a: {$ref: '#/components/schemas/None'}}}": {`{"type":"object","properties":{"a":{}}}`, `doc.yaml:2: $ref "#/components/schemas/None": there is nothing at "None"`},
-		"{properties: {a: {$ref: '#/components/schemas/Loop'}}}": {`{"type":"object","properties":{"a":{}}}`, `leads to itself`},
+		"{properties: {a: {$ref: '#/components/schemas/Loop'}}}": {`{"type":"object","properties":{"a":{}}}`, `refers to itself`},
 		"{properties: {a: {$ref: 'https://x.example/s.json'}}}":  {`{"type":"object","properties":{"a":{}}}`, "URLs are not allowed here"},
 		"{properties: {a: {$ref: 'ftp://x.example/s.json'}}}":    {`{"type":"object","properties":{"a":{}}}`, "only http, https and files"},
 		"{properties: {a: {$ref: '#nothing'}}}":                  {`{"type":"object","properties":{"a":{}}}`, "no such anchor"},

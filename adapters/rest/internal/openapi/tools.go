@@ -14,40 +14,37 @@ import (
 
 // Options say how operations become tools. The zero value is a good choice.
 type Options struct {
-	Prefix string // put before every name
-	// NameLimit is how long names may be, the prefix included: 64 when 0.
+	Prefix string // before every name
+	// NameLimit bounds names, including the prefix: 64 if 0.
 	NameLimit int
 	// Expose chooses the operations; see ParseRules. Empty means all.
 	Expose Rules
-	// Rename, when not nil, returns the name of an operation's tool, of the one that it
-	// would have.
+	// Rename, when not nil, returns the name of an operation's tool, given the usual one.
 	Rename func(op *Operation, name string) string
-	// Budget is how many bytes a tool may take: 16 KiB when 0, no bound when
-	// negative.
+	// Budget is how many bytes a tool may take: 16 KiB if 0, unlimited if negative.
 	Budget int
-	// DescriptionLimit bounds descriptions of tools: 1000 bytes when 0.
+	// DescriptionLimit bounds descriptions of tools, in bytes: 1000 if 0.
 	DescriptionLimit int
-	// StrictOutput keeps output schemas as the document has them. Otherwise
-	// they are relaxed, because clients refuse answers that do not fit, and real
-	// answers do not: nothing is required, everything may be null.
+	// StrictOutput keeps output schemas as the document has them. Otherwise nothing is required and
+	// everything may be null: clients refuse answers that do not fit, and real answers often do
+	// not.
 	StrictOutput bool
 	NoOutput     bool // no output schemas at all
-	// FlattenBody makes the properties of the body arguments of their own,
-	// where no names collide.
+	// FlattenBody makes the properties of the body separate arguments, unless names collide.
 	FlattenBody bool
-	// Resources: files may be given by the addresses of resources.
+	// Resources allows addresses of resources as files.
 	Resources bool
-	// Withheld are the names of headers that no argument is for.
+	// Withheld are headers that get no arguments.
 	Withheld []string
-	// Details is said where a schema was shortened, such as how to get the rest.
+	// Details is added to shortened descriptions, such as how to get the rest.
 	Details string
 }
 
 const (
 	defaultBudget      = 16 << 10
 	defaultDescription = 1000
-	// longDescription and shortDescription bound descriptions within schemas:
-	// when there is room, and when not.
+	// longDescription and shortDescription bound descriptions within schemas: with enough space,
+	// and without.
 	longDescription  = 1000
 	shortDescription = 160
 	// fullLimit bounds what Full returns.
@@ -56,8 +53,7 @@ const (
 	titleLimit = 120
 )
 
-// Tools makes tools of the operations that are exposed, in the order of the
-// document.
+// Tools makes tools of the exposed operations, in the order of the document.
 func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	o.NameLimit = cmp.Or(o.NameLimit, maxName)
 	o.Budget = cmp.Or(o.Budget, defaultBudget)
@@ -65,7 +61,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 		o.Budget = fullLimit
 	}
 	o.DescriptionLimit = cmp.Or(o.DescriptionLimit, defaultDescription)
-	// A prefix must leave room for a name that tells tools apart.
+	// A prefix must leave space for a distinct name.
 	if o.NameLimit < 20 || len(o.Prefix) > o.NameLimit-20 {
 		o.NameLimit = len(o.Prefix) + 20
 	}
@@ -88,7 +84,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	}
 	for i, r := range o.Expose {
 		if !matched[i] {
-			l.tell(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q fits no operation", tree.Short(r.text))})
+			l.tell(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q matches no operation", tree.Short(r.text))})
 		}
 	}
 	nameTools(tools, o.Prefix, o.NameLimit, o.Rename)
@@ -98,7 +94,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	return tools, warnings
 }
 
-// LostOf returns which of the operations that rules expose cannot be used.
+// LostOf returns the unusable operations that the rules expose.
 func (d *Document) LostOf(expose Rules) []*Operation {
 	var out []*Operation
 	for _, op := range d.Lost {
@@ -109,7 +105,7 @@ func (d *Document) LostOf(expose Rules) []*Operation {
 	return out
 }
 
-// build fills in all but the name.
+// build sets all fields but the name.
 func (t *Tool) build() {
 	op := t.Operation
 	t.Title = cut(strings.TrimSpace(cmp.Or(op.MCP.Title, op.Summary)), titleLimit)
@@ -124,12 +120,12 @@ func (t *Tool) build() {
 	}
 	l.buf = t.AppendItem(l.buf[:0])
 	if t.Size = len(l.buf); t.Size > t.opts.Budget && t.opts.Budget < fullLimit {
-		l.tell(Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("%s takes %d bytes as a tool, more than the %d that it should", op.Key(), t.Size, t.opts.Budget)})
+		l.tell(Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("the tool of %s takes %d bytes, more than the budget of %d", op.Key(), t.Size, t.opts.Budget)})
 	}
 }
 
-// AppendItem appends the tool as tools/list has it (2025-06-18 and later,
-// server/tools: Tool): Size bytes of JSON.
+// AppendItem appends the tool as in tools/list (2025-06-18 and later, server/tools: Tool): Size
+// bytes of JSON.
 func (t *Tool) AppendItem(b []byte) []byte {
 	member := func(name string, value []byte) {
 		b = append(append(b, name...), value...)
@@ -159,7 +155,7 @@ func (t *Tool) AppendItem(b []byte) []byte {
 	return append(b, "}}}"...)
 }
 
-// Full returns the input schema with nothing left out.
+// Full returns the complete input schema.
 func (t *Tool) Full() []byte {
 	if !t.Stubbed {
 		return t.InputSchema
@@ -172,8 +168,7 @@ func (t *Tool) Full() []byte {
 	return full.InputSchema
 }
 
-// describe makes the description of the tool: the summary, the description,
-// and what comes back.
+// describe makes the tool's description: the summary, the description, and the result.
 func (t *Tool) describe() string {
 	op := t.Operation
 	if d := strings.TrimSpace(op.MCP.Description); d != "" {
@@ -203,7 +198,7 @@ func (t *Tool) describe() string {
 	return text
 }
 
-// usable reports whether the description of a response says anything.
+// usable reports whether a response's description says anything.
 func usable(s string) bool {
 	switch strings.ToLower(strings.Trim(strings.TrimSpace(s), ".! ")) {
 	case "", "ok", "success", "successful", "successful operation", "successful response", "default response", "200", "created", "200 response":
@@ -212,7 +207,7 @@ func usable(s string) bool {
 	return true
 }
 
-// success returns the response with the lowest status that is one.
+// success returns the success response with the lowest status.
 func (o *Operation) success() *Response {
 	var best *Response
 	for i := range o.Responses {
@@ -224,7 +219,7 @@ func (o *Operation) success() *Response {
 	return best
 }
 
-// AnnotationsOf says what a method does.
+// AnnotationsOf describes the effects of a method.
 func AnnotationsOf(method string) Annotations {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
@@ -233,7 +228,7 @@ func AnnotationsOf(method string) Annotations {
 	return Annotations{Destructive: true, OpenWorld: true, Idempotent: method == "PUT" || method == "DELETE"}
 }
 
-// annotate says what an operation does: what its method does, unless x-mcp knows better.
+// annotate describes the effects of an operation: those of its method, unless x-mcp overrides them.
 func annotate(op *Operation) Annotations {
 	a := AnnotationsOf(op.Method)
 	set := func(to *bool, from *bool) {
@@ -251,8 +246,7 @@ func annotate(op *Operation) Annotations {
 	return a
 }
 
-// choose returns the type in which a body is sent: one with files when there
-// is one, then the one that says most.
+// choose returns the type of a body: one with files if there is one, then the most expressive.
 func (b *Body) choose() *MediaType {
 	rank := func(m *MediaType) int {
 		switch t := base(m.Type); {
@@ -260,7 +254,7 @@ func (b *Body) choose() *MediaType {
 			return 0
 		case t == "application/json":
 			return 1
-		case strings.HasSuffix(t, "json-patch+json"): // a list of edits: hard on models
+		case strings.HasSuffix(t, "json-patch+json"): // a list of edits is hard for models
 			return 3
 		case isJSON(t):
 			return 2
@@ -280,8 +274,7 @@ func (b *Body) choose() *MediaType {
 	return slices.MinFunc(b.Content, func(a, b *MediaType) int { return rank(a) - rank(b) })
 }
 
-// plain returns the JSON type of a body for which a type with files was chosen,
-// if all that the body has beside its files can be written in it.
+// plain returns the JSON type of a body with files, if it can express all fields but the files.
 func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
 	if !isMultipart(chosen.Type) {
 		return nil
@@ -302,20 +295,20 @@ func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
 	return nil
 }
 
-// Rules choose operations. The last rule that fits counts.
+// Rules choose operations. The last matching rule counts.
 type Rules []rule
 
 type rule struct {
 	text   string
 	not    bool
 	method string
-	path   string   // pattern: * within a part, ** across
-	tags   []string // any of these
+	path   string   // * matches within a part, ** across parts
+	tags   []string // one of them is enough
 	id     string   // pattern of operation IDs
 	all    bool
 }
 
-// ParseRules reads rules, each of which is one of
+// ParseRules parses rules, each of which is one of
 //
 //	all                      every operation
 //	none                     no operation
@@ -323,8 +316,8 @@ type rule struct {
 //	GET /path/*/x/**         those of a method and path; either may stand alone
 //	NAME                     those with this operationId; * stands for any text
 //
-// with "not" before it to take them away instead. The first rule decides what
-// holds for the others: a list that begins by adding begins with nothing.
+// with "not" before it to exclude these operations. If the first rule includes operations, all
+// others are excluded at first; otherwise all are included at first.
 func ParseRules(lines []string) (Rules, error) {
 	var out Rules
 	var errs []error
@@ -367,7 +360,7 @@ func ParseRules(lines []string) (Rules, error) {
 	return out, errors.Join(errs...)
 }
 
-// match reports whether an operation is exposed, and notes which rules fit.
+// match reports whether an operation is exposed, and marks the rules that match.
 func (rs Rules) match(op *Operation, fits []bool) bool {
 	if len(rs) == 0 {
 		return true
@@ -394,10 +387,9 @@ func (r *rule) fits(op *Operation) bool {
 	return (r.method == "" || r.method == op.Method) && (r.path == "" || glob(r.path, op.written, false))
 }
 
-// glob matches s against a pattern in which ** stands for any text, and * too
-// unless slashes stop it: then it stands for a part of a path.
+// glob matches s against a pattern. ** stands for any text, and so does * unless slashes end it.
 func glob(pattern, s string, any bool) bool {
-	// next holds the positions of s that what was read of the pattern fits.
+	// next has the positions of s after the pattern's part so far.
 	at := make([]bool, len(s)+1)
 	at[0] = true
 	for i := 0; i < len(pattern); i++ {
@@ -412,7 +404,7 @@ func glob(pattern, s string, any bool) bool {
 				reached = at[j] || reached && (across || s[j-1] != '/')
 				next[j] = reached
 			}
-			// /search/** fits /search too
+			// /search/** matches /search too.
 			if across && !any && i == len(pattern)-1 && strings.HasSuffix(pattern, "/**") && s == pattern[:len(pattern)-3] {
 				return true
 			}

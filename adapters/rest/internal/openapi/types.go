@@ -11,7 +11,7 @@ import (
 // jsonTypes are the types of JSON Schema.
 var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 
-// otherTypes are what else is found as a type, and what is meant.
+// otherTypes are other words for types, and what they mean.
 var otherTypes = map[string]string{
 	"int": "integer", "int32": "integer", "int64": "integer", "long": "integer",
 	"float": "number", "double": "number", "decimal": "number",
@@ -20,14 +20,13 @@ var otherTypes = map[string]string{
 	"text": "string", "str": "string", "enum": "string", "binary": "string", "password": "string",
 }
 
-// typesOf returns the types that a schema itself allows, null apart; none means
-// that it does not say.
+// typesOf returns the types that a schema allows, except null; none if it does not say.
 func typesOf(n *tree.Node) (types []string, nullable bool) {
 	t := n.Get("type")
 	if t == nil {
 		return nil, n.Flag("nullable") || n.Flag("x-nullable")
 	}
-	if t.Kind == tree.Text { // by far the most
+	if t.Kind == tree.Text { // the most frequent case
 		if i := slices.Index(jsonTypes[:6], t.Text); i >= 0 {
 			return jsonTypes[i : i+1 : i+1], n.Flag("nullable") || n.Flag("x-nullable")
 		}
@@ -49,7 +48,7 @@ func typesOf(n *tree.Node) (types []string, nullable bool) {
 	return types, nullable || n.Flag("nullable") || n.Flag("x-nullable")
 }
 
-// whole returns a non-negative whole number as JSON, or "".
+// whole returns a non-negative integer as JSON, or nothing.
 func whole(n *tree.Node) string {
 	s := numeric(n)
 	if s == "" {
@@ -58,14 +57,14 @@ func whole(n *tree.Node) string {
 	if i, err := strconv.ParseUint(s, 10, 31); err == nil {
 		return strconv.FormatUint(i, 10)
 	}
-	// 1.0 and 1e3 are whole as well
+	// 1.0 and 1e3 are integers too.
 	if f, err := strconv.ParseFloat(s, 64); err == nil && f >= 0 && f < 1<<31 && f == float64(int64(f)) {
 		return strconv.FormatInt(int64(f), 10)
 	}
 	return ""
 }
 
-// numeric returns a number as JSON, also one that stands in quotes, or "".
+// numeric returns a number as JSON, even one in quotes, or nothing.
 func numeric(n *tree.Node) string {
 	if n == nil || n.Kind != tree.Number && n.Kind != tree.Text {
 		return ""
@@ -76,14 +75,14 @@ func numeric(n *tree.Node) string {
 	return ""
 }
 
-// positive reports whether a number is more than 0.
+// positive reports whether a number is greater than 0.
 func positive(s string) bool {
 	digits, _, _ := strings.Cut(strings.ToLower(s), "e")
 	return strings.ContainsAny(digits, "123456789") && !strings.HasPrefix(s, "-")
 }
 
-// fit returns a value as the type wants it, when there is one: YAML reads 1
-// where "1" is meant, and some put false in quotes. Nil when it cannot be.
+// fit converts a value to the type, or returns nil: YAML reads 1 where "1" is meant, and some
+// documents have false in quotes.
 func fit(v *tree.Node, types []string) *tree.Node {
 	if v == nil || v.Kind == tree.Null || len(types) != 1 {
 		return v
@@ -110,7 +109,7 @@ func fit(v *tree.Node, types []string) *tree.Node {
 	return nil
 }
 
-// onlyNull reports whether a schema says that the value is null.
+// onlyNull reports whether a schema allows only null.
 func onlyNull(n *tree.Node) bool {
 	types := n.Strings("type")
 	return len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return t != "null" })

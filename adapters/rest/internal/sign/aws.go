@@ -14,22 +14,20 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// AWS says how requests are signed by AWS Signature Version 4.
+// AWS signs requests by AWS Signature Version 4.
 type AWS struct {
-	// Region and Service are as the API's documentation has them, such as us-east-1
-	// and execute-api.
+	// Region and Service are as in the API's documentation, such as us-east-1 and execute-api.
 	Region  string `yaml:"region"`
 	Service string `yaml:"service"`
-	// AccessKey and SecretKey are whose the requests are. SessionToken is there with
-	// temporary ones.
+	// AccessKey and SecretKey are the keys of an account. Temporary keys have a SessionToken too.
 	AccessKey    string `yaml:"access_key"`
 	SecretKey    string `yaml:"secret_key"`
 	SessionToken string `yaml:"session_token"`
 }
 
-// Signer makes what signs.
+// Signer makes the signer.
 func (a AWS) Signer() Signer {
-	// S3 takes paths as they are, and wants the hash of the body among the headers.
+	// S3 takes paths unchanged, and requires the hash of the body among the headers.
 	s3 := strings.HasPrefix(a.Service, "s3")
 	return &awsSigner{a, s3, v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = s3 })}
 }
@@ -48,7 +46,7 @@ func (a *awsSigner) Sign(ctx context.Context, r *http.Request, body []byte) erro
 func (a *awsSigner) signAt(ctx context.Context, r *http.Request, body []byte, now time.Time) error {
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
-	// What proxies may change on the way is not signed.
+	// Proxies may change other headers on the way, so these are not signed.
 	u := *r.URL
 	signed := &http.Request{Method: r.Method, URL: &u, Host: r.Host, Header: http.Header{}}
 	for name, values := range r.Header {
@@ -61,7 +59,7 @@ func (a *awsSigner) signAt(ctx context.Context, r *http.Request, body []byte, no
 	}
 	keys := aws.Credentials{AccessKeyID: a.AccessKey, SecretAccessKey: a.SecretKey, SessionToken: a.SessionToken}
 	if err := a.signer.SignHTTP(ctx, keys, signed, hash, a.Service, a.Region, now); err != nil {
-		return errors.New("it cannot be signed")
+		return errors.New("the request cannot be signed")
 	}
 	maps.Copy(r.Header, signed.Header)
 	return nil

@@ -1,8 +1,7 @@
-// Package sign signs requests to APIs that want that: by AWS Signature Version 4,
-// or as a program or a service of the operator says.
+// Package sign signs requests: by AWS Signature Version 4, or by a program or a service of the
+// operator.
 //
-// A [Signer] changes nothing of a request but its headers, and is asked again for
-// each attempt: signatures have a time in them.
+// A [Signer] changes only headers, and signs each attempt anew: signatures contain a time.
 package sign
 
 import (
@@ -10,11 +9,11 @@ import (
 	"net/http"
 )
 
-// Signer signs requests. It may be used by many goroutines.
+// Signer signs requests. Its methods are safe for concurrent use.
 type Signer interface {
-	// Sign sets headers of a request that is ready to be sent. body is all of its
-	// body. What an error says may be told to clients.
+	// Sign sets headers of a finished request. body is its whole body. Clients may see the text of
+	// an error.
 	Sign(ctx context.Context, r *http.Request, body []byte) error
-	// Close gives back what the signer holds.
+	// Close releases the signer's resources.
 	Close()
 }

@@ -23,43 +23,42 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Hook is a program or a service of the operator that says which headers requests
-// have. One of Command and URL is set.
+// Hook is a program or a service of the operator that makes headers of requests. One of Command and
+// URL is set.
 //
-// It gets an object with method, url, headers (an object) and body_sha256 (64
-// hexadecimal digits), on stdin or as the body of a POST. It answers with an object
-// that has headers: names with their values.
+// It gets an object with method, url, headers (an object) and body_sha256 (64 hexadecimal digits),
+// on stdin or as the body of a POST. It answers with an object that has headers: names with their
+// values.
 type Hook struct {
-	// Command is a program with its arguments. It is started for each request, with
-	// PATH and HOME of the bridge's environment, and with Env.
+	// Command is a program with its arguments. It starts for each request, with PATH and HOME of
+	// the bridge's environment, and with Env.
 	Command []string          `yaml:"command"`
 	Env     map[string]string `yaml:"env"`
-	// URL is a service's, and Headers are sent to it.
+	// URL is the address of a service, and Headers are sent to it.
 	URL     string            `yaml:"url"`
 	Headers map[string]string `yaml:"headers"`
-	// Timeout is how long it may take. 0 means 5 s.
+	// Timeout bounds one run. 0 means 5 s.
 	Timeout time.Duration `yaml:"timeout"`
 }
 
 const (
 	hookTimeout = 5 * time.Second
-	// maxAnswer and maxHeaders bound what a hook answers, and maxTold what is kept
-	// of what its program writes to stderr: far more than the log has of it, since a
-	// secret that is cut off is not found any more.
+	// maxAnswer and maxHeaders bound the answer of a hook, and maxTold its stderr. The log shows
+	// less than maxTold: a secret that is cut off could not be masked.
 	maxAnswer  = 64 << 10
 	maxHeaders = 50
 	maxTold    = 64 << 10
 )
 
-// HookError is why a hook has signed nothing.
+// HookError says why a hook signed nothing.
 type HookError struct {
 	Text   string // for clients
-	Detail string // for the log: what the hook has said of it
+	Detail string // for the log: the hook's own error
 }
 
 func (e *HookError) Error() string { return "the hook that signs requests " + e.Text }
 
-// request is what a hook gets, and answer what it gives.
+// request is the input of a hook, and answer its output.
 type request struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
@@ -71,7 +70,7 @@ type answer struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// Signer makes what asks the hook. The error is about URL and Headers.
+// Signer makes the signer. The error is about URL and Headers.
 func (h Hook) Signer() (Signer, error) {
 	s := &hookSigner{Hook: h}
 	s.Timeout = cmp.Or(s.Timeout, hookTimeout)
@@ -146,15 +145,15 @@ func (h *hookSigner) Sign(ctx context.Context, r *http.Request, body []byte) err
 	return nil
 }
 
-// base are the variables that programs need to run at all.
+// base are the variables that programs need to run.
 var base = []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SYSTEMROOT", "USERPROFILE", "TEMP", "PATHEXT"}
 
-// run starts the program and returns what it writes to stdout.
+// run starts the program and returns its stdout.
 func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
-	c.WaitDelay = time.Second // for a child of its own that holds stdout
+	c.WaitDelay = time.Second // for a child process that holds stdout
 	c.Env = []string{}
 	for _, name := range base {
 		if value, ok := os.LookupEnv(name); ok {
@@ -178,8 +177,7 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	return said.data, nil
 }
 
-// bounded keeps the first bytes that are written to it, and calls full, which may be
-// nil, when there are more.
+// bounded stores the first bytes written to it, and calls full, which may be nil, on more.
 type bounded struct {
 	data  []byte
 	limit int

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// together runs a program as the leader of a process group, which ends as a whole with the
-// program's context: a script is seldom one process.
+// together runs a program as the leader of a process group. The whole group ends with the program's
+// context: a script is seldom one process.
 func together(c *exec.Cmd) error {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }

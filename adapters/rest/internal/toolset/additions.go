@@ -11,24 +11,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// additions are what an entry puts into the requests of an operation of the
-// document: headers, parameters of the query, and members of the body or all of
-// it. What it sets clients
-// do not see; what it uses goes where it says, and nowhere else in the body.
+// additions are what an entry adds to the requests of an operation of the document: headers, query
+// parameters, and members of the body or the whole body. Clients do not see arguments whose place
+// it sets. An argument that it uses goes only where it says, and nowhere else in the body.
 type additions struct {
 	body    *template
 	headers map[string]*template
 	query   []pair
 	used    map[string]bool   // arguments that the body uses
-	fields  map[string]string // those that are members of the body, to their names in it
-	hidden  map[string]string // arguments that clients do not see, to the keys that set what they are for
-	patches bool              // the body is put into the one that clients give
+	fields  map[string]string // members of the body: their names by argument
+	hidden  map[string]string // arguments that clients do not see: the keys that set their places
+	patches bool              // the body is merged into the one that clients give
 	media   *openapi.MediaType
 }
 
-// additions reads the body, the headers and the query of an entry for a tool of the
-// document. args are the entry's, by their names, and added those of them that
-// the document lacks. Without body, headers and query it is nil.
+// additions reads the body, the headers and the query of an entry for a tool of the document. args
+// are the entry's arguments by name, and added are those that the document lacks. It returns nil
+// without body, headers and query.
 func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*additions, Faults) {
 	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
 		return nil, e.unused(t, added, nil)
@@ -45,7 +44,7 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 	use := func(key string, into map[string]bool) func(string) bool {
 		return func(name string) bool {
 			if a := args[name]; a != nil && a.Off {
-				add(key, "%s has {%s}, and that argument is off", key, name)
+				add(key, "%s uses {%s}, but that argument is off", key, name)
 			}
 			if into != nil {
 				into[name] = true
@@ -93,41 +92,41 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 	for _, header := range slices.Sorted(maps.Keys(o.headers)) {
 		for _, name := range o.headers[header].args() {
 			if o.hidden[name] != "" {
-				add("headers: "+header, "headers: %s: has {%s}, which clients do not see: the entry sets what it is for", header, name)
+				add("headers: "+header, "headers: %s: uses {%s}, which clients do not see: the entry sets its place", header, name)
 			}
 		}
 	}
 	for _, q := range o.query {
 		for _, name := range q.value.args() {
 			if o.hidden[name] != "" {
-				add("query: "+q.name, "query: %s: has {%s}, which clients do not see: the entry sets what it is for", q.name, name)
+				add("query: "+q.name, "query: %s: uses {%s}, which clients do not see: the entry sets its place", q.name, name)
 			}
 		}
 	}
 	if o.body != nil {
 		for _, name := range o.body.args() {
 			if o.hidden[name] != "" {
-				add("body", "body has {%s}, which clients do not see: the entry sets what it is for", name)
+				add("body", "body uses {%s}, which clients do not see: the entry sets its place", name)
 			}
 		}
 	}
 	for name := range o.hidden {
 		if a := args[name]; a != nil && !a.Off {
-			faults = append(faults, e.argFault(a, "clients do not see it: body, headers or query of the entry set what it is for"))
+			faults = append(faults, e.argFault(a, "clients do not see it: body, headers or query of the entry set its place"))
 		}
 	}
 	return o, faults
 }
 
-// unused tells of added arguments that no template uses: they are a slip, such as
-// another name for one of the document's.
+// unused reports added arguments that no template uses: mostly misspelled names of the document's
+// arguments.
 func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
 	var faults Faults
 	for _, a := range added {
 		if used[a.Name] {
 			continue
 		}
-		f := e.argFault(a, "%s has no such argument, and it is used nowhere: put {%s} into query, headers or body", t.Operation.Key(), a.Name)
+		f := e.argFault(a, "%s has no such argument, and no template uses it: put {%s} into query, headers or body", t.Operation.Key(), a.Name)
 		if near := validate.Nearest(a.Name, argumentNames(t)); near != "" {
 			f.Text += "; or did you mean " + near + "?"
 		}
@@ -136,8 +135,7 @@ func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faul
 	return faults
 }
 
-// fits says why the body of an operation cannot be that of the template; empty
-// if it can.
+// fits says why an operation cannot have the template's body; empty if it can.
 func (o *additions) fits(t *openapi.Tool) string {
 	method := t.Operation.Method
 	o.media = t.Body
@@ -167,8 +165,7 @@ func (o *additions) fits(t *openapi.Tool) string {
 	return ""
 }
 
-// hide notes which arguments clients do not see, since the additions set what they
-// are for.
+// hide records which arguments clients do not see, since the additions set their places.
 func (o *additions) hide(t *openapi.Tool) {
 	for _, a := range t.Arguments {
 		switch {
@@ -184,19 +181,17 @@ func (o *additions) hide(t *openapi.Tool) {
 		case !o.patches, a.Field != "" && slices.Contains(o.body.names, a.Field):
 			o.hidden[a.Name] = "body"
 		case a.Field == "" && !gjson.GetBytes(o.without(t.InputSchema), "properties."+gjson.Escape(a.Name)).Exists():
-			o.hidden[a.Name] = "body" // nothing is left of it
+			o.hidden[a.Name] = "body" // all its members are set
 		}
 	}
 }
 
-// queried returns which part of the query takes the place of an argument; -1 if
-// none does.
+// queried returns the index of the query parameter that replaces an argument, or -1.
 func (o *additions) queried(a openapi.Argument) int {
 	return slices.IndexFunc(o.query, func(q pair) bool { return a.Place == openapi.InQuery && q.name == a.Parameter.Name })
 }
 
-// headed returns the header that takes the place of an argument; nil if none
-// does.
+// headed returns the header that replaces an argument, or nil.
 func (o *additions) headed(a openapi.Argument) *template {
 	if a.Place == openapi.InHeader {
 		for name, header := range o.headers {
@@ -208,10 +203,10 @@ func (o *additions) headed(a openapi.Argument) *template {
 	return nil
 }
 
-// sets reports whether the additions set all that an argument is for.
+// sets reports whether the additions set the place of an argument.
 func (o *additions) sets(arg string) bool { return o != nil && o.hidden[arg] != "" }
 
-// without returns an input schema without what the additions set.
+// without returns an input schema without the parts that the additions set.
 func (o *additions) without(schema []byte) []byte {
 	if o == nil {
 		return schema
@@ -231,8 +226,8 @@ func (o *additions) without(schema []byte) []byte {
 	return left
 }
 
-// withoutSet returns the schema of an object without the members that a template
-// sets. empty: none is left.
+// withoutSet returns an object schema without the members that a template sets. empty reports that
+// no member is left.
 func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left []byte, empty bool) {
 	if ref, ok := strings.CutPrefix(gjson.GetBytes(schema, "$ref").String(), "#/$defs/"); ok {
 		if meant := defs.Get(gjson.Escape(ref)); meant.IsObject() {
@@ -259,7 +254,7 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 				empty = false
 				return own, one
 			}
-			loose[own] = true // the template sees to it that it is there
+			loose[own] = true // the template supplies it
 			if inner := t.inner[i]; inner.object {
 				if one, none := withoutSet(one, inner, defs, depth+1); !none {
 					empty = false
@@ -300,7 +295,7 @@ func membersOf(schema []byte) []Member {
 	return all
 }
 
-// equip gives the tool as package wire sees it what fill adds to arguments.
+// equip adds the arguments that fill makes to the tool of package wire.
 func (o *additions) equip(call *openapi.Tool) {
 	if o == nil {
 		return
@@ -320,8 +315,7 @@ func (o *additions) equip(call *openapi.Tool) {
 	call.Arguments = append(call.Arguments, headerArguments(o.headers)...)
 }
 
-// fill adds the additions to the arguments of a request, by their names in the
-// document.
+// fill adds the additions to the arguments of a request, under the document's names.
 func (o *additions) fill(args []byte) ([]byte, error) {
 	if o == nil {
 		return args, nil
@@ -332,13 +326,13 @@ func (o *additions) fill(args []byte) ([]byte, error) {
 		return nil, err
 	}
 	more = append(more, filledQuery(o.query, values)...)
-	var given []byte // the body as clients give it
+	var given []byte // the client's body
 	var flat []Member
 	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 		field, isField := o.fields[name]
 		switch {
 		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || o.hidden[name] != "":
-			return name, nil // not the client's to set
+			return name, nil // clients must not set it
 		case o.body == nil:
 			return name, value
 		case isField:
@@ -367,8 +361,8 @@ func (o *additions) fill(args []byte) ([]byte, error) {
 	return RewriteMembers(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
 }
 
-// rename gives members the names under which clients know them, which those of
-// requests are made of. top: also the outermost.
+// rename gives members the names that clients see, from which requests are made. With top it
+// renames the outermost members too.
 func (t *template) rename(shown map[string]string, top bool) {
 	for i, inner := range t.inner {
 		if name, ok := shown[t.name(i)]; ok && top {
@@ -386,11 +380,11 @@ func (t *template) name(i int) string {
 	return t.names[i]
 }
 
-// bodyIsOne reports whether the body is one argument.
+// bodyIsOne reports whether the body is a single argument.
 func (o *additions) bodyIsOne() bool { return len(o.fields) == 0 }
 
-// over writes the value of a template over another one: members of objects one
-// by one. It reports false when there is neither.
+// over merges the value of a template into another value, member by member. It reports false if
+// there is neither.
 func (t *template) over(given gjson.Result, values map[string]gjson.Result) ([]byte, bool) {
 	if !t.object || !given.IsObject() {
 		if out, ok := t.append(nil, values); ok {

@@ -150,7 +150,7 @@ func TestSettings(t *testing.T) {
 		{toolset.Entry{Request: "GET /", Attempts: 1}, "0s -1 false 0s 0 true", ""},
 		{toolset.Entry{Request: "POST /", Attempts: 2, Writes: &no}, "0s 1 true 0s 0 true", ""},
 		{toolset.Entry{Request: "POST /", Attempts: 2, Headers: map[string]string{"idempotency-key": "x"}}, "0s 1 false 0s 0 true", ""},
-		{toolset.Entry{Request: "POST /", Attempts: 2}, "", "retry: what a POST does it may do twice"},
+		{toolset.Entry{Request: "POST /", Attempts: 2}, "", "retry: a repeated POST may take effect twice"},
 		{toolset.Entry{Request: "POST /", As: toolset.AsResource}, "", "as: resource is for GET, and this is a POST"},
 		{toolset.Entry{Request: "POST /", Cache: &yes}, "", "cache is for GET"},
 	} {

@@ -40,8 +40,7 @@ func (t *Entry) headerTemplates(use func(name string) bool) (map[string]*templat
 	return all, faults
 }
 
-// headerArguments are what headers with templates are among the arguments of a
-// request.
+// headerArguments returns the arguments of a request that stand for headers with templates.
 func headerArguments(headers map[string]*template) []openapi.Argument {
 	var all []openapi.Argument
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -51,8 +50,8 @@ func headerArguments(headers map[string]*template) []openapi.Argument {
 	return all
 }
 
-// standIns notes the defaults of arguments, which stand in their place within
-// other text of a header or the query. of returns the default of an argument.
+// standIns records the defaults that replace missing arguments within other text of a header or the
+// query. of returns an argument's default.
 func (t *template) standIns(of func(name string) gjson.Result) {
 	for i := range t.parts {
 		if p := &t.parts[i]; p.arg != "" && !t.asGiven {
@@ -64,9 +63,9 @@ func (t *template) standIns(of func(name string) gjson.Result) {
 	}
 }
 
-// header returns the text of a header. It reports false when it is not sent: an
-// argument in it was left out, and has no default. One with a hole, such as the
-// Idempotency-Key "order-", would be that of others too.
+// header returns the text of a header. It reports false for a header that is not sent, since an
+// argument without a default is missing. A header with a gap, such as the Idempotency-Key "order-",
+// would be the same for other calls.
 func (t *template) header(values map[string]gjson.Result) (string, bool) {
 	s := ""
 	for _, p := range t.parts {
@@ -75,7 +74,7 @@ func (t *template) header(values map[string]gjson.Result) (string, bool) {
 			continue
 		}
 		v := values[p.arg]
-		if v.Type == gjson.Null { // as it is where there is none
+		if v.Type == gjson.Null { // null counts as missing
 			v = p.standIn
 		}
 		if v.Type == gjson.Null {
@@ -86,8 +85,8 @@ func (t *template) header(values map[string]gjson.Result) (string, bool) {
 	return s, true
 }
 
-// filledHeaders fills these. What was made of arguments may not be sent: that is
-// told with the name of the header, since several may be to blame.
+// filledHeaders fills the templates. Its error names the header, since several arguments may have
+// made the invalid text.
 func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]Member, error) {
 	var all []Member
 	for _, name := range slices.Sorted(maps.Keys(headers)) {

@@ -2,8 +2,7 @@ package toolset
 
 import "github.com/tidwall/gjson"
 
-// PutMember returns the object with a member set, in its place if it has one of that
-// name and otherwise at the end.
+// PutMember returns the object with a member set: in its place, or at the end.
 func PutMember(object []byte, name string, value []byte) []byte {
 	return RewriteMembers(object, func(k string, v []byte) (string, []byte) {
 		if k == name {
@@ -13,20 +12,19 @@ func PutMember(object []byte, name string, value []byte) []byte {
 	}, Member{Name: name, Value: value})
 }
 
-// Member is one of an object's.
+// Member is a member of an object.
 type Member struct {
 	Name  string
 	Value []byte
 }
 
-// AddMembers returns the object with more members at the end, but those that it has already.
+// AddMembers returns the object with more members at the end, without those that it already has.
 func AddMembers(object []byte, more ...Member) []byte {
 	return RewriteMembers(object, func(name string, value []byte) (string, []byte) { return name, value }, more...)
 }
 
-// RewriteMembers returns the object with its members as f has them: without those of
-// which the value becomes nil, and with more at the end unless there is one of
-// that name already.
+// RewriteMembers returns the object with its members rewritten by f, which drops a member by a nil
+// value. It then adds more, without names that are already there.
 func RewriteMembers(object []byte, f func(name string, value []byte) (string, []byte), more ...Member) []byte {
 	out := make([]byte, 0, len(object)+64)
 	out = append(out, '{')

@@ -13,33 +13,30 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Tool is a tool as clients see it, and what becomes of a call.
+// Tool is a tool as clients see it, and how its calls become requests.
 type Tool struct {
 	*openapi.Tool
-	// Call is the tool as package wire sees it. It is another one when Prepare
-	// makes the arguments of the request of those that clients give, after they
-	// were checked: its Arguments are of the former, its InputSchema (which the
-	// catalog sets) of the latter.
+	// Call is the tool for package wire. It differs from Tool if Prepare turns checked arguments
+	// from clients into those of the request: then its Arguments are those of the request, and its
+	// InputSchema, which the catalog sets, is the clients'.
 	Call    *openapi.Tool
 	Prepare func(args []byte) ([]byte, error)
 	Result  string
 	Picks   bool   // it has PickArg
-	Unsaid  bool   // its output schema was left out of a list that was too long
-	Entry   *Entry // what the configuration says of it, or nil
-	// Published is what a catalogue says of it, as far as that is taken over, or
-	// nil.
+	Unsaid  bool   // its output schema is omitted, since the list was too long
+	Entry   *Entry // its entry in the configuration, or nil
+	// Published is its entry in a catalogue, as far as it applies, or nil.
 	Published *Entry
 	Patch     func(schema []byte) []byte
-	// Hidden are arguments that clients do not see because of what the
-	// configuration sets, to the keys that do.
+	// Hidden are arguments that clients do not see, with the keys that set their places.
 	Hidden map[string]string
-	// Shared is what holds for parameters of all operations, and so for its own.
+	// Shared are the settings for its parameters that apply to all operations.
 	Shared Shared
-	// Settings are for its calls.
+	// Settings are those of its calls.
 	Settings wire.Settings
 }
 
-// Full returns the input schema with nothing left out.
+// Full returns the complete input schema.
 func (t *Tool) Full() []byte {
 	if !t.Stubbed {
 		return t.InputSchema
@@ -50,8 +47,8 @@ func (t *Tool) Full() []byte {
 	return t.Patch(t.Tool.Full())
 }
 
-// Override lays an entry of the configuration, and what holds for the parameters
-// of all operations, over a tool of the document.
+// Override applies an entry, and the settings for parameters of all operations, to a tool of the
+// document.
 func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	names := argumentNames(t)
 	added := e.added(names)
@@ -59,7 +56,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		names = append(names, a.Name)
 	}
 	var faults Faults
-	args := map[string]*Arg{} // by the document's names
+	args := map[string]*Arg{} // keyed by the document's names
 	rename := map[string]string{}
 	var fixed []Member
 	for i := range e.Args {
@@ -68,12 +65,12 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		switch {
 		case slices.Contains(added, a):
 			if a.As != "" {
-				faults = append(faults, e.argFault(a, "as is for arguments that the document has: call it %s", a.As))
+				faults = append(faults, e.argFault(a, "as is for arguments of the document: name this one %s", a.As))
 			}
 			args[a.Name] = a
 			continue
 		case at < 0 && args[a.Name] != nil:
-			faults = append(faults, e.argFault(a, "is there twice"))
+			faults = append(faults, e.argFault(a, "is given twice"))
 		case at < 0:
 			f := e.argFault(a, "%s has no such argument", t.Operation.Key())
 			if near := validate.Nearest(a.Name, names); near != "" {
@@ -84,11 +81,11 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 			faults = append(faults, f)
 			continue
 		case a.Optional && t.Arguments[at].Required:
-			faults = append(faults, e.argFault(a, "is required, as the document has it: take the ? away"))
+			faults = append(faults, e.argFault(a, "is required by the document: remove the ?"))
 		case a.Off && t.Arguments[at].Required:
 			faults = append(faults, e.argFault(a, "is required: it cannot be off; give it a value"))
 		case a.As != "" && a.As != a.Name && slices.Contains(names, a.As):
-			faults = append(faults, e.argFault(a, "there is an argument %s already", a.As))
+			faults = append(faults, e.argFault(a, "the operation already has an argument %s", a.As))
 		}
 		args[a.Name] = a
 		if a.Value != nil {
@@ -96,14 +93,14 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		}
 		if a.As != "" && a.As != a.Name {
 			if rename[a.As] != "" {
-				faults = append(faults, e.argFault(a, "becomes the same as %s", rename[a.As]))
+				faults = append(faults, e.argFault(a, "gets the same name as %s", rename[a.As]))
 			}
 			rename[a.As] = a.Name
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(common.Filled)) {
 		if a := args[name]; a != nil && !a.Off && a.Value == nil {
-			faults = append(faults, e.argFault(a, "clients do not see it: %s of the API set what it is for", common.Filled[name]))
+			faults = append(faults, e.argFault(a, "clients do not see it: %s of the API set its place", common.Filled[name]))
 		}
 		if args[name] == nil {
 			args[name] = &Arg{Name: name, Off: true}
@@ -113,7 +110,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	for i := range common.Args {
 		a := &common.Args[i]
 		if args[a.Name] != nil {
-			continue // the entry has its own word on it
+			continue // the entry decides
 		}
 		as := a.As
 		if as == a.Name {
@@ -123,7 +120,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		case a.Off && t.Arguments[at].Place == openapi.InPath:
 			faults = append(faults, a.commonFault("is a part of the path of %s: it cannot be off; give it a value", t.Operation.Key()))
 		case as != "" && (slices.Contains(names, as) || rename[as] != ""):
-			faults = append(faults, a.commonFault("%s has an argument %s already", t.Operation.Key(), as))
+			faults = append(faults, a.commonFault("%s already has an argument %s", t.Operation.Key(), as))
 		}
 		args[a.Name] = a
 		if a.Value != nil {
@@ -140,7 +137,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		w := *e.Writes
 		seen.Annotations.ReadOnly, seen.Annotations.Destructive, seen.Annotations.Idempotent = !w, w, !w
 	}
-	if e.Result != "" || e.Output != nil && !*e.Output { // the document knows nothing of what comes of it
+	if e.Result != "" || e.Output != nil && !*e.Output { // the document does not describe the result
 		seen.OutputSchema, seen.Wrapped = nil, false
 	}
 	out := &Tool{Tool: &seen, Call: &seen, Result: e.Result, Entry: e}
@@ -174,7 +171,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 				return original, value
 			}
 			if a := args[name]; a != nil && (a.Off || a.Value != nil || a.As != "" && a.As != name) {
-				return name, nil // not the client's to set, should it get past the check
+				return name, nil // clients must not set it, even if it passes the check
 			}
 			return name, value
 		}, fixed...)
@@ -192,9 +189,8 @@ func argumentNames(t *openapi.Tool) []string {
 	return names
 }
 
-// added returns the arguments of an entry that an operation with arguments of
-// these names lacks. They say what they are; what does not is meant for one of
-// the operation's, and its name misspelled.
+// added returns the arguments of an entry that the operation lacks and that declare a type. One
+// without a type is probably a misspelled name.
 func (e *Entry) added(names []string) []*Arg {
 	var all []*Arg
 	for i := range e.Args {
@@ -206,8 +202,7 @@ func (e *Entry) added(names []string) []*Arg {
 	return all
 }
 
-// declares reports whether what is said of the argument is enough for one that is
-// added: a type, or what stands for one.
+// declares reports whether the argument has a type, or what replaces one.
 func (a *Arg) declares() bool {
 	if string(a.Schema) == "{}" { // the type any
 		return true
@@ -217,7 +212,7 @@ func (a *Arg) declares() bool {
 	})
 }
 
-// withAdded returns the input schema with the arguments that the document lacks.
+// withAdded returns the input schema with the added arguments.
 func withAdded(schema []byte, added []*Arg) []byte {
 	if len(added) == 0 {
 		return schema
@@ -242,7 +237,7 @@ func withAdded(schema []byte, added []*Arg) []byte {
 	return schema
 }
 
-// patched returns the input schema as the entries for its arguments have it.
+// patched returns the input schema with the changes of the entries.
 func patched(schema []byte, args map[string]*Arg) []byte {
 	return RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
 		switch name {

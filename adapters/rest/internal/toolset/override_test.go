@@ -136,7 +136,7 @@ func TestOverrideFaults(t *testing.T) {
 		want  string
 	}{
 		{"listOrders", toolset.Entry{Args: []toolset.Arg{{Name: "pages", About: "x"}}}, "args: pages: GET /orders has no such argument: did you mean page?"},
-		{"listOrders", toolset.Entry{Args: []toolset.Arg{{Name: "page", As: "kind"}}}, "args: page: there is an argument kind already"},
+		{"listOrders", toolset.Entry{Args: []toolset.Arg{{Name: "page", As: "kind"}}}, "args: page: the operation already has an argument kind"},
 		{"listOrders", toolset.Entry{Args: []toolset.Arg{{Name: "X-Tenant", Off: true}}}, "args: X-Tenant: is required: it cannot be off; give it a value"},
 		{"cancel", toolset.Entry{Body: json.RawMessage(`{}`)}, "body is there, and a DELETE of this API has none"},
 		{"addOrder", toolset.Entry{Body: json.RawMessage(`{"a":["{itme}"]}`)}, "body has {itme}, and no argument is called that"},

@@ -9,8 +9,8 @@ const PickArg = "_pick"
 
 const pickSchema = `{"type":"string","description":"Only this part of the answer, as a gjson path such as items.#.name or items.#.{id,name}"}`
 
-// OfferPick gives the tool the argument, unless it has one of that name. What its
-// answers look like cannot be said then.
+// OfferPick adds PickArg to the tool, unless it has an argument of that name. The tool then has no
+// output schema, since its answers vary.
 func (t *Tool) OfferPick() {
 	if gjson.GetBytes(t.InputSchema, "properties."+PickArg).Exists() {
 		return
@@ -26,7 +26,7 @@ func (t *Tool) OfferPick() {
 	t.LeaveOutput()
 }
 
-// LeaveOutput takes the output schema away.
+// LeaveOutput removes the output schema.
 func (t *Tool) LeaveOutput() {
 	if t.OutputSchema == nil && t.Call.OutputSchema == nil {
 		return
@@ -37,7 +37,7 @@ func (t *Tool) LeaveOutput() {
 	t.Tool, t.Call = &seen, &call
 }
 
-// withPick returns an input schema with the argument.
+// withPick returns an input schema with PickArg.
 func withPick(schema []byte) []byte {
 	properties := []byte(gjson.GetBytes(schema, "properties").Raw)
 	if len(properties) == 0 {
@@ -46,7 +46,7 @@ func withPick(schema []byte) []byte {
 	return PutMember(schema, "properties", PutMember(properties, PickArg, []byte(pickSchema)))
 }
 
-// WithoutPick returns arguments without the one of OfferPick: it is not the API's.
+// WithoutPick returns arguments without PickArg, which the API does not know.
 func WithoutPick(args []byte) []byte {
 	return RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 		if name == PickArg {

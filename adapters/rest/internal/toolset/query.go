@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// pair is a parameter of the query that an entry sets.
+// pair is a query parameter that an entry sets.
 type pair struct {
 	name      string
 	value     *template
 	parameter *openapi.Parameter
 }
 
-// queryArg begins the names that these have among the arguments of a request,
-// which messages show. Names of arguments have no blank.
+// queryArg is the prefix of these parameters' names among the arguments of a request; messages show
+// it. Other arguments have no blank in their names.
 const queryArg = "query "
 
 // queryTemplates reads the query of an entry.
@@ -45,8 +45,7 @@ func (t *Entry) queryTemplates(use func(name string) bool) ([]pair, Faults) {
 	return all, faults
 }
 
-// flat reports whether the value is a scalar, or a list of such where that may
-// be.
+// flat reports whether the value is a scalar or, if list is set, a list of scalars.
 func (t *template) flat(list bool) bool {
 	switch {
 	case t.raw != nil:
@@ -57,9 +56,8 @@ func (t *template) flat(list bool) bool {
 	return !t.object
 }
 
-// sent returns a value as it goes outside of a body. It reports false when it is
-// not sent: an argument in it was left out. Items of lists are left out one by
-// one.
+// sent returns a value as sent outside of a body. It reports false for a value that is not sent,
+// since an argument is missing. Of a list, single items may be missing.
 func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	switch {
 	case t.raw != nil:
@@ -83,8 +81,8 @@ func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	return append(out, ']'), true
 }
 
-// described returns how the parameter is written: as the document has it, and
-// otherwise by the type of the argument that is all of it.
+// described returns how the parameter is written: as in the document, or by the type of the
+// argument that is its whole value.
 func (q *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
 	for _, a := range t.Arguments {
 		if a.Place == openapi.InQuery && a.Parameter.Name == q.name {
@@ -102,7 +100,7 @@ func (q *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Paramet
 	return p
 }
 
-// queryArguments are what these are among the arguments of a request.
+// queryArguments returns the arguments of a request that stand for these parameters.
 func queryArguments(query []pair) []openapi.Argument {
 	var all []openapi.Argument
 	for _, q := range query {
@@ -111,7 +109,7 @@ func queryArguments(query []pair) []openapi.Argument {
 	return all
 }
 
-// filledQuery fills these.
+// filledQuery fills these parameters.
 func filledQuery(query []pair, values map[string]gjson.Result) []Member {
 	var all []Member
 	for _, q := range query {

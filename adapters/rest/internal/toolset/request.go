@@ -13,23 +13,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Methods that a request may have, and whether they have bodies.
+// Methods are the methods of requests, and whether they have bodies.
 var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
 
-// own is a tool of the configuration's own while it is made.
+// own builds a tool from an entry with a request.
 type own struct {
 	entry   *Entry
 	op      *openapi.Operation
 	args    []openapi.Argument
 	used    map[string]bool
-	query   bool // the template says what goes into the query
+	query   bool // the template has a query
 	body    *template
 	headers map[string]*template
 	faults  Faults
 }
 
-// What stands in the place of the body and of headers among the arguments of
-// the request. Names of arguments have no colon.
+// These names stand for the body and for headers among the arguments of a request. Other arguments
+// have no colon in their names.
 const (
 	BodyArg   = ":body"
 	headerArg = ":header:"
@@ -55,14 +55,14 @@ func (t *Entry) Build() (*Tool, Faults) {
 	return b.tool(), nil
 }
 
-// Shown is the name of a tool of one's own.
+// Shown is the name of a tool with a request.
 func (t *Entry) Shown() string { return cmp.Or(t.Name, t.Key) }
 
 func (b *own) fault(format string, args ...any) {
 	b.faults = append(b.faults, b.entry.Fault(format, args...))
 }
 
-// arg returns the argument of that name, and notes that it is used.
+// arg returns the argument of that name, and marks it as used.
 func (b *own) arg(name string) *Arg {
 	for i := range b.entry.Args {
 		if a := &b.entry.Args[i]; a.Name == name {
@@ -91,10 +91,10 @@ func (b *own) request() {
 		b.fault("request must begin with one of %s, and then a path: GET /items/{id}", strings.Join(slices.Sorted(maps.Keys(Methods)), ", "))
 		return
 	case !strings.HasPrefix(target, "/"):
-		b.fault("request must have a path that begins with a slash: %s /items/{id}; where that is, base_url says", method)
+		b.fault("request must have a path that begins with a slash: %s /items/{id}; base_url names the server", method)
 		return
 	case strings.ContainsAny(target, "# \t"):
-		b.fault("request must not have a blank or a # in its path")
+		b.fault("request must not contain a blank or a #")
 		return
 	}
 	b.op.Method = method
@@ -111,7 +111,7 @@ func (b *own) request() {
 	}
 }
 
-// inPath reads the variables of the path, and returns it as OpenAPI has it.
+// inPath reads the variables of the path, and returns it as an OpenAPI path.
 func (b *own) inPath(path string) string {
 	out := inPath.ReplaceAllStringFunc(path, func(expression string) string {
 		spec := expression[1 : len(expression)-1]
@@ -140,12 +140,12 @@ func (b *own) inPath(path string) string {
 		return "{" + m[1] + "}"
 	})
 	if strings.ContainsAny(inPath.ReplaceAllString(out, ""), "{}") {
-		b.fault("request has a brace without its other half")
+		b.fault("request has an unmatched brace")
 	}
 	return out
 }
 
-// inQuery reads the variables of the query, and returns what is fixed in it.
+// inQuery reads the variables of the query, and returns its fixed part.
 func (b *own) inQuery(query string) string {
 	b.query = query != ""
 	add := func(name, arg, star string) {
@@ -193,7 +193,7 @@ func (b *own) parameter(p *openapi.Parameter, name string) *Arg {
 		b.fault("request has {%s}, and no argument is called that", name)
 		return nil
 	case again:
-		b.fault("request has {%s} twice", name)
+		b.fault("request uses {%s} twice", name)
 	}
 	p.Type = gjson.GetBytes(a.Schema, "type").String()
 	b.op.Parameters = append(b.op.Parameters, p)
@@ -201,7 +201,7 @@ func (b *own) parameter(p *openapi.Parameter, name string) *Arg {
 	return a
 }
 
-// arguments checks what is said of the arguments.
+// arguments checks the arguments of the entry.
 func (b *own) arguments() {
 	seen := map[string]bool{}
 	for i := range b.entry.Args {
@@ -211,9 +211,9 @@ func (b *own) arguments() {
 		case !plainName.MatchString(a.Name):
 			add("the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'")
 		case seen[a.Name]:
-			add("is there twice")
+			add("is given twice")
 		case a.Off || a.As != "":
-			add("off and as are for arguments that the document gives")
+			add("off and as are for arguments of the document")
 		case len(a.Schema) == 0 && a.Value == nil:
 			add("has no type: write one of %s", strings.Join(types, ", "))
 		}
@@ -241,8 +241,8 @@ func (b *own) templates() {
 	}
 }
 
-// rest finds a place for the arguments that have none yet: the query, or the
-// members of the body. Where it is said what goes there, it is a slip.
+// rest assigns arguments without a place to the query, or to members of the body. If a template
+// already sets these, an unused argument is a fault.
 func (b *own) rest() {
 	if b.op.Method == "" {
 		return
@@ -253,7 +253,7 @@ func (b *own) rest() {
 		switch {
 		case b.used[a.Name]:
 		case hasBody && b.body != nil, !hasBody && b.query:
-			b.faults = append(b.faults, b.entry.argFault(a, "is used nowhere: put {%s} into the request, the body or a header", a.Name))
+			b.faults = append(b.faults, b.entry.argFault(a, "is not used: put {%s} into the request, the body or a header", a.Name))
 		case hasBody:
 			b.args = append(b.args, openapi.Argument{Name: a.Name, Place: openapi.InBody, Field: a.Name, Required: !a.Optional})
 		default:
@@ -262,7 +262,7 @@ func (b *own) rest() {
 	}
 }
 
-// tool puts everything together.
+// tool assembles the tool.
 func (b *own) tool() *Tool {
 	e := b.entry
 	var properties []Member
@@ -294,7 +294,7 @@ func (b *own) tool() *Tool {
 		}
 	}
 	out := &Tool{Tool: seen, Call: seen, Result: e.Result, Entry: e}
-	out.Settings, _ = e.settings(b.op) // its faults are told by build
+	out.Settings, _ = e.settings(b.op) // Build reports its faults
 	if b.body == nil && len(b.headers) == 0 && len(fixed) == 0 {
 		return out
 	}
@@ -309,8 +309,8 @@ func (b *own) tool() *Tool {
 	return out
 }
 
-// fill adds to the arguments what the templates make of them. What is not the
-// client's to set goes, should it get past the check.
+// fill adds the filled templates to the arguments. It drops values that clients must not set, even
+// if they pass the check.
 func (b *own) fill(args []byte, fixed []Member) ([]byte, error) {
 	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m Member) bool { return m.Name == name }) {
@@ -332,7 +332,7 @@ func (b *own) fill(args []byte, fixed []Member) ([]byte, error) {
 	return AddMembers(args, more...), nil
 }
 
-// valuesOf returns the arguments by their names.
+// valuesOf returns the arguments by name.
 func valuesOf(args []byte) map[string]gjson.Result {
 	values := map[string]gjson.Result{}
 	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
@@ -342,7 +342,7 @@ func valuesOf(args []byte) map[string]gjson.Result {
 	return values
 }
 
-// described returns the schema with what else is said of the argument.
+// described returns the schema with the argument's own settings.
 func (a *Arg) described(schema []byte) []byte {
 	if len(a.Schema) > 0 && &a.Schema[0] != &schema[0] {
 		gjson.ParseBytes(a.Schema).ForEach(func(k, v gjson.Result) bool {
@@ -359,7 +359,7 @@ func (a *Arg) described(schema []byte) []byte {
 	return schema
 }
 
-// standIn returns the default of an argument with a schema.
+// standIn returns the default of an argument with that schema.
 func (a *Arg) standIn(schema []byte) gjson.Result {
 	if a == nil {
 		return gjson.GetBytes(schema, "default")
@@ -373,7 +373,7 @@ func (a *Arg) standIn(schema []byte) gjson.Result {
 	return gjson.GetBytes(schema, "default")
 }
 
-// annotations says what a method does, unless writes knows better.
+// annotations describes the effects of a method, unless writes overrides them.
 func annotations(method string, writes *bool) openapi.Annotations {
 	a := openapi.AnnotationsOf(method)
 	if writes != nil && *writes == a.ReadOnly {
@@ -382,9 +382,8 @@ func annotations(method string, writes *bool) openapi.Annotations {
 	return a
 }
 
-// OpenTo makes a tool whose schema allows arguments that it does not name send
-// them in its body, with those that have no other place. Where there is no body
-// they are not allowed after all.
+// OpenTo lets a tool with an open schema send unnamed arguments in its body, with those that have
+// no other place. A tool without a body gets a closed schema.
 func (t *Tool) OpenTo(e *Entry) {
 	if !Methods[t.Operation.Method] {
 		t.InputSchema = PutMember(t.InputSchema, "additionalProperties", []byte("false"))

@@ -11,22 +11,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Rule changes all operations that it matches, as an Entry changes one. Of several
-// the last that says something counts, and what an entry says itself wins.
+// Rule changes all operations that it matches, like an Entry changes one. The last matching rule
+// with a setting wins, and an entry's own setting wins over rules.
 type Rule struct {
-	// Match says which operations it is about.
+	// Match selects the operations.
 	Match openapi.Match
-	// Entry is what the rule says: Result, Error, ErrorIf, Timeout, Attempts, Cache,
-	// KeepFor, Limits, As, Writes and Output are as for a tool, where they can hold;
-	// Args are parameters, as those of all operations are; Name is a template that has
-	// {name} in it. Nothing else is used.
+	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits,
+	// As, Writes and Output apply as for a tool, where they can. Args are parameters, as for all
+	// operations. Name is a template with {name}. Other fields are ignored.
 	Entry Entry
 }
 
-// where is how messages name the rule at an index.
+// where is the name of a rule in messages.
 func where(i int) string { return fmt.Sprintf("rules: item %d: ", i+1) }
 
-// RuleFaults reports what can be seen to be wrong without a document.
+// RuleFaults reports faults that are visible without a document.
 func RuleFaults(rules []Rule) Faults {
 	var faults Faults
 	for i := range rules {
@@ -48,7 +47,7 @@ func RuleFaults(rules []Rule) Faults {
 			add(e.LineOf("args"), text)
 		}
 		if !e.says() {
-			add(e.Line, "says nothing: add name, args, as, output, timeout, retry, cache, limits, result, error or writes")
+			add(e.Line, "has no settings: add name, args, as, output, timeout, retry, cache, limits, result, error or writes")
 		}
 	}
 	return faults
@@ -60,10 +59,10 @@ func (e *Entry) says() bool {
 		e.Limits != (ToolLimits{}) || e.Result != "" || e.Error != "" || e.ErrorIf != "" || e.Writes != nil
 }
 
-// namePart stands for the name that a tool has without the rule.
+// namePart stands for the tool's name without the rule.
 const namePart = "{name}"
 
-// Rename returns the name of an operation's tool by the last rule that has one.
+// Rename returns the name of an operation's tool, by the last rule that has one.
 func Rename(rules []Rule, op *openapi.Operation, name string) string {
 	for _, r := range slices.Backward(rules) {
 		if r.Entry.Name != "" && r.Match.Fits(op) {
@@ -73,14 +72,14 @@ func Rename(rules []Rule, op *openapi.Operation, name string) string {
 	return name
 }
 
-// Ruleset is rules while they are laid over the tools of a document.
+// Ruleset applies rules to the tools of a document.
 type Ruleset struct {
 	rules      []Rule
 	args       []*Common
-	fits, gets []int // how many operations a rule fits, and how many of these are GETs
+	fits, gets []int // how many operations a rule matches, and how many of them are GETs
 }
 
-// NewRuleset begins with the rules of the configuration.
+// NewRuleset returns a Ruleset of the configuration's rules.
 func NewRuleset(rules []Rule) *Ruleset {
 	s := &Ruleset{rules: rules, fits: make([]int, len(rules)), gets: make([]int, len(rules))}
 	for i := range rules {
@@ -89,11 +88,11 @@ func NewRuleset(rules []Rule) *Ruleset {
 	return s
 }
 
-// Of returns what rules and its own entry, which may be nil, say of a tool; nil when
-// that is nothing. What rules say of its parameters is added to shared.
+// Of combines a tool's own entry, which may be nil, with the rules; nil means no settings. It adds
+// the rules' parameters to shared.
 func (s *Ruleset) Of(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	out := own
-	var fit []*Entry // the last first
+	var fit []*Entry // the last rule first
 	for i, r := range slices.Backward(s.rules) {
 		op := t.Operation
 		if !r.Match.Fits(op) {
@@ -133,7 +132,7 @@ func (s *Ruleset) Of(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	return out
 }
 
-// take takes over from a rule what it says under a key, and its lines, if it can.
+// take copies a setting of a rule, with its lines, if can is set.
 func (e *Entry) take(from *Entry, can bool, key string, set func()) {
 	if !can {
 		return
@@ -146,14 +145,14 @@ func (e *Entry) take(from *Entry, can bool, key string, set func()) {
 	}
 }
 
-// fill takes over from a rule what the entry does not say, as far as it can hold for
-// an operation. What rules say of writes is settled before.
+// fill copies the rule's settings that the entry lacks and that can apply to an operation. Writes
+// is set before.
 func (e *Entry) fill(from *Entry, op *openapi.Operation) {
 	take := func(can bool, key string, set func()) { e.take(from, can, key, set) }
 	get := op.Method == http.MethodGet
 	if from.Name != "" && e.Name == "" {
 		if _, named := e.Lines["name"]; !named {
-			e.Lines["name"] = from.Lines["name"] // the name is given where names are made
+			e.Lines["name"] = from.Lines["name"] // package openapi sets the name
 		}
 	}
 	take(e.Output == nil && from.Output != nil, "output", func() { e.Output = from.Output })
@@ -167,8 +166,7 @@ func (e *Entry) fill(from *Entry, op *openapi.Operation) {
 	take(e.Limits.Answer == 0 && from.Limits.Answer != 0, "limits", func() { e.Limits = from.Limits })
 }
 
-// Unused tells of rules that fit nothing, and of what holds for none of the
-// operations that they fit.
+// Unused reports rules that match nothing, and settings that apply to none of their operations.
 func (s *Ruleset) Unused(doc *openapi.Document) Faults {
 	var faults Faults
 	for i := range s.rules {
@@ -177,21 +175,21 @@ func (s *Ruleset) Unused(doc *openapi.Document) Faults {
 			faults = append(faults, Fault{Key: where(i), Line: r.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
 		}
 		if s.fits[i] == 0 {
-			add("match", "no operation that is exposed fits it%s", r.meant(doc))
+			add("match", "no exposed operation matches it%s", r.meant(doc))
 			continue
 		}
 		if s.gets[i] == 0 && r.Entry.As == AsResource {
-			add("as", "as: resource is for GET, and no operation that it fits is one")
+			add("as", "as: resource is for GET, and the rule matches no GET")
 		}
 		if s.gets[i] == 0 && r.Entry.Cache != nil {
-			add("cache", "cache is for GET, and no operation that it fits is one")
+			add("cache", "cache is for GET, and the rule matches no GET")
 		}
 		faults = append(faults, s.args[i].Unused()...)
 	}
 	return faults
 }
 
-// meant says which tag or name was probably meant.
+// meant returns a hint at the tag or name that was probably meant.
 func (r *Rule) meant(doc *openapi.Document) string {
 	tags, names := doc.Known()
 	for _, part := range []struct{ said, known []string }{{r.Match.Tag, tags}, {r.Match.Name, names}} {
@@ -204,8 +202,7 @@ func (r *Rule) meant(doc *openapi.Document) string {
 	return ""
 }
 
-// RuleLines returns which rule, counted from 1, stands at a line of the
-// configuration.
+// RuleLines maps lines of the configuration to rules, counted from 1.
 func RuleLines(rules []Rule) map[int]int {
 	all := map[int]int{}
 	for i := range rules {

@@ -65,10 +65,10 @@ func TestRulesUnused(t *testing.T) {
 		rule toolset.Rule
 		want string
 	}{
-		{toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}}, "rules: item 1: no operation that is exposed fits it: did you mean orders?"},
-		{toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}}, "rules: item 1: no operation that is exposed fits it"},
-		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Cache: &yes}}, "rules: item 1: cache is for GET, and no operation that it fits is one"},
-		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{As: toolset.AsResource}}, "rules: item 1: as: resource is for GET, and no operation that it fits is one"},
+		{toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}}, "rules: item 1: no exposed operation matches it: did you mean orders?"},
+		{toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}}, "rules: item 1: no exposed operation matches it"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Cache: &yes}}, "rules: item 1: cache is for GET, and the rule matches no GET"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{As: toolset.AsResource}}, "rules: item 1: as: resource is for GET, and the rule matches no GET"},
 		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "ids"}}}}, "rules: item 1: args: ids: no operation that the rule fits has a parameter of that name: did you mean id?"},
 	} {
 		set := toolset.NewRuleset([]toolset.Rule{test.rule})
@@ -89,12 +89,12 @@ func TestRuleFaultsWithoutDocument(t *testing.T) {
 		want string // empty: none
 	}{
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Name: "a_{name}"}}, ""},
-		{toolset.Rule{Match: all}, "rules: item 1: says nothing"},
+		{toolset.Rule{Match: all}, "rules: item 1: has no settings"},
 		{toolset.Rule{Entry: toolset.Entry{Timeout: 1}}, "rules: item 1: match needs tag, path, method or name"},
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Name: "a"}}, "rules: item 1: name must have {name} in it"},
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Name: "{name}!"}}, "rules: item 1: name must have {name} in it"},
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Timeout: -1}}, "rules: item 1: timeout must not be negative"},
-		{toolset.Rule{Match: all, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "a", Optional: true}}}}, "rules: item 1: args: a: the ? is for arguments that are added"},
+		{toolset.Rule{Match: all, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "a", Optional: true}}}}, "rules: item 1: args: a: the ? is for added arguments"},
 	} {
 		if got := toolset.RuleFaults([]toolset.Rule{test.rule}).Error(); got != test.want && (test.want == "" || !strings.HasPrefix(got, test.want)) {
 			t.Errorf("%q, want %q", got, test.want)
@@ -139,9 +139,9 @@ func TestArgFaults(t *testing.T) {
 		{Name: "d", Schema: json.RawMessage(`{"type":"strng"}`)},
 	})
 	want := []string{
-		"args: a: clients do not see it: nothing else can be said about it", "args: a: is there twice",
-		"args: b: the ? is for arguments that are added: the document says what is required",
-		"args: c: as must have 1 to 64 letters, digits, '_', '.' and '-'", "args: d: is no JSON Schema: ",
+		"args: a: clients do not see it: remove its other settings", "args: a: is given twice",
+		"args: b: the ? is for added arguments: the document says what is required",
+		"args: c: as must have 1 to 64 letters, digits, '_', '.' and '-'", "args: d: is not a valid JSON Schema: ",
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%q, want %q", got, want)

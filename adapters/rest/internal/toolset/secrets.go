@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// MaxPublishedSecrets bounds the secrets of a catalogue: each is looked for in all
-// that clients are told.
+// MaxPublishedSecrets bounds the secrets of a catalogue: each is searched in everything that
+// clients see.
 const MaxPublishedSecrets = 100
 
-// secretHeader reports whether a header is probably a secret, by its name. An
-// Idempotency-Key is none.
+// secretHeader reports whether a header is probably a secret, by its name. An Idempotency-Key is
+// not.
 func secretHeader(name string) bool {
 	return wire.Sensitive(name) && !strings.EqualFold(name, keyHeader)
 }
 
-// secretParameter reports whether a parameter of the query is probably a secret.
-// Of these, author and keywords are none.
+// secretParameter reports whether a query parameter is probably a secret, by its name; author and
+// keywords are not.
 func secretParameter(name string) bool {
 	name = strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
 	return slices.Contains([]string{"key", "auth", "sig"}, name) || slices.ContainsFunc(
@@ -31,17 +31,17 @@ func secretParameter(name string) bool {
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// RequestOf returns a request as clients are told it. hidden are parameters of its
-// query that they are not told, whatever their names.
+// RequestOf returns a request as clients see it. hidden are query parameters that are masked
+// whatever their names.
 func RequestOf(op *openapi.Operation, hidden ...string) string {
 	return op.Method + " " + PathOf(op, hidden...)
 }
 
-// Request returns the tool's.
+// Request returns the tool's request as clients see it.
 func (t *Tool) Request() string { return RequestOf(t.Operation, t.Settings.MaskedQuery...) }
 
-// PathOf returns the path and the query of a request. What the query has of
-// secrets is masked, unless it is the document's.
+// PathOf returns the path and the query of a request. It masks probable secrets in the query,
+// unless the document wrote them.
 func PathOf(op *openapi.Operation, hidden ...string) string {
 	path, query, _ := strings.Cut(op.Path, "?")
 	if query == "" || op.File != "" {
@@ -57,9 +57,8 @@ func PathOf(op *openapi.Operation, hidden ...string) string {
 	return path + "?" + strings.Join(pairs, "&")
 }
 
-// Secrets returns what the headers and the query of an entry have of themselves
-// that is probably a secret: the API's own headers and credentials are known as
-// such.
+// Secrets returns the probable secrets in the entry's own headers and query. Those of the API's
+// headers and credentials are known elsewhere.
 func (t *Entry) Secrets() []string {
 	var all []string
 	for name, text := range t.Headers {
@@ -76,8 +75,7 @@ func (t *Entry) Secrets() []string {
 	return slices.Compact(all)
 }
 
-// inQuery calls add with the names and the values, which are templates, of the
-// entry's query.
+// inQuery calls add with each name and value of the entry's query. Values are templates.
 func (t *Entry) inQuery(add func(name, text string)) {
 	gjson.ParseBytes(t.Query).ForEach(func(name, v gjson.Result) bool {
 		items := []gjson.Result{v}
@@ -102,8 +100,7 @@ func (t *Entry) inQuery(add func(name, text string)) {
 	}
 }
 
-// literals returns what a template has beside its arguments; of Bearer TOKEN, the
-// token too.
+// literals returns the texts of a template between its arguments; for Bearer TOKEN, the token too.
 func literals(text string) []string {
 	t, err := parseText(text, func(string) bool { return true })
 	if err != nil {
@@ -122,8 +119,8 @@ func literals(text string) []string {
 	return all
 }
 
-// Hides adds the secrets of a catalogue's entry to those of the others. It reports
-// false when they would be too many.
+// Hides adds the secrets of a catalogue's entry to the known ones. It reports false if there would
+// be too many.
 func (t *Entry) Hides(known map[string]bool) bool {
 	own := slices.DeleteFunc(t.Secrets(), func(s string) bool { return known[s] })
 	if len(known)+len(own) > MaxPublishedSecrets {
@@ -135,7 +132,7 @@ func (t *Entry) Hides(known map[string]bool) bool {
 	return true
 }
 
-// Masked returns the names of the entry's headers whose values nobody is shown.
+// Masked returns the names of the entry's secret headers.
 func (t *Entry) Masked() []string {
 	var all []string
 	for name := range t.Headers {
@@ -146,8 +143,7 @@ func (t *Entry) Masked() []string {
 	return all
 }
 
-// maskedQuery returns the names of the parameters of the entry's query that have
-// something of themselves which nobody is shown.
+// maskedQuery returns the names of query parameters in which the entry has probable secrets.
 func (t *Entry) maskedQuery() []string {
 	var all []string
 	t.inQuery(func(name, text string) {
@@ -158,8 +154,8 @@ func (t *Entry) maskedQuery() []string {
 	return all
 }
 
-// secretValues calls found with the parameters for which the configuration has a
-// value, and the value, where that is probably a secret, by the parameter's name.
+// secretValues calls found with each configured value of a parameter that is probably a secret, by
+// its name.
 func (t *Tool) secretValues(found func(p *openapi.Parameter, value string)) {
 	own := t.Shared.Args
 	if t.Entry != nil {
@@ -177,9 +173,8 @@ func (t *Tool) secretValues(found func(p *openapi.Parameter, value string)) {
 	}
 }
 
-// Conceal notes which headers and parameters of the query are not shown, beside
-// those of the entry that have the name of a secret: those that have one of the
-// secrets in them, and values of arguments.
+// Conceal masks further headers and query parameters: those that contain one of the secrets, and
+// configured values of secret parameters.
 func (t *Tool) Conceal(secrets []string) {
 	holds := func(text string) bool {
 		return slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) })
@@ -196,7 +191,7 @@ func (t *Tool) Conceal(secrets []string) {
 				t.Settings.MaskedQuery = append(t.Settings.MaskedQuery, name)
 			}
 		})
-		if t.Description == plain { // it has none of its own
+		if t.Description == plain { // the description is the request itself
 			t.Description = t.Request()
 		}
 	}
@@ -209,8 +204,8 @@ func (t *Tool) Conceal(secrets []string) {
 	})
 }
 
-// Secrets returns what a catalogue's entry has of secrets, and the values for its
-// parameters that the configuration has.
+// Secrets returns the secrets of the tool's catalogue entry, and configured values of secret
+// parameters.
 func (t *Tool) Secrets() []string {
 	var all []string
 	if t.Published != nil {

@@ -9,12 +9,10 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// AsResource is what Tool.As is for a GET that is offered as a resource, and not
-// as a tool.
+// AsResource is the As of a GET that is a resource instead of a tool.
 const AsResource = "resource"
 
-// settingFaults reports what is wrong with the settings of an entry, whatever its
-// request is.
+// settingFaults reports faults in the settings of an entry that do not depend on its request.
 func (t *Entry) settingFaults() Faults {
 	var faults Faults
 	add := func(key, text string) { faults = append(faults, t.KeyFault(key, "%s", key+" "+text)) }
@@ -36,14 +34,13 @@ func (t *Entry) settingFaults() Faults {
 	return faults
 }
 
-// maxAttempts is how often a request may be made, and defaultAttempts how often
-// it is unless it is said.
+// maxAttempts is how often a request may be made at most, and DefaultAttempts how often by default.
 const (
 	maxAttempts     = 10
 	DefaultAttempts = 3
 )
 
-// settings returns what the entry says about the calls of its tool.
+// settings returns the settings of the calls of the entry's tool.
 func (t *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, MaxAnswer: int(t.Limits.Answer), Masked: t.Masked(), MaskedQuery: t.maskedQuery()}
 	s.Retries = Retries(t.Attempts)
@@ -54,19 +51,19 @@ func (t *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	if t.Attempts > 1 && !Repeatable(op.Method) {
 		s.Repeat = harmless
 		if !harmless && !t.SendsKey(op) {
-			faults = append(faults, t.KeyFault("retry", "retry: what a %s does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers", op.Method))
+			faults = append(faults, t.KeyFault("retry", "retry: a repeated %s may take effect twice: set writes: false if it changes nothing, or send a header Idempotency-Key", op.Method))
 		}
 	}
 	if t.As == AsResource && op.Method != http.MethodGet {
 		faults = append(faults, t.KeyFault("as", "as: resource is for GET, and this is a %s", op.Method))
 	}
 	if t.Cache != nil && *t.Cache && op.Method != http.MethodGet {
-		faults = append(faults, t.KeyFault("cache", "cache is for GET: the answer to a %s is not kept", op.Method))
+		faults = append(faults, t.KeyFault("cache", "cache is for GET: answers to %s are not cached", op.Method))
 	}
 	return s, faults
 }
 
-// Retries returns attempts as package wire counts them.
+// Retries converts attempts to the count of package wire.
 func Retries(attempts int) int {
 	if attempts == 1 {
 		return -1
@@ -79,18 +76,17 @@ func Repeatable(method string) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
 }
 
-// keyHeader names a request, so that the API knows it when it is made again.
+// keyHeader identifies a request to the API when it is made again.
 const keyHeader = "Idempotency-Key"
 
-// SendsKey reports whether requests have a key by which the API knows those that
-// are made again.
+// SendsKey reports whether requests may carry an Idempotency-Key.
 func (t *Entry) SendsKey(op *openapi.Operation) bool {
 	return t.HasKey() || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
 		return p.In == openapi.InHeader && strings.EqualFold(p.Name, keyHeader)
 	})
 }
 
-// HasKey reports whether the key is among the entry's headers.
+// HasKey reports whether the entry's headers include an Idempotency-Key.
 func (t *Entry) HasKey() bool {
 	for name := range t.Headers {
 		if strings.EqualFold(name, keyHeader) {
@@ -100,5 +96,5 @@ func (t *Entry) HasKey() bool {
 	return false
 }
 
-// Repeat says that the entry's request may be made again, whatever its method.
+// Repeat allows the entry's request to be made again, whatever its method.
 func (t *Entry) Repeat() { t.harmless = true }

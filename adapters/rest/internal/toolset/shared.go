@@ -10,31 +10,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Shared is what holds for the parameters of all operations, as one tool has
-// them.
+// Shared are the settings for parameters of all operations, as they apply to one tool.
 type Shared struct {
-	Args []Arg // of Config.Args, by the tool's names for its arguments
-	// Filled are arguments that Config.Headers and Config.Auth send, whatever
-	// clients say; to the keys that do.
+	Args []Arg // of Config.Args, under the tool's names for its arguments
+	// Filled are arguments that Config.Headers or Config.Auth always send, with the key that does.
 	Filled map[string]string
 }
 
-// Empty reports whether nothing holds for the tool.
+// Empty reports whether no settings apply.
 func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
 
-// Confines reports whether clients could choose more without it.
+// Confines reports whether the settings restrict what clients may choose.
 func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
 
-// Confines reports whether an argument keeps something from clients.
+// Confines reports whether an entry for an argument restricts clients.
 func Confines(a Arg) bool { return a.Off || a.Value != nil }
 
-// commonFault is about an entry of Config.Args.
+// commonFault makes a fault of an entry of Config.Args.
 func (a *Arg) commonFault(format string, args ...any) Fault {
 	return Fault{Key: a.where + "args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...), common: true}
 }
 
-// ArgFaults reports what can be seen, without a document, to be wrong with what is
-// said of the parameters of all operations.
+// ArgFaults reports faults in Config.Args that are visible without a document.
 func ArgFaults(args []Arg) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -42,31 +39,29 @@ func ArgFaults(args []Arg) []string {
 		a := &args[i]
 		add := func(format string, args ...any) { all = append(all, a.commonFault(format, args...).String()) }
 		if why := a.unusable(); why != "" {
-			add("is no JSON Schema: %s", why)
+			add("is not a valid JSON Schema: %s", why)
 		}
 		switch {
 		case seen[a.Name]:
-			add("is there twice")
+			add("is given twice")
 		case a.Optional:
-			add("the ? is for arguments that are added: the document says what is required")
+			add("the ? is for added arguments: the document says what is required")
 		case a.As != "" && !plainName.MatchString(a.As):
 			add("as must have 1 to 64 letters, digits, '_', '.' and '-'")
 		case Confines(*a) && a.saysMore():
-			add("clients do not see it: nothing else can be said about it")
+			add("clients do not see it: remove its other settings")
 		}
 		seen[a.Name] = true
 	}
 	return all
 }
 
-// saysMore reports whether something is said about an argument that is of no use
-// where clients do not see it.
+// saysMore reports whether the entry has settings that are useless for a hidden argument.
 func (a *Arg) saysMore() bool {
 	return a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil
 }
 
-// Common is what is said of the parameters of all operations, while it is laid over the
-// tools of a document.
+// Common applies the entries for parameters of all operations to the tools of a document.
 type Common struct {
 	args  []Arg
 	used  map[string]bool
@@ -74,7 +69,7 @@ type Common struct {
 	known []string // names of parameters
 }
 
-// NewCommon begins with what the configuration has for all operations.
+// NewCommon returns a Common of the configuration's entries.
 func NewCommon(args []Arg) *Common { return newCommon(args, "") }
 
 func newCommon(args []Arg, where string) *Common {
@@ -85,8 +80,8 @@ func newCommon(args []Arg, where string) *Common {
 	return &Common{args: args, used: map[string]bool{}, told: map[string]bool{}}
 }
 
-// Of returns what holds for the parameters of a tool of the document. Members of
-// bodies are none. reach may be nil.
+// Of returns the entries that apply to the parameters of a tool. Members of bodies are no
+// parameters. reach may be nil.
 func (c *Common) Of(t *openapi.Tool, reach *wire.Reach) Shared {
 	s := Shared{Filled: map[string]string{}}
 	for _, one := range t.Arguments {
@@ -112,8 +107,7 @@ func (c *Common) Of(t *openapi.Tool, reach *wire.Reach) Shared {
 	return s
 }
 
-// News returns faults without those that were told of the same argument for
-// another operation.
+// News drops faults that another operation already reported for the same argument.
 func (c *Common) News(faults Faults) Faults {
 	return slices.DeleteFunc(faults, func(f Fault) bool {
 		again := f.common && c.told[f.Key]
@@ -122,7 +116,7 @@ func (c *Common) News(faults Faults) Faults {
 	})
 }
 
-// Unused tells of arguments that no operation has.
+// Unused reports entries that match no parameter.
 func (c *Common) Unused() Faults {
 	var faults Faults
 	for i := range c.args {
@@ -143,8 +137,7 @@ func (c *Common) Unused() Faults {
 	return faults
 }
 
-// Confines reports whether an entry sets or hides something that clients could
-// choose without it.
+// Confines reports whether an entry restricts what clients may choose.
 func (e *Entry) Confines() bool {
 	return len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 || slices.ContainsFunc(e.Args, Confines)
 }

@@ -11,40 +11,40 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
 )
 
-// template is a value with places for arguments: one of a tree.
+// template is a JSON value with placeholders for arguments.
 type template struct {
-	raw     []byte      // without places: the value itself
-	parts   []part      // of a text with places
+	raw     []byte      // a value without placeholders
+	parts   []part      // of a text with placeholders
 	names   []string    // of the members of an object
 	inner   []*template // of an object or a list
 	object  bool
 	isList  bool
-	asGiven bool // the text is nothing but one place: the argument keeps its type
+	asGiven bool // the text is a single placeholder: the argument keeps its type
 }
 
-// part is a piece of a text: literal, or the argument of that name.
+// part is a piece of a text: a literal, or the name of an argument.
 type part struct {
 	literal, arg string
-	standIn      gjson.Result // in a header or the query, for an argument that was left out
+	standIn      gjson.Result // replaces a missing argument in a header or the query
 }
 
-// place is {name}, or {{name}}, which stands for {name} literally. All other
-// braces are themselves.
+// place matches {name}, and {{name}}, which stands for {name} itself. Other braces stand for
+// themselves.
 var place = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
-// maxNesting bounds templates.
+// maxNesting bounds the depth of templates.
 const maxNesting = 50
 
-// misuse is what is wrong with a template.
+// misuse is a fault in a template.
 type misuse struct {
-	at   string // the members that lead there, each with a colon before it
+	at   string // the path to it, with a colon before each member
 	text string
 }
 
 func (m *misuse) Error() string { return m.text }
 
-// parseTemplate reads a value. use is called with each argument that has a
-// place in it, and says whether there is such a one.
+// parseTemplate reads a value. It calls use with each argument in it; use reports whether that
+// argument exists.
 func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*template, error) {
 	if depth > maxNesting {
 		return nil, &misuse{text: "is nested too deep"}
@@ -100,8 +100,8 @@ func parseText(s string, use func(name string) bool) (*template, error) {
 	return t, nil
 }
 
-// append writes the value with its places filled. It reports false when there
-// is none, since the argument that is all of it was left out.
+// append writes the value with its placeholders filled. It reports false if its only argument is
+// missing.
 func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, bool) {
 	switch {
 	case t.raw != nil:
@@ -136,7 +136,7 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 	return append(dst, end), true
 }
 
-// bodyFault is about a body that is no template.
+// bodyFault makes a fault of an invalid body.
 func (t *Entry) bodyFault(err error) Fault {
 	at := ""
 	if wrong, ok := errors.AsType[*misuse](err); ok {
@@ -145,7 +145,7 @@ func (t *Entry) bodyFault(err error) Fault {
 	return t.KeyFault("body"+at, "body %s", err)
 }
 
-// args returns the arguments that have a place in it, each once.
+// args returns the arguments of the template, each once.
 func (t *template) args() []string {
 	var all []string
 	for _, p := range t.parts {
@@ -171,7 +171,7 @@ func TextOf(v gjson.Result) string {
 	return v.String()
 }
 
-// text returns a text with its places filled. What was left out is empty.
+// text returns the text with its placeholders filled. Missing arguments are empty.
 func (t *template) text(values map[string]gjson.Result) string {
 	s := ""
 	for _, p := range t.parts {

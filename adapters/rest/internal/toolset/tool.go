@@ -14,98 +14,94 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Entry is an entry of Config.Tools. With a Request it is a tool of its own,
-// otherwise it changes one that the document gives.
+// Entry is an entry of Config.Tools. With a Request it is a tool of its own; otherwise it changes a
+// tool of the document.
 type Entry struct {
-	// Key is an operationId, or METHOD and path as the document has them; for a
-	// tool of its own it is the tool's name.
+	// Key is an operationId, or METHOD and path as in the document. For a tool of its own it is the
+	// tool's name.
 	Key  string
-	Line int // of the configuration; 0 when a program has made it
-	// Lines are those of the entry's keys.
+	Line int // in the configuration; 0 for an entry made by a program
+	// Lines are the lines of the entry's keys.
 	Lines map[string]int
-	// Off takes an operation away.
+	// Off removes an operation.
 	Off bool
-	// Name, Title and About are what clients see. Empty leaves it as it is.
+	// Name, Title and About are what clients see. Empty keeps the document's.
 	Name, Title, About string
 	// Request is a method and a template (RFC 6570) of the path and the query,
 	// such as GET /forecast/{city}{?days,units}.
 	Request string
-	// Args are arguments: new ones, and changes to those of the operation.
+	// Args are new arguments, and changes to those of the operation.
 	Args []Arg
-	// Body is a JSON tree. A string that is nothing but {arg} stands for the
-	// argument as it is; within other text it is put in as text.
+	// Body is JSON with placeholders. A string that is only {arg} becomes the argument itself;
+	// within other text {arg} becomes its text.
 	Body json.RawMessage
-	// Headers are templates of text, by their names.
+	// Headers are templates of text, by header.
 	Headers map[string]string
-	// Query is a JSON object of what is put into the query of an operation of the
-	// document, in the form of Body.
+	// Query is a JSON object that is added to the query of an operation of the document. Its values
+	// are templates like Body.
 	Query json.RawMessage
 	// Result is a gjson path that is applied to answers.
 	Result string
-	// Error is a gjson path of what an answer that says no has to say, and ErrorIf
-	// one of what answers of success have when they say no after all.
+	// Error is a gjson path to the message of an error answer. ErrorIf is one that marks answers
+	// with a success status as errors.
 	Error, ErrorIf string
-	// Timeout is how long a call may take with all its attempts, and Attempts how
-	// often its request is made; 0 means as for the others.
+	// Timeout is how long a call may take with all its attempts. Attempts is how often its request
+	// is made. 0 means the API's setting.
 	Timeout  time.Duration
 	Attempts int
-	// Cache says whether answers are kept; nil means as for the others. KeepFor is
-	// for how long those are that do not say so themselves.
+	// Cache says whether answers are cached; nil means the API's setting. KeepFor is how long
+	// answers stay fresh that name no time themselves.
 	Cache   *bool
 	KeepFor time.Duration
-	// Limits bound the results of its calls; what is 0 is as for the others.
+	// Limits bound the results of its calls; 0 means the API's limit.
 	Limits ToolLimits
 	// As is AsResource for a GET that is a resource, and otherwise empty.
 	As string
-	// Writes says whether the tool changes anything; nil goes by the method.
+	// Writes says whether the tool changes anything; nil decides by the method.
 	Writes *bool
-	// Output says whether it has an output schema, where the document has one; nil
-	// means that it has.
+	// Output says whether the tool keeps the document's output schema; nil means yes.
 	Output *bool
-	// Ruled: only rules speak of the operation, and no entry of the configuration.
+	// Ruled: only rules apply to the operation, and no entry.
 	Ruled bool
 
-	harmless bool // its request may be made again, whatever the method
+	harmless bool // its request may be repeated, whatever the method
 }
 
 // Bytes is a number of bytes.
 type Bytes int64
 
-// ToolLimits are Limits for the calls of one tool.
+// ToolLimits are the limits of one tool's calls.
 type ToolLimits struct {
-	Answer Bytes `yaml:"answer"` // text in one result
+	Answer Bytes `yaml:"answer"` // bytes of text in one result
 }
 
-// Arg is an argument of a tool: a new one, or a change to one. One that an
-// operation of the document lacks is new if its schema says what it is.
+// Arg is a new argument of a tool, or a change to one. An argument that the operation lacks is new
+// if its schema has a type.
 type Arg struct {
-	Name     string // as the API has it
-	Line     int    // of the configuration; 0 when a program has made it
-	Optional bool   // it may be left out
-	// Off takes an optional argument away, and Value is sent in the place of one
-	// that clients do not see.
+	Name     string // the API's name
+	Line     int    // in the configuration; 0 for one made by a program
+	Optional bool   // clients may omit it
+	// Off removes an optional argument. Value is sent for an argument that clients then do not see.
 	Off   bool
 	Value json.RawMessage
-	// As is the name under which clients see it.
+	// As is the name that clients see.
 	As string
-	// About is its description, and Default what the API takes when it is left
-	// out, which clients are told.
+	// About is its description. Default is the API's default, which clients see.
 	About   string
 	Default json.RawMessage
-	// Schema is a JSON Schema; for one that is changed, members that replace
-	// those of the same name.
+	// Schema is a JSON Schema. For a changed argument, its members replace those of the same name.
 	Schema json.RawMessage
 
-	where string // of the rule that says it
+	where string // the rule that it belongs to
 }
 
-// Fault is something that is wrong with an entry of Config.Tools, or of Config.Args.
+// Fault is a fault in an entry of Config.Tools or Config.Args.
 type Fault struct {
 	Key  string // such as "issues/lock: args: owner: "
-	Line int    // of the configuration; 0 when it is not known
-	Text string // says what is wrong
+	Line int    // in the configuration; 0 if unknown
+	Text string // what is wrong
 
-	common bool // it is about Config.Args
+	common bool // it concerns Config.Args
 }
 
 // String returns the fault as operators read it.
@@ -116,10 +112,10 @@ func (f Fault) String() string {
 	return "tools: " + f.Key + f.Text
 }
 
-// Faults are all that is wrong.
+// Faults are several faults.
 type Faults []Fault
 
-// Error has a line for each.
+// Error has a line for each fault.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, one := range f {
@@ -128,17 +124,17 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Fault is about the entry as a whole.
+// Fault makes a fault of the whole entry.
 func (t *Entry) Fault(format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": ", Line: t.Line, Text: fmt.Sprintf(format, args...)}
 }
 
-// KeyFault is about one of the entry's keys, or about an inner one: "body: name".
+// KeyFault makes a fault of one of the entry's keys, or of an inner one: "body: name".
 func (t *Entry) KeyFault(key, format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": ", Line: t.LineOf(key), Text: fmt.Sprintf(format, args...)}
 }
 
-// LineOf returns the line of a key, or of the nearest around it that is known.
+// LineOf returns the line of a key, or of the nearest enclosing key with a known line.
 func (t *Entry) LineOf(key string) int {
 	for {
 		if line := t.Lines[key]; line > 0 {
@@ -156,15 +152,15 @@ func (t *Entry) argFault(a *Arg, format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
 }
 
-// plainName is what every provider of models takes as a name.
+// plainName is a name that every model provider accepts.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// Check reports what can be seen to be wrong without a document.
+// Check reports faults that are visible without a document.
 func (t *Entry) Check() Faults {
 	var faults Faults
 	for i := range t.Args {
 		if why := t.Args[i].unusable(); why != "" {
-			faults = append(faults, t.argFault(&t.Args[i], "is no JSON Schema: %s", why))
+			faults = append(faults, t.argFault(&t.Args[i], "is not a valid JSON Schema: %s", why))
 		}
 	}
 	faults = append(faults, t.settingFaults()...)
@@ -185,19 +181,19 @@ func (t *Entry) Check() Faults {
 		a := &t.Args[i]
 		switch {
 		case a.Optional && !a.declares():
-			faults = append(faults, t.argFault(a, "the ? is for tools with a request, and for arguments that are added, with a type: the document says what is required"))
+			faults = append(faults, t.argFault(a, "the ? is for tools with a request, and for added arguments with a type: the document says what is required"))
 		case !plainName.MatchString(a.Name) && a.declares():
 			faults = append(faults, t.argFault(a, "the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'"))
 		case a.As != "" && !plainName.MatchString(a.As):
 			faults = append(faults, t.argFault(a, "as must have 1 to 64 letters, digits, '_', '.' and '-'"))
 		case (a.Off || a.Value != nil) && (a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil):
-			faults = append(faults, t.argFault(a, "clients do not see it: nothing else can be said about it"))
+			faults = append(faults, t.argFault(a, "clients do not see it: remove its other settings"))
 		}
 	}
 	return faults
 }
 
-// unusable says why the schema cannot be used to check values; empty if it can.
+// unusable says why values cannot be checked with the schema; empty if they can.
 func (a *Arg) unusable() string {
 	if len(a.Schema) == 0 {
 		return ""
@@ -210,11 +206,11 @@ func (a *Arg) unusable() string {
 	return strings.Join(strings.Fields(wrong.Err.Error()), " ")
 }
 
-// types are those of JSON Schema, and those that stand for several.
+// types are those of JSON Schema.
 var types = []string{"string", "integer", "number", "boolean", "object", "array"}
 
-// ParseArg reads the short form of an argument's schema: a type, [type] for a
-// list, or words with | between them; "= VALUE" behind it is the default.
+// ParseArg reads the short form of an argument's schema: a type, [type] for a list, or words
+// separated by |. "= VALUE" at its end is the default.
 func ParseArg(text string) (schema, def json.RawMessage, err error) {
 	kind, value, hasDefault := strings.Cut(text, "=")
 	kind, value = strings.TrimSpace(kind), strings.TrimSpace(value)
@@ -236,7 +232,7 @@ func ParseArg(text string) (schema, def json.RawMessage, err error) {
 				return nil, nil, fmt.Errorf("%q has an empty word", kind)
 			}
 		}
-		enum, _ := json.Marshal(words) // of strings
+		enum, _ := json.Marshal(words) // marshalling strings cannot fail
 		schema, isText = json.RawMessage(`{"type":"string","enum":`+string(enum)+`}`), true
 	case inner == "any":
 		schema = json.RawMessage(`{}`)
@@ -254,7 +250,7 @@ func ParseArg(text string) (schema, def json.RawMessage, err error) {
 	if hasDefault {
 		def = json.RawMessage(value)
 		if isText {
-			def, _ = json.Marshal(strings.Trim(value, `"`)) // of a string
+			def, _ = json.Marshal(strings.Trim(value, `"`)) // marshalling a string cannot fail
 		} else if !gjson.Valid(value) {
 			return nil, nil, fmt.Errorf("the default %q is not JSON", value)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// statusLine says which answer came to which request.
+// statusLine writes the status of an answer, and its request.
 func (s *Source) statusLine(status int, p *Plan) string {
 	return statusText(status) + " from " + p.Method + " " + p.path
 }
@@ -24,12 +24,12 @@ func statusText(status int) string {
 	return strings.TrimSuffix(fmt.Sprint(status, " ", http.StatusText(status)), " ")
 }
 
-// errorResult is a CallToolResult that says that something went wrong.
+// errorResult makes a CallToolResult with isError.
 func errorResult(text []byte) []byte {
 	return append(appendText([]byte(`{"content":[`), text), `],"isError":true}`...)
 }
 
-// appendText appends a block of text.
+// appendText appends a text block.
 func appendText(dst, text []byte) []byte {
 	return append(rawjson.AppendText(append(dst, `{"type":"text","text":`...), text), '}')
 }
@@ -52,17 +52,17 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	return s.binary(c, p, kind, a)
 }
 
-// looksJSON reports whether a text is probably JSON that nobody has labelled.
+// looksJSON reports whether a text without a media type is probably JSON.
 func looksJSON(b []byte) bool {
 	b = bytes.TrimSpace(b)
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
 }
 
-// maxDepth is how deep JSON may be nested to be treated as such.
+// maxDepth is the deepest JSON that is treated as JSON.
 const maxDepth = 500
 
-// usable reports whether a body is JSON, or the beginning of it. It comes before
-// all that calls itself for each level, as gjson does.
+// usable reports whether a body is JSON, or the beginning of JSON. It must run before recursive
+// readers such as gjson.
 func usable(b []byte, a *answer) bool {
 	if !a.more {
 		return jsonrpc.Valid(b, maxDepth) && utf8.Valid(b)
@@ -70,7 +70,7 @@ func usable(b []byte, a *answer) bool {
 	return !rawjson.Deeper(b, maxDepth) && (looksJSON(b) || jsonrpc.Valid(b, maxDepth))
 }
 
-// isText reports whether a media type is text for people or programs.
+// isText reports whether people or programs read a media type as text.
 func isText(t string) bool {
 	if strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+xml") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+yaml") {
 		return true
@@ -83,7 +83,7 @@ func isText(t string) bool {
 	return false
 }
 
-// nothing is the result of an answer without a body.
+// nothing makes the result of an answer without a body.
 func (s *Source) nothing(c *Call, a *answer) []byte {
 	text := statusText(a.status)
 	for _, line := range s.told(c, a) {
@@ -91,13 +91,13 @@ func (s *Source) nothing(c *Call, a *answer) []byte {
 	}
 	out := appendText([]byte(`{"content":[`), []byte(text))
 	out = append(out, ']')
-	if c.Tool.OutputSchema != nil { // then clients insist on structured content
+	if c.Tool.OutputSchema != nil { // clients then require structured content
 		out = s.appendStructured(out, c, []byte("{}"))
 	}
 	return append(out, '}')
 }
 
-// headers is the result of a HEAD: the answer's headers are all there is.
+// headers makes the result of a HEAD request: the answer's headers.
 func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
 	var b strings.Builder
 	b.WriteString(s.statusLine(a.status, p))
@@ -110,10 +110,10 @@ func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
 	return s.finish(c, nil, appendText([]byte(`{"content":[`), text), "", text)
 }
 
-// maxLine is how much of a header's value is told.
+// maxLine is how many bytes of a header's value a result shows.
 const maxLine = 1000
 
-// text is the result of an answer that is text.
+// text makes the result of an answer that is text.
 func (s *Source) text(c *Call, a *answer) []byte {
 	body := s.mask(decoded(a))
 	note := a.note()
@@ -134,10 +134,9 @@ func (s *Source) text(c *Call, a *answer) []byte {
 	return s.finish(c, a, appendText(opened(room), body), note, body)
 }
 
-// finish appends a note, when there is one, and ends the content and the result.
-// Clients that know an output schema refuse results without structured content:
-// they get the text there as well. a may be nil: then there is nothing to say of
-// its headers.
+// finish appends a note, if there is one, and ends the content and the result. Clients that know an
+// output schema refuse results without structured content: for them the text is repeated there.
+// Without a, no headers are shown.
 func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte) []byte {
 	if note != "" {
 		dst = appendText(append(dst, ','), []byte(note))
@@ -150,7 +149,7 @@ func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte
 	return append(dst, '}')
 }
 
-// note says when there would have been more.
+// note says why the answer is incomplete.
 func (a *answer) note() string {
 	if !a.more {
 		return ""
@@ -177,7 +176,7 @@ func decoded(a *answer) []byte {
 	switch {
 	case bytes.HasPrefix(a.body, []byte("\xef\xbb\xbf")):
 		return a.body[3:]
-	case !utf8.Valid(a.body) && !a.more: // nobody has said: what it most often is
+	case !utf8.Valid(a.body) && !a.more: // no charset is given: the most common one
 		if enc, err := htmlindex.Get("windows-1252"); err == nil {
 			if b, err := enc.NewDecoder().Bytes(a.body); err == nil {
 				return b
@@ -187,8 +186,7 @@ func decoded(a *answer) []byte {
 	return a.body
 }
 
-// binary is the result of an answer that is no text: an image, a sound, or a
-// file.
+// binary makes the result of an image, a sound or a file.
 func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	if a.more {
 		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
@@ -212,12 +210,12 @@ func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	return s.finish(c, a, append(out, `,"blob":"`+data+`"}}`...), "", about)
 }
 
-// joined is the result of a stream.
+// joined makes the result of a stream.
 func (s *Source) joined(c *Call, a *answer) []byte {
 	if !c.shapes() {
 		return s.text(c, a)
 	}
-	// Shaping sees all parts as one array.
+	// Paths see all parts as one array.
 	all := []byte{'['}
 	for line := range bytes.Lines(a.body) {
 		line = bytes.TrimSpace(line)
@@ -234,20 +232,19 @@ func (s *Source) joined(c *Call, a *answer) []byte {
 		}
 	}
 	whole := *a
-	whole.more = false // the parts that are there are whole
+	whole.more = false // each part that arrived is complete
 	return s.json(c, append(all, ']'), &whole)
 }
 
-// opened returns the beginning of a result, with room for what is in it.
+// opened returns the beginning of a result, with room bytes reserved.
 func opened(room int) []byte {
 	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
 }
 
-// resultRoom is what a result has around its text and its structured content:
-// names, and mostly no notes.
+// resultRoom is the space for a result's names, and mostly no notes.
 const resultRoom = 256
 
-// quotedSize is about how many bytes of JSON a text is.
+// quotedSize estimates the size of a text as JSON.
 func quotedSize(b []byte) int {
 	n := len(b) + 2
 	for _, c := range []byte("\"\\\n") {

@@ -18,12 +18,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Credential is one way to show who calls. One kind is set; for a security
-// scheme of a document it must be the scheme's kind. Client certificates are in
-// Options.HTTP.
+// Credential is one way to authenticate. One kind is set; for a security scheme of a document it
+// must be the scheme's kind. Options.HTTP has client certificates.
 type Credential struct {
-	// Key is an API key. The scheme says where it goes, and without a scheme one
-	// of Header, Query and Cookie.
+	// Key is an API key. The scheme says where it goes; without a scheme, Header, Query or Cookie
+	// does.
 	Key string `yaml:"value"`
 	// Header, Query and Cookie are the name under which Key is sent; at most one is set.
 	Header string `yaml:"header"`
@@ -34,45 +33,44 @@ type Credential struct {
 	Password string `yaml:"password"`
 	// Bearer is a token.
 	Bearer string `yaml:"bearer"`
-	// Client gets tokens by OAuth 2's client credentials. With Login, tokens are those of the
-	// person who has run "mcp-bridge login"; Client may be nil then, or say at which
-	// authorization server, and as which client.
+	// Client gets tokens by OAuth 2's client credentials grant. With Login, tokens are those of the
+	// person who ran "mcp-bridge login"; then Client may be nil, or name the authorization server
+	// and the client.
 	Client *Client `yaml:"client"`
 	Login  bool    `yaml:"login"`
-	// Exchange has Client exchange the token of each caller for one of the API: see
-	// oauth.Settings.
+	// Exchange makes Client exchange each caller's token for one of the API: see oauth.Settings.
 	Exchange string `yaml:"exchange"`
-	// AWS signs requests, and so does Hook.
+	// AWS and Hook sign requests.
 	AWS  *sign.AWS  `yaml:"aws"`
 	Hook *sign.Hook `yaml:"hook"`
 }
 
-// use is a credential in its place.
+// use is a credential and where it goes.
 type use struct {
 	place  openapi.Place // header, query or cookie; "" for none (a certificate)
 	name   string
-	value  string   // of the whole header, parameter or cookie
-	scopes []string // that this operation needs
+	value  string   // the whole value of the header, parameter or cookie
+	scopes []string // required by this operation
 
-	gets    bool       // tokens, in place of value
-	from    Credential // that says how
-	at      endpoint   // and where; no URL with Login
-	refused string     // why the client shows itself to nobody
+	gets    bool       // value is a token that from gets
+	from    Credential // how to get tokens
+	at      endpoint   // where to get tokens; no URL with Login
+	refused string     // why the client gets no tokens
 	tokens  *tokens
 
-	signs  Credential   // AWS or Hook, in place of value
-	signer sign.Signer  // of it
-	hide   func(string) // has a value masked that a hook gives; nil for AWS
+	signs  Credential   // AWS or Hook instead of value
+	signer sign.Signer  // the signer of signs
+	hide   func(string) // masks a value from a hook; nil for AWS
 }
 
-// keyring is the credentials of a source by their schemes.
+// keyring is the credentials of a source, by scheme.
 type keyring struct {
 	named   map[string]use
 	dflt    *use
-	schemes bool // the document has some
+	schemes bool // the document has security schemes
 }
 
-// newKeyring puts the credentials to the schemes of the document.
+// newKeyring assigns the credentials to the schemes of the document.
 func (r *Reach) newKeyring() (*keyring, error) {
 	o := r.o
 	k := &keyring{named: map[string]use{}}
@@ -112,10 +110,10 @@ func (r *Reach) newKeyring() (*keyring, error) {
 		schemes := r.tokenSchemes()
 		for _, scheme := range schemes {
 			if from = scheme; clientFlow(scheme).TokenURL != clientFlow(schemes[0]).TokenURL {
-				return nil, fmt.Errorf("credentials: client: the document has several token addresses, of %s and %s: set token_url, or write the client below the name of one of these", schemes[0].Name, scheme.Name)
+				return nil, fmt.Errorf("credentials: client: the schemes %s and %s of the document have different token addresses: set token_url, or set the client below the name of one scheme", schemes[0].Name, scheme.Name)
 			}
 		}
-		for _, scheme := range schemes { // so that operations get tokens for their scopes
+		for _, scheme := range schemes { // so that tokens have the scopes of operations
 			u, err := r.useOf(*o.Default, scheme)
 			if err != nil {
 				return nil, fmt.Errorf("credentials: %w", err)
@@ -131,7 +129,7 @@ func (r *Reach) newKeyring() (*keyring, error) {
 	return k, nil
 }
 
-// useOf puts a credential where its scheme says, or where it says itself.
+// useOf places a credential where its scheme says, or where it says itself.
 func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
 	kind := ""
 	if scheme != nil {
@@ -158,7 +156,7 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 		return headerUse("Authorization", "Bearer "+c.Bearer)
 	case (c.User != "" || c.Password != "") && is("basic"):
 		if strings.Contains(c.User, ":") {
-			return use{}, errors.New("the name of the user must not have a colon")
+			return use{}, errors.New("the user name must not contain a colon")
 		}
 		return headerUse("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password)))
 	case c.Key != "" && kind == "apiKey":
@@ -178,24 +176,24 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 		case c.Header != "":
 			return headerUse(c.Header, c.Key)
 		}
-		return use{}, errors.New("say where the value goes: header, query or cookie")
-	case c.Key != "" && scheme.Type == "http": // another scheme, such as digest's relatives: the whole value
+		return use{}, errors.New("the value has no place: set header, query or cookie")
+	case c.Key != "" && scheme.Type == "http": // a scheme with its own format, such as one like digest: the whole value
 		return headerUse("Authorization", c.Key)
 	}
 	if kind == "" {
-		return use{}, errors.New("there is none: set value, bearer, user and password, client, login, aws or hook")
+		return use{}, errors.New("no credential is given: set value, bearer, user and password, client, login, aws or hook")
 	}
-	return use{}, fmt.Errorf("they do not suit a scheme of type %s", kind)
+	return use{}, fmt.Errorf("they do not fit the document's scheme, which has type %s", kind)
 }
 
 func headerUse(name, value string) (use, error) {
 	if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-		return use{}, errors.New("they cannot be sent in a header: there is a line break or another such character")
+		return use{}, errors.New("they contain a line break or another character that a header cannot have")
 	}
 	return use{place: openapi.InHeader, name: http.CanonicalHeaderKey(name), value: value}, nil
 }
 
-// each calls f with all credentials, which it may change.
+// each calls f with every credential; f may change it.
 func (k *keyring) each(f func(*use)) {
 	for name, u := range k.named {
 		f(&u)
@@ -206,8 +204,7 @@ func (k *keyring) each(f func(*use)) {
 	}
 }
 
-// of returns the credentials for an operation: those of the first alternative
-// that is configured whole.
+// of returns the credentials for an operation: the first alternative of which all are configured.
 func (k *keyring) of(op *openapi.Operation) []use {
 	for _, alternative := range op.Security {
 		var uses []use
@@ -223,12 +220,12 @@ func (k *keyring) of(op *openapi.Operation) []use {
 		}
 	}
 	if k.dflt == nil || k.schemes && len(op.Security) == 0 {
-		return nil // the operation says that it needs none
+		return nil // the operation needs none
 	}
 	return []use{*k.dflt}
 }
 
-// taken reports whether a name in a place, encoded, is a credential's.
+// taken reports whether a credential has an encoded name in a place.
 func (k *keyring) taken(in openapi.Place, encoded string) bool {
 	is := func(u use) bool { return u.place == in && param.Escape(u.name, param.Unreserved) == encoded }
 	for _, u := range k.named {
@@ -239,7 +236,7 @@ func (k *keyring) taken(in openapi.Place, encoded string) bool {
 	return k.dflt != nil && is(*k.dflt)
 }
 
-// credentials returns all of them.
+// credentials returns all credentials.
 func (o *Options) credentials() []Credential {
 	all := slices.Collect(maps.Values(o.Credentials))
 	if o.Default != nil {
@@ -248,7 +245,7 @@ func (o *Options) credentials() []Credential {
 	return all
 }
 
-// secrets returns the texts that must not appear anywhere.
+// secrets returns the texts that no result or log may contain.
 func (k *keyring) secrets(o *Options) []string {
 	var out []string
 	for _, c := range o.credentials() {
@@ -274,8 +271,7 @@ func (k *keyring) secrets(o *Options) []string {
 	return out
 }
 
-// Sensitive reports whether the value of a header, a parameter or a cookie is
-// probably a secret, by its name.
+// Sensitive reports whether a header, parameter or cookie of that name is probably a secret.
 func Sensitive(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "cookie", "password", "session", "signature", "credential"}, func(word string) bool {

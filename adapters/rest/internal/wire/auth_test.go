@@ -122,19 +122,19 @@ func TestNewRefuses(t *testing.T) {
 		want string
 	}{
 		{Options{}, "set base_url"},
-		{Options{BaseURL: "ftp://x"}, "must be one such as https://"},
+		{Options{BaseURL: "ftp://x"}, "must be a URL such as https://"},
 		{Options{BaseURL: "https://user:pass@x"}, "must not hold a password"},
 		{Options{Document: doc, Credentials: map[string]Credential{"haed": {Key: "x"}}}, "did you mean head?"},
-		{Options{Document: doc, Credentials: map[string]Credential{"head": {Bearer: "x"}}}, "do not suit a scheme of type apiKey"},
-		{Options{Document: doc, Credentials: map[string]Credential{"bearer": {User: "x"}}}, "do not suit a scheme of type bearer"},
-		{Options{Document: doc, Credentials: map[string]Credential{"head": {Key: "a\r\nb"}}}, "cannot be sent in a header"},
+		{Options{Document: doc, Credentials: map[string]Credential{"head": {Bearer: "x"}}}, "do not fit the document's scheme, which has type apiKey"},
+		{Options{Document: doc, Credentials: map[string]Credential{"bearer": {User: "x"}}}, "do not fit the document's scheme, which has type bearer"},
+		{Options{Document: doc, Credentials: map[string]Credential{"head": {Key: "a\r\nb"}}}, "a header cannot have"},
 		{Options{Document: doc, Credentials: map[string]Credential{"basic": {User: "a:b"}}}, "colon"},
-		{Options{Document: doc, Default: &Credential{Key: "x"}}, "say where the value goes"},
-		{Options{Document: doc, Default: &Credential{}}, "there is none"},
+		{Options{Document: doc, Default: &Credential{Key: "x"}}, "the value has no place: set header"},
+		{Options{Document: doc, Default: &Credential{}}, "no credential is given"},
 		{Options{BaseURL: "https://api.example.com", Default: &Credential{Client: &Client{ID: "x", Secret: "y"}}}, "set token_url"},
-		{Options{Document: doc, Forward: []string{"Host"}}, "never passed on"},
-		{Options{Document: doc, Forward: []string{"X-A as Mcp-Session-Id"}}, "never passed on"},
-		{Options{Document: doc, Forward: []string{"Content-MD5"}}, "never passed on"},
+		{Options{Document: doc, Forward: []string{"Host"}}, "cannot be passed on"},
+		{Options{Document: doc, Forward: []string{"X-A as Mcp-Session-Id"}}, "cannot be passed on"},
+		{Options{Document: doc, Forward: []string{"Content-MD5"}}, "cannot be passed on"},
 		{Options{Document: doc, Forward: []string{"a b"}}, "not the name of a header"},
 		{Options{Document: doc, Headers: map[string]string{"X": "a\nb"}}, "cannot be sent"},
 		{Options{Document: doc, Trusted: []string{"nonsense"}}, "trusted"},
@@ -151,7 +151,7 @@ func TestNewRefuses(t *testing.T) {
 	plain := *schemes[5]
 	plain.Flows = []openapi.Flow{{Kind: "clientCredentials", TokenURL: "http://other.example.com/token"}}
 	d := &openapi.Document{Schemes: []*openapi.SecurityScheme{&plain}, Servers: doc.Servers}
-	if _, err := New(Options{Document: d, Credentials: map[string]Credential{"oauth": {Client: &Client{ID: "x", Secret: "y"}}}}); err == nil || !contains(err.Error(), "over http from another server") {
+	if _, err := New(Options{Document: d, Credentials: map[string]Credential{"oauth": {Client: &Client{ID: "x", Secret: "y"}}}}); err == nil || !contains(err.Error(), "on another server without https") {
 		t.Errorf("a document that sends the secret elsewhere: %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestServers(t *testing.T) {
 			o: Options{Variables: map[string]string{"region": "us"}}, path: "/x", want: "https://us.example.com:8443/v2/x"},
 		{name: "a variable that may not be", server: openapi.Server{URL: "https://{region}.example.com", Variables: []openapi.Variable{v("region", "eu", "eu", "us")}},
 			o: Options{Variables: map[string]string{"region": "evil.example.org/"}}, path: "/x", err: "must be one of eu, us"},
-		{name: "a variable that nobody explains", server: openapi.Server{URL: "https://{x}.example.com"}, path: "/x", err: "does not explain: {x}"},
+		{name: "a variable that nobody explains", server: openapi.Server{URL: "https://{x}.example.com"}, path: "/x", err: "does not declare: {x}"},
 		{name: "relative", location: "https://docs.example.com/api/openapi.yaml", server: openapi.Server{URL: "../v1"}, path: "/x", want: "https://docs.example.com/v1/x"},
 		{name: "relative to the root", location: "https://docs.example.com/api/openapi.yaml", server: openapi.Server{URL: "/v1"}, path: "/x", want: "https://docs.example.com/v1/x"},
 		{name: "relative to a file", location: "/etc/openapi.yaml", server: openapi.Server{URL: "/v1"}, path: "/x", err: "is relative"},

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
-// breakers keep hosts that fail again and again from being called. Each host has a
-// circuit; the settings are the server's, as for all kinds of servers.
+// breakers hold back requests to hosts that keep failing. Each host has a circuit; all have the
+// settings of the server.
 type breakers struct {
 	o   breaker.Options
 	log *slog.Logger
@@ -22,11 +22,11 @@ type breakers struct {
 	byHost map[string]*breaker.Circuit
 }
 
-// maxHosts bounds the circuits. The hosts come from the document.
+// maxHosts bounds the circuits: the document names the hosts.
 const maxHosts = 64
 
 var (
-	// errExcluded is the outcome of a request that says nothing about the host.
+	// errExcluded is the outcome of a request that does not count for the host.
 	errExcluded = errors.New("not the host's fault")
 	errSlow     = errors.New("an answer took too long")
 )
@@ -35,8 +35,8 @@ func newBreakers(o breaker.Options, log *slog.Logger) *breakers {
 	return &breakers{o: o, log: log, byHost: map[string]*breaker.Circuit{}}
 }
 
-// allow returns how the outcome of a request to a host is told: nil, the fault,
-// or errExcluded. It must be called once.
+// allow asks the circuit of a host. The caller must call settle once with the outcome: nil, the
+// fault, or errExcluded.
 func (b *breakers) allow(host string) (settle func(error), err error) {
 	if b.o.Off {
 		return func(error) {}, nil
@@ -47,7 +47,7 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 		if probe, mine := c.Try(); mine {
 			return func(err error) { b.probed(host, probe, b.judge(began, err)) }, nil
 		}
-		if a, ok = c.Begin(); !ok { // unless a probe has just closed it
+		if a, ok = c.Begin(); !ok { // a probe may have just closed it
 			left, _ := c.Left()
 			return nil, &Fault{Text: "was not sent: the API keeps failing, and its circuit breaker is open", After: left}
 		}
@@ -78,7 +78,7 @@ func (b *breakers) judge(began time.Time, err error) error {
 	return err
 }
 
-// count notes how a request did.
+// count reports a request's outcome to the circuit.
 func (b *breakers) count(host string, a breaker.Attempt, err error) {
 	switch {
 	case errors.Is(err, errExcluded):
@@ -88,27 +88,27 @@ func (b *breakers) count(host string, a breaker.Attempt, err error) {
 	default:
 		late := errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)
 		if pause := a.Bad(late, ""); pause > 0 {
-			b.log.Warn("circuit breaker open: the host keeps failing", "host", host, "for", pause.String(), "err", err)
+			b.log.Warn("circuit breaker open: host keeps failing", "host", host, "for", pause.String(), "err", err)
 		}
 	}
 }
 
-// probed notes how the host did when it was tried.
+// probed reports a probe's outcome to the circuit.
 func (b *breakers) probed(host string, p *breaker.Probe, err error) {
 	switch {
 	case errors.Is(err, errExcluded):
-		p.Dropped() // the next finds out
+		p.Dropped() // the next request probes again
 	case err == nil:
 		p.Worked()
-		b.log.Info("the host is used again", "host", host)
+		b.log.Info("circuit breaker closed: host answers again", "host", host)
 	default:
-		b.log.Warn("circuit breaker stays open: the host still fails", "host", host, "for", p.Failed("").String(), "err", err)
+		b.log.Warn("circuit breaker stays open: host still fails", "host", host, "for", p.Failed("").String(), "err", err)
 	}
 }
 
-// verdict is what the status of an answer says about the host: that it, or what
-// stands before it, cannot answer now. A plain 500 is an answer: most often it is
-// about the arguments of one call, and others must not suffer for that.
+// verdict judges a host by the status of its answer: whether the host, or a proxy before it, cannot
+// answer now. A plain 500 is an answer: mostly one call's arguments caused it, and other calls must
+// not suffer for that.
 func verdict(status int) error {
 	switch status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

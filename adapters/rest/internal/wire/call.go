@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Call makes a call and returns its CallToolResult as JSON. What goes wrong is
-// told in the result, for the model, with isError. The error is not nil only
-// when ctx has ended or the source is closed: then nobody waits for a result.
+// Call makes a call and returns its CallToolResult as JSON. Faults are results with isError, for
+// the model. Call returns an error only after ctx ends or the source is closed: then nobody waits
+// for a result.
 func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	p, a, result, err := s.perform(ctx, c)
 	if err != nil || result != nil {
@@ -23,9 +23,8 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	return s.result(c, p, a), nil
 }
 
-// perform makes a call and returns the answer, or the result that says what has
-// gone wrong. With an answer that says no there are both; there is no plan when
-// the arguments are to blame.
+// perform makes a call. It returns the answer, or a result that describes the fault, or both when
+// the API declines. The plan is nil when the arguments are wrong.
 func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wrong []byte, err error) {
 	s.mu.Lock()
 	if s.closed {
@@ -66,7 +65,7 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 	return p, a, nil, nil
 }
 
-// exchange gets the answer to a request, from the cache or the server.
+// exchange gets the answer to a request from the cache or the server.
 func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
 	cacheable := s.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
 	var k *cached
@@ -108,7 +107,7 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 	return a, nil
 }
 
-// refused is the result of a call whose arguments are to blame.
+// refused makes the result of a call with wrong arguments.
 func (s *Source) refused(err error) []byte {
 	text := "the request cannot be made"
 	if known, ok := errors.AsType[param.Refusal](err); ok {
@@ -119,7 +118,7 @@ func (s *Source) refused(err error) []byte {
 	return errorResult(s.mask([]byte(text)))
 }
 
-// failed is the result of a call that got no answer.
+// failed makes the result of a call without an answer.
 func (s *Source) failed(ctx context.Context, c *Call, p *Plan, err error) []byte {
 	what := p.Method + " " + p.path + " "
 	if known, ok := errors.AsType[*Fault](err); ok {

@@ -13,27 +13,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Failure says why there is no content. A client may know the text.
+// Failure says why there is no content. Clients may see the text.
 type Failure struct {
 	Text string
-	// Missing: the API says that there is no such thing.
+	// Missing: the API reports that the resource does not exist.
 	Missing bool
-	// Refused: the arguments are to blame, and nothing was sent.
+	// Refused: the arguments are wrong, and nothing was sent.
 	Refused bool
 }
 
 func (f *Failure) Error() string { return f.Text }
 
-// failure makes a Failure of a result that says what has gone wrong.
+// failure makes a Failure of an error result.
 func failure(p *Plan, a *answer, result []byte) *Failure {
 	f := &Failure{Text: gjson.GetBytes(result, "content.0.text").String(), Refused: p == nil}
 	f.Missing = a != nil && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 	return f
 }
 
-// Read makes a call and returns the answer as the contents of a resource, a JSON
-// list of ResourceContents with that address. The error is a *Failure, or what
-// Call returns.
+// Read makes a call and returns the answer as the contents of the resource uri: a JSON list of
+// ResourceContents. The error is a *Failure, or what Call returns.
 func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) {
 	p, a, wrong, err := s.perform(ctx, c)
 	switch {
@@ -61,7 +60,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 		what, from, typ := "text", block.Get("text"), kind
 		switch block.Get("type").Str {
 		case "text":
-			kind = "text/plain" // what follows are notes
+			kind = "text/plain" // the following blocks are notes
 		case "resource":
 			what, from, typ = "blob", block.Get("resource.blob"), block.Get("resource.mimeType").Str
 		default:
@@ -74,7 +73,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 	return append(out, ']'), nil
 }
 
-// fetch reads the resource at an address as a file.
+// fetch reads the resource at uri as a file.
 func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*param.File, error) {
 	read, err := c.Resource(uri)
 	if err != nil {
@@ -83,7 +82,7 @@ func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*param.File, e
 	p, a, wrong, err := s.perform(ctx, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, param.Refuse("it did not come in time")
+		return nil, param.Refuse("it did not arrive in time")
 	case err != nil:
 		return nil, err
 	case wrong != nil:

@@ -152,8 +152,8 @@ func TestTokenAddressOfDocument(t *testing.T) {
 		}
 	}
 	for want, schemes := range map[string][]*openapi.SecurityScheme{
-		"set token_url: the document does not name it":                {key},
-		"the document has several token addresses, of O and P: set t": {oauth("O", "/token"), oauth("P", "/other")},
+		"the document names no token endpoint: set token_url":                       {key},
+		"the schemes O and P of the document have different token addresses: set t": {oauth("O", "/token"), oauth("P", "/other")},
 		"": {oauth("O", "/token"), oauth("P", "/token")},
 	} {
 		s, err := New(Options{BaseURL: srv.URL, Default: client, Document: &openapi.Document{Schemes: schemes}})

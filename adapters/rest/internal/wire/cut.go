@@ -13,14 +13,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// cutter makes JSON smaller so that it stays JSON: arrays keep whole items from
-// their beginning, large members of objects give way before small ones.
+// cutter shortens JSON so that it stays JSON: arrays keep whole items from their beginning, and
+// large members of objects are cut before small ones.
 type cutter struct {
 	doc   *jsonrpc.Document
 	notes []string
 }
 
-// maxNotes is how many cuts are told.
+// maxNotes is how many cuts the notes list.
 const maxNotes = 5
 
 func (k *cutter) note(path, format string, args ...any) {
@@ -52,7 +52,7 @@ func (k *cutter) fit(dst []byte, i, end int, path string, budget int) []byte {
 	return append(dst, v...)
 }
 
-// behind returns where the value at i ends.
+// behind returns the index behind the value at i.
 func (k *cutter) behind(i int) int {
 	if end, _, ok := k.doc.Large(i); ok {
 		return end
@@ -76,7 +76,7 @@ func (k *cutter) array(dst []byte, i int, path string, budget int) []byte {
 			dst = append(append(dst, ','), one...)
 		case fits:
 			dst = append(dst, one...)
-		case total == 0 && left > 16: // one that is cut tells more than none
+		case total == 0 && left > 16: // a cut item is better than none
 			dst = k.fit(dst, i, end, path+"[0]", left)
 			left = 0
 			fits = true
@@ -85,7 +85,7 @@ func (k *cutter) array(dst []byte, i int, path string, budget int) []byte {
 		if fits {
 			shown++
 			left -= len(one) + 1
-		} else if known { // what is behind is not looked at
+		} else if known { // the rest is not examined
 			total = n
 			break
 		}
@@ -112,16 +112,16 @@ func (k *cutter) object(dst []byte, i int, path string, budget int) []byte {
 		m := member{k.doc.Text[i:colon], colon + 1, k.behind(colon + 1)}
 		i = m.end
 		total++
-		// Even cut to nothing a value takes some bytes.
+		// A value takes some bytes even when all of it is cut.
 		if cost := len(m.key) + 2; names+cost+min(m.end-m.value, 4)*(len(members)+1) <= budget && len(members) == total-1 {
 			members = append(members, m)
 			names += cost
-		} else if known { // what is behind is not looked at
+		} else if known { // the rest is not examined
 			total = n
 			break
 		}
 	}
-	// The level up to which values can stay as they are.
+	// level is the size up to which values stay complete.
 	sizes := make([]int, len(members))
 	for i, m := range members {
 		sizes[i] = m.end - m.value
@@ -179,8 +179,7 @@ func (k *cutter) str(dst, v []byte, path string, budget int) []byte {
 	return dst
 }
 
-// salvage closes JSON that ends in the midst: what is not whole at the end is
-// left out.
+// salvage closes JSON that ends early. It drops an incomplete end.
 func salvage(b []byte) []byte {
 	end, _ := walk(b, len(b))
 	_, open := walk(b, end)
@@ -188,8 +187,8 @@ func salvage(b []byte) []byte {
 	return slices.Concat(b[:end], open)
 }
 
-// walk returns the last place before limit behind which JSON may be closed, and
-// what is open at limit.
+// walk returns the last index before limit at which JSON may be closed, and the brackets open at
+// limit.
 func walk(b []byte, limit int) (end int, open []byte) {
 	str := false
 	for i := 0; i < limit; i++ {

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxFault is how much of the body of an answer is told that says no.
+	// maxFault is how many bytes of an error's body a result shows.
 	maxFault = 4 << 10
-	// maxDetails is how many details of problems are told.
+	// maxDetails is how many details of problems a result lists.
 	maxDetails = 20
 )
 
-// declined is the result of an answer that says no: the status and the request
-// first, and then what the API says about it.
+// declined makes the result of an error status: the status and the request first, then what the API
+// reports.
 func (s *Source) declined(p *Plan, a *answer) []byte {
 	lines := []string{s.statusLine(a.status, p)}
 	if said := s.said(&p.settings, a); said != "" {
@@ -40,7 +40,7 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
 
-// said returns what the body of a refusal says.
+// said returns what the body of an error reports.
 func (s *Source) said(t *Settings, a *answer) string {
 	body := bytes.TrimSpace(decoded(a))
 	kind := a.contentType()
@@ -51,7 +51,7 @@ func (s *Source) said(t *Settings, a *answer) string {
 		if usable(body, &answer{}) {
 			body = s.mask(body)
 			told := cmp.Or(t.told(body), problem(body))
-			return s.head([]byte(told), maxFault) // in which a secret may stand in yet another spelling
+			return s.head([]byte(told), maxFault) // a secret may have another spelling in it
 		}
 	case kind == "text/html":
 		if m := htmlTitle.FindSubmatch(body); m != nil {
@@ -64,8 +64,8 @@ func (s *Source) said(t *Settings, a *answer) string {
 	return s.head(body, maxFault)
 }
 
-// problem writes a problem (RFC 9457), or what other APIs have in its place, as
-// lines. What is not understood is told as it is.
+// problem writes a problem (RFC 9457), or the similar formats of other APIs, as lines. Other JSON
+// stays as it is.
 func problem(body []byte) string {
 	r := gjson.ParseBytes(body)
 	if inner := r.Get("error"); inner.IsObject() && !r.Get("title").Exists() {

@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// Fault says why a call got no answer. A client may know the text.
+// Fault says why a call got no answer. Clients may see the text.
 type Fault struct {
 	Text  string
-	After time.Duration // when to try again; 0 when that is not known
+	After time.Duration // when to try again; 0 if unknown
 }
 
 func (f *Fault) Error() string {
@@ -22,13 +22,12 @@ func (f *Fault) Error() string {
 	return f.Text + "; try again in " + seconds(f.After)
 }
 
-// seconds writes a time to wait, rounded up.
+// seconds writes a duration in seconds, rounded up.
 func seconds(d time.Duration) string {
 	return fmt.Sprintf("%d s", max(1, int(math.Ceil(d.Seconds()))))
 }
 
-// enter waits until the call may be under way. leave is called when it is not
-// any more.
+// enter waits until the call may run. The caller calls leave when the call ends.
 func (s *Source) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.room <- struct{}{}:

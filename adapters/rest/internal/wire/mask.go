@@ -11,14 +11,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// minSecret is how long a text must be to be looked for in answers: shorter
-// ones are everywhere.
+// minSecret is the shortest text that is masked in answers: shorter ones are everywhere.
 const minSecret = 8
 
-// maxTokens bounds the spellings of tokens, which come and go.
+// maxTokens bounds the spellings of tokens, which change often.
 const maxTokens = 512
 
-// spellings returns how a secret may stand in a text; none when it is too short.
+// spellings returns the ways in which a text may contain a secret; none if it is too short.
 func spellings(t string) []string {
 	if len(t) < minSecret {
 		return nil
@@ -30,10 +29,9 @@ func spellings(t string) []string {
 		}
 	}
 	add(param.Escape(t, param.Unreserved))
-	// As JSON has it: the least that has to be escaped, what some escape besides
-	// for HTML, and slashes.
+	// JSON has three: the fewest escapes, those that some add for HTML, and escaped slashes.
 	plain := string(rawjson.AppendString(nil, t))
-	html, _ := json.Marshal(t) // of a string
+	html, _ := json.Marshal(t) // marshalling a string cannot fail
 	for _, quoted := range []string{plain, string(html)} {
 		inner := quoted[1 : len(quoted)-1]
 		add(inner)
@@ -42,22 +40,21 @@ func spellings(t string) []string {
 	return all
 }
 
-// hide has a token masked in whatever is told to clients, as what is configured
-// is.
+// hide masks a token in everything that clients see, as configured secrets are.
 func (s *Source) hide(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.Contains(s.secret, token) {
 		return
 	}
-	all := slices.Concat(s.secret, spellings(token)) // others may be reading it
+	all := slices.Concat(s.secret, spellings(token)) // other goroutines may read the old list
 	if over := len(all) - s.lasting - maxTokens; over > 0 {
 		all = slices.Delete(all, s.lasting, s.lasting+over)
 	}
 	s.secret = all
 }
 
-// mask takes secrets out of a text.
+// mask replaces secrets in a text.
 func (s *Source) mask(b []byte) []byte {
 	s.mu.Lock()
 	secret := s.secret
@@ -65,7 +62,7 @@ func (s *Source) mask(b []byte) []byte {
 	return without(b, secret)
 }
 
-// without takes texts out of another.
+// without replaces texts in another text.
 func without(b []byte, texts []string) []byte {
 	for _, t := range texts {
 		if bytes.Contains(b, []byte(t)) {
@@ -75,12 +72,12 @@ func without(b []byte, texts []string) []byte {
 	return b
 }
 
-// longestFirst sorts texts that are to be masked: one that is a part of another would
-// leave the rest of it.
+// longestFirst sorts texts for masking: masking a part of another secret first would leave the rest
+// of it.
 func longestFirst(texts []string) {
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 }
 
-// head returns the beginning of a text without secrets. What is cut first could end
-// with a part of one, which is not found any more.
+// head returns the beginning of a text without secrets. It masks first: a cut could leave an
+// unrecognizable part of a secret.
 func (s *Source) head(b []byte, limit int) string { return head(s.mask(b), limit) }

@@ -18,37 +18,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-// Client is who asks for tokens (RFC 6749, section 4.4), or who a person signs in with.
+// Client is the OAuth client that gets tokens (RFC 6749, section 4.4), or with which a person signs
+// in.
 type Client struct {
-	ID     string `yaml:"id"`     // required, but for a person
-	Secret string `yaml:"secret"` // required, unless there is a key
-	// KeyFile names a file with the PEM private key that signs in place of a secret. KeyID is
-	// the name that the authorization server has for it, and Algorithm what it signs by;
-	// empty means the usual one for the key.
+	ID     string `yaml:"id"`     // required without Login
+	Secret string `yaml:"secret"` // required without KeyFile
+	// KeyFile names a file with the PEM private key that signs instead of a secret. KeyID is the
+	// authorization server's name for it. Algorithm is its signature algorithm; empty means the
+	// usual one for the key.
 	KeyFile   string `yaml:"key_file"`
 	KeyID     string `yaml:"key_id"`
 	Algorithm string `yaml:"algorithm"`
-	// Issuer is the authorization server: its metadata says where tokens come from. Empty
-	// means TokenURL.
+	// Issuer is the authorization server, whose metadata names the token endpoint. Empty means
+	// TokenURL.
 	Issuer string `yaml:"issuer"`
-	// TokenURL is where. Empty means what the metadata of Issuer says, or the scheme.
+	// TokenURL is the token endpoint. Empty means that of Issuer's metadata, or of the scheme.
 	TokenURL string `yaml:"token_url"`
-	// Resource is what tokens are asked for. Empty leaves it out.
+	// Resource is the resource that tokens are for. Empty omits it.
 	Resource string `yaml:"resource"`
-	// Scopes are asked for. Empty means those that the operation needs.
+	// Scopes are requested. Empty means those that the operation needs.
 	Scopes []string `yaml:"scopes"`
 	// Params are added to the request, such as audience.
 	Params map[string]string `yaml:"params"`
-	// InBody sends ID and Secret in the body and not by basic authentication.
+	// InBody sends ID and Secret in the body instead of by basic authentication.
 	InBody bool `yaml:"in_body"`
-	// RedirectURI is where the browser of a person comes back to, and PKCE is "assume" for an
-	// authorization server that has it and does not say so: see oauth.Settings.
+	// RedirectURI is where a person's browser returns to. PKCE is "assume" for an authorization
+	// server that supports it without saying so: see oauth.Settings.
 	RedirectURI string `yaml:"redirect_uri"`
 	PKCE        string `yaml:"pkce"`
 }
 
-// settings returns how the bridge gets tokens with a credential that has a client, or has a
-// person sign in.
+// settings returns how the bridge gets tokens for a credential with a client, or how a person signs
+// in.
 func (c *Credential) settings() oauth.Settings {
 	o := oauth.Settings{Login: c.Login, Exchange: c.Exchange, API: true}
 	if of := c.Client; of != nil {
@@ -60,7 +61,7 @@ func (c *Credential) settings() oauth.Settings {
 	return o
 }
 
-// CheckTokens reports what is wrong with how tokens are to be got. Values are not shown.
+// CheckTokens reports faults in how tokens are to be got. It shows no values.
 func (c *Credential) CheckTokens() error {
 	if c.Client == nil && !c.Login {
 		return nil
@@ -68,9 +69,9 @@ func (c *Credential) CheckTokens() error {
 	o := c.settings()
 	if c.Client != nil && !c.Login {
 		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
-			return errors.New("client: write issuer or token_url: with exchange, the tokens of callers go only to an authorization server that is named here, and to none that a document names")
+			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server that the configuration names, and to none that a document names")
 		}
-		// Where the secret goes is checked with the document, which may say it.
+		// The document may name where the secret goes: that is checked with it.
 		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
 		o.Client.TokenURL, o.Client.Params = "", nil
 	}
@@ -83,24 +84,22 @@ func (c *Credential) CheckTokens() error {
 	return err
 }
 
-// SignIn returns how a person signs in at an API at that address, which is reached as by
-// says.
+// SignIn returns how a person signs in at the API at that address, with the settings of by.
 func (c *Credential) SignIn(address string, by remote.Config) *remote.Config {
 	o := c.settings()
 	by.URL, by.OAuth = address, &o
 	return &by
 }
 
-// Look looks at the file of the key, as assertion.Look does.
+// Look checks the file of the key, as assertion.Look does.
 func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
 	remark, fault = assertion.Look(&c.KeyFile, absolute)
 	return "key_file", remark, fault
 }
 
-// tokenURL returns where tokens come from. The document may name the place. Then
-// the secret goes there only encrypted, or to the API's own server; and a document
-// at a URL may name no place that gets no credentials otherwise: refused says why
-// the secret does not go there.
+// tokenURL returns the token endpoint. The document may name it. Then the secret goes there only
+// encrypted, or to the API's own server. A document at a URL may name no endpoint that gets no
+// credentials otherwise: refused then says why the secret does not go there.
 func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
 	text := cmp.Or(c.TokenURL, c.Issuer)
 	named := text != ""
@@ -109,7 +108,7 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 		text, at.far, at.public = f.TokenURL, f.Far, f.Public
 	}
 	if text == "" {
-		return at, "", errors.New("client: set token_url: the document does not name it; or issuer, whose metadata does")
+		return at, "", errors.New("client: the document names no token endpoint: set token_url, or issuer, whose metadata names one")
 	}
 	home := r.home
 	if at.URL, err = url.Parse(text); err != nil {
@@ -124,13 +123,13 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 	case r.stranger(at), r.refuses(at):
 		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
 	case !named && at.Scheme != "https" && !r.trusted.has(at.URL):
-		return at, "", errors.New("client: the document has tokens come over http from another server: if that is meant, set token_url")
+		return at, "", errors.New("client: the document names a token endpoint on another server without https: set token_url to allow it")
 	}
 	return at, refused, nil
 }
 
-// clientFlow returns how a client gets tokens of its own by a scheme; the zero flow
-// if it does not.
+// clientFlow returns the flow by which a scheme gives a client its own tokens; the zero flow if
+// there is none.
 func clientFlow(scheme *openapi.SecurityScheme) (found openapi.Flow) {
 	if scheme == nil {
 		return found
@@ -143,8 +142,7 @@ func clientFlow(scheme *openapi.SecurityScheme) (found openapi.Flow) {
 	return found
 }
 
-// tokenSchemes returns the schemes of the document that say where a client gets
-// tokens of its own.
+// tokenSchemes returns the schemes of the document that name a token endpoint for clients.
 func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
 	if r.o.Document == nil {
 		return nil
@@ -152,15 +150,15 @@ func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
 	return slices.DeleteFunc(slices.Clone(r.o.Document.Schemes), func(s *openapi.SecurityScheme) bool { return clientFlow(s).TokenURL == "" })
 }
 
-// tokens gives the requests of some credentials their tokens.
+// tokens gets the tokens for requests with one credential.
 type tokens struct {
 	by    remote.Authorizer
 	hide  func(string)
-	last  atomic.Pointer[string] // that was hidden
-	login func()                 // says in the log that nobody has signed in; nil if nobody has to
+	last  atomic.Pointer[string] // the token that was hidden last
+	login func()                 // logs that nobody has signed in; nil if nobody has to
 }
 
-// get returns a token; empty as long as nobody knows who gives some.
+// get returns a token, or nothing while the authorization server is unknown.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	token, err := t.by.Token(ctx)
 	if err != nil {
@@ -168,7 +166,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	}
 	if token == "" && t.login != nil {
 		t.login()
-		return "", errors.New("nobody has signed in at it: whoever runs the bridge has to do that")
+		return "", errors.New("nobody has signed in to the API: the operator of the bridge must sign in")
 	}
 	if last := t.last.Load(); last == nil || *last != token {
 		t.hide(token)
@@ -177,13 +175,13 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// refused hears that the API does not accept a token, and reports whether there is another.
+// refused records that the API refused a token, and reports whether there is another.
 func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool, error) {
 	again, err := t.by.Refused(ctx, token, h, http.StatusUnauthorized, 0)
 	return again, publicly(err)
 }
 
-// publicly leaves of an error what a client may know. The log has the rest.
+// publicly reduces an error to what clients may see. The log has the rest.
 func publicly(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return errors.New(f.Public)
@@ -191,8 +189,8 @@ func publicly(err error) error {
 	return err
 }
 
-// equipTokens gives the credentials that need tokens what gets them. Those of the
-// same client from the same place share it.
+// equipTokens gives credentials their token sources. Credentials with the same client and endpoint
+// share one.
 func (s *Source) equipTokens() (wrong error) {
 	type key struct {
 		client *Client
@@ -225,11 +223,11 @@ func (s *Source) equipTokens() (wrong error) {
 	return wrong
 }
 
-// authorizer makes what gets tokens for a credential.
+// authorizer makes the token source of a credential.
 func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, end func(), err error) {
 	o := oauth.Options{Settings: c.settings(), Server: &url.URL{Scheme: "https"}, Log: s.log}
 	switch home := s.reach.home.URL; {
-	case c.Login: // as SignIn has it
+	case c.Login: // as SignIn does
 		o.Server, err = url.Parse(s.o.BaseURL)
 	case home != nil:
 		o.Server = home
@@ -238,7 +236,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 		return nil, nil, errors.New("base_url is not a URL")
 	}
 	if o.Issuer == "" && !c.Login {
-		o.Client.TokenURL = at.String() // the document may have said it
+		o.Client.TokenURL = at.String() // the document may name it
 		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.way(false, s.reach.guard(at)).Do(r) })
 	} else {
 		out := s.o.HTTP
@@ -258,7 +256,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 	return p, p.Close, nil
 }
 
-// tripper sends requests, of which an error is all that is left if there is one.
+// tripper sends requests.
 type tripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

@@ -77,7 +77,7 @@ func TestClientIssuer(t *testing.T) {
 		"secret is missing":                  {Client: &Client{ID: "a", Issuer: i.URL}},
 		"issuer must be https":               {Client: &Client{ID: "a", Secret: "b", Issuer: "http://idp.example.com"}},
 		"redirect_uri is of use with login":  {Client: &Client{ID: "a", Secret: "b", Issuer: i.URL, RedirectURI: "http://localhost/"}},
-		"write issuer or token_url":          {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}},
+		"set issuer or token_url":            {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}},
 		"to none that a document names":      {Exchange: oauth.ExchangeOnBehalfOf, Client: &Client{ID: "a", KeyFile: file, Scopes: []string{"c"}}},
 		"scopes are missing: with exchange":  {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Issuer: i.URL}},
 		"token_url is of no use with login":  {Login: true, Client: &Client{ID: "a", TokenURL: i.URL}},
@@ -109,7 +109,7 @@ func TestLoginOfAPI(t *testing.T) {
 	s := newSource(t, Options{Name: "wiki", BaseURL: srv.URL + "/v1", Default: &c, Log: slog.New(slog.NewTextHandler(log, nil))})
 	x := tool("GET", "/x")
 	for range 2 {
-		if got := said(call(t, s, &Call{Tool: x})); !contains(got, "was not sent: nobody has signed in at it") {
+		if got := said(call(t, s, &Call{Tool: x})); !contains(got, "was not sent: nobody has signed in to the API") {
 			t.Errorf("without a login: %s", got)
 		}
 	}

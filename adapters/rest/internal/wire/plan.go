@@ -17,31 +17,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// Plan is one request as it will be sent. Credentials are added on the way, so
-// that nothing that shows a plan can show them; String masks what else looks
-// like a secret.
+// Plan is one request before credentials are added, so that nothing that shows a plan can show
+// them. String also masks other probable secrets.
 type Plan struct {
 	Method string
 	URL    *url.URL
 	Header http.Header
-	Body   []byte // nil when there is none
+	Body   []byte // nil without a body
 
 	op          *openapi.Operation
 	path, query string      // of the operation, encoded
 	base        string      // the query of the server's address
-	subject     http.Header // what of the caller's headers its token is in
-	uses        []use       // credentials; none when the server is another than they are for
-	guard       guard       // how the server's address is looked at when it is dialled
+	subject     http.Header // the caller's headers that hold its token
+	uses        []use       // none if the server is not the one that they are for
+	guard       guard       // which addresses of the server may be dialled
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings
 	mask        func([]byte) []byte
-	hidden      map[string]bool // names of configured headers whose values nobody is shown
+	hidden      map[string]bool // configured headers whose values are secret
 	trace       http.Header
 }
 
-// userAgent is how the bridge introduces itself, unless the configuration says
-// otherwise.
+// userAgent is the User-Agent unless the configuration sets one.
 const userAgent = "mcp-bridge"
 
 // request makes the request without credentials.
@@ -63,19 +61,18 @@ func (p *Plan) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// used is a token that a request has shown, and whose it is.
+// used is a token that a request carries, with its credential.
 type used struct {
 	use   *use
 	token string
 }
 
-// authorize adds the credentials to a request. It returns the tokens that it
-// has used.
+// authorize adds the credentials to a request. It returns the tokens that it used.
 func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, err error) {
 	for i := range p.uses {
 		u := &p.uses[i]
 		if u.place == openapi.InHeader && slices.Contains(p.forwarded, u.name) {
-			continue // the caller's own wins
+			continue // the caller's own value wins
 		}
 		value := u.value
 		if u.tokens != nil {
@@ -85,7 +82,7 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, er
 			}
 			shown = append(shown, used{u, token})
 			if token == "" {
-				continue // the API has not said yet who gives some
+				continue // the authorization server is still unknown
 			}
 			value = "Bearer " + token
 		}
@@ -110,22 +107,22 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, er
 	return shown, p.sign(ctx, r)
 }
 
-// on returns the context in which the tokens of a credential are got for a request.
+// on returns the context for getting a credential's token for this request.
 func (p *Plan) on(ctx context.Context, u *use) context.Context {
 	return oauth.WithSubject(oauth.WithScopes(ctx, u.scopes), p.subject)
 }
 
-// masked stands for secrets.
+// masked replaces secrets.
 const masked = "***"
 
-// maxPrinted is how much of a body String shows.
+// maxPrinted is how many bytes of a body String shows.
 const maxPrinted = 64 << 10
 
-// String writes the request as HTTP has it, with masked secrets.
+// String writes the request as HTTP, with secrets masked.
 func (p *Plan) String() string {
 	r := p.request(context.Background())
 	u := *r.URL
-	if own, ok := strings.CutPrefix(u.RawQuery, p.base); ok && p.base != "" { // it may hold a key
+	if own, ok := strings.CutPrefix(u.RawQuery, p.base); ok && p.base != "" { // it may contain a key
 		pairs := strings.Split(p.base, "&")
 		for i, pair := range pairs {
 			if name, _, valued := strings.Cut(pair, "="); valued {

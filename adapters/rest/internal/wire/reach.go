@@ -12,27 +12,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Reach says where the operations of an API are, and what of the configuration
-// goes there.
+// Reach knows where the operations of an API are, and which of these servers get credentials.
 //
-// Credentials and all else that the configuration puts into requests go where the
-// operator wants them: to Options.BaseURL and Options.Trusted; to the server that
-// a document in a file, or in the configuration, names first; and to the server
-// that a document at a URL was read from. What else a document at a URL names
-// gets nothing of these, whoever has written it, now or later.
+// Credentials, and everything else that the configuration adds to requests, go only to servers that
+// the operator chose: Options.BaseURL and Options.Trusted; the first server that a document in a
+// file or in the configuration names; and the server that a document at a URL was read from. Any
+// other server that a document at a URL names, now or later, gets none of these.
 type Reach struct {
 	o        *Options
 	home     endpoint // the API's own server; its URL is nil if there is none
-	operator origins  // that the operator has named as such
-	trusted  origins  // these, and the API's own
+	operator origins  // named by the operator
+	trusted  origins  // operator, and the server of the document
 	keys     *keyring
 }
 
-// NewReach looks at the addresses and credentials of o. It connects to nothing.
+// NewReach reads the addresses and credentials of o. It makes no connection.
 func NewReach(o *Options) (*Reach, error) {
 	r := &Reach{o: o}
 	var err error
-	// An API without a server of its own may have operations that name theirs.
+	// Without a server of its own, an API's operations may still name theirs.
 	if r.home, err = server(o.Document, nil, o); err != nil && (o.BaseURL != "" || o.Document == nil || len(o.Document.Servers) > 0) {
 		return nil, err
 	}
@@ -56,7 +54,7 @@ func NewReach(o *Options) (*Reach, error) {
 	return r, nil
 }
 
-// document returns where the document was read; nil if that was no URL.
+// document returns the URL of the document, or nil for a file.
 func (r *Reach) document() *url.URL {
 	if r.o.Document == nil || !address.IsHTTP(r.o.Document.Location) {
 		return nil
@@ -68,7 +66,7 @@ func (r *Reach) document() *url.URL {
 	return u
 }
 
-// of returns where an operation is.
+// of returns the server of an operation.
 func (r *Reach) of(op *openapi.Operation) (endpoint, error) {
 	if r.home.URL == nil || r.o.BaseURL == "" && len(op.Servers) > 0 {
 		return server(r.o.Document, op, r.o)
@@ -84,10 +82,9 @@ func (r *Reach) Home() string {
 	return originOf(r.home.URL)
 }
 
-// Stranger returns the origin of an operation's server if it is one that a
-// document at a URL has named and that gets nothing of the configuration;
-// otherwise it is empty. refused: calls need something of that, and so are not
-// made.
+// Stranger returns the origin of an operation's server if a document at a URL named it and it gets
+// nothing of the configuration. Otherwise it returns nothing. refused reports that calls need the
+// configuration's values, and so are not made.
 func (r *Reach) Stranger(op *openapi.Operation, settings Settings) (origin string, refused bool) {
 	at, err := r.of(op)
 	if err != nil || !r.stranger(at) {
@@ -96,8 +93,8 @@ func (r *Reach) Stranger(op *openapi.Operation, settings Settings) (origin strin
 	return originOf(at.URL), r.needs(op, at, settings)
 }
 
-// Tokens returns the origins from which tokens come, and those from which they
-// would come if a document at a URL had its way: nothing is sent to these.
+// Tokens returns the origins that tokens come from, and the refused ones that a document at a URL
+// names.
 func (r *Reach) Tokens() (used, refused []string) {
 	r.keys.each(func(u *use) {
 		switch {
@@ -113,8 +110,8 @@ func (r *Reach) Tokens() (used, refused []string) {
 	return slices.Compact(used), slices.Compact(refused)
 }
 
-// Fills returns what sends a parameter of an operation, whatever arguments say:
-// "headers", "auth", or empty if nothing does.
+// Fills returns the key whose value is sent for a parameter, whatever the arguments are: "headers",
+// "auth", or empty.
 func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 	at, err := r.of(op)
 	if err != nil || !r.trusted.has(at.URL) {
@@ -135,14 +132,13 @@ func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 
 func (r *Reach) stranger(at endpoint) bool { return at.far && !r.trusted.has(at.URL) }
 
-// guard says how the address that a server's name stands for is looked at before it is
-// dialled.
+// guard says which addresses of a host may be dialled.
 type guard uint8
 
 const (
 	unguarded guard = iota
-	notLink         // it is none at which no API is: see remote.LinkLocal
-	outside         // it is on the internet: so is the document, whose author need not know our network
+	notLink         // no link-local or otherwise unusable one: see remote.LinkLocal
+	outside         // only public ones: the document is public too, and its author need not know our network
 )
 
 func (r *Reach) guard(at endpoint) guard {
@@ -155,7 +151,7 @@ func (r *Reach) guard(at endpoint) guard {
 	return notLink
 }
 
-// refuses reports whether the guard of a server refuses its address as it is written.
+// refuses reports whether the server's guard forbids the address in its URL.
 func (r *Reach) refuses(at endpoint) bool {
 	switch r.guard(at) {
 	case notLink:
@@ -166,8 +162,8 @@ func (r *Reach) refuses(at endpoint) bool {
 	return false
 }
 
-// Refused returns the origin of an operation's server if nothing is sent there whatever the
-// call: a document at a URL has named it, which may not. Otherwise it is empty.
+// Refused returns the origin of an operation's server if no call may go there, since a document at
+// a URL may not name it. Otherwise it returns nothing.
 func (r *Reach) Refused(op *openapi.Operation) string {
 	if at, err := r.of(op); err == nil && r.refuses(at) {
 		return originOf(at.URL)
@@ -175,20 +171,18 @@ func (r *Reach) Refused(op *openapi.Operation) string {
 	return ""
 }
 
-// literal reports whether the operator has written the address himself, as that of
-// the document.
+// literal reports whether the operator wrote this address, as that of the document.
 func (r *Reach) literal(at endpoint) bool {
 	own := r.document()
 	return own != nil && own.Hostname() == at.Hostname() && Blocked(own)
 }
 
-// needs reports whether something of the configuration belongs to the requests of
-// an operation.
+// needs reports whether requests of an operation carry anything of the configuration.
 func (r *Reach) needs(op *openapi.Operation, at endpoint, settings Settings) bool {
 	return len(r.keys.of(op)) > 0 || len(r.o.Headers) > 0 || settings.Sets || at.filled
 }
 
-// withholds returns why a call is not made; nil if it may be.
+// withholds returns why a call may not be made, or nil.
 func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]string) error {
 	if r.refuses(at) {
 		what := "which is no address for an API; base_url would say where it is"
@@ -207,8 +201,8 @@ func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]stri
 	if !needs {
 		return nil
 	}
-	return param.Refuse("was not sent: the document has it at %s, and was itself read elsewhere. Credentials and what else the configuration sends do not go there; whoever runs the bridge can allow it with base_url or trusted", originOf(at.URL))
+	return param.Refuse("was not sent: the document names the server %s, and was read from another one. Credentials and other configured values do not go there; the operator of the bridge can allow it with base_url or trusted", originOf(at.URL))
 }
 
-// Reach says where the operations are.
+// Reach returns where the operations are.
 func (s *Source) Reach() *Reach { return s.reach }

@@ -14,22 +14,21 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	// more: there was more than may be read, or the answer broke off; why says
-	// which.
+	// more: the answer was too large, or broke off; why says which.
 	more bool
 	why  string
-	// streamed: the body is the parts of a stream, joined.
+	// streamed: the body is the joined parts of a stream.
 	streamed bool
 }
 
 // contentType returns the media type without its parameters.
 func (a *answer) contentType() string { return httpio.MediaType(a.header) }
 
-// tooLarge is why there is more.
+// tooLarge is the why of an answer that was too large.
 const tooLarge = "is larger than what is read of one"
 
-// read reads the body of an answer, of at most limit bytes. An
-// answer that breaks off is an error unless it is a stream.
+// read reads the body of an answer, at most Options.MaxBody bytes. An answer that breaks off is an
+// error unless it is a stream.
 func (s *Source) read(ctx context.Context, res *http.Response, progress func(int, string)) (*answer, error) {
 	defer func() { _ = res.Body.Close() }()
 	a := &answer{status: res.StatusCode, header: res.Header}
@@ -55,18 +54,18 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 }
 
 const (
-	// announcedRoom is how much of an announced length is believed at once: an
-	// announcement costs its sender nothing.
+	// announcedRoom is how much of an announced length is allocated at once: a sender can announce
+	// any length.
 	announcedRoom = 2 << 20
 	unknownRoom   = 4 << 10
 )
 
-// readAll reads until the end. announced is how much there probably is, or
-// negative; compressed, there is more.
+// readAll reads to the end. announced is the probable length, or negative; a compressed body is
+// longer.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
 	room := unknownRoom
 	if announced >= 0 {
-		room = int(min(announced, announcedRoom)) + bytes.MinRead // without which a buffer grows before the end is seen
+		room = int(min(announced, announcedRoom)) + bytes.MinRead // otherwise the buffer grows before it sees the end
 	}
 	b := bytes.NewBuffer(make([]byte, 0, room))
 	_, err := b.ReadFrom(r)

@@ -18,19 +18,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// errTimeout is why a call ends that takes too long.
+// errTimeout ends a call that takes too long.
 var errTimeout = errors.New("no answer in time")
 
 const (
 	firstPause = 250 * time.Millisecond
 	maxPause   = 10 * time.Second
-	// maxDrained is what is read of an answer that is not wanted, to keep its
-	// connection.
+	// maxDrained is how many bytes of an unwanted answer are read to keep its connection.
 	maxDrained = 64 << 10
 )
 
-// send sends a request, again if that is safe and may help. The answer's body
-// is to be closed.
+// send sends a request, and retries if that is safe and may help. The caller closes the answer's
+// body.
 func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	refreshed := false
 	for tries := 0; ; {
@@ -39,8 +38,8 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 		}
 		res, used, tell, err := s.attempt(ctx, p)
 		if err == nil && res.StatusCode == http.StatusUnauthorized && !refreshed {
-			// The token may have been withdrawn. The server has refused the request,
-			// so it can be sent again whatever it is.
+			// The token may be revoked. The server refused the request, so any request can be sent
+			// again.
 			if refreshed, err = s.renewed(ctx, p, res.Header, used); refreshed || err != nil {
 				tell(true)
 				drain(res)
@@ -69,8 +68,8 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	}
 }
 
-// renewed hears that the API refuses tokens, and reports whether to send the request again
-// with others. The error is that nobody gives any.
+// renewed reports to the token sources that the API refused tokens. again reports whether to retry
+// with others. The error is that there are no others.
 func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []used) (again bool, err error) {
 	for _, one := range shown {
 		more, err := one.use.tokens.refused(p.on(ctx, one.use), one.token, h)
@@ -82,9 +81,9 @@ func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []us
 	return again, nil
 }
 
-// attempt sends a request once, and once more where a 303 says that the answer
-// is. used are the tokens that went with it, if their refusal is the request's.
-// tell is to be called once: with whether the attempt says something of the host.
+// attempt sends a request once, and follows one 303 to the answer. shown are the tokens it carried,
+// if a refusal of them would concern this request. The caller must call tell once, with whether the
+// attempt counts for the host.
 func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, shown []used, tell func(counts bool), err error) {
 	tell = func(bool) {}
 	r := p.request(ctx)
@@ -111,8 +110,8 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 			return nil, shown, tell, err
 		}
 		if res.StatusCode == http.StatusSeeOther && remote.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
-			// No tokens are named: what the server thinks of them now says nothing
-			// about the request, which it has acted on.
+			// No tokens are returned: if the server now refuses them, it has still executed the
+			// request.
 			next, _, tell, err := s.attempt(ctx, p.see(to))
 			return next, nil, tell, err
 		}
@@ -124,7 +123,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 	var outcome error
 	switch {
 	case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout), errors.Is(err, remote.ErrRefused):
-		outcome = errExcluded // whoever wanted the answer has gone, or nobody was asked
+		outcome = errExcluded // the caller left, or no host was dialled
 	case err != nil && ctx.Err() != nil:
 		outcome = errTimeout
 	case err != nil:
@@ -140,18 +139,17 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 	}, err
 }
 
-// warnRefused says once of an origin that calls do not go there.
+// warnRefused logs, once an origin, that calls do not go there.
 func (s *Source) warnRefused(origin string) {
 	if _, said := s.misplaced.LoadOrStore(origin, true); !said {
 		s.log.Warn(Misplaced, "origin", origin)
 	}
 }
 
-// Misplaced is what the log says of a server that is where a document at a URL may not send
-// calls.
+// Misplaced is the log line about a server to which a document at a URL may not send calls.
 const Misplaced = "the document is at a URL, and names a server where it may send no calls: in a private network, on this machine, or where no API is; calls to it are refused; set base_url, or add the origin to trusted"
 
-// see returns the request for what a 303 refers to (RFC 9110, 15.4.4).
+// see returns the request for the target of a 303 (RFC 9110, 15.4.4).
 func (p *Plan) see(to *url.URL) *Plan {
 	next := *p
 	next.Method, next.URL, next.Body = http.MethodGet, to, nil
@@ -160,7 +158,7 @@ func (p *Plan) see(to *url.URL) *Plan {
 	return &next
 }
 
-// redirect is one that is not followed.
+// redirect is a redirect that is not followed.
 type redirect struct {
 	status int
 	to     *url.URL
@@ -174,10 +172,10 @@ func (p *Plan) repeatable() bool {
 		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
 }
 
-// after says whether to send a request again, and when.
+// after returns whether and when to send a request again.
 func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	wait := backoff.Grown(firstPause, maxPause, tries)
-	wait = wait/2 + rand.N(wait/2+1) // those who failed together come back apart
+	wait = wait/2 + rand.N(wait/2+1) // requests that failed together return at different times
 	if err != nil {
 		return wait, remote.Unsent(err) && !remote.TLSFault(err) && !errors.Is(err, remote.ErrRefused)
 	}
@@ -191,14 +189,13 @@ func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// drain ends with an answer that is not wanted.
+// drain discards an unwanted answer.
 func drain(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
 	_ = res.Body.Close()
 }
 
-// wordsOf says why there was no answer, without what is nobody's business:
-// addresses, and what the server has sent instead of HTTP.
+// wordsOf says why there was no answer. It omits internals: addresses, and data that is not HTTP.
 func wordsOf(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	switch {

@@ -15,19 +15,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// endpoint is where the paths of an operation are below.
+// endpoint is the server of an operation.
 type endpoint struct {
 	*url.URL
-	// far: a document that was read from a URL names it, and not the operator. public: at
-	// an address of the internet.
+	// far: a document at a URL names it, not the operator. public: that document is at a public
+	// address.
 	far, public bool
-	// filled: values of Options.Variables are in it.
+	// filled: the URL contains values of Options.Variables.
 	filled bool
 }
 
-// server returns the address that the paths of an operation are below: the
-// configured one, or the first that the operation, its path or the document
-// names. A document at a URL that names none is about the server that it is on.
+// server returns the address of an operation's server: the configured one, or the first that the
+// operation, its path or the document names. A document at a URL without servers describes the
+// server that it came from.
 func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint, error) {
 	if o.BaseURL != "" {
 		u, err := base(o.BaseURL)
@@ -65,8 +65,8 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	return endpoint{URL: u, far: servers[0].Far, public: servers[0].Public, filled: filled}, err
 }
 
-// expand puts the values of variables into a server's address. filled: some of
-// values are among them.
+// expand puts the values of variables into a server's address. filled reports that configured
+// values are in it.
 func expand(s openapi.Server, values map[string]string) (text string, filled bool, err error) {
 	text = s.URL
 	for _, v := range s.Variables {
@@ -81,17 +81,17 @@ func expand(s openapi.Server, values map[string]string) (text string, filled boo
 		text = strings.ReplaceAll(text, "{"+v.Name+"}", value)
 	}
 	if i := strings.IndexByte(text, '{'); i >= 0 {
-		return "", false, fmt.Errorf("the server's address has a variable that the document does not explain: %s", text[i:])
+		return "", false, fmt.Errorf("the server's address has a variable that the document does not declare: %s", text[i:])
 	}
 	return text, filled, nil
 }
 
-// base parses an address that paths are put behind.
+// base parses the address of a server.
 func base(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("the server's address must be one such as https://api.example.com/v1")
+		return nil, errors.New("the server's address must be a URL such as https://api.example.com/v1")
 	case u.User != nil:
 		return nil, errors.New("the server's address must not hold a password: configure credentials")
 	}
@@ -106,24 +106,23 @@ func (o origins) has(u *url.URL) bool {
 	return slices.ContainsFunc(o, func(one *url.URL) bool { return remote.SameOrigin(one, u) })
 }
 
-// originOf writes the origin of an address.
+// originOf returns the origin of an address.
 func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// inside reports whether an address, as it is written, is on this machine or in a private
-// network. Names are looked at when they are dialled.
+// inside reports whether an address, as written, is on this machine or in a private network. Host
+// names are checked when they are dialled.
 func inside(u *url.URL) bool {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	a, err := netip.ParseAddr(host)
 	return address.Local(host) || err == nil && !remote.Public(a)
 }
 
-// Blocked reports whether an address that a document at a URL names leads to
-// where no API is: see remote.LinkLocal. Names are looked at when they are
-// dialled; but behind a proxy that does not happen here, and so a host that some
-// read as an address, such as 2852039166, is none that may be named.
+// Blocked reports whether an address is one where no API can be: see remote.LinkLocal. Host names
+// are checked when they are dialled. Behind a proxy the bridge does not dial, so Blocked also
+// covers hosts that some read as an address, such as 2852039166.
 func Blocked(u *url.URL) bool {
 	host := u.Hostname()
-	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as connections have it: digits may be of another script
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as connections do: digits may be of another script
 		host = ascii
 	}
 	if a, err := netip.ParseAddr(host); err == nil {

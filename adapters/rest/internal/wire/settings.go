@@ -10,36 +10,32 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Settings are what holds for the calls of one tool. What is zero is as
-// Options has it.
+// Settings are the settings of one tool's calls. Zero values mean those of Options.
 type Settings struct {
-	Timeout time.Duration // of a call with all its attempts; Options.MaxTimeout at most
+	Timeout time.Duration // of a call with all its attempts; at most Options.MaxTimeout
 	Retries int           // beyond the first attempt; negative for none
-	// Repeat: the request may be sent again though its method does not promise
-	// that this does no harm.
+	// Repeat allows retries of a request whose method does not promise that they are harmless.
 	Repeat bool
-	// Uncached: answers are neither taken from the cache nor kept there.
+	// Uncached: answers neither come from the cache nor go into it.
 	Uncached bool
-	// KeepFor is how long an answer is fresh that does not say so itself.
+	// KeepFor is how long an answer stays fresh that names no time itself.
 	KeepFor time.Duration
-	// Failure is a gjson path of what an answer that says no has to say. What has
-	// nothing there is told as without it.
+	// Failure is a gjson path to the message of an error answer. An answer without anything there
+	// is shown as usual.
 	Failure string
-	// FailureIf is a gjson path of what answers with a status of success have when
-	// they say no after all: something that is not false, null, 0 or empty.
+	// FailureIf is a gjson path that marks answers with a success status as errors: one with
+	// something there other than false, null, 0 or empty.
 	FailureIf string
-	// Bounded: Failure, FailureIf and the call's Result are bounded as paths are
-	// that models ask for.
+	// Bounded limits Failure, FailureIf and the call's Result like paths from models.
 	Bounded bool
-	// MaxAnswer is how many bytes of text a result has.
+	// MaxAnswer bounds the text of a result, in bytes.
 	MaxAnswer int
-	// Masked are the headers, by their canonical names, whose values a plan does not
-	// show, whoever has set them.
+	// Masked are canonical names of headers whose values a plan hides, whoever set them.
 	Masked []string
-	// MaskedQuery are such parameters of the query.
+	// MaskedQuery are query parameters whose values a plan hides.
 	MaskedQuery []string
-	// Sets: the configuration puts something into the tool's requests, such as a
-	// header, which may be a secret.
+	// Sets: the configuration adds something to the tool's requests, such as a header, which may be
+	// a secret.
 	Sets bool
 }
 
@@ -57,7 +53,7 @@ func (s *Source) maxAnswer(c *Call) int {
 	return cmp.Or(max(c.Settings.MaxAnswer, 0), s.o.MaxAnswer)
 }
 
-// retries returns how often a request may be sent beyond the first time.
+// retries returns how often a request may be sent again.
 func (s *Source) retries(p *Plan) int {
 	if !p.repeatable() {
 		return 0
@@ -65,7 +61,7 @@ func (s *Source) retries(p *Plan) int {
 	return max(cmp.Or(p.settings.Retries, s.o.Retries), 0)
 }
 
-// fails reports whether an answer with a status of success says no.
+// fails reports whether an answer with a success status is an error.
 func (t *Settings) fails(a *answer) bool {
 	if t.FailureIf == "" || a.more || a.streamed {
 		return false
@@ -78,8 +74,7 @@ func (t *Settings) fails(a *answer) bool {
 	return ok && !hollow(gjson.ParseBytes(found))
 }
 
-// hollow reports whether a value says nothing: false, null, 0, and what is
-// empty.
+// hollow reports whether a value is false, null, 0 or empty.
 func hollow(v gjson.Result) bool {
 	switch v.Type {
 	case gjson.Null, gjson.False:
@@ -99,8 +94,7 @@ func hollow(v gjson.Result) bool {
 	return false
 }
 
-// told returns what the configuration has told of an answer that says no; empty
-// when there is nothing.
+// told returns the message that Failure finds in an error answer; empty if there is none.
 func (t *Settings) told(body []byte) string {
 	if t.Failure == "" {
 		return ""

@@ -14,20 +14,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// name returns the host part of addresses of files.
+// name returns the host part of file addresses.
 func (s *Source) name() string { return param.Escape(s.o.Name, param.Unreserved) }
 
-// shapes reports whether the answer is to be shaped.
+// shapes reports whether a path applies to the answer.
 func (c *Call) shapes() bool { return c.Result != "" || c.Pick != "" }
 
 const (
-	// maxPick is how long a path may be that a model asks for.
+	// maxPick is the longest path that a model may ask for.
 	maxPick = 1 << 10
-	// maxShaped bounds what such a path may make of an answer.
+	// maxShaped bounds the result of such a path, in bytes.
 	maxShaped = 64 << 20
 )
 
-// json is the result of an answer that should be JSON. When it is not, it is text.
+// json makes the result of an answer that should be JSON. Other content becomes text.
 func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	var notes []string
 	body = s.mask(body)
@@ -58,7 +58,7 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 		}
 	}
 	if c.shapes() {
-		doc, _ = jsonrpc.Read(body, maxDepth) // of what is valid
+		doc, _ = jsonrpc.Read(body, maxDepth) // it is valid
 	}
 	value, most := doc.Text, s.maxAnswer(c)
 	if len(body) > most {
@@ -79,10 +79,10 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	return append(s.appendStructured(append(out, ']'), c, value), '}')
 }
 
-// appendStructured appends structured content: objects as they are, everything
-// else as {"result": …}. What does not fit the schema is left out: where it can
-// be, there is nothing in place of it, because clients refuse results without.
-// value has no white space between its parts.
+// appendStructured appends structured content: objects as they are, other values as {"result": …}.
+// It omits a value that does not fit the schema. Clients refuse results without structured content,
+// so it then writes an empty object, if the schema allows one. value has no white space between its
+// tokens.
 func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 	const key = `,"structuredContent":`
 	isObject := len(value) > 0 && value[0] == '{'
@@ -94,7 +94,7 @@ func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 		return append(append(dst, key...), value...)
 	}
 	begin := len(dst)
-	// It is written first and then checked: a value may be large.
+	// The value is written first and then checked: it may be large.
 	fits := func(before string, value []byte, after string) bool {
 		dst = append(append(append(append(dst[:begin], key...), before...), value...), after...)
 		ok, err := s.schemas.Fits(schema, dst[begin+len(key):])
@@ -116,7 +116,7 @@ func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 // shaped applies a path to JSON.
 func shaped(body []byte, path string) (v []byte, ok bool) {
 	defer func() {
-		if r := recover(); r != nil { // paths are a language of their own
+		if r := recover(); r != nil { // gjson may panic on odd paths
 			v, ok = nil, false
 		}
 	}()
@@ -127,14 +127,13 @@ func shaped(body []byte, path string) (v []byte, ok bool) {
 	return v, true
 }
 
-// harmless are the modifiers of paths that models and catalogues may use: they make no more of
-// what there is.
+// harmless are the modifiers that models and catalogues may use: they do not enlarge an answer.
 var harmless = []string{"this", "reverse", "flatten", "keys", "values", "ugly", "valid", "fromstr"}
 
 var modifier = regexp.MustCompile(`(?:^|[^\\])@([A-Za-z0-9_]*)`)
 
-// Growing returns the modifier in a path that may make more of an answer than
-// there is, so that models and catalogues may not use it; empty if there is none.
+// Growing returns a modifier in a path that may enlarge an answer; empty if there is none. Models
+// and catalogues may not use it.
 func Growing(path string) string {
 	for _, m := range modifier.FindAllStringSubmatch(path, -1) {
 		if gjson.ModifierExists(m[1], nil) && !slices.Contains(harmless, m[1]) {
@@ -144,13 +143,12 @@ func Growing(path string) string {
 	return ""
 }
 
-// tooMuch reports whether a path is too long, or may make too much of so many
-// bytes.
+// tooMuch reports whether a path is too long, or may make too much of so many bytes.
 func tooMuch(path string, of int) bool {
 	return len(path) > maxPick || growth(path) > maxShaped/max(of, 1)
 }
 
-// shaped applies a path to JSON, as far as the path is trusted.
+// shaped applies a path to JSON, within bounds if the path is not the operator's.
 func (t *Settings) shaped(body []byte, path string) (v []byte, ok bool) {
 	if t.Bounded && (tooMuch(path, len(body)) || Growing(path) != "") {
 		return nil, false
@@ -158,8 +156,7 @@ func (t *Settings) shaped(body []byte, path string) (v []byte, ok bool) {
 	return shaped(body, path)
 }
 
-// picked applies a path that a model asks for. A note says why that was not
-// possible.
+// picked applies a path from a model. A note says why it did not apply.
 func picked(body []byte, path string) (v []byte, note string) {
 	if tooMuch(path, len(body)) {
 		return nil, "The path to pick is too long or asks for too much: the answer is given whole."
@@ -187,8 +184,7 @@ func picked(body []byte, path string) (v []byte, note string) {
 	return nil, note
 }
 
-// growth is how many times what it is applied to a path may have in its result,
-// at most.
+// growth returns how many copies of its input a path's result may contain at most.
 func growth(path string) int {
 	n := 1
 	var open []int
@@ -218,11 +214,11 @@ func growth(path string) int {
 	return n
 }
 
-// paging are names of arguments that ask for less or for other parts.
+// paging are names of arguments that ask for fewer or other parts.
 var paging = []string{"limit", "offset", "page", "per_page", "perpage", "page_size", "pagesize", "cursor", "after", "before", "size", "count", "top", "skip",
 	"first", "last", "max_results", "maxresults", "page_token", "pagetoken", "starting_after", "fields", "filter", "query", "q"}
 
-// advice says how to get what was cut.
+// advice says how to get the rest of a cut answer.
 func advice(c *Call) string {
 	var names []string
 	for _, arg := range c.Tool.Arguments {

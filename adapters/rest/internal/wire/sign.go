@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
 )
 
-// maxSaid is how much the log has of what a hook says of its failure.
+// maxSaid is how many bytes of a hook's error the log shows.
 const maxSaid = 500
 
-// equipSigners gives the credentials that sign requests what does it.
+// equipSigners makes the signers of credentials that sign requests.
 func (s *Source) equipSigners() error {
 	var wrong error
 	closeIdle := s.closeIdle
@@ -44,8 +44,8 @@ func (s *Source) equipSigners() error {
 	return wrong
 }
 
-// hookSaid returns what a hook has said of its failure, for the log. What is in its
-// environment is masked only here: answers may well have the name of a region in them.
+// hookSaid returns a hook's own error text for the log. Only here the hook's environment is masked:
+// answers may well contain the name of a region.
 func (s *Source) hookSaid(hook *sign.HookError) string {
 	s.mu.Lock()
 	secret := slices.Clone(s.secret)
@@ -61,8 +61,7 @@ func (s *Source) hookSaid(hook *sign.HookError) string {
 	return head(without([]byte(hook.Detail), secret), maxSaid)
 }
 
-// sign signs a request that is ready otherwise. What the caller has sent stays as
-// it is.
+// sign signs a finished request. Headers from the caller stay unchanged.
 func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 	for _, u := range p.uses {
 		if u.signer == nil {
@@ -72,7 +71,7 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 			return err
 		}
 		for name := range r.Header {
-			// Signatures hold for one request: they would drive tokens out of what is masked.
+			// A signature holds for one request; masking it would displace tokens from the list.
 			if u.hide != nil && p.Header[name] == nil && Sensitive(name) && !strings.Contains(name, "Signature") {
 				_, token, found := strings.Cut(r.Header.Get(name), "Bearer ")
 				if u.hide(r.Header.Get(name)); found {
@@ -87,8 +86,8 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 	return nil
 }
 
-// resigned has a request signed anew where it is redirected on the same server: its
-// path is another then. It is redirected nowhere else.
+// resigned signs a request anew when it is redirected on the same server, since its path changes.
+// Other redirects are not followed.
 func (p *Plan) resigned(r *http.Request) *http.Request {
 	for _, u := range p.uses {
 		if u.signer != nil {

@@ -23,52 +23,49 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options say how to reach one API. What is zero has a sensible default.
+// Options say how to reach one API. Zero values have sensible defaults.
 type Options struct {
-	// Name is what the API is called in addresses of files: rest://NAME/path.
+	// Name is the API's name in file addresses: rest://NAME/path.
 	Name string
-	// Document describes the API: its servers and security schemes. nil when the
-	// tools are all hand-written; then BaseURL is needed.
+	// Document describes the API: its servers and security schemes. It is nil if all tools are
+	// hand-written; then BaseURL is required.
 	Document *openapi.Document
 	// BaseURL replaces the servers that the document and its operations name.
 	BaseURL string
-	// Variables are values for those in the addresses of servers.
+	// Variables are values for variables in server addresses.
 	Variables map[string]string
-	// HTTP holds certificates, the proxy and such. Its URL and Headers are not
-	// used.
+	// HTTP has certificates, the proxy and the like. Its URL and Headers are ignored.
 	HTTP remote.Config
 	// Headers are sent with every request. They win over arguments.
 	Headers map[string]string
-	// Credentials are by the names of the document's security schemes. Default
-	// is for operations without any of these, unless the document has schemes
-	// and the operation says that it needs none.
+	// Credentials are keyed by the document's security schemes. Default is for operations without
+	// any of these, unless the document has schemes and the operation needs none.
 	Credentials map[string]Credential
 	Default     *Credential
-	// Secrets are others that must not be shown, wherever they are sent.
+	// Secrets are further texts to mask, wherever they are sent.
 	Secrets []string
-	// Trusted are origins, such as https://uploads.example.com, that may have
-	// credentials, Headers and forwarded headers beside the API's own.
+	// Trusted are further origins, such as https://uploads.example.com, that get credentials,
+	// Headers and forwarded headers.
 	Trusted []string
-	// Forward lists the callers' headers that are passed on, each as NAME or
-	// NAME as OTHER. They win over credentials.
+	// Forward lists the callers' headers to pass on, each as NAME or NAME as OTHER. They win over
+	// credentials.
 	Forward []string
-	// Withheld are the names of headers that no argument sets, nor the settings of a tool.
+	// Withheld are headers that neither arguments nor settings of a tool may set.
 	Withheld []string
 
 	Timeout    time.Duration // of a call with all its attempts; 30 s
 	MaxTimeout time.Duration // the longest that a tool's own Timeout may be; 0 for no limit
-	Retries    int           // beyond the first attempt; 2, negative for none
+	Retries    int           // of a request; 2, negative for none
 	Rate       limits.Rate   // of requests; a Burst of 0 is as many as come in a second
-	Concurrent int           // calls under way; 64
-	// Breaker says when a host is left alone because it fails: requests that have
-	// no answer, or one with the status 502, 503 or 504. All attempts of a call are
-	// one of its calls.
+	Concurrent int           // calls at a time; 64
+	// Breaker says when a failing host gets no more requests. Failures are requests without an
+	// answer, and the statuses 502, 503 and 504. All attempts of a call count as one.
 	Breaker breaker.Options
-	// CacheBytes is how much of the answers to GET may be kept; 0 for none.
+	// CacheBytes is the size of the cache for answers to GET; 0 for none.
 	CacheBytes int
 
 	MaxAnswer int // bytes of text in a result; 100 KB
-	MaxBody   int // bytes that are read of an answer, decompressed; 8 MB
+	MaxBody   int // bytes read of an answer, decompressed; 8 MB
 	MaxFile   int // bytes of one file in arguments; 10 MB
 
 	// Schemas checks arguments; sources may share it. nil makes one.
@@ -76,12 +73,12 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Source makes calls to one API. It may be used by many goroutines.
+// Source makes calls to one API. Its methods are safe for concurrent use.
 type Source struct {
 	o         Options
 	reach     *Reach
 	http      doer
-	others    map[manner]doer   // for servers to which http does not go
+	others    map[manner]doer   // for servers that http must not reach
 	forward   map[string]string // from, to
 	schemas   *validate.Cache
 	pace      *rate.Limiter // or nil
@@ -89,21 +86,21 @@ type Source struct {
 	breakers  *breakers
 	cache     *cache // or nil
 	log       *slog.Logger
-	hidden    map[string]bool // names of configured headers whose values nobody is shown
-	misfit    sync.Map        // names of tools whose answers did not fit, said once
-	misplaced sync.Map        // origins that nothing is sent to, said once
-	lasting   int             // how many of secret are the configuration's
+	hidden    map[string]bool // configured headers whose values are secret
+	misfit    sync.Map        // tools whose answers did not fit, each logged once
+	misplaced sync.Map        // origins that get no calls, each logged once
+	lasting   int             // how many of secret are configured
 	life      context.Context
 	stop      context.CancelFunc
 	closeIdle func()
 
 	mu     sync.Mutex // guards secret, closed
-	secret []string   // the configuration's first, and then tokens
+	secret []string   // the configured ones first, then tokens
 	closed bool
 	wg     sync.WaitGroup // of calls
 }
 
-// manner is how a server is reached that is not trusted as others are.
+// manner is how a less trusted server is reached.
 type manner struct {
 	bare  bool // without the certificate
 	guard guard
@@ -116,7 +113,7 @@ type doer interface {
 
 var errClosed = errors.New("the source is closed")
 
-// DefaultTimeout is that of Options.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 30 * time.Second
 
 // Defaults of other Options.
@@ -129,8 +126,7 @@ const (
 	defaultSchemas    = 256
 )
 
-// New makes a source. It reads the files that o.HTTP names and connects to
-// nothing.
+// New makes a source. It reads the files that o.HTTP names and makes no connection.
 func New(o Options) (*Source, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Retries = cmp.Or(o.Retries, defaultRetries)
@@ -194,7 +190,7 @@ func New(o Options) (*Source, error) {
 	return s, nil
 }
 
-// openOthers makes the clients for servers to which the first does not go.
+// openOthers makes the clients for servers that the first client must not reach.
 func (s *Source) openOthers(first *remote.Client) error {
 	s.others = map[manner]doer{}
 	all := []*remote.Client{first}
@@ -227,7 +223,7 @@ func (s *Source) openOthers(first *remote.Client) error {
 	return nil
 }
 
-// way returns what sends requests to an address.
+// way returns the client for an address.
 func (s *Source) way(bare bool, g guard) doer {
 	m := manner{bare && s.o.HTTP.CertFile != "", g}
 	if m == (manner{}) {
@@ -236,7 +232,7 @@ func (s *Source) way(bare bool, g guard) doer {
 	return s.others[m]
 }
 
-// checkHeaders checks the configured headers and those to be passed on.
+// checkHeaders checks the configured headers, and those to pass on.
 func (s *Source) checkHeaders(o *Options) error {
 	for name, value := range o.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || openapi.OfConnection(name) && !strings.EqualFold(name, "Cookie") {
@@ -254,7 +250,7 @@ func (s *Source) checkHeaders(o *Options) error {
 				return fmt.Errorf("forward: %q is not the name of a header", name)
 			}
 			if remote.Reserved(name) || openapi.OfConnection(name) && !strings.EqualFold(name, "Cookie") || strings.HasPrefix(http.CanonicalHeaderKey(name), "Content-") {
-				return fmt.Errorf("forward: %s is the connection's own and is never passed on", name)
+				return fmt.Errorf("forward: %s belongs to the connection and cannot be passed on", name)
 			}
 		}
 		s.forward[http.CanonicalHeaderKey(from)] = http.CanonicalHeaderKey(to)
@@ -262,8 +258,7 @@ func (s *Source) checkHeaders(o *Options) error {
 	return nil
 }
 
-// Close ends what is under way and returns when it has ended. Calls end with an
-// error.
+// Close ends calls in flight with an error, and returns when all have ended.
 func (s *Source) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -277,40 +272,35 @@ func (s *Source) Close() {
 type Call struct {
 	Tool *openapi.Tool
 	Args []byte // a JSON object, or nothing
-	// Header is what the caller sent; of it only what Options.Forward lists is
-	// passed on.
+	// Header is the caller's headers. Only those that Options.Forward lists are passed on.
 	Header http.Header
-	// Trace are headers that tell of the trace which the call belongs to, where
-	// the request has none of these names. What is kept of answers does not
-	// depend on them.
+	// Trace are headers of the call's trace. They do not replace headers of the request, and the
+	// cache ignores them.
 	Trace http.Header
-	// Result is a gjson path that the configuration applies to the answer, and
-	// Pick one that the model asks for, applied to what Result leaves.
+	// Result is a gjson path from the configuration that is applied to the answer. Pick is one from
+	// the model, applied to what Result leaves.
 	Result, Pick string
-	// PickName is what the model knows Pick by; empty when it cannot ask.
+	// PickName is the model's name for Pick; empty if it cannot ask.
 	PickName string
-	// Progress is told the parts of an answer that comes as a stream. n counts
-	// them from 1.
+	// Progress is called with each part of a stream. n counts from 1.
 	Progress func(n int, text string)
-	// Rewrite, when not nil, turns the arguments, once they are checked against
-	// the tool's schema, into those that the tool's Arguments speak of: where the
-	// configuration hides some, renames them, or makes a body of them. An error
-	// that is a Refusal is told as it is.
+	// Rewrite, when not nil, turns checked arguments into those of the tool's operation, where the
+	// configuration hides or renames some, or makes a body of them. Clients see an error that is a
+	// Refusal.
 	Rewrite func(args []byte) ([]byte, error)
-	// Resource returns the call that reads the resource at an address, for
-	// arguments that are files; nil when there are no resources. An error that is
-	// a Refusal is told as it is.
+	// Resource returns the call that reads a resource, for arguments that are files; nil if there
+	// are no resources. Clients see an error that is a Refusal.
 	Resource func(uri string) (*Call, error)
-	// Settings are the tool's own.
+	// Settings are those of the tool.
 	Settings Settings
 
-	bare bool // the contents are wanted, and nothing about the answer
+	bare bool // only the contents are wanted, nothing about the answer
 }
 
-// Plan returns the request that a call would send. The error is a Refusal or
-// validate.Faults when the arguments are to blame.
+// Plan returns the request that a call would send. The error is a Refusal or validate.Faults if the
+// arguments are wrong.
 //
-// Nothing is sent: in the place of a file that is a resource stands its address.
+// It sends nothing: a file that is a resource is replaced by its address.
 func (s *Source) Plan(c *Call) (*Plan, error) {
 	if c.Resource == nil {
 		return s.plan(c, nil)
@@ -323,8 +313,8 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	})
 }
 
-// check checks arguments. Names that had to be changed for clients may also be
-// given as the document has them: models know these from elsewhere.
+// check checks arguments. Models may also use the document's own names, which they know from
+// elsewhere, where clients see changed ones.
 func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
 	checked, err := s.schemas.Check(schema, args, len(t.InputSchema) > 0)
 	faults, wrong := errors.AsType[validate.Faults](err)
@@ -342,8 +332,8 @@ func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
 	return again, err
 }
 
-// plan is Plan with files that fetch reads. Where there is a request, and only no
-// server for it, the plan is there beside the error.
+// plan is Plan with files read by fetch. If only the server is unusable, plan returns the request
+// with the error.
 func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Plan, error) {
 	schema := c.Tool.InputSchema
 	if len(schema) == 0 {
@@ -394,8 +384,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	return p, nil
 }
 
-// withhold takes the headers away that are not for arguments. Some servers take '_' for
-// '-'.
+// withhold removes headers that arguments must not set. Some servers treat '_' as '-'.
 func (s *Source) withhold(h http.Header) {
 	for name := range h {
 		if slices.ContainsFunc(s.o.Withheld, func(one string) bool { return strings.EqualFold(dashed(one), dashed(name)) }) {

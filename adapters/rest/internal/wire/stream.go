@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxTold is how much of a part is told as progress.
+	// maxTold is how many bytes of a part a progress notification shows.
 	maxTold = 2 << 10
-	// maxParts bounds the parts that are told; all are in the result.
+	// maxParts bounds the progress notifications; the result has all parts.
 	maxParts = 10000
 )
 
-// joiner puts together what a stream brings.
+// joiner joins the parts of a stream.
 type joiner struct {
 	s        *Source
 	a        *answer
@@ -28,7 +28,7 @@ type joiner struct {
 	progress func(int, string)
 }
 
-// add takes a part and reports whether there may be more.
+// add adds a part and reports whether to read more.
 func (j *joiner) add(part []byte) bool {
 	j.n++
 	part = j.s.mask(part)
@@ -46,7 +46,7 @@ func (j *joiner) add(part []byte) bool {
 	return true
 }
 
-// end notes how the stream has ended. What has come is worth telling even so.
+// end records how the stream ended. The parts that arrived are a result even then.
 func (j *joiner) end(ctx context.Context, err error) {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
@@ -59,7 +59,7 @@ func (j *joiner) end(ctx context.Context, err error) {
 	}
 }
 
-// readEvents reads server-sent events: their data, line by line.
+// readEvents reads the data of server-sent events.
 func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
 	a.streamed = true
 	j := &joiner{s: s, a: a, limit: s.o.MaxBody, progress: progress}
@@ -77,7 +77,7 @@ func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, prog
 		if e.Data == nil {
 			continue
 		}
-		over := string(e.Data.B) == "[DONE]" // how many APIs end their streams
+		over := string(e.Data.B) == "[DONE]" // many APIs end their streams so
 		more := over || j.add(e.Data.B)
 		e.Data.Free()
 		if over || !more {
@@ -86,13 +86,13 @@ func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, prog
 	}
 }
 
-// maxOverhead is what a stream may have around its parts.
+// maxOverhead bounds the bytes of a stream that are not part of its data.
 const maxOverhead = 4 << 20
 
-// errTooMuch says that a stream has more bytes than are read.
+// errTooMuch ends a stream that has too many bytes.
 var errTooMuch = errors.New("too much")
 
-// capped ends a stream that goes on for ever without saying much.
+// capped ends a stream that sends much without data.
 type capped struct {
 	r    io.Reader
 	left int

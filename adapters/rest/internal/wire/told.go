@@ -7,13 +7,12 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// alwaysTold are headers that say where the answer is, or when: they are told
-// whether the document knows of them or not.
+// alwaysTold are headers that results show even if the document does not declare them: where the
+// answer is, and when to try again.
 var alwaysTold = []string{"Location", "Operation-Location", "Retry-After"}
 
-// told returns the headers of an answer that are a part of what it says, as lines
-// sorted by name: those that the document tells of, where the answer is, and what
-// leads to the next page.
+// told returns the headers that a result shows, as lines sorted by name: those that the document
+// declares, alwaysTold, and the link to the next page.
 func (s *Source) told(c *Call, a *answer) []string {
 	if a == nil || c.bare || len(a.header) == 0 {
 		return nil
@@ -50,10 +49,10 @@ func (s *Source) told(c *Call, a *answer) []string {
 	return lines
 }
 
-// maxValues is how many values of one header are told.
+// maxValues is how many values of one header a result shows.
 const maxValues = 5
 
-// response returns what the document says of answers with a status, or nil.
+// response returns the document's response for a status, or nil.
 func response(op *openapi.Operation, status int) *openapi.Response {
 	exact := string([]byte{byte('0' + status/100%10), byte('0' + status/10%10), byte('0' + status%10)})
 	for _, want := range []string{exact, exact[:1] + "XX", "DEFAULT"} {
@@ -66,8 +65,8 @@ func response(op *openapi.Operation, status int) *openapi.Response {
 	return nil
 }
 
-// tellable reports whether a header may be told: no cookie, nothing that may be a
-// secret, and nothing that is about the connection, caches, limits or logs.
+// tellable reports whether a result may show a header: no cookie, no probable secret, and nothing
+// about the connection, caches, limits or logs.
 func tellable(name string) bool {
 	switch name {
 	case "Content-Type", "Cache-Control", "Expires", "Vary", "Age", "Date", "Server", "Via", "Strict-Transport-Security":
@@ -78,7 +77,7 @@ func tellable(name string) bool {
 		[]string{"ratelimit", "rate-limit", "request-id", "requestid", "correlation", "trace"}, func(word string) bool { return strings.Contains(low, word) })
 }
 
-// appendTold appends a block with the headers that are told, if there are any.
+// appendTold appends a block with the shown headers, if there are any.
 func (s *Source) appendTold(dst []byte, c *Call, a *answer) []byte {
 	lines := s.told(c, a)
 	if len(lines) == 0 {

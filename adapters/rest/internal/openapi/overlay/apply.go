@@ -9,12 +9,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// maxNodes is how many values a document may have to be searched. Aliases of YAML
-// make many of few.
+// maxNodes bounds the values of a document that is searched. YAML aliases can multiply values.
 const maxNodes = 1 << 24
 
-// Apply applies the actions in order and returns the changed document. warn is told
-// of targets that select nothing. The error is that an action cannot be applied.
+// Apply applies the actions in order and returns the changed document. It calls warn for targets
+// that select nothing. The error says which action cannot be applied.
 func (o *Overlay) Apply(root *tree.Node, warn func(line int, text string)) (*tree.Node, error) {
 	plain := map[*tree.Kids]any{}
 	for i := range o.actions {
@@ -44,7 +43,7 @@ func (o *Overlay) Apply(root *tree.Node, warn func(line int, text string)) (*tre
 	return root, nil
 }
 
-// count returns how many values a document has, as they are seen through aliases.
+// count returns how many values a document has, with aliases expanded.
 func count(n *tree.Node, known map[*tree.Kids]int) int {
 	if n.Kids == nil {
 		return 1
@@ -59,8 +58,7 @@ func count(n *tree.Node, known map[*tree.Kids]int) int {
 	return known[n.Kids]
 }
 
-// plainOf returns a value as the library for JSONPath takes it. What is shared in
-// the document is shared in it.
+// plainOf converts a value for the JSONPath library. Shared parts stay shared.
 func plainOf(n *tree.Node, made map[*tree.Kids]any) any {
 	switch n.Kind {
 	case tree.Null:
@@ -71,7 +69,7 @@ func plainOf(n *tree.Node, made map[*tree.Kids]any) any {
 		if i, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
 			return i
 		}
-		f, _ := strconv.ParseFloat(n.Text, 64) // infinite if it is too large
+		f, _ := strconv.ParseFloat(n.Text, 64) // infinite if too large
 		return f
 	case tree.Text:
 		return n.Text
@@ -99,7 +97,7 @@ func plainOf(n *tree.Node, made map[*tree.Kids]any) any {
 	return out
 }
 
-// marked are selected places: here, and within.
+// marked are the selected nodes: this one, and those within.
 type marked struct {
 	here  bool
 	names map[string]*marked
@@ -132,8 +130,8 @@ func (m *marked) add(path spec.NormalizedPath) {
 	m.here = true
 }
 
-// apply returns a value with the marked ones in it changed. It reports false when
-// the value itself is removed.
+// apply returns a value with its marked nodes changed. It reports false if the value itself is
+// removed.
 func (a *action) apply(n *tree.Node, m *marked) (out *tree.Node, left bool, err error) {
 	if m.here && a.remove {
 		return nil, false, nil
@@ -166,7 +164,7 @@ func (a *action) apply(n *tree.Node, m *marked) (out *tree.Node, left bool, err 
 	return out, true, err
 }
 
-// with returns a list or an object with other members, in the place of n.
+// with returns a list or an object with other members, at the position of n.
 func with(n *tree.Node, list []tree.Member) *tree.Node {
 	if n.Kind == tree.Array {
 		return n.Array(list)
@@ -174,9 +172,8 @@ func with(n *tree.Node, list []tree.Member) *tree.Node {
 	return n.Object(list)
 }
 
-// merged returns a value with an update put into it: objects member by member,
-// lists one behind the other. Something else takes the value's place, unless that is
-// a target itself.
+// merged merges an update into a value: objects member by member, lists by appending. Other updates
+// replace the value, except for a target itself.
 func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 	list := n.Members()
 	list = append(make([]tree.Member, 0, len(list)+1), list...)
@@ -208,10 +205,10 @@ func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 	case n.Kind == tree.Object:
 		return nil, fmt.Errorf("it selects an object, and update is %s", update.Kind)
 	}
-	return nil, fmt.Errorf("it selects %s: an update is for objects and lists, so select what it is in", n.Kind)
+	return nil, fmt.Errorf("it selects %s, but an update is for objects and lists: select what contains it", n.Kind)
 }
 
-// placed returns a copy of what an overlay brings, at the place of n.
+// placed returns a copy of an overlay's value, at the position of n.
 func placed(update, n *tree.Node) *tree.Node {
 	if update.Kind != tree.Array && update.Kind != tree.Object {
 		return &tree.Node{Line: n.Line, File: n.File, Kind: update.Kind, Text: update.Text}

@@ -9,14 +9,13 @@ import (
 	"github.com/theory/jsonpath/spec"
 )
 
-// parser reads JSONPath. match and search are our own: in version 0.11.0 of the
-// library they end the program where the value is missing, and a|b matches more than
-// it should.
+// parser parses JSONPath. match and search are our own: in version 0.11.0 of the library they panic
+// on missing values, and a|b matches too much.
 var parser = jsonpath.NewParser(jsonpath.WithRegistry(functions()))
 
 func functions() *registry.Registry {
 	r := registry.New()
-	expressions, _ := lru.New[string, *regexp.Regexp](64) // of a size that is good
+	expressions, _ := lru.New[string, *regexp.Regexp](64) // the size is valid
 	for name, form := range map[string][2]string{"match": {`\A(?:`, `)\z`}, "search": {"(?:", ")"}} {
 		f := r.Get(name)
 		library := *f
@@ -28,7 +27,7 @@ func functions() *registry.Registry {
 			}
 			compiled, known := expressions.Get(pattern + name)
 			if !known {
-				compiled, _ = regexp.Compile(form[0] + pattern + form[1]) // nil is for one that matches nothing
+				compiled, _ = regexp.Compile(form[0] + pattern + form[1]) // nil matches nothing
 				expressions.Add(pattern+name, compiled)
 			}
 			return spec.Logical(compiled != nil && compiled.MatchString(text))
@@ -37,7 +36,7 @@ func functions() *registry.Registry {
 	return r
 }
 
-// textOf returns the value of an argument, if it is there and a text.
+// textOf returns the value of an argument that is a text.
 func textOf(arg spec.PathValue) (string, bool) {
 	v := spec.ValueFrom(arg)
 	if v == nil {

@@ -1,10 +1,9 @@
-// Package overlay reads OpenAPI Overlays (version 1.0.0 of that specification) and
-// applies them to documents: lists of actions that change what JSONPath expressions
-// (RFC 9535) select.
+// Package overlay reads OpenAPI Overlays (version 1.0.0 of that specification) and applies them to
+// documents. An overlay is a list of actions that change what JSONPath expressions (RFC 9535)
+// select.
 //
-// A document is not changed: what Apply returns shares all that is as before with
-// it. What an overlay brings has the place in the document of what it was put into,
-// since references in it start there.
+// Apply does not change its document: the result shares the unchanged parts. New parts have the
+// position of what they were merged into, since their references resolve from there.
 package overlay
 
 import (
@@ -18,11 +17,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// Overlay is a file with actions. It may be used at the same time by several.
+// Overlay is a file with actions. It is safe for concurrent use.
 type Overlay struct {
-	// Name is how messages call the file.
+	// Name is the file's name in messages.
 	Name string
-	// Far reports whether what it brings refers to other texts than the document.
+	// Far reports whether its values refer to other texts than the document.
 	Far     bool
 	actions []action
 }
@@ -30,21 +29,20 @@ type Overlay struct {
 // action is one change.
 type action struct {
 	line   int
-	text   string // the target, as written
+	text   string // the target as written
 	target *jsonpath.Path
 	update *tree.Node // or nil
 	remove bool
 }
 
-// MaxBytes is how large a file may be, and maxUpdate how many values an update may
-// have.
+// MaxBytes bounds a file, and maxUpdate the values of an update.
 const (
 	MaxBytes  = 8 << 20
 	maxUpdate = 1 << 20
 )
 
-// Parse reads an overlay, YAML or JSON. name is how messages call it. The error has
-// a line for each fault.
+// Parse reads an overlay in YAML or JSON. name is its name in messages. The error has a line for
+// each fault.
 func Parse(name string, data []byte) (*Overlay, error) {
 	o := &Overlay{Name: name}
 	var faults []error
@@ -59,7 +57,7 @@ func Parse(name string, data []byte) (*Overlay, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if version := root.Scalar("overlay"); !strings.HasPrefix(version, "1.") {
-		return nil, fmt.Errorf("%s:%d: is no OpenAPI overlay: it begins with overlay: 1.0.0", name, root.Line)
+		return nil, fmt.Errorf("%s:%d: is not an OpenAPI overlay, which begins with overlay: 1.0.0", name, root.Line)
 	}
 	known(root, fault, "overlay", "info", "extends", "actions")
 	list := root.Get("actions")
@@ -76,11 +74,11 @@ func Parse(name string, data []byte) (*Overlay, error) {
 	return o, errors.Join(faults...)
 }
 
-// known tells of members that an object may not have.
+// known reports unknown members of an object.
 func known(n *tree.Node, fault func(int32, string, ...any), names ...string) {
 	for i := range n.Members() {
 		if m := &n.Members()[i]; !slices.Contains(names, m.Name) && !strings.HasPrefix(m.Name, "x-") {
-			fault(m.Node.Line, "%q is not known here: there are %s", tree.Short(m.Name), strings.Join(names, ", "))
+			fault(m.Node.Line, "unknown key %q: allowed are %s", tree.Short(m.Name), strings.Join(names, ", "))
 		}
 	}
 }

@@ -83,9 +83,9 @@ func TestFaults(t *testing.T) {
 		{"no target", "- {update: {}}", "fix.yaml:4: an action needs a target: a JSONPath expression such as $.paths['/pets'].get"},
 		{"nothing to do", "- {target: $.info}", "fix.yaml:4: an action needs update, or remove: true"},
 		{"no JSONPath", "- target: $.a\n  remove: true\n- target: $.paths[\n  remove: true", "fix.yaml:6: target $.paths[: "},
-		{"a slip", "- target: $.info\n  udpate: {}", `fix.yaml:5: "udpate" is not known here: there are target, description, update, remove`},
+		{"a slip", "- target: $.info\n  udpate: {}", `fix.yaml:5: unknown key "udpate": allowed are target, description, update, remove`},
 		{"remove it is not", "- {target: $.info, remove: 1}", "fix.yaml:4: remove must be true or false"},
-		{"a text", "- {target: $.info.title, update: {a: 1}}", "fix.yaml:4: target $.info.title: it selects a string: an update is for objects and lists, so select what it is in"},
+		{"a text", "- {target: $.info.title, update: {a: 1}}", "fix.yaml:4: target $.info.title: it selects a string, but an update is for objects and lists: select what contains it"},
 		{"a text for an object", "- {target: $.info, update: a}", "fix.yaml:4: target $.info: it selects an object, and update is a string"},
 		{"all", "- {target: $, remove: true}", "fix.yaml:4: target $: the whole document would be removed"},
 	} {
@@ -96,10 +96,10 @@ func TestFaults(t *testing.T) {
 		})
 	}
 	for text, want := range map[string]string{
-		"a: 1":     "fix.yaml:1: is no OpenAPI overlay: it begins with overlay: 1.0.0",
+		"a: 1":     "fix.yaml:1: is not an OpenAPI overlay, which begins with overlay: 1.0.0",
 		"":         "fix.yaml: is empty",
 		"a: [":     "fix.yaml: line 1: ",
-		"openapi:": "fix.yaml:1: is no OpenAPI overlay",
+		"openapi:": "fix.yaml:1: is not an OpenAPI overlay",
 	} {
 		if _, err := overlay.Parse("fix.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", text, err, want)

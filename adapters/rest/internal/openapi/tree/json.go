@@ -11,22 +11,23 @@ import (
 	"encoding/json"
 )
 
-// MaxDepth bounds the nesting of documents. What lies deeper is left out.
+// MaxDepth bounds the nesting of documents. Deeper parts are omitted.
 const MaxDepth = 200
 
-// decoder makes nodes out of JSON. Their texts are parts of the source.
+// decoder makes nodes of JSON. Their texts are slices of the source.
 type decoder struct {
 	src   string
 	i     int
 	line  int32
 	file  uint16
 	warn  func(line int32, text string)
-	far   bool     // a reference leads out of the text
-	stack []Member // of the arrays and objects that are open
-	arena []Member // where the members of the closed ones go
+	far   bool     // a reference leaves the text
+	stack []Member // members of the open arrays and objects
+	arena []Member // members of the closed ones
 }
 
-// parseJSON returns the document's tree, and whether it refers to others. src must not change afterwards.
+// parseJSON returns the document's tree, and whether it refers to other texts. src must not change
+// afterwards.
 func parseJSON(src []byte, file uint16, warn func(int32, string)) (root *Node, far bool, err error) {
 	d := &decoder{src: unsafe.String(unsafe.SliceData(src), len(src)), line: 1, file: file, warn: warn}
 	n, err := d.value(0)
@@ -141,7 +142,7 @@ func (d *decoder) list(closing byte, depth int) (*Kids, error) {
 	}
 }
 
-// close moves what the stack has from base on into memory of its exact size.
+// close moves the stack from base on into memory of its exact size.
 func (d *decoder) close(base int, named bool) *Kids {
 	open := d.stack[base:]
 	if len(d.arena) < len(open) {
@@ -159,7 +160,7 @@ func (d *decoder) close(base int, named bool) *Kids {
 }
 
 func repeated(name string) string {
-	return fmt.Sprintf("%q stands here again: the last one counts", Short(name))
+	return fmt.Sprintf("%q is given twice: the last one counts", Short(name))
 }
 
 func (d *decoder) num() (string, error) {
@@ -192,7 +193,7 @@ func (d *decoder) str() (string, error) {
 		}
 	}
 	s := rest[:end]
-	// Control characters are forgiven, but lines have to be counted.
+	// Control characters are tolerated, but lines must be counted.
 	d.line += int32(strings.Count(s, "\n"))
 	if !plain {
 		var out string
@@ -207,7 +208,7 @@ func (d *decoder) str() (string, error) {
 	return s, nil
 }
 
-// clean escapes the control characters that stand raw in a string.
+// clean escapes raw control characters in a string.
 func clean(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' }) < 0 {
 		return s
@@ -223,7 +224,7 @@ func clean(s string) string {
 	return b.String()
 }
 
-// skip passes over an array or object without looking into it.
+// skip passes over an array or object.
 func (d *decoder) skip() error {
 	for open := 0; d.i < len(d.src); {
 		switch d.src[d.i] {

@@ -4,10 +4,10 @@ import (
 	"strings"
 )
 
-// Kind is what a node is, in JSON's terms.
+// Kind is the JSON type of a node.
 type Kind uint8
 
-// The kinds of nodes.
+// These are the kinds of nodes.
 const (
 	Null Kind = iota
 	Boolean
@@ -19,40 +19,39 @@ const (
 
 var kindNames = [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}
 
-// String returns the kind as messages name it, such as "a list".
+// String returns the kind as in messages, such as "a list".
 func (k Kind) String() string { return kindNames[k] }
 
-// Node is a value of a document. Members keep their order, numbers their
-// digits, and everything its line. A document of 13 MB has half a million of
-// them, so they are small and lie in few pieces of memory.
+// Node is a value of a document. Members keep their order, numbers their digits, and all nodes
+// their lines. A document of 13 MB has half a million nodes, so they are small and stored in few
+// allocations.
 type Node struct {
 	Line int32
 	File uint16 // the number that Parse was given
 	Kind Kind
-	Text string // of a string without its escapes; of a number or boolean as JSON writes it
-	Kids *Kids  // of an array or object; nil when it is empty
+	Text string // a string without its escapes; a number or boolean as in JSON
+	Kids *Kids  // of an array or object; nil if it is empty
 }
 
-// Kids are the members of an object or the items of an array. Aliases of YAML share
-// them, so whoever walks a tree knows by them what it has seen.
+// Kids are the members of an object or the items of an array. YAML aliases share them, so walkers
+// use them to recognize visited nodes.
 type Kids struct {
 	list  []Member
-	index map[string]int32 // of the members of a large object by name
-	marks uint64           // of the names: most that are looked for are not there
+	index map[string]int32 // of the members of a large object, by name
+	marks uint64           // of the names: most names that are looked up do not exist
 }
 
-// Member is one of an object, or an item of an array; those have no name.
+// Member is a member of an object, or an item of an array, which has no name.
 type Member struct {
 	Name string
 	Node Node
 }
 
-// indexFrom is the number of members from which looking for one by name goes
-// by an index.
+// indexFrom is the number of members from which lookups use an index.
 const indexFrom = 16
 
-// newKids makes an object's members out of list, which it keeps. Of members
-// with the same name the last counts; dup is told of them.
+// newKids makes the members of an object from list, which it keeps. Of members with the same name
+// the last counts; newKids calls dup for the others.
 func newKids(list []Member, dup func(*Member)) *Kids {
 	k := &Kids{list: list}
 	if len(list) > indexFrom {
@@ -76,8 +75,7 @@ func newKids(list []Member, dup func(*Member)) *Kids {
 	return k
 }
 
-// Object returns an object that the document does not have, at n's place in it. It
-// keeps list.
+// Object returns an object at n's position that is not in the document. It keeps list.
 func (n *Node) Object(list []Member) *Node {
 	made := &Node{Line: n.Line, File: n.File, Kind: Object}
 	if len(list) > 0 {
@@ -86,8 +84,7 @@ func (n *Node) Object(list []Member) *Node {
 	return made
 }
 
-// Array returns an array that the document does not have, at n's place in it. It
-// keeps list.
+// Array returns an array at n's position that is not in the document. It keeps list.
 func (n *Node) Array(list []Member) *Node {
 	made := &Node{Line: n.Line, File: n.File, Kind: Array}
 	if len(list) > 0 {
@@ -96,7 +93,7 @@ func (n *Node) Array(list []Member) *Node {
 	return made
 }
 
-// mark returns the bit of a name. Others may have the same.
+// mark returns the bit of a name. Several names share a bit.
 func mark(name string) uint64 {
 	if name == "" {
 		return 1
@@ -146,16 +143,15 @@ func (n *Node) Get(name string) *Node {
 	return nil
 }
 
-// HasAny reports whether an object may have members of these names. It is sure
-// only that there are none.
+// HasAny reports whether an object may have members of these names. Only false is certain.
 func (n *Node) HasAny(names uint64) bool {
 	return n != nil && n.Kind == Object && n.Kids != nil && n.Kids.marks&names != 0
 }
 
-// Is reports whether there is a node of this kind.
+// Is reports whether the node exists and has this kind.
 func (n *Node) Is(k Kind) bool { return n != nil && n.Kind == k }
 
-// Str returns the text of a string member, "" when there is none.
+// Str returns the text of a string member; empty if there is none.
 func (n *Node) Str(name string) string {
 	if m := n.Get(name); m.Is(Text) {
 		return m.Text
@@ -163,8 +159,8 @@ func (n *Node) Str(name string) string {
 	return ""
 }
 
-// Scalar returns the text of a member that is a string, number or boolean:
-// hand-written documents have version: 1.0 and the like.
+// Scalar returns the text of a member that is a string, number or boolean: documents written by
+// hand have version: 1.0 and the like.
 func (n *Node) Scalar(name string) string {
 	if m := n.Get(name); m != nil && m.Kind != Array && m.Kind != Object {
 		return m.Text
@@ -172,13 +168,13 @@ func (n *Node) Scalar(name string) string {
 	return ""
 }
 
-// Flag reports whether the member is true, which some write in quotes.
+// Flag reports whether the member is true, even in quotes.
 func (n *Node) Flag(name string) bool {
 	m := n.Get(name)
 	return m != nil && (m.Kind == Boolean || m.Kind == Text) && m.Text == "true"
 }
 
-// Strings returns the strings of a member that is an array of them, or is one.
+// Strings returns the strings of a member that is a list of strings, or a string.
 func (n *Node) Strings(name string) []string {
 	m := n.Get(name)
 	if m.Is(Text) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// isNumber reports whether s is a number as JSON writes them.
+// isNumber reports whether s is a number in JSON's syntax.
 func isNumber(s string) bool {
 	digits := func() bool {
 		n := 0
@@ -37,11 +37,10 @@ func isNumber(s string) bool {
 	return s == ""
 }
 
-// IsNumber reports whether s is a number as JSON writes them that costs a reader
-// no more than others.
+// IsNumber reports whether s is a number in JSON's syntax that is cheap to read.
 func IsNumber(s string) bool { return isNumber(s) && sensible(s) }
 
-// sensible keeps numbers away that cost a reader much: 1e999999999.
+// sensible rejects numbers that are expensive to read: 1e999999999.
 func sensible(s string) bool {
 	i := strings.IndexAny(s, "eE")
 	if i < 0 {

@@ -2,10 +2,9 @@ package tree
 
 import "bytes"
 
-// Parse makes a tree of a text, JSON or YAML as its content has it. far says
-// whether the text refers to others. Every node has the number of the file; warn
-// is told of what is left out. data must not change afterwards: texts are parts
-// of it.
+// Parse reads a text into a tree, as JSON or YAML by its content. far reports whether the text
+// refers to others. Every node gets the number of the file. Parse calls warn for omitted parts.
+// data must not change afterwards: texts are slices of it.
 func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *Node, far bool, err error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	start := bytes.TrimLeft(data, " \t\r\n")
@@ -13,8 +12,7 @@ func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *
 		return parseYAML(data, file, warn)
 	}
 	if root, far, err = parseJSON(data, file, warn); err != nil {
-		// A flow mapping of YAML begins the same way. What was said of it as
-		// JSON may be said again.
+		// A flow mapping of YAML begins the same way. Warnings about it as JSON may be repeated.
 		if other, leads, _ := parseYAML(data, file, warn); other != nil {
 			return other, leads, nil
 		}

@@ -2,14 +2,14 @@ package tree
 
 import "unicode/utf8"
 
-// Short cuts what a message repeats of a document.
+// Short shortens a part of a document for a message.
 func Short(s string) string {
 	begin, mark := Cut(s, 80)
 	return begin + mark
 }
 
-// Cut shortens a text to n bytes at most, at a whole character. The mark, which
-// stands behind it, says that there was more, or is empty.
+// Cut shortens a text to at most n bytes, at a whole character. mark is appended if it was longer;
+// it may be empty.
 func Cut(s string, n int) (begin, mark string) {
 	if len(s) <= n {
 		return s, ""

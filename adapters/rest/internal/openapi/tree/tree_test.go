@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		{"JSON", `{"b": 1.50, "a": [true, null, "\u00e9\n"]}`, `{"b":1.50,"a":[true,null,"é\n"]}`, "", false},
 		{"YAML", "b: 1.50\na:\n- yes\n- ~\n- 0x10\n", `{"b":1.50,"a":["yes",null,16]}`, "", false},
 		{"a flow mapping", `{a: 1, b: [x]}`, `{"a":1,"b":["x"]}`, "", false},
-		{"a name twice in JSON", "{\"a\": 1,\n\"b\": 2,\n\"a\": 3}", `{"a":3,"b":2}`, `3: "a" stands here again: the last one counts`, false},
+		{"a name twice in JSON", "{\"a\": 1,\n\"b\": 2,\n\"a\": 3}", `{"a":3,"b":2}`, `3: "a" is given twice: the last one counts`, false},
 		{"a reference within", `{"$ref": "#/a"}`, `{"$ref":"#/a"}`, "", false},
 		{"a reference out of it", `a: {$ref: other.yaml}`, `{"a":{"$ref":"other.yaml"}}`, "", true},
 		{"an alias and <<", "a: &x {p: 1}\nb:\n  <<: *x\n  q: 2\nc: *x\n", `{"a":{"p":1},"b":{"q":2,"p":1},"c":{"p":1}}`, "", false},

@@ -4,8 +4,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// AppendJSON appends a value as it stands in the document. It gives up, with
-// false, when b would grow beyond limit.
+// AppendJSON appends a value as in the document. It reports false if b would exceed limit.
 func (n *Node) AppendJSON(b []byte, limit int) ([]byte, bool) { return n.append(b, limit, 0) }
 
 func (n *Node) append(b []byte, limit, depth int) ([]byte, bool) {

@@ -11,18 +11,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlTree makes nodes out of YAML. Aliases share what they stand for, so a
-// document that multiplies itself by them costs no memory.
+// yamlTree makes nodes of YAML. Aliases share their nodes, so a document that multiplies itself
+// costs no memory.
 type yamlTree struct {
 	file uint16
 	warn func(line int32, text string)
-	done map[*yaml.Node]*Node // what has an anchor; nil while it is being made
-	far  bool                 // a reference leads out of the text
-	left int                  // how many members << may still bring
+	done map[*yaml.Node]*Node // the nodes of anchors; nil while in progress
+	far  bool                 // a reference leaves the text
+	left int                  // how many more members << may add
 }
 
 func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, far bool, err error) {
-	// The library panics where it has not thought of something.
+	// The library panics on some unexpected input.
 	defer func() {
 		if r := recover(); r != nil {
 			root, far, err = nil, false, errors.New("cannot be read as YAML")
@@ -75,7 +75,7 @@ func (t *yamlTree) node(y *yaml.Node, depth int) Node {
 	return n
 }
 
-// alias returns a copy of what an alias stands for, with the alias' own line.
+// alias returns a copy of an alias's node, with the alias's own line.
 func (t *yamlTree) alias(y *yaml.Node, n Node) Node {
 	made, ok := t.done[y.Alias]
 	if !ok || made == nil {
@@ -95,7 +95,7 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
 		key, v := y.Content[i], y.Content[i+1]
 		if key.Tag == "!!merge" {
 			m := t.merge(v, depth)
-			if t.left -= len(m); t.left < 0 { // what was tried has cost as much
+			if t.left -= len(m); t.left < 0 { // attempts count too
 				t.left = 0
 				t.warn(int32(key.Line), "<< brings too much: left out")
 			} else {
@@ -111,7 +111,7 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
 			continue
 		}
 		m := Member{Name: strings.ToValidUTF8(key.Value, "�"), Node: t.node(v, depth+1)}
-		m.Node.Line = int32(key.Line) // where one looks for it
+		m.Node.Line = int32(key.Line) // where readers look for it
 		t.far = t.far || m.LeadsOut()
 		list = append(list, m)
 	}
@@ -120,7 +120,7 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
 		for i := range list {
 			own[list[i].Name] = true
 		}
-		for _, m := range merged { // the first one merged wins, and own ones over all
+		for _, m := range merged { // the first merged one wins, and own members win over all
 			if !own[m.Name] {
 				own[m.Name] = true
 				list = append(list, m)
@@ -133,7 +133,7 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
 	return newKids(list, func(m *Member) { t.warn(m.Node.Line, repeated(m.Name)) })
 }
 
-// merge returns the members that << brings.
+// merge returns the members that << adds.
 func (t *yamlTree) merge(y *yaml.Node, depth int) []Member {
 	n := t.node(y, depth+1)
 	switch n.Kind {
@@ -154,7 +154,7 @@ func (t *yamlTree) merge(y *yaml.Node, depth int) []Member {
 	return nil
 }
 
-// yamlScalar returns a plain value in JSON's terms.
+// yamlScalar converts a plain value to JSON.
 func yamlScalar(y *yaml.Node) (Kind, string) {
 	switch y.ShortTag() {
 	case "!!null":

@@ -66,8 +66,8 @@ func TestFetch(t *testing.T) {
 		want  string // the body, or a part of the error
 	}{
 		{"a resource", one, `{"body":"rest://pets/7"}`, fetch, "[rest://pets/7]"},
-		{"no resources", one, `{"body":"rest://pets/7"}`, nil, `body: nothing is fetched from addresses such as "rest://pets/7"`},
-		{"another address", one, `{"body":"https://example.com/x"}`, fetch, "body: nothing is fetched from addresses"},
+		{"no resources", one, `{"body":"rest://pets/7"}`, nil, `body: the bridge fetches no files from addresses such as "rest://pets/7"`},
+		{"another address", one, `{"body":"https://example.com/x"}`, fetch, "body: the bridge fetches no files from addresses"},
 		{"an address as text", one, `{"body":{"text":"https://example.com/x"}}`, fetch, "https://example.com/x"},
 		{"text with an address", one, `{"body":"see rest://pets/7"}`, fetch, "see rest://pets/7"},
 		{"refused", one, `{"body":"rest://pets/none"}`, fetch, `body: "rest://pets/none" cannot be read: there is no such resource`},

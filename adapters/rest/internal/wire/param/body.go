@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// bodyValue returns the body argument, which flattened fields make up.
+// bodyValue returns the body argument, or an object of the flattened fields.
 func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 	var flat []byte
 	for _, arg := range a.tool.Arguments {
@@ -38,7 +38,7 @@ func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 	return "body", gjson.ParseBytes(append(flat, '}')), true
 }
 
-// body serialises the body and sets its type. nil means that there is none.
+// body serialises the body and sets its type. nil means no body.
 func (a *assembly) body() ([]byte, error) {
 	m := a.tool.Body
 	name, v, ok := a.bodyValue()
@@ -86,8 +86,8 @@ func (a *assembly) body() ([]byte, error) {
 	return []byte(s), err
 }
 
-// givesFile reports whether one of the fields that are files has a value. One
-// that may have a file and is not given, or is null or an empty list, has none.
+// givesFile reports whether a field that is a file has a value. Null and an empty list are no
+// value.
 func givesFile(v gjson.Result, fields []*openapi.Field) bool {
 	files := map[string]bool{}
 	for _, f := range fields {
@@ -103,8 +103,7 @@ func givesFile(v gjson.Result, fields []*openapi.Field) bool {
 	return found
 }
 
-// declared returns the type to send for a value: that of the document, or what
-// a wildcard comes down to.
+// declared returns the type to send for a value: the document's, or one that fits its wildcard.
 func declared(t string, v gjson.Result) string {
 	switch {
 	case t == "" || !httpguts.ValidHeaderFieldValue(t):

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Set is the bytes that need no percent-encoding somewhere.
+// Set is the bytes that need no percent-encoding in some place.
 type Set [256]bool
 
 func newSet(bytes string) *Set {
@@ -20,22 +20,21 @@ func newSet(bytes string) *Set {
 }
 
 var (
-	// Unreserved is what needs no encoding anywhere (RFC 3986).
+	// Unreserved needs no encoding anywhere (RFC 3986).
 	Unreserved = newSet("")
-	// reservedQuery is what allowReserved leaves in a query or a form: without
-	// what would end the value or mean a space.
+	// reservedQuery is what allowReserved leaves unencoded in a query or a form: not what ends a
+	// value or means a space.
 	reservedQuery = newSet(":/?[]@!$'()*,;=")
-	// reservedPath is what allowReserved leaves in a path: without what would end
-	// the path.
+	// reservedPath is what allowReserved leaves unencoded in a path: not what ends it.
 	reservedPath = newSet(":/[]@!$&'()*+,;=")
-	// literalPath is what templates may have between their parameters.
+	// literalPath is what a template may contain between its parameters.
 	literalPath = newSet(":/@!$&'()*+,;=")
-	// literalQuery is what the query of a template may have.
+	// literalQuery is what the query of a template may contain.
 	literalQuery = newSet(":/?@!$&'()*+,;=[]")
-	// everything is for headers: they have no encoding, and lines are kept whole by
-	// refusing what would end them.
+	// everything is for headers, which have no encoding: a value that would end the line is
+	// refused.
 	everything = all()
-	// CookieOctets are RFC 6265's.
+	// CookieOctets are those of RFC 6265.
 	CookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
 )
 
@@ -49,7 +48,7 @@ func all() *Set {
 
 const hexDigits = "0123456789ABCDEF"
 
-// Escape percent-encodes s but for what is in keep.
+// Escape percent-encodes s, except the bytes in keep.
 func Escape(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {
@@ -59,8 +58,7 @@ func Escape(s string, keep *Set) string {
 	return s
 }
 
-// literal percent-encodes what a template must not have. What is encoded
-// already stays.
+// literal percent-encodes what a template must not contain. It keeps existing encodings.
 func literal(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {
@@ -82,8 +80,7 @@ func appendEscaped(dst []byte, s string, keep *Set, triples bool) []byte {
 	return dst
 }
 
-// unescape decodes what is percent-encoded. As lenient servers do, it leaves
-// what only looks like it.
+// unescape decodes percent-encoding. Like lenient servers, it keeps invalid encodings.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s

@@ -13,16 +13,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// File is a file that an argument holds.
+// File is a file in an argument.
 type File struct {
 	Data []byte
 	Name string
-	Type string // "" when the argument does not say
+	Type string // empty if the argument names none
 }
 
-// file reads the forms that a file may have: {data: base64, filename?, type?},
-// {text: …}, a string with a data: URI or the address of a resource, or else a
-// string that is the text.
+// file reads a file in any of its forms: {data: base64, filename?, type?}, {text: …}, a string with
+// a data: URI or the address of a resource, or another string, which is the text.
 func (a *assembly) file(arg string, v gjson.Result) (*File, error) {
 	f := &File{}
 	switch {
@@ -61,20 +60,20 @@ func (a *assembly) file(arg string, v gjson.Result) (*File, error) {
 	return f, nil
 }
 
-// address is what looks like that of a file that is elsewhere.
+// address matches addresses of files elsewhere.
 var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://\S+$`)
 
-// maxFetched is how many files of one call may be elsewhere.
+// maxFetched is how many files of one call may have addresses.
 const maxFetched = 8
 
-// addressed reads the file at an address. Only resources of this server have
-// such: models name addresses, and nothing is fetched for that.
+// addressed reads the file at an address. Only resources of this server qualify: models choose the
+// addresses, so nothing else is fetched.
 func (a *assembly) addressed(arg, uri string) (*File, error) {
 	switch {
 	case a.o.Fetch == nil || !strings.HasPrefix(uri, "rest://"):
-		return nil, Refuse("%s: nothing is fetched from addresses such as %.60q: give the file itself as {\"data\": base64} or {\"text\": …}; if the address is the text, {\"text\": …} too", arg, uri)
+		return nil, Refuse("%s: the bridge fetches no files from addresses such as %.60q: give the file itself as {\"data\": base64} or {\"text\": …}; if the address is the text, use {\"text\": …}", arg, uri)
 	case a.fetched == maxFetched:
-		return nil, Refuse("%s: more than %d files are given by their addresses, which is as many as are allowed", arg, maxFetched)
+		return nil, Refuse("%s: more than %d files have addresses, which is the limit", arg, maxFetched)
 	}
 	a.fetched++
 	f, err := a.o.Fetch(uri)
@@ -84,10 +83,10 @@ func (a *assembly) addressed(arg, uri string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What a client sends itself counts in the size of its message. These are a
-	// few words there, however large they are.
+	// A client's own files count in the size of its message. These are a few words there, however
+	// large they are.
 	if a.read += len(f.Data); a.read > a.o.MaxFile && a.fetched > 1 {
-		return nil, Refuse("%s: the files that are given by their addresses have more than %d bytes together, which is as much as is allowed", arg, a.o.MaxFile)
+		return nil, Refuse("%s: the files with addresses have more than %d bytes together, which is the limit", arg, a.o.MaxFile)
 	}
 	return f, nil
 }
@@ -119,8 +118,7 @@ func (f *File) object(arg string, v gjson.Result) error {
 	return Refuse("%s: a file is {\"data\": base64}, {\"text\": …} or a data: URI", arg)
 }
 
-// base64 decodes either alphabet, with padding or without, over several lines
-// or one.
+// base64 decodes either alphabet, with or without padding and line breaks.
 func (f *File) base64(arg, s string) error {
 	s = strings.NewReplacer("\r", "", "\n", "", " ", "", "\t", "", "-", "+", "_", "/").Replace(s)
 	data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
@@ -146,7 +144,7 @@ func (f *File) uri(arg, s string) error {
 	}
 	plain, err := url.PathUnescape(data)
 	if err != nil {
-		return Refuse("%s: the data: URI is not encoded rightly", arg)
+		return Refuse("%s: the data: URI is not percent-encoded correctly", arg)
 	}
 	if isBase64 {
 		return f.base64(arg, plain)
@@ -155,8 +153,7 @@ func (f *File) uri(arg, s string) error {
 	return nil
 }
 
-// typeAmong returns the type to send, given those that are allowed, with commas
-// between them.
+// typeAmong returns the type to send: one of allowed, which are separated by commas.
 func (f *File) typeAmong(allowed string) string {
 	first := ""
 	for t := range strings.SplitSeq(allowed, ",") {
@@ -174,7 +171,7 @@ func (f *File) typeAmong(allowed string) string {
 	}
 	switch {
 	case first == httpio.Bytes && f.Type != "":
-		return f.Type // bytes of any kind, and we know which
+		return f.Type // application/octet-stream allows any type
 	case first != "":
 		return first
 	case f.Type != "":

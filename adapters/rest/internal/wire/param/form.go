@@ -18,23 +18,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// entry is one field of a form: what the document says about it, or nil, and
-// the value.
+// entry is one field of a form: its value, and its field in the document, or nil.
 type entry struct {
 	name  string
 	field *openapi.Field
 	value gjson.Result
 }
 
-// entries returns the members of a form's value: those that the document names
-// first, in its order, since some servers read a form in one pass. A form has no
-// null: such members are not sent, nor are such items of lists.
+// entries returns the members of a form's value. Those that the document names come first, in its
+// order, since some servers read a form in one pass. Forms have no null: null members and items are
+// not sent.
 func entries(v gjson.Result, fields []*openapi.Field) []entry {
 	values := map[string]gjson.Result{}
 	var order []string
 	v.ForEach(func(k, one gjson.Result) bool {
 		if one.Type == gjson.Null {
-			delete(values, k.String()) // of members that stand twice the last one counts
+			delete(values, k.String()) // of equal names the last counts
 			return true
 		}
 		values[k.String()] = one
@@ -56,9 +55,8 @@ func entries(v gjson.Result, fields []*openapi.Field) []entry {
 	return out
 }
 
-// formPairs writes an object as application/x-www-form-urlencoded: scalars as
-// they are, arrays repeated, objects as JSON, unless the document says
-// otherwise.
+// formPairs writes an object as application/x-www-form-urlencoded. Unless the document says
+// otherwise, arrays are repeated and objects are JSON.
 func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field) ([]string, error) {
 	var out []string
 	for _, e := range entries(v, fields) {
@@ -67,7 +65,7 @@ func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field
 			return nil, err
 		}
 		for _, p := range pairs {
-			if p.name != Escape(e.name, Unreserved) { // a spread object must not speak for other fields
+			if p.name != Escape(e.name, Unreserved) { // a spread object must not set other fields
 				for _, f := range fields {
 					if f != e.field && Escape(f.Name, Unreserved) == p.name {
 						return nil, Refuse("%s.%s: must not have a member called %s, as another field is", arg, e.name, f.Name)
@@ -104,7 +102,7 @@ func (a *assembly) formField(arg string, e entry) ([]pair, error) {
 	return s.pairs()
 }
 
-// multipart writes the parts of a body.
+// multipart writes a body in parts.
 func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) ([]byte, error) {
 	if !v.IsObject() {
 		return nil, Refuse("%s: must be an object", arg)
@@ -120,7 +118,7 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 		}
 		parts = append(parts, more...)
 	}
-	// The boundary comes from the content: the same call is the same request.
+	// The content determines the boundary: equal calls make equal requests.
 	sum := sha256.New()
 	for _, p := range parts {
 		_, _ = sum.Write(p.data)
@@ -162,14 +160,13 @@ func within(parts []part, boundary string) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return bytes.Contains(p.data, []byte(boundary)) })
 }
 
-// part is one part of a multipart body.
+// part is a part of a multipart body.
 type part struct {
 	header textproto.MIMEHeader
 	data   []byte
 }
 
-// parts returns the parts that a field becomes: one, or one for each item of an
-// array.
+// parts returns the parts of a field: one, or one for each item of an array.
 func (a *assembly) parts(arg string, e entry) ([]part, error) {
 	f := e.field
 	if f == nil {
@@ -235,8 +232,7 @@ func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
 	return out, err
 }
 
-// part makes one part: a file, JSON for an object or an array, text for all
-// else.
+// part makes one part: a file, JSON for an object or an array, or text.
 func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (part, error) {
 	p := part{header: textproto.MIMEHeader{}}
 	if f.File {
@@ -276,7 +272,7 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 	return p, nil
 }
 
-// partHeaders sets the headers that the document gives a part.
+// partHeaders sets the headers that the document declares for a part.
 func partHeaders(h textproto.MIMEHeader, f *openapi.Field) {
 	for _, p := range f.Headers {
 		name := textproto.CanonicalMIMEHeaderKey(p.Name)
@@ -287,7 +283,7 @@ func partHeaders(h textproto.MIMEHeader, f *openapi.Field) {
 	}
 }
 
-// firstConcrete returns the first of the types that has no wildcard.
+// firstConcrete returns the first type without a wildcard.
 func firstConcrete(types string) string {
 	for t := range strings.SplitSeq(types, ",") {
 		if t = strings.TrimSpace(t); t != "" && !strings.Contains(t, "*") && httpio.Sendable(t) {

@@ -7,8 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// path fills a template. It returns the path, encoded, and the query that the
-// template itself has.
+// path fills a template. It returns the encoded path, and the template's own query.
 func (a *assembly) path(template string) (path, query string, err error) {
 	template, _, _ = strings.Cut(template, "#")
 	template, query, _ = strings.Cut(template, "?")
@@ -16,7 +15,7 @@ func (a *assembly) path(template string) (path, query string, err error) {
 		template = "/" + template
 	}
 	var b strings.Builder
-	var filled []bool // whether an argument has added to this segment
+	var filled []bool // whether an argument is in the segment
 	touch := func(s string, argument bool) {
 		for i, part := range strings.Split(s, "/") {
 			if i > 0 || filled == nil {
@@ -45,13 +44,13 @@ func (a *assembly) path(template string) (path, query string, err error) {
 	}
 	for i, segment := range strings.Split(b.String(), "/") {
 		if filled[i] && climbs(segment) {
-			return "", "", Refuse("the path must not have the segment %q", segment)
+			return "", "", Refuse("the path must not contain the segment %q", segment)
 		}
 	}
 	return b.String(), literal(query, literalQuery), nil
 }
 
-// inPath returns what stands in the place of {name}.
+// inPath returns the value of {name}.
 func (a *assembly) inPath(name string) (string, error) {
 	for _, arg := range a.tool.Arguments {
 		p := arg.Parameter
@@ -60,7 +59,7 @@ func (a *assembly) inPath(name string) (string, error) {
 		}
 		v, ok := a.values[arg.Name]
 		if !ok || absent(v) {
-			return "", Refuse("%s: is missing, and the path cannot do without", arg.Name)
+			return "", Refuse("%s: is missing: the path needs it", arg.Name)
 		}
 		keep := Unreserved
 		if p.AllowReserved {
@@ -82,16 +81,15 @@ func (a *assembly) inPath(name string) (string, error) {
 		case climbs(value):
 			return "", Refuse("%s: must not have . or .. as a part of the path", arg.Name)
 		case hasNUL(value):
-			return "", Refuse("%s: must not have a NUL character: many servers take it for the end", arg.Name)
+			return "", Refuse("%s: must not contain a NUL character: many servers end the value there", arg.Name)
 		}
 		return value, nil
 	}
-	return "", Refuse("the path has {%s}, and no parameter of the operation is called that", name)
+	return "", Refuse("the path has {%s}, but the operation has no such parameter", name)
 }
 
-// climbs reports whether a value or a segment, encoded, is . or has a part that
-// is .., in the eyes of a server that decodes slashes, or decodes twice: many
-// take it away together with what is before it.
+// climbs reports whether an encoded value or segment is . or contains .., as servers see it that
+// decode slashes, or decode twice. Many servers remove .. with the segment before it.
 func climbs(value string) bool {
 	if !strings.ContainsAny(value, ".%") {
 		return false
@@ -99,7 +97,7 @@ func climbs(value string) bool {
 	for range 5 {
 		parts := strings.FieldsFunc(value, func(c rune) bool { return c == '/' || c == '\\' })
 		for _, part := range parts {
-			// What is behind ; some servers take for parameters of the segment.
+			// Some servers treat the text behind ; as parameters of the segment.
 			if part, _, _ = strings.Cut(part, ";"); part == ".." || part == "." && len(parts) == 1 {
 				return true
 			}
@@ -113,8 +111,8 @@ func climbs(value string) bool {
 	return false
 }
 
-// hasNUL reports whether a value, encoded, has a NUL character for a server that
-// decodes it, maybe more than once.
+// hasNUL reports whether an encoded value has a NUL character for a server that decodes it, even
+// repeatedly.
 func hasNUL(value string) bool {
 	for range 5 {
 		if strings.Contains(value, "%00") || strings.Contains(value, "\x00") {
@@ -129,16 +127,16 @@ func hasNUL(value string) bool {
 	return false
 }
 
-// Join puts a path behind a base, with one slash between them.
+// Join appends a path to a base, with one slash between them.
 func Join(base *url.URL, path, query string) (*url.URL, error) {
 	raw := strings.TrimRight(base.EscapedPath(), "/") + "/" + strings.TrimLeft(path, "/")
 	plain, err := url.PathUnescape(raw)
 	if err != nil {
-		return nil, Refuse("the path is not a valid one")
+		return nil, Refuse("the path is not valid")
 	}
 	u := &url.URL{Scheme: base.Scheme, Host: base.Host, Path: plain, RawPath: raw, RawQuery: base.RawQuery}
 	if u.EscapedPath() != raw {
-		return nil, Refuse("the path is not a valid one")
+		return nil, Refuse("the path is not valid")
 	}
 	if query != "" {
 		if u.RawQuery != "" {

@@ -14,38 +14,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// assembly is a request that is being put together.
+// assembly is a request in progress.
 type assembly struct {
 	tool    *openapi.Tool
-	values  map[string]gjson.Result // the arguments, by their names
+	values  map[string]gjson.Result // the arguments by name
 	header  http.Header
-	query   []string // pairs and, for a querystring parameter, the whole
+	query   []string // pairs; for a querystring parameter, the whole query
 	cookies []string
 	o       Options
-	fetched int // how many files were read
-	read    int // bytes of them
+	fetched int // how many files were read by address
+	read    int // bytes of these files
 }
 
-// Options are what an API sets for its requests.
+// Options are an API's settings for its requests.
 type Options struct {
-	// MaxFile is how many bytes a file may have.
+	// MaxFile is the limit of one file, in bytes.
 	MaxFile int
-	// Taken reports whether a name, encoded, is that of a credential in that place:
-	// no argument may speak for it.
+	// Taken reports whether an encoded name is that of a credential in a place. No argument may set
+	// it.
 	Taken func(in openapi.Place, name string) bool
-	// Fetch reads the file at an address. nil means that no addresses are files.
+	// Fetch reads the file at an address. nil allows no addresses.
 	Fetch func(uri string) (*File, error)
 }
 
-// Request is what the arguments of a call have become.
+// Request is what the arguments of a call became.
 type Request struct {
 	Path, Query string // of the operation, encoded
 	Header      http.Header
-	Body        []byte // nil when there is none
+	Body        []byte // nil without a body
 }
 
-// Assemble puts the arguments of a call, an object, where they belong. The error
-// is a Refusal, or that of Options.Fetch.
+// Assemble puts the arguments of a call, a JSON object, in their places. The error is a Refusal, or
+// that of Options.Fetch.
 func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
 	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, o: o}
 	var err error
@@ -94,8 +94,7 @@ func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
 	return p, nil
 }
 
-// content serialises a value by a media type: JSON, unless it is a text of
-// another type.
+// content serialises a value by a media type: as JSON, unless it is text of another type.
 func content(arg, contentType string, v gjson.Result) (string, error) {
 	if !httpio.IsJSON(contentType) && v.Type != gjson.JSON {
 		return text(arg, v, false)
@@ -128,8 +127,8 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	return err
 }
 
-// free refuses members of an exploded object that are called as another
-// parameter in the same place is, or a credential: they would be taken for it.
+// free refuses members of an exploded object that have the name of another parameter in the same
+// place, or of a credential: the server would mistake them.
 func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) error {
 	taken := func(name string) error {
 		if Escape(name, Unreserved) != encoded {
@@ -138,7 +137,7 @@ func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) 
 		return Refuse("%s: must not have a member called %s, as another parameter is", arg.Name, name)
 	}
 	others := slices.Clone(a.tool.Operation.Parameters)
-	for _, other := range a.tool.Arguments { // also what the configuration adds
+	for _, other := range a.tool.Arguments { // includes those of the configuration
 		others = append(others, other.Parameter)
 	}
 	for _, other := range others {
@@ -188,7 +187,7 @@ func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	if openapi.OfConnection(p.Name) || !httpguts.ValidHeaderFieldName(p.Name) {
-		return Refuse("%s: the header %.60q cannot be set by an argument", arg.Name, p.Name)
+		return Refuse("%s: an argument cannot set the header %.60q", arg.Name, p.Name)
 	}
 	var value string
 	var err error
@@ -224,7 +223,7 @@ func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	s := styledParameter(arg.Name, p, v, keep)
 	pairs, err := s.pairs()
 	for _, one := range pairs {
-		if one.name != Escape(p.Name, Unreserved) { // of an exploded object
+		if one.name != Escape(p.Name, Unreserved) { // from an exploded object
 			if err := a.free(arg, openapi.InCookie, one.name); err != nil {
 				return err
 			}
@@ -236,12 +235,11 @@ func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	return err
 }
 
-// CookieNames are the characters of tokens (RFC 9110), which names of cookies
-// are.
+// CookieNames are the characters of tokens (RFC 9110), such as cookie names.
 var CookieNames = newSet("!#$&'*+^`|")
 
-// accept says which types are wanted: those that the operation declares for
-// success, and otherwise JSON.
+// accept returns the Accept header: the types that the operation declares for success, or else
+// JSON.
 func accept(op *openapi.Operation) string {
 	var types []string
 	for _, r := range op.Responses {

@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Refusal says why a call is not made as it was asked for. A client may know
-// the text.
+// Refusal says why a call is not made. Clients may see the text.
 type Refusal string
 
 // Error implements error.
@@ -21,11 +20,10 @@ func (r Refusal) Error() string { return string(r) }
 // Refuse returns a Refusal.
 func Refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
 
-// maxPlain is how long a number may be when its exponent is written out.
+// maxPlain bounds the digits of a number whose exponent is written out.
 const maxPlain = 400
 
-// text returns a value as it stands outside of JSON. Arrays and objects, for
-// which no style says more, are JSON.
+// text returns a value as text. Arrays and objects are JSON here.
 func text(name string, v gjson.Result, whole bool) (string, error) {
 	switch v.Type {
 	case gjson.String:
@@ -44,9 +42,8 @@ func text(name string, v gjson.Result, whole bool) (string, error) {
 	return v.Raw, nil
 }
 
-// plainNumber writes a number of JSON without an exponent and keeps its digits:
-// few servers read 1.7e9 where they want an integer. Whole: the fraction is
-// left out when it is zero.
+// plainNumber writes a JSON number without an exponent and keeps its digits: few servers read 1.7e9
+// as an integer. With whole, it drops a zero fraction.
 func plainNumber(raw string, whole bool) (string, bool) {
 	sign, rest := "", raw
 	if strings.HasPrefix(rest, "-") {
@@ -85,8 +82,8 @@ func plainNumber(raw string, whole bool) (string, bool) {
 	return sign + before, true
 }
 
-// Plain returns a number of JSON as it stands outside of JSON: with all its
-// digits, and without an exponent unless that is very large.
+// Plain returns a JSON number as text: with all its digits, and without an exponent unless that is
+// very large.
 func Plain(raw string) string {
 	if s, ok := plainNumber(raw, false); ok {
 		return s
@@ -94,8 +91,8 @@ func Plain(raw string) string {
 	return raw
 }
 
-// renamed returns JSON with member names changed, at every depth. An object must
-// not come to have a member twice: only one of them was checked.
+// renamed renames members at every depth. It refuses an object with a repeated name: only one of
+// the values was checked.
 func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result, error) {
 	if len(names) == 0 || v.Type != gjson.JSON {
 		return v, nil
@@ -104,8 +101,8 @@ func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result,
 	return gjson.ParseBytes(b), err
 }
 
-// ByShownNames returns arguments in which the names that the document has are
-// those that clients see, and whether that is possible.
+// ByShownNames renames arguments from the document's names to those that clients see. It reports
+// whether that is possible.
 func ByShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 	top := map[string]string{}
 	for _, arg := range t.Arguments {
@@ -117,12 +114,12 @@ func ByShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 			continue
 		}
 		if _, twice := top[own]; twice {
-			return nil, false // in the query and a header, say
+			return nil, false // in the query and in a header, for example
 		}
 		top[own] = arg.Name
 	}
 	for _, arg := range t.Arguments {
-		delete(top, arg.Name) // that one is meant
+		delete(top, arg.Name) // the client already uses the shown name
 	}
 	nested := map[string]string{}
 	for shown, own := range t.Keys {
@@ -142,7 +139,7 @@ func ByShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 			name = shown
 		}
 		if seen[name] {
-			err = Refuse("%.60s is there twice", name)
+			err = Refuse("%.60s is given twice", name)
 			return false
 		}
 		seen[name] = true

@@ -10,16 +10,15 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// styled is a value and how to write it: what parameters and the fields of
-// forms have in common.
+// styled is a value with its style: of a parameter, or of a form's field.
 type styled struct {
-	arg        string // the argument, for refusals
-	name       string // on the wire
+	arg        string // the argument's name, for refusals
+	name       string // the name in the request
 	value      gjson.Result
-	whole      bool   // integers
+	whole      bool   // integers only
 	style      string // never empty
 	explode    bool
-	collection string // Swagger 2.0; wins over style
+	collection string // of Swagger 2.0; wins over style
 	keep       *Set
 }
 
@@ -27,26 +26,24 @@ func styledParameter(arg string, p *openapi.Parameter, v gjson.Result, keep *Set
 	return styled{arg: arg, name: p.Name, value: v, whole: p.Type == "integer", style: p.Style, explode: p.Explode, collection: p.CollectionFormat, keep: keep}
 }
 
-// separators are those of Swagger 2.0's collections and of OpenAPI's delimited
-// styles, as they are before encoding.
+// separators are those of Swagger 2.0's collections and of OpenAPI's delimited styles, unencoded.
 var separators = map[string]string{
 	"csv": ",", "ssv": " ", "tsv": "\t", "pipes": "|",
 	"spaceDelimited": " ", "pipeDelimited": "|",
 }
 
-// pair is a name and a value, encoded.
+// pair is an encoded name and value.
 type pair struct{ name, value string }
 
 func (p pair) String() string { return p.name + "=" + p.value }
 
-// scalar encodes a value that is one.
+// scalar encodes a scalar.
 func (s *styled) scalar(v gjson.Result) (string, error) {
 	t, err := text(s.arg, v, s.whole)
 	return Escape(t, s.keep), err
 }
 
-// absent reports whether there is nothing to send: null, and arrays and objects
-// without content.
+// absent reports whether a value is not sent: null, and arrays and objects without content.
 func absent(v gjson.Result) bool {
 	if v.Type != gjson.JSON {
 		return v.Type == gjson.Null
@@ -59,8 +56,8 @@ func absent(v gjson.Result) bool {
 	return empty
 }
 
-// items encodes the items of an array. Null items are left out. No item may
-// have the separator in it when that is sent in the same way.
+// items encodes the items of an array, without null. It refuses an item that contains the separator
+// if both are sent alike.
 func (s *styled) items(separator string) ([]string, error) {
 	var out []string
 	var err error
@@ -93,8 +90,7 @@ func (s *styled) part(v gjson.Result, separator string) (string, error) {
 	return Escape(t, s.keep), err
 }
 
-// sent is how a separator stands on the wire. Blanks and bars cannot stand in a
-// URL as they are.
+// sent returns the separator as it is sent. Blanks and bars need encoding in a URL.
 func sent(separator string, keep *Set) string {
 	if strings.Contains(" \t|", separator) {
 		return Escape(separator, keep)
@@ -102,15 +98,14 @@ func sent(separator string, keep *Set) string {
 	return separator
 }
 
-// ambiguous reports whether a text has the separator in it, and would be sent so
-// that the two cannot be told apart.
+// ambiguous reports whether a text contains the separator, and both would be sent alike.
 func ambiguous(t, separator string, keep *Set) bool {
 	return separator != "" && strings.Contains(t, separator) && Escape(separator, keep) == sent(separator, keep)
 }
 
-// members encodes the members of an object. Null members are left out.
+// members encodes the members of an object, without null.
 func (s *styled) members(separator string) ([]pair, error) {
-	names := Unreserved // a name never has what could end it
+	names := Unreserved // nothing in a name may end it
 	if s.keep == everything {
 		names = everything
 	}
@@ -133,8 +128,8 @@ func (s *styled) members(separator string) ([]pair, error) {
 	return out, err
 }
 
-// list writes arrays with a separator between items, and objects with it
-// between names and values too or, with exploded, with = there.
+// list writes an array with a separator between items. An object also has it between names and
+// values; if exploded, it has = there.
 func (s *styled) list(separator string, exploded bool) (string, error) {
 	between := sent(separator, s.keep)
 	if s.value.IsArray() {
@@ -153,7 +148,7 @@ func (s *styled) list(separator string, exploded bool) (string, error) {
 	return strings.Join(parts, between), err
 }
 
-// path writes the value in the place of {name} in a path.
+// path writes the value of {name} in a path.
 func (s *styled) path() (string, error) {
 	if s.value.Type != gjson.JSON {
 		v, err := s.scalar(s.value)
@@ -228,12 +223,11 @@ func (s *styled) pairs() ([]pair, error) {
 	return pairs, err
 }
 
-// maxDeep is how deep objects may be nested in a query.
+// maxDeep is how deep objects in a query may be nested.
 const maxDeep = 20
 
-// deep writes objects as name[member]=value, to any depth. The specification
-// leaves open what is within: arrays of scalars are name[]=value and arrays of
-// others have indexes, which is what most servers with such queries read.
+// deep writes objects as name[member]=value, to any depth. The specification leaves arrays open:
+// like most servers, deep writes name[]=value for scalars, and indexes for other items.
 func (s *styled) deep(dst []pair, name string, v gjson.Result) ([]pair, error) {
 	var err error
 	switch {

@@ -158,14 +158,14 @@ func TestRefusals(t *testing.T) {
 		cases = append(cases, golden{name: "path", tool: path(v), args: `{"c":` + v + `}`, refused: want})
 	}
 	for _, v := range []string{`"a\u0000b"`, `"..\u0000"`, `"..%00"`, `"%2500"`} {
-		cases = append(cases, golden{name: "NUL", tool: path(v), args: `{"c":` + v + `}`, refused: "c: must not have a NUL character"})
+		cases = append(cases, golden{name: "NUL", tool: path(v), args: `{"c":` + v + `}`, refused: "c: must not contain a NUL character"})
 	}
 	for _, v := range []string{`"a\r\nX: y"`, `"a\nb"`, `"a\u0000b"`, `["a","b\nc"]`, `{"a\n":"b"}`} {
 		cases = append(cases, golden{name: "header", tool: header, args: `{"c":` + v + `}`, refused: "c: has a line break"})
 	}
 	for _, name := range []string{"Host", "Content-Length", "transfer-encoding", "Connection", "Cookie", "Proxy-Authorization", "Accept-Encoding", "a b", "X\r\nY"} {
 		cases = append(cases, golden{name: "header " + name, tool: tool("GET", "/x", &openapi.Parameter{Name: name, In: "header", Style: "simple"}),
-			args: `{"` + string(rawjson.AppendString(nil, name)[1:len(rawjson.AppendString(nil, name))-1]) + `":"a"}`, refused: "cannot be set by an argument"})
+			args: `{"` + string(rawjson.AppendString(nil, name)[1:len(rawjson.AppendString(nil, name))-1]) + `":"a"}`, refused: "an argument cannot set the header"})
 	}
 	dot := tool("GET", "/p/{c}.{d}", parameter("path", "simple", false), &openapi.Parameter{Name: "d", In: "path", Style: "simple"})
 	open := tool("GET", "/f/{c}", &openapi.Parameter{Name: "c", In: "path", Style: "simple", AllowReserved: true})
@@ -174,7 +174,7 @@ func TestRefusals(t *testing.T) {
 		golden{name: "no such parameter", tool: tool("GET", "/p/{d}"), args: `{}`, refused: "{d}"},
 		golden{name: "label that is dots", tool: tool("GET", "/p/{c}", parameter("path", "label", false)), args: `{"c":"."}`, refused: "must not have . or .."},
 		golden{name: "dots of the template and an argument", tool: tool("GET", "/p/{c}.", parameter("path", "matrix", false)), args: `{"c":""}`, want: "GET /p/;c."},
-		golden{name: "a dot behind a dot", tool: tool("GET", "/p/.{c}", parameter("path", "simple", false)), args: `{"c":";x"}`, refused: "must not have the segment"},
+		golden{name: "a dot behind a dot", tool: tool("GET", "/p/.{c}", parameter("path", "simple", false)), args: `{"c":";x"}`, refused: "must not contain the segment"},
 		golden{name: "dots together", tool: dot, args: `{"c":"","d":"."}`, refused: "must not be empty"},
 		golden{name: "dots in a reserved path", tool: open, args: `{"c":"a/../../b"}`, refused: "c: must not have . or .."},
 		golden{name: "a comma in a list in a header", tool: header, args: `{"c":["a,b"]}`, refused: `c: an item must not contain ","`},
@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 func TestClimbs(t *testing.T) {
 	runGolden(t, []golden{
 		{name: "behind a lone %", tool: tool("GET", "/p/{c}", parameter("path", "simple", false)), args: `{"c":"%2e%2e/%zz"}`, refused: "c: must not have . or .."},
-		{name: "together with the template", tool: tool("GET", "/p/.{c}", parameter("path", "simple", false)), args: `{"c":"./x"}`, refused: "the path must not have the segment"},
+		{name: "together with the template", tool: tool("GET", "/p/.{c}", parameter("path", "simple", false)), args: `{"c":"./x"}`, refused: "the path must not contain the segment"},
 		{name: "a percentage", tool: tool("GET", "/p/{c}", parameter("path", "simple", false)), args: `{"c":"100%"}`, want: "GET /p/100%25"},
 		{name: "a hidden file", tool: tool("GET", "/p/.{c}", parameter("path", "simple", false)), args: `{"c":"x/y"}`, want: "GET /p/.x%2Fy"},
 	})
