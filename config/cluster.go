@@ -81,7 +81,7 @@ func (c *Cluster) Keys() []string {
 // that for clients, and works says that there is something for workers to run.
 func (c *Cluster) check(all *breaches, listen string, works bool) {
 	if !c.Enabled() {
-		return // halfSaid says so, where a file has something of it
+		return // checkIncomplete says so, where a file has something of it
 	}
 	add := func(key, rule string) { all.with("cluster: "+key, "", rule) }
 	if _, err := redis.ParseURL(c.Redis); err != nil {
@@ -122,12 +122,12 @@ func (c *Cluster) check(all *breaches, listen string, works bool) {
 	}
 }
 
-// visitCluster says what only a file can have wrong.
-func (d *decoder) visitCluster(sec *strict.Section, c *Cluster) {
+// resolveCluster says what only a file can have wrong.
+func (d *decoder) resolveCluster(sec *strict.Section, c *Cluster) {
 	if c.CAFile != "" {
 		c.CAFile = d.absolute(c.CAFile)
 		if _, err := readFile(c.CAFile); err != nil {
-			d.wrong(sec, "ca_file", reason(err))
+			d.unusable(sec, "ca_file", reason(err))
 		}
 	}
 }

@@ -43,15 +43,15 @@ type decoder struct {
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	d := &decoder{dir: dir}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
-		Value: d.special, Text: textOf, Rule: ruleOf,
-		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.literal, Expanded: d.note,
+		Value: d.specialValue, Text: textOf, Rule: ruleOf,
+		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.checkLiteral, Expanded: d.noteSent,
 	})
 	return d
 }
 
-// special reads the values that have a form of their own. known reports whether
+// specialValue reads the values that have a form of their own. known reports whether
 // into is one.
-func (d *decoder) special(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
+func (d *decoder) specialValue(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
 		x.Loose = x.Loose || (x.Label == "listen" || x.Label == "console_listen") && x.Section.Where == "" // a port alone is a number
@@ -86,11 +86,11 @@ func (d *decoder) check(sec *strict.Section, v any) {
 		c.Secrets = d.sentBy(sec)
 	}
 	if c, ok := v.(*stdio.Config); ok {
-		d.wholeLine(sec, c)
+		d.checkCommandLine(sec, c)
 	}
 	d.Validate(sec, v)
 	if d.dir != "" {
-		d.visit(sec, v)
+		d.resolveFiles(sec, v)
 	}
 }
 
@@ -114,24 +114,24 @@ func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, erro
 			}
 			return attempts(n), nil
 		}
-	case t == reflect.TypeFor[having]():
+	case t == reflect.TypeFor[onOff]():
 		return "off or on", func(v strict.Text) (any, error) {
 			if !isOff(v) && !isOn(v) {
 				return nil, errors.New("expected off or on")
 			}
-			return having(isOn(v)), nil
+			return onOff(isOn(v)), nil
 		}
-	case t == reflect.TypeFor[keeping]():
+	case t == reflect.TypeFor[caching]():
 		const expected = "true, off, or how long answers are kept that do not say it themselves, such as 60s"
 		return expected, func(v strict.Text) (any, error) {
 			age, err := time.ParseDuration(v.Value)
 			switch {
 			case isOff(v) || isOn(v):
-				return keeping{on: isOn(v)}, nil
+				return caching{on: isOn(v)}, nil
 			case err != nil || age <= 0:
 				return nil, errors.New("expected " + expected)
 			}
-			return keeping{true, age}, nil
+			return caching{true, age}, nil
 		}
 	case t.Kind() == reflect.Int64 && t != reflect.TypeFor[time.Duration]():
 		return "a number of bytes such as 16777216 or 16MiB", func(v strict.Text) (any, error) {

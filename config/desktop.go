@@ -65,7 +65,7 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		return
 	}
 	before, faults := len(d.Warnings), len(d.Faults)
-	defer d.closed(found, c)
+	defer d.warnClosed(found, c)
 	taken, tokens := map[string]strict.Entry{}, d.proxyTokens()
 	for _, e := range list {
 		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}

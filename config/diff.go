@@ -120,9 +120,9 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 	d.all = append(d.all, c)
 }
 
-// words are the keys whose values are names of things, addresses of our own, or one of
+// shownKeys are the keys whose values are names of things, addresses of our own, or one of
 // a few words.
-var words = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
+var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
 
 // shown returns a value as it is shown; false for one that may be a secret.
 func shown(path string, v reflect.Value) (string, bool) {
@@ -132,7 +132,7 @@ func shown(path string, v reflect.Value) (string, bool) {
 	switch v.Kind() {
 	case reflect.String:
 		key := path[strings.LastIndexByte(path, '.')+1:]
-		return cmp.Or(v.String(), "none"), slices.Contains(words, key)
+		return cmp.Or(v.String(), "none"), slices.Contains(shownKeys, key)
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
 		if d, ok := v.Interface().(time.Duration); ok && d == 0 {
 			return "0s", true
@@ -148,9 +148,9 @@ func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
 	case same(a, b):
 	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
 		d.walk(path, a.Elem(), b.Elem(), effect)
-	case a.Kind() == reflect.Struct && len(keyed(a.Type())) > 0:
+	case a.Kind() == reflect.Struct && len(keyedFields(a.Type())) > 0:
 		n := len(d.all)
-		for _, f := range keyed(a.Type()) {
+		for _, f := range keyedFields(a.Type()) {
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), cmp.Or(f.effect, effect))
 		}
 		if len(d.all) == n { // what has no key of its own, such as a document that stands in the file
@@ -181,7 +181,7 @@ func same(a, b reflect.Value) bool {
 			return a.IsNil() == b.IsNil()
 		}
 	case reflect.Struct:
-		if len(keyed(a.Type())) == 0 {
+		if len(keyedFields(a.Type())) == 0 {
 			break
 		}
 		for i := range a.NumField() {
@@ -204,8 +204,8 @@ type field struct {
 // fields has the fields of each type of struct that was asked for.
 var fields sync.Map
 
-// keyed returns the fields of a type of struct that have a key.
-func keyed(t reflect.Type) []field {
+// keyedFields returns the fields of a type of struct that have a key.
+func keyedFields(t reflect.Type) []field {
 	if known, ok := fields.Load(t); ok {
 		return known.([]field)
 	}
@@ -311,10 +311,10 @@ func (d *diff) servers() {
 	}
 }
 
-// late reports whether a key that is live elsewhere is next for such a server: what
+// nextOnly reports whether a key that is live elsewhere is next for such a server: what
 // connections are made with has been made with it, or nothing is there that it could be set
 // for. What is off stands in nobody's way, so it has to be put there.
-func late(key string, was, now *Server) bool {
+func nextOnly(key string, was, now *Server) bool {
 	switch key {
 	case "breaker":
 		return was.Rest != nil || was.Breaker.Off
@@ -337,12 +337,12 @@ func (d *diff) server(path string, was, now *Server) {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
 	if !same(a, b) {
 		n := len(d.all)
-		for _, f := range keyed(a.Type()) {
+		for _, f := range keyedFields(a.Type()) {
 			effect := f.effect
 			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(h bridge.Forward) bool { return !slices.Contains(now.Forward, h) }) {
 				effect = EffectRenew
 			}
-			if effect == EffectLive && late(f.key, was, now) {
+			if effect == EffectLive && nextOnly(f.key, was, now) {
 				effect = EffectNext
 			}
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
@@ -351,8 +351,8 @@ func (d *diff) server(path string, was, now *Server) {
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})
 		}
 	}
-	for _, file := range was.read() {
-		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.read(), file) {
+	for _, file := range was.settingFiles() {
+		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.settingFiles(), file) {
 			d.all = append(d.all, Change{Path: path + "." + file.key, From: "content", To: "another content", Effect: EffectRenew})
 		}
 	}

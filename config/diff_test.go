@@ -163,7 +163,7 @@ var tested = map[string]bool{}
 // effectsOf returns the effects of the keys of a struct.
 func effectsOf[T any]() map[string]Effect {
 	effects := map[string]Effect{}
-	for _, f := range keyed(reflect.TypeFor[T]()) {
+	for _, f := range keyedFields(reflect.TypeFor[T]()) {
 		effects[f.key] = f.effect
 	}
 	return effects

@@ -54,7 +54,7 @@ var referenceTables = []struct {
 }
 
 // standardOf returns the defaults that zero stands for.
-func standardOf[T any]() T { return standards[reflect.TypeFor[T]()].Interface().(T) }
+func standardOf[T any]() T { return defaults[reflect.TypeFor[T]()].Interface().(T) }
 
 // A row of a table of the reference.
 type row struct{ standard, meaning string }

@@ -22,26 +22,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// visit looks at what the settings of an adapter name outside of the file, and
+// resolveFiles looks at what the settings of an adapter name outside of the file, and
 // makes relative paths absolute.
-func (d *decoder) visit(sec *strict.Section, v any) {
+func (d *decoder) resolveFiles(sec *strict.Section, v any) {
 	switch c := v.(type) {
 	case *stdio.Config:
-		d.visitStdio(sec, c)
+		d.resolveStdio(sec, c)
 	case *remote.Config:
-		d.visitRemote(sec, c)
+		d.resolveRemote(sec, c)
 	case *rest.Config:
-		d.visitRest(sec, c)
+		d.resolveRest(sec, c)
 	case *TLS:
-		d.visitTLS(sec, c)
+		d.resolveTLS(sec, c)
 	case *Cluster:
-		d.visitCluster(sec, c)
+		d.resolveCluster(sec, c)
 	case *Access:
-		d.visitAccess(sec, c)
+		d.resolveAccess(sec, c)
 	case *OAuth:
-		d.visitOAuth(sec, c)
-	case looker: // clients of OAuth, and front.Settings
-		d.visitKey(sec, c)
+		d.resolveOAuth(sec, c)
+	case keyFile: // clients of OAuth, and front.Settings
+		d.resolveKey(sec, c)
 	case *AccessLog:
 		if c.To != "" && c.To != "stdout" && c.To != "stderr" {
 			c.To = d.absolute(c.To)
@@ -49,8 +49,8 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 	}
 }
 
-// visitAccess reads the file of a key, of which messages show nothing.
-func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
+// resolveAccess reads the file of a key, of which messages show nothing.
+func (d *decoder) resolveAccess(sec *strict.Section, a *Access) {
 	if a.TokenFile == "" {
 		return
 	}
@@ -62,7 +62,7 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 		}
 	}
 	if err != nil {
-		d.wrong(sec, "token_file", err)
+		d.unusable(sec, "token_file", err)
 		return
 	}
 	if info, err := os.Stat(a.TokenFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
@@ -71,20 +71,20 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 	}
 }
 
-func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
+func (d *decoder) resolveStdio(sec *strict.Section, c *stdio.Config) {
 	if c.Cwd != "" {
 		c.Cwd = d.absolute(c.Cwd)
 		if info, err := os.Stat(c.Cwd); err != nil {
-			d.wrong(sec, "cwd", reason(err))
+			d.unusable(sec, "cwd", reason(err))
 		} else if !info.IsDir() {
-			d.wrong(sec, "cwd", "not a folder")
+			d.unusable(sec, "cwd", "not a folder")
 		}
 	}
 	if c.EnvFile != "" {
 		c.EnvFile = d.absolute(c.EnvFile)
 		vars, err := readEnv(c.EnvFile)
 		if err != nil {
-			d.wrong(sec, "env_file", err)
+			d.unusable(sec, "env_file", err)
 		}
 		maps.Copy(vars, c.Env)
 		c.Env = vars
@@ -96,8 +96,8 @@ func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
 	}
 }
 
-// wrong reports a key whose value is good as such, and names what cannot be used.
-func (d *decoder) wrong(sec *strict.Section, key string, why any) {
+// unusable reports a key whose value is good as such, and names what cannot be used.
+func (d *decoder) unusable(sec *strict.Section, key string, why any) {
 	m := sec.Marks[key]
 	d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, why)
 }

@@ -93,9 +93,9 @@ func headerRule(to string) string {
 	return ""
 }
 
-// loaders begin the names of variables by which linkers, shells, runtimes,
+// loaderPrefixes begin the names of variables by which linkers, shells, runtimes,
 // package managers and TLS libraries are told what to load, run or trust.
-var loaders = []string{
+var loaderPrefixes = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
 	"LUA_", "PHP_INI_", "OPENSSL_", "ERL_", "ELIXIR_ERL_", "R_PROFILE", "R_ENVIRON", "R_LIBS", "JULIA_",
@@ -108,7 +108,7 @@ func variableRule(to string) string {
 	switch {
 	case !strict.IsVariable(to):
 		return `gives the server what is not the name of a variable: write "HEADER as NAME", with letters, digits and '_' in NAME`
-	case slices.ContainsFunc(loaders, func(p string) bool { return strings.HasPrefix(name, p) }),
+	case slices.ContainsFunc(loaderPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }),
 		strings.HasSuffix(name, "_PROXY"), slices.Contains([]string{
 			"PATH", "PATHEXT", "COMSPEC", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "SHELLOPTS", "IFS", "ENV", "PS4", "PROMPT_COMMAND",
 			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "GOFLAGS", "RUSTFLAGS",

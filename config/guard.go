@@ -199,9 +199,9 @@ func (c *Config) Grants() map[string]filter.Grant {
 	return all
 }
 
-// halfSaid notes what is there in the file and says nothing, or is about callers
+// checkIncomplete notes what is there in the file and says nothing, or is about callers
 // where they cannot be told apart.
-func (d *decoder) halfSaid(top *strict.Section, c *Config) {
+func (d *decoder) checkIncomplete(top *strict.Section, c *Config) {
 	if m, set := top.Marks["tls"]; set && !m.Bad && c.TLS == (TLS{}) {
 		d.Fault(m.Line, "tls needs both cert_file and key_file; without tls it is HTTP")
 	}
@@ -211,8 +211,8 @@ func (d *decoder) halfSaid(top *strict.Section, c *Config) {
 	if m, set := top.Marks["cluster"]; set && !m.Bad && !c.Cluster.Enabled() {
 		d.Fault(m.Line, "cluster needs redis, the address of the store that all instances use, such as redis://redis.example.com:6379")
 	}
-	d.neverReached(top, c)
-	d.oneAccount(c)
+	d.warnUnreachable(top, c)
+	d.warnOneAccount(c)
 	if _, set := top.Marks["access"]; set {
 		return
 	}

@@ -64,7 +64,7 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 		c.secrets = d.Secrets
 	}
 	if dir != "" {
-		c.note()
+		c.digestFiles()
 	}
 	for _, w := range d.Warnings.Sorted() {
 		c.Warnings = append(c.Warnings, w.String())
@@ -90,7 +90,7 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	}
 	list, desktop := d.desktop(list)
 	list = d.flagKeys(list)
-	if line, hint := d.ofOthers(list); hint != "" && desktop == nil {
+	if line, hint := d.foreignFile(list); hint != "" && desktop == nil {
 		d.Fault(line, "%s", hint)
 		return &c
 	}
@@ -105,7 +105,7 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	for _, b := range c.breaches() {
 		d.breach(top, b)
 	}
-	d.halfSaid(top, &c)
+	d.checkIncomplete(top, &c)
 	d.prefixes(&c)
 	if _, set := top.Marks["servers"]; !set && desktop == nil {
 		d.Fault(top.Line, "there are no servers: name at least one, %s", example)
@@ -132,7 +132,7 @@ func (d *decoder) prefixes(c *Config) {
 	}
 	owners := map[string]string{}
 	for i, sec := range d.sections {
-		for _, b := range c.among(&c.Servers[i], owners) {
+		for _, b := range c.checkAmong(&c.Servers[i], owners) {
 			d.breach(sec, b)
 		}
 	}

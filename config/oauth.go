@@ -239,8 +239,8 @@ func (a *Access) everybody() bool {
 // AnyUser, in the place of a pattern of Access.Users, stands for all of them.
 const AnyUser = "any"
 
-// oneAccount notes that several callers act as one person at a server.
-func (d *decoder) oneAccount(c *Config) {
+// warnOneAccount notes that several callers act as one person at a server.
+func (d *decoder) warnOneAccount(c *Config) {
 	if len(c.Access) < 2 && !slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }) {
 		return
 	}
@@ -251,8 +251,8 @@ func (d *decoder) oneAccount(c *Config) {
 	}
 }
 
-// neverReached notes rules for users that stand behind one that lets all in.
-func (d *decoder) neverReached(top *strict.Section, c *Config) {
+// warnUnreachable notes rules for users that stand behind one that lets all in.
+func (d *decoder) warnUnreachable(top *strict.Section, c *Config) {
 	for i := range c.Access {
 		if !c.Access[i].everybody() {
 			continue
@@ -267,20 +267,20 @@ func (d *decoder) neverReached(top *strict.Section, c *Config) {
 	}
 }
 
-// visitOAuth looks at the files that an issuer's settings name.
-func (d *decoder) visitOAuth(sec *strict.Section, o *OAuth) {
+// resolveOAuth looks at the files that an issuer's settings name.
+func (d *decoder) resolveOAuth(sec *strict.Section, o *OAuth) {
 	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
 		o.JWKS = d.absolute(o.JWKS)
 		if data, err := readFile(o.JWKS); err != nil {
-			d.wrong(sec, "jwks", reason(err))
+			d.unusable(sec, "jwks", reason(err))
 		} else if err := jwks.Check(data); err != nil {
-			d.wrong(sec, "jwks", err)
+			d.unusable(sec, "jwks", err)
 		}
 	}
 	if o.CAFile != "" {
 		o.CAFile = d.absolute(o.CAFile)
 		if _, err := jwks.Transport(o.CAFile); err != nil {
-			d.wrong(sec, "ca_file", err)
+			d.unusable(sec, "ca_file", err)
 		}
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// part is a file that a server's settings are made of: a change of its content is a
+// settingFile is a file that a server's settings are made of: a change of its content is a
 // change of the settings. Files that are followed otherwise, such as documents of APIs,
 // are none.
-type part struct{ key, path string }
+type settingFile struct{ key, path string }
 
-// read returns the parts of a server.
-func (s *Server) read() []part {
-	var all []part
+// settingFiles returns the parts of a server.
+func (s *Server) settingFiles() []settingFile {
+	var all []settingFile
 	add := func(kind, ca, cert, key string) {
-		all = append(all, part{kind + ".ca_file", ca}, part{kind + ".cert_file", cert}, part{kind + ".key_file", key})
+		all = append(all, settingFile{kind + ".ca_file", ca}, settingFile{kind + ".cert_file", cert}, settingFile{kind + ".key_file", key})
 	}
 	switch {
 	case s.HTTP != nil:
@@ -26,7 +26,7 @@ func (s *Server) read() []part {
 	case s.Rest != nil:
 		add("rest", s.Rest.CAFile, s.Rest.CertFile, s.Rest.KeyFile)
 	}
-	return slices.DeleteFunc(all, func(p part) bool { return p.path == "" })
+	return slices.DeleteFunc(all, func(p settingFile) bool { return p.path == "" })
 }
 
 // Files returns the files that the configuration is made of, beside its own: those of
@@ -39,7 +39,7 @@ func (c *Config) Files() []string {
 		if s.Stdio != nil && s.Stdio.EnvFile != "" {
 			all = append(all, s.Stdio.EnvFile)
 		}
-		for _, p := range s.read() {
+		for _, p := range s.settingFiles() {
 			all = append(all, p.path)
 		}
 	}
@@ -47,10 +47,10 @@ func (c *Config) Files() []string {
 	return slices.Compact(all)
 }
 
-// note keeps what the parts of servers have in them, to be compared by Diff.
-func (c *Config) note() {
+// digestFiles keeps what the parts of servers have in them, to be compared by Diff.
+func (c *Config) digestFiles() {
 	for i := range c.Servers {
-		for _, p := range c.Servers[i].read() {
+		for _, p := range c.Servers[i].settingFiles() {
 			if c.files == nil {
 				c.files = map[string]string{}
 			}

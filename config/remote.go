@@ -83,7 +83,7 @@ func (s *Server) remarks() (all breaches) {
 			}
 		}
 	}
-	if !overheard(c.URL) {
+	if !unencrypted(c.URL) {
 		return all
 	}
 	if c.OAuth != nil {
@@ -109,24 +109,24 @@ func isCredential(header string) bool {
 	})
 }
 
-// looker are settings that name the file of a key.
-type looker interface {
+// keyFile are settings that name the file of a key.
+type keyFile interface {
 	Look(absolute func(string) string) (setting, remark string, fault error)
 }
 
-// visitKey looks at the file of a key.
-func (d *decoder) visitKey(sec *strict.Section, c looker) {
+// resolveKey looks at the file of a key.
+func (d *decoder) resolveKey(sec *strict.Section, c keyFile) {
 	if setting, remark, fault := c.Look(d.absolute); fault != nil {
-		d.wrong(sec, setting, d.Redact(fault.Error()))
+		d.unusable(sec, setting, d.Redact(fault.Error()))
 	} else if remark != "" {
 		d.Warn(sec.Marks[setting].Line, "%s%s is %s: %s", sec.Where, setting, sec.Marks[setting].Shown, remark)
 	}
 }
 
-// visitRemote looks at the files that belong to a remote server. One that is not
+// resolveRemote looks at the files that belong to a remote server. One that is not
 // what it should be is a warning, as is a command that is not found: it may be
 // replaced, and only this server depends on it.
-func (d *decoder) visitRemote(sec *strict.Section, c *remote.Config) {
+func (d *decoder) resolveRemote(sec *strict.Section, c *remote.Config) {
 	good := true
 	for _, f := range []struct {
 		key  string
@@ -137,10 +137,10 @@ func (d *decoder) visitRemote(sec *strict.Section, c *remote.Config) {
 		}
 		*f.path = d.absolute(*f.path)
 		if info, err := os.Stat(*f.path); err != nil {
-			d.wrong(sec, f.key, reason(err))
+			d.unusable(sec, f.key, reason(err))
 			good = false
 		} else if info.IsDir() {
-			d.wrong(sec, f.key, "is a directory")
+			d.unusable(sec, f.key, "is a directory")
 			good = false
 		}
 	}

@@ -201,19 +201,19 @@ func (s *Server) restRemarks() (all breaches) {
 	for _, f := range s.Forward {
 		secret = secret || isCredential(f.To)
 	}
-	if secret && overheard(c.BaseURL) {
+	if secret && unencrypted(c.BaseURL) {
 		all.add("rest: base_url", "is not encrypted: anybody on the way can read the credentials; use https if the API has it")
 	}
 	if secret && c.BaseURL == "" && address.IsHTTP(c.OpenAPI) {
 		all.add("rest: openapi", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused")
 	}
 	for _, hook := range hooks(&c.Auth) {
-		if overheard(hook.URL) {
+		if unencrypted(hook.URL) {
 			all.add("rest: auth: hook: url", "is not encrypted: anybody on the way can read what is to be signed; use https if the service has it")
 		}
 	}
 	for name := range c.Catalog.Headers {
-		if isCredential(name) && overheard(c.Catalog.URL) {
+		if isCredential(name) && unencrypted(c.Catalog.URL) {
 			all.add("rest: catalog: url", "is not encrypted: anybody on the way can read the credentials; use https if the engine has it")
 			break
 		}
@@ -231,8 +231,8 @@ func hooks(a *rest.Auth) (all []*rest.Hook) {
 	return all
 }
 
-// overheard reports whether others may read what is sent to an address.
-func overheard(at string) bool {
+// unencrypted reports whether others may read what is sent to an address.
+func unencrypted(at string) bool {
 	u, err := url.Parse(at)
 	return err == nil && u.Scheme == "http" && !address.Local(strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")))
 }
@@ -240,9 +240,9 @@ func overheard(at string) bool {
 // sent is a value from the environment, and the section that it is sent by.
 type sent struct{ where, value string }
 
-// note keeps values from the environment that go into headers or queries of an
+// noteSent keeps values from the environment that go into headers or queries of an
 // HTTP API.
-func (d *decoder) note(x *strict.Slot, whole string, values []string) {
+func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
 	if len(values) == 0 || !strings.Contains(x.Section.Where, ": rest: ") {
 		return
 	}
@@ -271,21 +271,21 @@ func (d *decoder) sentBy(sec *strict.Section) []string {
 	return all
 }
 
-// visitRest looks at the files that belong to an API. It does not read the document:
+// resolveRest looks at the files that belong to an API. It does not read the document:
 // whoever serves or checks the file does.
-func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
+func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 	if c.Document == nil && !address.IsHTTP(c.OpenAPI) {
-		d.visitText(sec, "openapi", &c.OpenAPI)
+		d.resolveText(sec, "openapi", &c.OpenAPI)
 	}
 	for i := range c.Overlays {
-		d.visitText(sec, "overlays", &c.Overlays[i])
+		d.resolveText(sec, "overlays", &c.Overlays[i])
 	}
 	if c.KeepDir != "" {
 		c.KeepDir = d.absolute(c.KeepDir)
 	}
-	d.visitText(sec, "catalog: file", &c.Catalog.File)
+	d.resolveText(sec, "catalog: file", &c.Catalog.File)
 	h := remote.Config{URL: "http://localhost", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
-	d.visitRemote(sec, &h)
+	d.resolveRemote(sec, &h)
 	c.CAFile, c.CertFile, c.KeyFile = h.CAFile, h.CertFile, h.KeyFile
 }
 
@@ -320,8 +320,8 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 	return Faults{{File: c.name, Line: at.Line, Message: message}}
 }
 
-// visitText looks at a file, which need not be there as long as nothing is served.
-func (d *decoder) visitText(sec *strict.Section, key string, path *string) {
+// resolveText looks at a file, which need not be there as long as nothing is served.
+func (d *decoder) resolveText(sec *strict.Section, key string, path *string) {
 	m := sec.Marks[key]
 	if *path == "" || m.Bad {
 		return

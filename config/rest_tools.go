@@ -32,9 +32,9 @@ type toolKeys struct {
 	Writes  bool              `yaml:"writes"`
 	Timeout time.Duration     `yaml:"timeout"`
 	Retry   attempts          `yaml:"retry"`
-	Cache   keeping           `yaml:"cache"`
+	Cache   caching           `yaml:"cache"`
 	Limits  rest.ToolLimits   `yaml:"limits"`
-	Output  having            `yaml:"output"`
+	Output  onOff             `yaml:"output"`
 }
 
 // ruleKeys is how a file writes a rest.Rule.
@@ -43,18 +43,18 @@ type ruleKeys struct {
 	Name    string          `yaml:"name"`
 	Args    []rest.Arg      `yaml:"args"`
 	As      string          `yaml:"as"`
-	Output  having          `yaml:"output"`
+	Output  onOff           `yaml:"output"`
 	Timeout time.Duration   `yaml:"timeout"`
 	Retry   attempts        `yaml:"retry"`
-	Cache   keeping         `yaml:"cache"`
+	Cache   caching         `yaml:"cache"`
 	Limits  rest.ToolLimits `yaml:"limits"`
 	Result  string          `yaml:"result"`
 	Error   failure         `yaml:"error"`
 	Writes  bool            `yaml:"writes"`
 }
 
-// having is on, or off.
-type having bool
+// onOff is on, or off.
+type onOff bool
 
 // failure is a path, or a mapping of several.
 type failure struct {
@@ -65,8 +65,8 @@ type failure struct {
 // attempts is a number, or "off", which is 1.
 type attempts int
 
-// keeping is true, "off", or a duration.
-type keeping struct {
+// caching is true, "off", or a duration.
+type caching struct {
 	on  bool
 	age time.Duration
 }

@@ -29,7 +29,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 	for _, e := range keys {
 		switch e.Key {
 		case "tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools":
-			if e.Key == "available_tools" && nothing(e.Value) {
+			if e.Key == "available_tools" && isEmpty(e.Value) {
 				continue // all tools, in Goose
 			}
 			d.allow(sec, e, s, names(e, "tools: allow"))
@@ -64,7 +64,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 		}
 	}
 	for _, token := range tokens {
-		d.admit(c, token, s.Name, sec.Line)
+		d.addToken(c, token, s.Name, sec.Line)
 	}
 	return rest
 }
@@ -141,8 +141,8 @@ type proxyOptions struct {
 	} `yaml:"toolFilter"`
 }
 
-// admit makes a rule by which a token opens a server.
-func (d *decoder) admit(c *Config, token, server string, line int) {
+// addToken makes a rule by which a token opens a server.
+func (d *decoder) addToken(c *Config, token, server string, line int) {
 	if i := slices.IndexFunc(c.Access, func(a Access) bool { return a.Token == token }); i >= 0 {
 		c.Access[i].Servers = append(c.Access[i].Servers, server)
 		return
@@ -151,9 +151,9 @@ func (d *decoder) admit(c *Config, token, server string, line int) {
 	c.Access = append(c.Access, Access{Name: fmt.Sprintf("client-%d", len(d.tokens)), Token: token, Servers: []string{server}})
 }
 
-// closed warns of servers that nobody can use because the tokens of the file are
+// warnClosed warns of servers that nobody can use because the tokens of the file are
 // for others.
-func (d *decoder) closed(found strict.Entry, c *Config) {
+func (d *decoder) warnClosed(found strict.Entry, c *Config) {
 	if len(d.tokens) == 0 {
 		return
 	}
@@ -170,7 +170,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	n := e.Value
 	name := similar.Fold(e.Key)
 	switch {
-	case nothing(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
+	case isEmpty(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
 		return false
 	case where == "" && e.Key == "mcpProxy":
 		d.proxy = &e
@@ -179,7 +179,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 		inner, _ := d.Quiet().Entries("", e.Value)
 		if !slices.ContainsFunc(inner, func(o strict.Entry) bool {
 			v := o.Value
-			return o.Key == "allowed" && (isCollection(v) || !nothing(v)) || o.Key == "excluded" && !nothing(v)
+			return o.Key == "allowed" && (isCollection(v) || !isEmpty(v)) || o.Key == "excluded" && !isEmpty(v)
 		}) {
 			return false
 		}
@@ -233,8 +233,8 @@ func isCollection(n *yaml.Node) bool {
 	return strict.Kind(n) == strict.List || strict.Kind(n) == strict.Map
 }
 
-// nothing reports whether a value says nothing: null, false, or an empty one.
-func nothing(n *yaml.Node) bool {
+// isEmpty reports whether a value says nothing: null, false, or an empty one.
+func isEmpty(n *yaml.Node) bool {
 	switch strict.Kind(n) {
 	case strict.Null:
 		return true

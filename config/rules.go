@@ -228,9 +228,9 @@ func (c *Config) breaches() (all breaches) {
 	return all
 }
 
-// among are the rules for a server that depend on the rest of the configuration. owners
+// checkAmong are the rules for a server that depend on the rest of the configuration. owners
 // has the servers before it that were asked for, by prefix.
-func (c *Config) among(s *Server, owners map[string]string) (all breaches) {
+func (c *Config) checkAmong(s *Server, owners map[string]string) (all breaches) {
 	if owner, taken := owners[s.Prefix]; taken && owner != s.Name {
 		all.add("prefix", "is that of server %q too: choose another one, since calls could not be told apart", owner)
 	} else if s.Prefix != "" {
@@ -337,7 +337,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}
 		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
-		for _, b := range append(s.breaches(), c.among(s, owners)...) {
+		for _, b := range append(s.breaches(), c.checkAmong(s, owners)...) {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}

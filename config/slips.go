@@ -34,9 +34,9 @@ func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config)
 	return true
 }
 
-// wholeLine refuses a command with its arguments in one text: no program is called
+// checkCommandLine refuses a command with its arguments in one text: no program is called
 // "npx -y foo". A path may have spaces.
-func (d *decoder) wholeLine(sec *strict.Section, c *stdio.Config) {
+func (d *decoder) checkCommandLine(sec *strict.Section, c *stdio.Config) {
 	m := sec.Marks["command"]
 	words := strings.Fields(c.Command)
 	if m.Bad || len(words) < 2 || strings.ContainsAny(words[0], `/\`) {
@@ -71,10 +71,10 @@ func OfShell(text string) (home, variable bool) {
 	return atHome.MatchString(text), unbraced.MatchString(text)
 }
 
-// literal looks for what a shell would replace, and nobody does here. In a path
+// checkLiteral looks for what a shell would replace, and nobody does here. In a path
 // that is wrong for sure; elsewhere it may be meant. Values are not shown: they
 // may be secrets.
-func (d *decoder) literal(x *strict.Slot, text string) error {
+func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")
@@ -106,9 +106,9 @@ func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	})
 }
 
-// ofOthers says what to do with a file that looks like one of another program, by
+// foreignFile says what to do with a file that looks like one of another program, by
 // its keys, and has no servers of ours; nothing of others.
-func (d *decoder) ofOthers(list []strict.Entry) (line int, hint string) {
+func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
 	for _, e := range list {
 		if e.Key == "openapi" || e.Key == "swagger" {
 			return e.Line, fmt.Sprintf("this is an OpenAPI document: serve it with 'mcp-bridge run %s'", d.File)

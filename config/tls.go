@@ -45,16 +45,16 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	return nil, key, errors.New(strings.TrimPrefix(err.Error(), "tls: "))
 }
 
-func (d *decoder) visitTLS(sec *strict.Section, t *TLS) {
+func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
 	if t.CertFile == "" || t.KeyFile == "" {
 		return // a rule says so
 	}
 	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
 	pair, key, err := t.pair()
 	if err != nil {
-		d.wrong(sec, key, err)
+		d.unusable(sec, key, err)
 		if _, also := readFile(t.KeyFile); also != nil && key == "cert_file" {
-			d.wrong(sec, "key_file", reason(also))
+			d.unusable(sec, "key_file", reason(also))
 		}
 		return
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// standards are the defaults that zero stands for, by type: what uses the settings fills
+// defaults are the defaults that zero stands for, by type: what uses the settings fills
 // them in.
-var standards = func() map[reflect.Type]reflect.Value {
+var defaults = func() map[reflect.Type]reflect.Value {
 	all := map[reflect.Type]reflect.Value{}
 	for _, s := range []any{
 		stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second},
@@ -43,7 +43,7 @@ var standards = func() map[reflect.Type]reflect.Value {
 // Standard returns the settings of a type that zero ones stand for; false where zero means
 // zero.
 func Standard(t reflect.Type) (v reflect.Value, ok bool) {
-	v, ok = standards[t]
+	v, ok = defaults[t]
 	return v, ok
 }
 
