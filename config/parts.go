@@ -7,12 +7,11 @@ import (
 	"slices"
 )
 
-// settingFile is a file that a server's settings are made of: a change of its content is a
-// change of the settings. Files that are followed otherwise, such as documents of APIs,
-// are none.
+// settingFile is a file whose content belongs to a server's settings, such as a certificate. It
+// is no file that is followed otherwise, such as the document of an API.
 type settingFile struct{ key, path string }
 
-// settingFiles returns the parts of a server.
+// settingFiles returns the files of a server.
 func (s *Server) settingFiles() []settingFile {
 	var all []settingFile
 	add := func(kind, ca, cert, key string) {
@@ -29,9 +28,8 @@ func (s *Server) settingFiles() []settingFile {
 	return slices.DeleteFunc(all, func(p settingFile) bool { return p.path == "" })
 }
 
-// Files returns the files that the configuration is made of, beside its own: those of
-// variables of programs, and the certificates for servers. Whoever follows a
-// configuration follows these too.
+// Files returns further files of the configuration to follow: environment files and
+// certificates of servers.
 func (c *Config) Files() []string {
 	var all []string
 	for i := range c.Servers {
@@ -47,7 +45,7 @@ func (c *Config) Files() []string {
 	return slices.Compact(all)
 }
 
-// digestFiles keeps what the parts of servers have in them, to be compared by Diff.
+// digestFiles stores digests of the files of all servers for Diff.
 func (c *Config) digestFiles() {
 	for i := range c.Servers {
 		for _, p := range c.Servers[i].settingFiles() {
@@ -61,15 +59,15 @@ func (c *Config) digestFiles() {
 	}
 }
 
-// Stream reports whether what path names is a pipe or a device, such as a terminal: who
-// reads it may wait, or take what others would have read.
+// Stream reports whether path is a pipe or a device, such as a terminal. Reading it may block, or
+// take input from others.
 func Stream(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir() && path != os.DevNull
 }
 
-// Digest returns a word that is another one when the content of a file is. A file that
-// cannot be read has one too. A Stream is not read.
+// Digest returns a digest of the content of a file, also for one that cannot be read. It does not
+// read a Stream.
 func Digest(path string) string {
 	if Stream(path) {
 		return "unreadable: it can be read only once"
