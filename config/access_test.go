@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// write makes a file in dir, and returns its path.
+// write creates a file in dir and returns its path.
 func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -27,7 +27,7 @@ func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
 	return path
 }
 
-// pair makes a certificate that ends then, and its key.
+// pair creates a certificate with that end, and its key.
 func pair(t *testing.T, end time.Time) (cert, key string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,8 +46,8 @@ func pair(t *testing.T, end time.Time) (cert, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-// What is said about the files of keys and certificates, each with the line; and
-// where they count from.
+// Faults and warnings about files of keys and certificates have their lines. Paths start from the
+// folder of the configuration.
 func TestAccessFiles(t *testing.T) {
 	dir := t.TempDir()
 	const secret = "s3cr3t-t0k3n-of-somebody"

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the .want files of testdata anew")
 
-// environment is what the files of testdata see.
+// environment is the environment for the files of testdata.
 func environment(path string) func(string) (string, bool) {
 	vars := map[string]string{
 		"PATH": path, "TOKEN": "s3cr3t-t0k3n", "EMPTY": "", "PORT": "8080", "COUNT": "7919",
@@ -34,7 +34,7 @@ func environment(path string) func(string) (string, bool) {
 	}
 }
 
-// programs returns a folder that holds the commands which testdata uses.
+// programs returns a folder with the commands of testdata.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -113,7 +113,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// dump writes a Config as lines of "key = value", without what has the default.
+// dump returns a Config as lines of "key = value", without defaults.
 func dump(c *Config) string {
 	var b strings.Builder
 	differences(&b, "", reflect.ValueOf(*c), reflect.ValueOf(Default()))
@@ -159,7 +159,7 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 	}
 }
 
-// Our own form with the defaults must come out of DefaultServer.
+// A server that sets only share equals DefaultServer.
 func TestParseDefaults(t *testing.T) {
 	for _, test := range []struct {
 		share string
@@ -186,7 +186,7 @@ func TestParseDefaults(t *testing.T) {
 
 func none(string) (string, bool) { return "", false }
 
-// Parse must not look at files: names may stand for places on another machine.
+// Parse opens no file: paths may be those of another machine.
 func TestParseOpensNothing(t *testing.T) {
 	c, err := Parse("f.yaml", []byte("servers: { a: { stdio: { command: no-such, cwd: no/such, env_file: no.env } } }"), none)
 	if err != nil {
@@ -213,7 +213,7 @@ func TestLoadUnreadable(t *testing.T) {
 	}
 }
 
-// A nil env means the environment of the process.
+// A nil env is the environment of the process.
 func TestParseProcessEnvironment(t *testing.T) {
 	t.Setenv("BRIDGE_TEST_COMMAND", "npx")
 	c, err := Parse("f.yaml", []byte(`servers: { a: { stdio: { command: "${BRIDGE_TEST_COMMAND}" } } }`), nil)

@@ -20,38 +20,36 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Fault is one thing that is wrong with a file.
+// Fault is one fault of a file.
 type Fault = strict.Fault
 
-// Faults is the error of Load and Parse: all that is wrong with the file, by
-// line.
+// Faults is the error of Load and Parse: all faults of the file by line.
 type Faults = strict.Faults
 
-// A decoder turns one file into a Config. What is ours alone is said to the
-// strict decoder in it by the functions below.
+// A decoder turns one file into a Config. The functions below tell the strict decoder in it
+// what is special about our settings.
 type decoder struct {
 	*strict.Decoder
-	dir       string             // the file's folder; "" when nothing but the text may be looked at
-	sent      []sent             // values from the environment that go into headers and queries of the kind rest
-	documents map[*string][]byte // what stands in the file where its address is to be read into
+	dir       string             // the file's folder; "" if no file may be read
+	sent      []sent             // values from the environment in headers and queries of the kind rest
+	documents map[*string][]byte // inline documents, by the field for their address
 	sections  []*strict.Section  // of the servers, in the order of Config.Servers
-	off       []string           // servers that the file has switched off
-	proxy     *strict.Entry      // mcpProxy of a file of TBXark's mcp-proxy
-	tokens    []int              // lines of the tokens that such a file has
+	off       []string           // servers with enabled: false
+	proxy     *strict.Entry      // the key mcpProxy of TBXark's mcp-proxy
+	tokens    []int              // lines of the tokens in such a file
 }
 
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	d := &decoder{dir: dir}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
-		Value: d.special, Text: textOf, Rule: ruleOf,
-		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.literal, Expanded: d.note,
+		Value: d.specialValue, Text: textOf, Rule: ruleOf,
+		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.checkLiteral, Expanded: d.noteSent,
 	})
 	return d
 }
 
-// special reads the values that have a form of their own. known reports whether
-// into is one.
-func (d *decoder) special(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
+// specialValue reads the values that have a form of their own. known is false for all others.
+func (d *decoder) specialValue(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
 		x.Loose = x.Loose || (x.Label == "listen" || x.Label == "console_listen") && x.Section.Where == "" // a port alone is a number
@@ -79,18 +77,18 @@ func (d *decoder) special(x *strict.Slot, n *yaml.Node, into any) (ok, known boo
 	return d.restValue(x, n, into)
 }
 
-// check asks the settings themselves, and looks at what they name.
+// check validates the settings, and checks the files that they name.
 func (d *decoder) check(sec *strict.Section, v any) {
 	if c, ok := v.(*rest.Config); ok {
 		c.Document = d.documents[&c.OpenAPI]
 		c.Secrets = d.sentBy(sec)
 	}
 	if c, ok := v.(*stdio.Config); ok {
-		d.wholeLine(sec, c)
+		d.checkCommandLine(sec, c)
 	}
 	d.Validate(sec, v)
 	if d.dir != "" {
-		d.visit(sec, v)
+		d.resolveFiles(sec, v)
 	}
 }
 
@@ -114,24 +112,24 @@ func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, erro
 			}
 			return attempts(n), nil
 		}
-	case t == reflect.TypeFor[having]():
+	case t == reflect.TypeFor[onOff]():
 		return "off or on", func(v strict.Text) (any, error) {
 			if !isOff(v) && !isOn(v) {
 				return nil, errors.New("expected off or on")
 			}
-			return having(isOn(v)), nil
+			return onOff(isOn(v)), nil
 		}
-	case t == reflect.TypeFor[keeping]():
+	case t == reflect.TypeFor[caching]():
 		const expected = "true, off, or how long answers are kept that do not say it themselves, such as 60s"
 		return expected, func(v strict.Text) (any, error) {
 			age, err := time.ParseDuration(v.Value)
 			switch {
 			case isOff(v) || isOn(v):
-				return keeping{on: isOn(v)}, nil
+				return caching{on: isOn(v)}, nil
 			case err != nil || age <= 0:
 				return nil, errors.New("expected " + expected)
 			}
-			return keeping{true, age}, nil
+			return caching{true, age}, nil
 		}
 	case t.Kind() == reflect.Int64 && t != reflect.TypeFor[time.Duration]():
 		return "a number of bytes such as 16777216 or 16MiB", func(v strict.Text) (any, error) {
@@ -156,7 +154,7 @@ func isOff(v strict.Text) bool {
 	return v.Value == "off" || v.Kind == strict.Bool && strings.EqualFold(v.Value, "false")
 }
 
-// otherKeys are keys of a struct that are read without a field of it.
+// otherKeys returns the keys of a struct that are read without a field.
 func otherKeys(in reflect.Type) []string {
 	switch in {
 	case reflect.TypeFor[Config]():
@@ -167,9 +165,9 @@ func otherKeys(in reflect.Type) []string {
 	return nil
 }
 
-// nearest returns the valid name that was probably meant by key, or "".
+// nearest returns the valid name that resembles key, or "".
 func nearest(key string, valid []string) string {
-	// What people know from other tools, and what counting letters gets wrong.
+	// Names of other tools, and pairs that are too different in their letters.
 	other := map[string]string{
 		"cmd": "command", "arguments": "args", "environment": "env",
 		"address": "url", "endpoint": "url",

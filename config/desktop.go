@@ -11,15 +11,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Files of desktop clients are accepted as they are: {"mcpServers": {NAME:
-// {"command": …}}} or {NAME: {"url": …}}, and the form of VS Code, which has
-// "servers" instead and a "type" in each. They are made by and for other
-// programs, so what means nothing to us is a warning there and not a fault,
-// unless it looks like a slip.
+// Files of desktop clients are accepted without changes: {"mcpServers": {NAME: {"command": …}}}
+// or {NAME: {"url": …}}, and the form of VS Code, with "servers" instead and a "type" in each.
+// Other programs write these files, so an unknown key is a warning and no fault, unless it
+// resembles one of ours.
 
-// desktop finds the servers of a desktop client's file. It returns the other
-// keys, and the entry that holds the servers; nil when this is a file of our own
-// form.
+// desktop finds the servers in the file of a desktop client. It returns the other keys, and the
+// entry with the servers; nil for a file of our own form.
 func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 	has := func(name string) int {
 		return slices.IndexFunc(list, func(e strict.Entry) bool { return e.Key == name })
@@ -32,15 +30,15 @@ func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 		}
 	} else if j := has("servers"); j >= 0 {
 		d.Fault(list[j].Line, "servers and mcpServers (line %d) cannot both be in a file: keep one", list[i].Line)
-		list[j] = list[i] // deleted below, both of them
+		list[j] = list[i] // both are deleted below
 	}
 	d.Foreign = true
 	found := list[i]
 	return slices.DeleteFunc(slices.Clone(list), func(e strict.Entry) bool { return e == found || d.restricts("", e) }), &found
 }
 
-// isDesktop reports whether every server under "servers" has the "type" that VS
-// Code asks for and our form does not know, and none has a kind of ours.
+// isDesktop reports whether every server under "servers" has the key "type", which VS Code
+// requires, and none has a key of our own form.
 func (d *decoder) isDesktop(n *yaml.Node) bool {
 	quiet := d.Quiet() // d.config reads it again and reports
 	list, ok := quiet.Entries("", n)
@@ -58,6 +56,7 @@ func (d *decoder) isDesktop(n *yaml.Node) bool {
 	return true
 }
 
+// desktopServers reads the servers in the file of a desktop client.
 func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	list, ok := d.Entries(found.Key+": ", found.Value)
 	if !ok {
@@ -65,7 +64,7 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		return
 	}
 	before, faults := len(d.Warnings), len(d.Faults)
-	defer d.closed(found, c)
+	defer d.warnClosed(found, c)
 	taken, tokens := map[string]strict.Entry{}, d.proxyTokens()
 	for _, e := range list {
 		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
@@ -95,12 +94,12 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	}
 	if len(c.Servers) == 0 && len(d.Faults) == faults {
 		d.Fault(found.Line, "%s has no server that can be served", found.Key)
-		d.Faults = append(d.Faults, d.Warnings[before:]...) // which say why
+		d.Faults = append(d.Faults, d.Warnings[before:]...) // they give the reasons
 	}
 }
 
-// desktopKeys returns how to reach a server and the keys that make up the
-// settings of that kind, or why the server is not served at all.
+// desktopKeys returns the kind of a server and the keys of that kind's settings, or the reason
+// why the server is not served.
 func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind string, own []strict.Entry, why string) {
 	if kind, why = d.desktopKind(keys); why != "" {
 		return kind, nil, why
@@ -108,7 +107,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 	for _, e := range keys {
 		shown := strict.Shown(e.Value)
 		if strict.Kind(e.Value) == strict.Null {
-			continue // programs write null for what is not set
+			continue // some programs write null for a key that is not set
 		}
 		switch e.Key {
 		case "type", "transport", "transportType":
@@ -128,7 +127,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			}
 			continue
 		case "timeout":
-			// Some clients count in seconds, some in milliseconds.
+			// Some clients use seconds, some milliseconds.
 			d.Warn(e.Line, "%stimeout is ignored, because clients disagree about its unit: to set one, write the server in bridge's own form", sec.Where)
 			continue
 		case "autoApprove", "alwaysAllow", "description", "icon", "name", "trust", "version", "gallery", "dev":
@@ -142,7 +141,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 		case "envFile":
 			e.Key = "env_file"
 		}
-		if e.Key == "tools" && strict.Kind(e.Value) == strict.List { // of names, or "*"
+		if e.Key == "tools" && strict.Kind(e.Value) == strict.List { // names, or "*"
 			own = append(own, e)
 			continue
 		}
@@ -155,8 +154,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 	return kind, own, ""
 }
 
-// desktopKind returns the kind of a server of a desktop client's: by its type,
-// or by what there is.
+// desktopKind returns the kind of a desktop client's server: by its type, or by its other keys.
 func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	var address, command *strict.Entry
 	for _, e := range keys {
@@ -193,8 +191,8 @@ func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	return "http", ""
 }
 
-// mapName makes a name by our rule out of a client's: "My Server" becomes
-// my-server. The user must know, because the name is in the URL.
+// mapName turns a client's name into one by our rule: "My Server" becomes my-server. A warning
+// shows the new name, because it is in the URL.
 func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string {
 	name := NameOf(e.Key)
 	other, ok := taken[name]
@@ -210,8 +208,8 @@ func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string 
 	return name
 }
 
-// NameOf makes the name of a server out of any, as far as it can: "My Server"
-// becomes my-server. What it makes of a name without letters is none.
+// NameOf turns a text into the name of a server: "My Server" becomes my-server. The result is
+// no valid name if the text has neither letters nor digits.
 func NameOf(key string) string {
 	name := strings.TrimLeft(strings.Map(func(r rune) rune {
 		switch {

@@ -13,24 +13,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Effect is when a changed setting counts, while the bridge goes on. Each key of a
-// file and of a server has its own, in the tag of its field; the tables in
-// docs/operations.md say the same.
+// Effect is the time at which a changed setting takes effect while the bridge runs. Each key of
+// a file and of a server has its own, in the tag of its field and in docs/operations.md.
 type Effect string
 
-// The effects, from the soonest on.
+// The effects, the earliest first.
 const (
-	// EffectLive counts for the next call. Nothing is closed.
+	// EffectLive applies to the next call. Nothing is closed.
 	EffectLive Effect = "live"
-	// EffectRenew counts at once: open sessions get another connection as soon as they
-	// call, and the former one is closed when its calls have ended. With it, other
-	// settings of the server that have changed count, too.
+	// EffectRenew applies at once: an open session gets another connection for its next call,
+	// and the former one is closed after its last call. All other changed settings of the
+	// server apply with it.
 	EffectRenew Effect = "renew"
-	// EffectNext counts for sessions that begin from now on at the server's own address,
-	// for clients without sessions, and for sessions that have all servers as one. Other
-	// sessions keep the former settings until they end.
+	// EffectNext applies to new sessions at the server's own address, to stateless clients, and
+	// to sessions of the aggregate. Other sessions keep the former settings until they end.
 	EffectNext Effect = "next"
-	// EffectRestart counts after a restart. Until then the former value stays.
+	// EffectRestart applies after a restart. Until then the former value stays.
 	EffectRestart Effect = "restart"
 )
 
@@ -38,11 +36,11 @@ const (
 type Change struct {
 	// Path is the key, such as session_idle, servers.files.limits.calls or access.ops.
 	Path string `json:"path"`
-	// From and To are the values, where they are numbers, times, switches, or one of a
-	// few words. Other values may be secrets: both are empty for these.
+	// From and To are the values if they are numbers, durations, booleans or certain words.
+	// They are empty for all other values, which may be secrets.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Effect is when it counts.
+	// Effect is the time at which the change applies.
 	Effect Effect `json:"effect"`
 }
 
@@ -55,8 +53,8 @@ func (c Change) String() string {
 	return c.Path + values + " (" + string(c.Effect) + ")"
 }
 
-// Diff returns what becomes different when a bridge that has the configuration was
-// takes now: the keys of the file in their order, then the servers in that of now.
+// Diff returns the changes from was to now: first the keys of the file in their order, then the
+// servers in the order of now.
 func Diff(was, now *Config) []Change {
 	d := diff{was: was, now: now}
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
@@ -76,8 +74,8 @@ func Diff(was, now *Config) []Change {
 	return d.all
 }
 
-// Running returns the configuration that counts when a bridge that has was takes now:
-// now, with the former values of what counts after a restart. changes are those of Diff.
+// Running returns the configuration of a bridge after a reload from was to now: now, with the
+// former values of the keys that need a restart. changes is the result of Diff.
 func Running(was, now *Config, changes []Change) *Config {
 	c := *now
 	c.Traces = was.Traces
@@ -98,13 +96,13 @@ func Running(was, now *Config, changes []Change) *Config {
 	return &c
 }
 
-// key returns the key of the file that a change is in.
+// key returns the key of the file that the change is about.
 func (c Change) key() string {
 	key, _, _ := strings.Cut(c.Path, ".")
 	return key
 }
 
-// diff gathers changes.
+// diff collects changes.
 type diff struct {
 	was, now *Config
 	all      []Change
@@ -120,11 +118,10 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 	d.all = append(d.all, c)
 }
 
-// words are the keys whose values are names of things, addresses of our own, or one of
-// a few words.
-var words = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
+// shownKeys are the keys whose texts are no secrets: names, our own addresses, and keywords.
+var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
 
-// shown returns a value as it is shown; false for one that may be a secret.
+// shown returns the text of a value, and false for one that may be a secret.
 func shown(path string, v reflect.Value) (string, bool) {
 	if !v.IsValid() {
 		return "", false
@@ -132,7 +129,7 @@ func shown(path string, v reflect.Value) (string, bool) {
 	switch v.Kind() {
 	case reflect.String:
 		key := path[strings.LastIndexByte(path, '.')+1:]
-		return cmp.Or(v.String(), "none"), slices.Contains(words, key)
+		return cmp.Or(v.String(), "none"), slices.Contains(shownKeys, key)
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
 		if d, ok := v.Interface().(time.Duration); ok && d == 0 {
 			return "0s", true
@@ -142,18 +139,18 @@ func shown(path string, v reflect.Value) (string, bool) {
 	return "", false
 }
 
-// walk adds what differs in a and b, which are at path.
+// walk adds the differences between a and b, which are at path.
 func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
 	switch {
 	case same(a, b):
 	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
 		d.walk(path, a.Elem(), b.Elem(), effect)
-	case a.Kind() == reflect.Struct && len(keyed(a.Type())) > 0:
+	case a.Kind() == reflect.Struct && len(keyedFields(a.Type())) > 0:
 		n := len(d.all)
-		for _, f := range keyed(a.Type()) {
+		for _, f := range keyedFields(a.Type()) {
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), cmp.Or(f.effect, effect))
 		}
-		if len(d.all) == n { // what has no key of its own, such as a document that stands in the file
+		if len(d.all) == n { // the difference has no key, such as an inline document
 			d.add(path, reflect.Value{}, reflect.Value{}, effect)
 		}
 	default:
@@ -161,9 +158,8 @@ func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
 	}
 }
 
-// same reports whether nothing differs in a and b. It does for structs of settings what
-// reflect.DeepEqual does not: functions are the same if they are the same code, and parts
-// of a program if they are equal.
+// same reports whether a and b are equal. Unlike reflect.DeepEqual, it compares functions by
+// their code, and values behind interfaces by ==.
 func same(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64:
@@ -181,7 +177,7 @@ func same(a, b reflect.Value) bool {
 			return a.IsNil() == b.IsNil()
 		}
 	case reflect.Struct:
-		if len(keyed(a.Type())) == 0 {
+		if len(keyedFields(a.Type())) == 0 {
 			break
 		}
 		for i := range a.NumField() {
@@ -198,14 +194,14 @@ func same(a, b reflect.Value) bool {
 type field struct {
 	index  int
 	key    string
-	effect Effect // empty if it is that of the key above
+	effect Effect // empty for the effect of the key above
 }
 
-// fields has the fields of each type of struct that was asked for.
+// fields caches the results of keyedFields by type.
 var fields sync.Map
 
-// keyed returns the fields of a type of struct that have a key.
-func keyed(t reflect.Type) []field {
+// keyedFields returns the fields of a struct that have a key.
+func keyedFields(t reflect.Type) []field {
 	if known, ok := fields.Load(t); ok {
 		return known.([]field)
 	}
@@ -219,16 +215,16 @@ func keyed(t reflect.Type) []field {
 	return all
 }
 
-// access adds what differs in who may call. Who is who is told by the names.
+// access adds the changes of access rules. Their names identify them.
 func (d *diff) access() {
 	after := d.was.withKeys(d.now).Access
 	switch {
 	case len(d.was.Access) == 0 && len(d.now.Access) == 0:
 		return
-	case len(d.was.Access) == 0 || len(d.now.Access) == 0 || len(after) == 0: // everybody would become somebody else
+	case len(d.was.Access) == 0 || len(d.now.Access) == 0 || len(after) == 0: // every caller would become another principal
 		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
 		return
-	case !reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // users might, the first rule that fits being another
+	case !reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // the first matching rule of a user may be another one
 		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
 	}
 	was, stays := map[string]Access{}, map[string]bool{}
@@ -251,9 +247,8 @@ func (d *diff) access() {
 	}
 }
 
-// withKeys returns the configuration with the keys that now has, and its own rules for
-// users: these change after a restart. A key with the name of such a rule has to wait for
-// that too.
+// withKeys returns the configuration with the keys of now and its own rules for users, which
+// change only after a restart. A key with the name of such a rule also waits for the restart.
 func (c *Config) withKeys(now *Config) *Config {
 	with := *c
 	with.Access = c.userRules()
@@ -274,10 +269,10 @@ func byName(c *Config) map[string]*Server {
 	return all
 }
 
-// servers adds what differs in the servers.
+// servers adds the changes of servers.
 func (d *diff) servers() {
 	was, now := byName(d.was), byName(d.now)
-	var stay, stayed []string // in their order, before and now
+	var stay, stayed []string // names in both, in the order before and now
 	for _, s := range d.was.Servers {
 		if now[s.Name] == nil {
 			d.all = append(d.all, Change{Path: "servers." + s.Name, From: "there", To: "removed", Effect: EffectLive})
@@ -301,7 +296,7 @@ func (d *diff) servers() {
 			d.all = append(d.all, Change{Path: path, From: "none", To: "added", Effect: EffectLive})
 			continue
 		}
-		if before == s { // the very same
+		if before == s { // the same pointer
 			continue
 		}
 		d.server(path, before, s)
@@ -311,10 +306,9 @@ func (d *diff) servers() {
 	}
 }
 
-// late reports whether a key that is live elsewhere is next for such a server: what
-// connections are made with has been made with it, or nothing is there that it could be set
-// for. What is off stands in nobody's way, so it has to be put there.
-func late(key string, was, now *Server) bool {
+// nextOnly reports whether a live key applies to new sessions only at such a server. Its
+// connections were opened with the former value, or they lack a guard that was off.
+func nextOnly(key string, was, now *Server) bool {
 	switch key {
 	case "breaker":
 		return was.Rest != nil || was.Breaker.Off
@@ -326,23 +320,23 @@ func late(key string, was, now *Server) bool {
 		return was.Place == PlaceWorkers || now.Limits.Paced() && !was.Limits.Paced()
 	case "max_children":
 		return was.Place == PlaceWorkers
-	case "timeout", "max_timeout", "tools", "resources": // by which its tools are made
+	case "timeout", "max_timeout", "tools", "resources": // its tools are built from them
 		return was.Rest != nil
 	}
 	return false
 }
 
-// server adds what differs in one server.
+// server adds the changes of one server.
 func (d *diff) server(path string, was, now *Server) {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
 	if !same(a, b) {
 		n := len(d.all)
-		for _, f := range keyed(a.Type()) {
+		for _, f := range keyedFields(a.Type()) {
 			effect := f.effect
 			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(h bridge.Forward) bool { return !slices.Contains(now.Forward, h) }) {
 				effect = EffectRenew
 			}
-			if effect == EffectLive && late(f.key, was, now) {
+			if effect == EffectLive && nextOnly(f.key, was, now) {
 				effect = EffectNext
 			}
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
@@ -351,8 +345,8 @@ func (d *diff) server(path string, was, now *Server) {
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})
 		}
 	}
-	for _, file := range was.read() {
-		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.read(), file) {
+	for _, file := range was.settingFiles() {
+		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.settingFiles(), file) {
 			d.all = append(d.all, Change{Path: path + "." + file.key, From: "content", To: "another content", Effect: EffectRenew})
 		}
 	}

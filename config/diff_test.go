@@ -33,7 +33,7 @@ func two() *Config {
 	return &c
 }
 
-// Each key has a case, which says what its change is called and when it counts (O-058).
+// Each key has a case with the path and the effect of its change (O-058).
 func TestDiff(t *testing.T) {
 	for _, tc := range []struct {
 		key    string // of the file, or of a server behind a dot
@@ -163,13 +163,13 @@ var tested = map[string]bool{}
 // effectsOf returns the effects of the keys of a struct.
 func effectsOf[T any]() map[string]Effect {
 	effects := map[string]Effect{}
-	for _, f := range keyed(reflect.TypeFor[T]()) {
+	for _, f := range keyedFields(reflect.TypeFor[T]()) {
 		effects[f.key] = f.effect
 	}
 	return effects
 }
 
-// program is an adapter of a program.
+// program is an adapter that a program sets.
 type program struct{ n int }
 
 // Open fails.
@@ -185,8 +185,8 @@ func lines(changes []Change) string {
 	return strings.Join(all, "\n")
 }
 
-// What is live counts as next where a server is made with it, and where something is
-// switched on that is not there.
+// A live key applies to new sessions only if connections are opened with it, or if it switches on a
+// guard that was off.
 func TestDiffLate(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -218,10 +218,10 @@ func TestDiffLate(t *testing.T) {
 	}
 }
 
-// asRest makes a server that of a REST API.
+// asRest changes the kind of a server to rest.
 func asRest(s *Server) { s.Stdio, s.Rest = nil, &rest.Config{} }
 
-// What takes a restart in some cases only.
+// Some keys need a restart only in some cases.
 func TestDiffCases(t *testing.T) {
 	was, now := two(), two()
 	was.TLS, now.TLS = TLS{"a", "b"}, TLS{"a", "c"}
@@ -281,7 +281,7 @@ func TestDiffSecrets(t *testing.T) {
 	}
 }
 
-// A file that is read again without having changed makes no change.
+// A second reading of the same file has no changes.
 func TestDiffSame(t *testing.T) {
 	env := environment(programs(t))
 	t.Chdir("testdata")
@@ -307,7 +307,7 @@ func TestDiffSame(t *testing.T) {
 	}
 }
 
-// Files that settings are made of are parts of them.
+// A change of a certificate is a change of the server.
 func TestDiffFiles(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) {
@@ -336,7 +336,7 @@ func TestDiffFiles(t *testing.T) {
 	}
 }
 
-// docs/operations.md says of each key when it counts.
+// docs/operations.md has the effect of each key.
 func TestDiffDocumented(t *testing.T) {
 	data, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -365,7 +365,7 @@ func TestDiffDocumented(t *testing.T) {
 	}
 }
 
-// BenchmarkDiff is of 1,000 servers, of which one is another.
+// BenchmarkDiff compares 1,000 servers, one of which differs.
 func BenchmarkDiff(b *testing.B) {
 	was, now := two(), two()
 	for n := range 1000 {

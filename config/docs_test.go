@@ -22,8 +22,7 @@ import (
 
 const reference = "../docs/configuration.md"
 
-// referenceTables are the tables of the reference, by the headings before them,
-// with the settings that they are about.
+// referenceTables are the tables of the reference: the heading before each, and its settings.
 var referenceTables = []struct {
 	heading  string
 	defaults any
@@ -54,7 +53,7 @@ var referenceTables = []struct {
 }
 
 // standardOf returns the defaults that zero stands for.
-func standardOf[T any]() T { return standards[reflect.TypeFor[T]()].Interface().(T) }
+func standardOf[T any]() T { return defaults[reflect.TypeFor[T]()].Interface().(T) }
 
 // A row of a table of the reference.
 type row struct{ standard, meaning string }
@@ -75,8 +74,7 @@ func referenceRows(t *testing.T, text, heading string) (section string, rows map
 	return section, rows
 }
 
-// Every key has its row in the reference, with the default that it really has,
-// and every row is a key.
+// Every key has its row in the reference with its real default, and every row has a key.
 func TestReferenceTables(t *testing.T) {
 	data, err := os.ReadFile(reference)
 	if err != nil {
@@ -175,7 +173,7 @@ func examples(text string) string {
 	return all.String()
 }
 
-// The messages that the reference shows are those that a user gets.
+// The messages in the reference are the real ones.
 func TestReferenceMessages(t *testing.T) {
 	data, err := os.ReadFile(reference)
 	if err != nil {

@@ -22,26 +22,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// visit looks at what the settings of an adapter name outside of the file, and
-// makes relative paths absolute.
-func (d *decoder) visit(sec *strict.Section, v any) {
+// resolveFiles checks the files that settings name, and makes relative paths absolute.
+func (d *decoder) resolveFiles(sec *strict.Section, v any) {
 	switch c := v.(type) {
 	case *stdio.Config:
-		d.visitStdio(sec, c)
+		d.resolveStdio(sec, c)
 	case *remote.Config:
-		d.visitRemote(sec, c)
+		d.resolveRemote(sec, c)
 	case *rest.Config:
-		d.visitRest(sec, c)
+		d.resolveRest(sec, c)
 	case *TLS:
-		d.visitTLS(sec, c)
+		d.resolveTLS(sec, c)
 	case *Cluster:
-		d.visitCluster(sec, c)
+		d.resolveCluster(sec, c)
 	case *Access:
-		d.visitAccess(sec, c)
+		d.resolveAccess(sec, c)
 	case *OAuth:
-		d.visitOAuth(sec, c)
-	case looker: // clients of OAuth, and front.Settings
-		d.visitKey(sec, c)
+		d.resolveOAuth(sec, c)
+	case keyFile: // clients of OAuth and front.Settings
+		d.resolveKey(sec, c)
 	case *AccessLog:
 		if c.To != "" && c.To != "stdout" && c.To != "stderr" {
 			c.To = d.absolute(c.To)
@@ -49,8 +48,8 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 	}
 }
 
-// visitAccess reads the file of a key, of which messages show nothing.
-func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
+// resolveAccess reads the file of a key. Messages show nothing of its content.
+func (d *decoder) resolveAccess(sec *strict.Section, a *Access) {
 	if a.TokenFile == "" {
 		return
 	}
@@ -62,7 +61,7 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 		}
 	}
 	if err != nil {
-		d.wrong(sec, "token_file", err)
+		d.unusable(sec, "token_file", err)
 		return
 	}
 	if info, err := os.Stat(a.TokenFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
@@ -71,20 +70,20 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 	}
 }
 
-func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
+func (d *decoder) resolveStdio(sec *strict.Section, c *stdio.Config) {
 	if c.Cwd != "" {
 		c.Cwd = d.absolute(c.Cwd)
 		if info, err := os.Stat(c.Cwd); err != nil {
-			d.wrong(sec, "cwd", reason(err))
+			d.unusable(sec, "cwd", reason(err))
 		} else if !info.IsDir() {
-			d.wrong(sec, "cwd", "not a folder")
+			d.unusable(sec, "cwd", "not a folder")
 		}
 	}
 	if c.EnvFile != "" {
 		c.EnvFile = d.absolute(c.EnvFile)
 		vars, err := readEnv(c.EnvFile)
 		if err != nil {
-			d.wrong(sec, "env_file", err)
+			d.unusable(sec, "env_file", err)
 		}
 		maps.Copy(vars, c.Env)
 		c.Env = vars
@@ -96,8 +95,8 @@ func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
 	}
 }
 
-// wrong reports a key whose value is good as such, and names what cannot be used.
-func (d *decoder) wrong(sec *strict.Section, key string, why any) {
+// unusable adds a fault for a key with a valid value that names a file which cannot be used.
+func (d *decoder) unusable(sec *strict.Section, key string, why any) {
 	m := sec.Marks[key]
 	d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, why)
 }
@@ -109,7 +108,7 @@ func (d *decoder) absolute(path string) string {
 	return filepath.Join(d.dir, path)
 }
 
-// reason is what the system says, without the path, which may be a secret.
+// reason returns the text of the system's error without the path, which may be a secret.
 func reason(err error) string {
 	var e *fs.PathError
 	switch {
@@ -121,7 +120,7 @@ func reason(err error) string {
 	return "cannot be read"
 }
 
-// readEnv reads a dotenv file. Errors repeat nothing of it. The map is never nil.
+// readEnv reads a dotenv file. Errors show nothing of its content. The map is never nil.
 func readEnv(path string) (map[string]string, error) {
 	vars := map[string]string{}
 	data, err := readFile(path)
@@ -144,9 +143,8 @@ func readEnv(path string) (map[string]string, error) {
 	return read, nil
 }
 
-// faultyLine returns the first line of a broken dotenv file from which on nothing
-// can be read; 0 when the file is too long to find out. The library names no
-// line, and its message repeats the text.
+// faultyLine returns the first faulty line of a dotenv file, or 0 if the file is too long to
+// find it. The library names no line, and its message shows the text.
 func faultyLine(data []byte) int {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	if len(lines) > 1000 {
@@ -160,9 +158,8 @@ func faultyLine(data []byte) int {
 	return 0
 }
 
-// find looks for the command where starting it would, and says what is wrong. It
-// may be right all the same: the file may be written for another machine, or the
-// program may be installed later.
+// find looks for the command as the start of the process does, and returns the problem. It is only
+// a warning: the file may be for another machine, or the program may be installed later.
 func (d *decoder) find(c *stdio.Config) string {
 	if strings.ContainsRune(c.Command, filepath.Separator) || strings.Contains(c.Command, "/") {
 		path := c.Command
@@ -188,7 +185,7 @@ func (d *decoder) find(c *stdio.Config) string {
 
 func isProgram(path string) bool {
 	if runtime.GOOS == "windows" {
-		_, err := exec.LookPath(path) // knows the extensions
+		_, err := exec.LookPath(path) // tries the extensions
 		return err == nil
 	}
 	info, err := os.Stat(path)

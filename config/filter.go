@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// filterKeys is how a file writes filter.Rules, and overrideKeys a
-// filter.Override.
+// filterKeys is the form of filter.Rules in a file, and overrideKeys that of filter.Override.
 type filterKeys struct {
 	Allow    []string                   `yaml:"allow,some"`
 	Deny     []string                   `yaml:"deny"`
@@ -28,7 +27,7 @@ type overrideKeys struct {
 	Annotations map[string]json.RawMessage `yaml:"annotations"`
 }
 
-// filter reads what clients see of a server's tools, prompts or resources.
+// filter reads the filter of a server's tools, prompts or resources.
 func (d *decoder) filter(x *strict.Slot, n *yaml.Node, into *filter.Rules) bool {
 	var keys filterKeys
 	_, ok := d.Inner(x, n, &keys)
@@ -36,14 +35,14 @@ func (d *decoder) filter(x *strict.Slot, n *yaml.Node, into *filter.Rules) bool 
 	return ok
 }
 
-// override reads what changes in the description of one of them.
+// override reads the changes of the description of one of them.
 func (d *decoder) override(x *strict.Slot, n *yaml.Node, into *filter.Override) bool {
 	var keys overrideKeys
 	sec, ok := d.Inner(x, n, &keys)
 	if !ok {
 		return false
 	}
-	if _, set := sec.Marks["title"]; set { // empty is something else than absent
+	if _, set := sec.Marks["title"]; set { // an empty title replaces, an absent one does not
 		into.Title = &keys.Title
 	}
 	if _, set := sec.Marks["description"]; set {
@@ -53,7 +52,7 @@ func (d *decoder) override(x *strict.Slot, n *yaml.Node, into *filter.Override) 
 	return true
 }
 
-// checkFilter adds the rules for a filter; what is tools, prompts or resources.
+// checkFilter adds the broken rules of a filter; what is tools, prompts or resources.
 func checkFilter(all *breaches, what string, f filter.Rules) {
 	add := func(key, rule string, args ...any) { all.add(what+": "+key, rule, args...) }
 	for _, list := range []struct {
@@ -67,7 +66,7 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 		}
 	}
 	hidden := func(name string) bool { return slices.Contains(f.Deny, name) }
-	from := map[string]string{} // by what becomes of it
+	from := map[string]string{} // old names by new ones
 	for _, name := range slices.Sorted(maps.Keys(f.Rename)) {
 		to := f.Rename[name]
 		other, taken := from[to]
@@ -78,7 +77,7 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 			add("rename: "+name, "must not become empty: to hide it, use deny")
 		case what == "tools" && !isPlain(to, 64):
 			add("rename: "+name, "must become 1 to 64 letters, digits, '_', '.' and '-': clients refuse other names of tools")
-		case taken && what != "resources": // their names are only shown
+		case taken && what != "resources": // the names of resources are only for display
 			add("rename: "+name, "becomes the same as %q: choose another name", strict.Clip(other))
 		}
 		from[to] = name
@@ -90,6 +89,6 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 	}
 }
 
-// isPlain reports whether s consists of characters that every client takes in
-// the names of tools, and of at most that many.
+// isPlain reports whether s has at most that many bytes, and only characters that every client
+// accepts in the names of tools.
 func isPlain(s string, most int) bool { return len(s) <= most && address.IsPlain(s) }

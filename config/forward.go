@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// parseForward reads an entry of forward: "NAME", or "NAME as OTHER". To is
-// empty without the latter.
+// parseForward reads an entry of forward: "NAME" or "NAME as OTHER". To is empty for the first
+// form.
 func parseForward(s string) (bridge.Forward, error) {
 	words := strings.Fields(s)
 	switch {
@@ -28,25 +28,25 @@ func parseForward(s string) (bridge.Forward, error) {
 	return bridge.Forward{}, errors.New(`expected the name of a header, such as X-Tenant, or "X-User-Token as Authorization"`)
 }
 
-// checkForward returns f with its header in canonical form, unless that header
-// must not be passed on.
+// checkForward returns f with its header in canonical form, or an error if that header must not
+// be forwarded.
 func checkForward(f bridge.Forward) (bridge.Forward, error) {
 	if !httpguts.ValidHeaderFieldName(f.From) {
-		return f, errors.New("the client's part must be the name of a header, such as X-Tenant")
+		return f, errors.New("the text before \"as\" must be the name of a header, such as X-Tenant")
 	}
 	f.From = http.CanonicalHeaderKey(f.From)
-	// What a client shows to the bridge is meant for the bridge: a server that
-	// got it could act as that client elsewhere (R-173, protocol.md D0.9).
+	// The client's credentials are for the bridge. A server that got them could act as the
+	// client elsewhere (R-173, protocol.md D0.9).
 	own := slices.Contains([]string{"Authorization", "X-Api-Key", "Cookie", "X-Real-Ip", "Via"}, f.From)
 	if own || remote.Reserved(f.From) || auth.IsClaimHeader(f.From) {
-		return f, errors.New("this header is between the client and the bridge, and is never passed on: " +
+		return f, errors.New("this header is for the bridge and is never forwarded: " +
 			`let the client send another one, and name it here, such as "X-User-Token as Authorization"`)
 	}
 	return f, nil
 }
 
-// nameForwards fills in what the server gets its headers as: the same header, or
-// for a child process the variable of that name.
+// nameForwards fills in missing names for the server: the same header, or for a child process
+// the variable of that name.
 func (s *Server) nameForwards() {
 	for i := range s.Forward {
 		f := &s.Forward[i]
@@ -61,10 +61,10 @@ func (s *Server) nameForwards() {
 	}
 }
 
-// checkForwards adds the rules for what the server gets, which depend on its kind.
+// checkForwards adds the broken rules of forward, which depend on the kind of the server.
 func (s *Server) checkForwards(all *breaches) {
 	if s.Share == ShareAll && len(s.Forward) > 0 {
-		all.with("forward", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose headers these could be")
+		all.with("forward", "share", "cannot be used with share: all: one connection serves all callers, so it cannot have the headers of one")
 	}
 	names := map[string]bool{}
 	for i, f := range s.Forward {
@@ -74,7 +74,7 @@ func (s *Server) checkForwards(all *breaches) {
 		}
 		name := strings.ToUpper(f.To)
 		if f.To != "" && names[name] && rule == "" {
-			rule = "gives the server a name that another item gives it too: keep one"
+			rule = "has the same name for the server as another item: keep one"
 		}
 		names[name] = true
 		if rule != "" {
@@ -86,37 +86,37 @@ func (s *Server) checkForwards(all *breaches) {
 func headerRule(to string) string {
 	switch {
 	case !httpguts.ValidHeaderFieldName(to):
-		return "gives the server what is not the name of a header"
+		return `has an invalid name of a header after "as"`
 	case remote.Reserved(to):
-		return "gives the server a header that the bridge sets itself: choose another one behind \"as\""
+		return "becomes a header that the bridge sets itself: choose another one after \"as\""
 	}
 	return ""
 }
 
-// loaders begin the names of variables by which linkers, shells, runtimes,
-// package managers and TLS libraries are told what to load, run or trust.
-var loaders = []string{
+// loaderPrefixes are prefixes of variables that control what linkers, shells, runtimes, package
+// managers and TLS libraries load, run or trust.
+var loaderPrefixes = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
 	"LUA_", "PHP_INI_", "OPENSSL_", "ERL_", "ELIXIR_ERL_", "R_PROFILE", "R_ENVIRON", "R_LIBS", "JULIA_",
 }
 
-// variableRule refuses variables that choose what a program runs: a client could
-// have commands of its own executed (R-179).
+// variableRule refuses variables that control what a program runs: a client could execute
+// commands with them (R-179).
 func variableRule(to string) string {
 	name := strings.ToUpper(to)
 	switch {
 	case !strict.IsVariable(to):
-		return `gives the server what is not the name of a variable: write "HEADER as NAME", with letters, digits and '_' in NAME`
-	case slices.ContainsFunc(loaders, func(p string) bool { return strings.HasPrefix(name, p) }),
+		return `has an invalid name of a variable: write "HEADER as NAME", with letters, digits and '_' in NAME`
+	case slices.ContainsFunc(loaderPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }),
 		strings.HasSuffix(name, "_PROXY"), slices.Contains([]string{
 			"PATH", "PATHEXT", "COMSPEC", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "SHELLOPTS", "IFS", "ENV", "PS4", "PROMPT_COMMAND",
 			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "GOFLAGS", "RUSTFLAGS",
-			// Which credentials, and which place for them, is the operator's choice too.
+			// The choice of credentials is the operator's, too.
 			"PHPRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "KUBECONFIG", "DOCKER_HOST", "DOCKER_CONFIG",
 			"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HOSTALIASES",
 		}, name):
-		return `gives the server a variable by which a client could change what it runs: choose another one behind "as"`
+		return `becomes a variable by which a client could change what the server runs: choose another one after "as"`
 	}
 	return ""
 }

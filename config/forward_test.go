@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// A client sets no variable by which code is run, or credentials are chosen.
+// No client may set a variable that runs code or chooses credentials.
 func TestVariableRule(t *testing.T) {
 	for name, good := range map[string]bool{
 		"LUA_INIT": false, "LUA_PATH": false, "PHPRC": false, "PHP_INI_SCAN_DIR": false, "OPENSSL_CONF": false, "ERL_FLAGS": false, "ERL_AFLAGS": false,

@@ -11,76 +11,71 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// TLS says with what the bridge shows who it is. The files are read again when
-// they change.
+// TLS holds the certificate of the bridge. The files are read again after a change.
 type TLS struct {
-	// CertFile has the certificate, and after it those that it was signed with.
+	// CertFile holds the certificate, followed by its intermediate certificates.
 	CertFile string `yaml:"cert_file"`
-	// KeyFile has the key of the certificate. Both are PEM files, and set, or neither is.
+	// KeyFile holds the key of the certificate. Both are PEM files. Both are set, or neither.
 	KeyFile string `yaml:"key_file"`
 }
 
-// Access is one who may call.
+// Access is one caller, or a rule for users.
 type Access struct {
-	// Name is the principal: what it has is its own, and shared with nobody. It is
-	// shown in logs.
+	// Name is the principal, which shares no state with others. Logs show it.
 	Name string `yaml:"name"`
-	// Token is the secret that it shows, as Authorization: Bearer TOKEN or
-	// X-API-Key: TOKEN.
+	// Token is the caller's secret, sent as Authorization: Bearer TOKEN or X-API-Key: TOKEN.
 	Token string `yaml:"token"`
-	// TokenFile has the secret in place of Token. It is read again when it changes.
+	// TokenFile holds the secret in place of Token. It is read again after a change.
 	TokenFile string `yaml:"token_file"`
-	// Issuer, Claims, Scopes and Users, in the place of a key, say which users the rule
-	// is for, of those who show a token of an issuer (Config.OAuth): all that is set has
-	// to fit. Each user is a caller of its own.
+	// Issuer, Claims, Scopes and Users replace a key: the rule is for users with a token of
+	// an issuer (Config.OAuth) that matches all that are set. Each user is a separate caller.
 	//
-	// Issuer is one of OAuth's. Default: all of them.
+	// Issuer is one of Config.OAuth. Default: all of them.
 	Issuer string `yaml:"issuer"`
-	// Claims are patterns of what the token says, by the names of the claims: one of
-	// each has to fit.
+	// Claims holds patterns for the values of claims, by their names. One pattern of each
+	// claim has to match.
 	Claims map[string]Words `yaml:"claims"`
-	// Scopes are those that the token must have.
+	// Scopes are the scopes that the token must have.
 	Scopes []string `yaml:"scopes"`
-	// Users are patterns of its subject; AnyUser fits all.
+	// Users are patterns for the subject of the token; AnyUser matches all.
 	Users Words `yaml:"users"`
-	// Servers are patterns of the servers that it may use. Default: all.
+	// Servers are patterns for the names of allowed servers. Default: all.
 	Servers []string `yaml:"servers,some"`
-	// Tools chooses among their tools. Default: all.
+	// Tools filters their tools. Default: all.
 	Tools Choice `yaml:"tools"`
-	// Operator shows the state of all servers and of the bridge as a whole, in /readyz and
-	// /metrics, also where Servers leaves some out. Default false.
+	// Operator shows the state of the bridge and of all servers in /readyz and /metrics, also of
+	// those that Servers excludes. Default false.
 	Operator bool `yaml:"operator"`
 }
 
-// Choice chooses tools by the names that clients see. Patterns are as in Rules:
-// * stands for any text, and \* for a star.
+// Choice filters tools by the names that clients see. Patterns are those of Rules: * stands for
+// any text, and \* for a star.
 type Choice struct {
-	// Allow lists what may be used. Default: everything.
+	// Allow lists the allowed tools. Default: all.
 	Allow []string `yaml:"allow,some"`
-	// Deny lists what may not be used. It wins over Allow. Default: nothing.
+	// Deny lists the hidden tools. It wins over Allow. Default: none.
 	Deny []string `yaml:"deny"`
 }
 
-// AccessLog says where a line for each call goes.
+// AccessLog sets where to write a line for each call.
 type AccessLog struct {
-	// To is "stdout", "stderr" or a file, to which it is appended. Empty means
-	// nowhere.
+	// To is "stdout", "stderr" or a file to append to. Empty means no log.
 	To string `yaml:"to"`
-	// Payloads writes what was asked and answered too, without what looks like a
-	// secret: for debugging only.
+	// Payloads also writes requests and answers, without values that look like secrets: for
+	// debugging only.
 	Payloads bool `yaml:"payloads"`
 }
 
 // Values of Config.Ready.
 const (
-	ReadyAny = "any" // one server that works is enough
+	ReadyAny = "any" // one working server is enough
 	ReadyAll = "all" // all have to work
 )
 
 // Values of Config.Reload.
 const (
-	ReloadOn  = "on"  // also when the file has changed
-	ReloadOff = "off" // only by a signal, or over HTTP
+	ReloadOn  = "on"  // also after a change of the file
+	ReloadOff = "off" // only by a signal or over HTTP
 )
 
 // Values of Config.LogLevel.
@@ -94,37 +89,37 @@ const (
 // Values of Config.Console.
 const (
 	ConsoleOn       = "on"
-	ConsolePayloads = "payloads" // on, and operators see what messages carry
+	ConsolePayloads = "payloads" // on, with the contents of messages
 	ConsoleOff      = "off"
 )
 
-// checkAccess adds the rules for who may call.
+// checkAccess adds the broken rules about access and the addresses for operators.
 func (c *Config) checkAccess(all *breaches) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		all.add("tls", "needs both cert_file and key_file")
 	}
 	if c.AccessLog.Payloads && c.AccessLog.To == "" {
-		all.add("access_log", "has payloads but no place: add to: stderr, or a file")
+		all.add("access_log", "has payloads but no to: add to: stderr, or a file")
 	}
 	for _, may := range []struct {
 		key, alone string
 		names      []string
-	}{{"admin", "may have the file read again", c.Admin}, {"viewers", "sees all", c.Viewers}} {
+	}{{"admin", "may reload the file", c.Admin}, {"viewers", "sees everything", c.Viewers}} {
 		for _, name := range may.names {
 			if len(c.Access) == 0 {
 				all.add(may.key, "needs access: without it, whoever is on this machine %s, and nobody else", may.alone)
 				return
 			} else if !slices.ContainsFunc(c.Access, func(a Access) bool { return a.Name == name }) {
-				all.add(may.key, "has %q, which is the name of nobody under access", strict.Clip(name))
+				all.add(may.key, "has %q, but access has no such name", strict.Clip(name))
 			}
 		}
 	}
 	const everybody = "which other machines can reach, and without access everybody there could stop servers and see what others do"
 	switch at := c.OperatorsListen(); {
 	case c.ConsoleListen != "" && address.Overlap(at, c.Listen):
-		all.with("console_listen", "listen", "is where clients are served too: choose another port, or leave it out")
+		all.with("console_listen", "listen", "is also the address for clients: choose another port, or leave it out")
 	case c.ConsoleListen != "" && address.Overlap(at, c.Cluster.Listen):
-		all.with("console_listen", "cluster", "is where other instances are served too (cluster: listen): choose another port")
+		all.with("console_listen", "cluster", "is also the address for other instances (cluster: listen): choose another port")
 	case len(c.Access) > 0 || Loopback(at):
 	case c.ConsoleListen != "":
 		all.add("console_listen", "is %s, %s: add access, or choose an address of this machine, such as 127.0.0.1:8809", strict.Clip(at), everybody)
@@ -136,7 +131,7 @@ func (c *Config) checkAccess(all *breaches) {
 		item := fmt.Sprintf("access: item %d", i+1)
 		switch {
 		case a.Name == "":
-			all.add(item, "has no name: it is the principal that logs and limits go by")
+			all.add(item, "has no name: it is the principal for logs and limits")
 		case !isPlain(a.Name, 64):
 			all.add(item+": name", "must be 1 to 64 letters, digits, '_', '.' and '-'")
 		case names[a.Name] > 0:
@@ -147,7 +142,7 @@ func (c *Config) checkAccess(all *breaches) {
 		case a.users():
 			c.checkUsers(all, item, &a)
 		case (a.Token == "") == (a.TokenFile == ""):
-			all.with(item, item+": token", "needs either token or token_file, or says by claims, scopes or users who it is for")
+			all.with(item, item+": token", "needs either token or token_file, or claims, scopes or users for a rule about users")
 		case a.Token != "" && auth.Check(a.Token) != nil:
 			all.add(item+": token", "%v", auth.Check(a.Token))
 		case a.Token != "" && tokens[a.Token] > 0:
@@ -158,7 +153,7 @@ func (c *Config) checkAccess(all *breaches) {
 		}
 		for _, pattern := range a.Servers {
 			if !c.serves(pattern) {
-				all.add(item+": servers", "has %q, which is the name of no server", strict.Clip(pattern))
+				all.add(item+": servers", "has %q, but there is no such server", strict.Clip(pattern))
 			}
 		}
 	}
@@ -166,13 +161,13 @@ func (c *Config) checkAccess(all *breaches) {
 
 // serves reports whether there is a server of that name or pattern.
 func (c *Config) serves(pattern string) bool {
-	// Nobody should have to change a rule to switch a server off.
+	// A rule stays valid when its server is switched off.
 	return slices.ContainsFunc(c.off, func(name string) bool { return glob.Match(pattern, name) }) ||
 		slices.ContainsFunc(c.Servers, func(s Server) bool { return glob.Match(pattern, s.Name) })
 }
 
-// SeesAll reports whether that principal may see the state of all servers: it is an
-// operator, or may use all of them.
+// SeesAll reports whether the principal may see the state of all servers: it is an operator, or
+// may use all of them.
 func (c *Config) SeesAll(principal string) bool {
 	for _, a := range c.Access {
 		if a.Name == principal {
@@ -182,8 +177,8 @@ func (c *Config) SeesAll(principal string) bool {
 	return false
 }
 
-// Grants returns what each principal may use, by the name of its rule; nil when there
-// are no access rules.
+// Grants returns the grants of all principals by the names of their rules; nil without access
+// rules.
 func (c *Config) Grants() map[string]filter.Grant {
 	if len(c.Access) == 0 {
 		return nil
@@ -193,15 +188,15 @@ func (c *Config) Grants() map[string]filter.Grant {
 		g := filter.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
 		all[a.Name] = g
 		if a.users() {
-			all[a.Name+"/"] = g // its users begin so: where callers are counted, they are several
+			all[a.Name+"/"] = g // the prefix of the principals of its users
 		}
 	}
 	return all
 }
 
-// halfSaid notes what is there in the file and says nothing, or is about callers
-// where they cannot be told apart.
-func (d *decoder) halfSaid(top *strict.Section, c *Config) {
+// checkIncomplete adds faults for sections that set nothing, and warnings for settings about
+// callers where access does not distinguish them.
+func (d *decoder) checkIncomplete(top *strict.Section, c *Config) {
 	if m, set := top.Marks["tls"]; set && !m.Bad && c.TLS == (TLS{}) {
 		d.Fault(m.Line, "tls needs both cert_file and key_file; without tls it is HTTP")
 	}
@@ -211,8 +206,8 @@ func (d *decoder) halfSaid(top *strict.Section, c *Config) {
 	if m, set := top.Marks["cluster"]; set && !m.Bad && !c.Cluster.Enabled() {
 		d.Fault(m.Line, "cluster needs redis, the address of the store that all instances use, such as redis://redis.example.com:6379")
 	}
-	d.neverReached(top, c)
-	d.oneAccount(c)
+	d.warnUnreachable(top, c)
+	d.warnOneAccount(c)
 	if _, set := top.Marks["access"]; set {
 		return
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// Scopes are what tokens must have for calls of a server. The callers of keys need none.
-// Patterns are about the names that clients see at the server itself, and for resources
-// about the URI. All that fit count.
+// Scopes are the scopes that tokens need for calls of a server. Callers with keys need none.
+// Patterns match the names that clients see at the server itself, and the URIs of resources. The
+// scopes of all matching patterns are needed.
 type Scopes struct {
 	// All are needed for everything.
 	All Words `yaml:"all"`
-	// Tools, Prompts and Resources have those that some need, by patterns.
+	// Tools, Prompts and Resources hold further scopes by pattern.
 	Tools     map[string]Words `yaml:"tools"`
 	Prompts   map[string]Words `yaml:"prompts"`
 	Resources map[string]Words `yaml:"resources"`
 }
 
-// Forwards returns what reaches the server of a client's request: what Forward lists, and
-// what Identity makes of its token, which is in the header that auth.ClaimHeader names.
+// Forwards returns the headers of a client's request that reach the server: those of Forward,
+// and those of Identity, whose claims are in the headers that auth.ClaimHeader names.
 func (s *Server) Forwards() []bridge.Forward {
 	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward
@@ -43,18 +43,18 @@ func (s *Server) Forwards() []bridge.Forward {
 	return all
 }
 
-// Exchanges reports whether the tokens of callers are exchanged for tokens of the server.
+// Exchanges reports whether the bridge exchanges the tokens of callers for tokens of the server.
 func (s *Server) Exchanges() bool {
 	r := s.Remote()
 	return r != nil && r.OAuth != nil && r.OAuth.Exchange != "" || s.Rest != nil && s.Rest.Auth.Exchanges()
 }
 
-// credentials are headers in which servers look for one.
+// credentials are the headers of credentials.
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}
 
-// checkIdentity adds the rules for what a server asks of tokens, and gets of them.
+// checkIdentity adds the broken rules about scopes, identity and exchanged tokens of a server.
 func (c *Config) checkIdentity(all *breaches, s *Server) {
-	const needs = "is about tokens, and needs oauth: the issuer of these"
+	const needs = "is about tokens and needs oauth, the list of their issuers"
 	asks := len(s.Scopes.All)+len(s.Scopes.Tools)+len(s.Scopes.Prompts)+len(s.Scopes.Resources) > 0
 	if asks && len(c.OAuth) == 0 {
 		all.add("scopes", needs)
@@ -89,11 +89,11 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 		case key == exchange && s.Remote() != nil && slices.ContainsFunc(c.OAuth, func(o OAuth) bool {
 			return o.Front != nil && strings.TrimSuffix(o.Issuer, "/") == strings.TrimSuffix(s.Remote().OAuth.Issuer, "/")
 		}):
-			all.add(key, "is of no use with the front of its issuer: clients have tokens of the bridge, which are never shown to anybody else")
+			all.add(key, "has no effect with the front of its issuer: clients have tokens of the bridge, which are never sent to others")
 		case s.Share == ShareAll:
-			all.with(key, "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be")
+			all.with(key, "share", "cannot be used with share: all: one connection serves all callers, so it cannot have the identity of one")
 		case s.Cache.Shared && key == exchange:
-			all.with(key, "cache", "has each caller act with a token of its own: what one may see is not for all, so cache cannot be shared")
+			all.with(key, "cache", "gives each caller a token of its own: answers for one are not for all, so cache cannot be shared")
 		}
 	}
 	taken := map[string]bool{}
@@ -109,14 +109,14 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 		rule := ""
 		switch {
 		case s.Stdio != nil && variableRule(name) != "":
-			rule = "is no variable for this: its name has letters, digits and '_', such as MCP_USER, and it must not choose what a program runs or trusts"
+			rule = "must be a variable with letters, digits and '_', such as MCP_USER, that does not control what a program runs or trusts"
 		case s.Stdio == nil && (headerRule(name) != "" || slices.Contains(credentials, http.CanonicalHeaderKey(name))):
-			rule = "is no header for this: it is none, or the bridge or the server uses it for something else; choose another one, such as X-User"
+			rule = "must be a header that neither the bridge nor the server uses for something else, such as X-User"
 		}
 		switch {
 		case rule != "":
 		case taken[strings.ToUpper(name)], s.Stdio != nil && s.Stdio.Passes(name), s.Rest != nil && s.Rest.Sends(name):
-			rule = "is a name under which the server gets something else too, such as what headers, env, auth or forward say: without the claim it would take that for the caller"
+			rule = "is also set by headers, env, auth or forward: without the claim, the server would take that value for the caller"
 		default:
 			rule = auth.CheckClaim(s.Identity[name])
 		}

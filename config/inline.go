@@ -8,9 +8,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// document notes a document that stands in the file, as the lines that it has
-// there, and everything else blank: so what is said of it has the file's lines.
-// References in it start from the file, which into is set to.
+// document stores a document that is written in the file, with the line numbers of the file. It
+// sets into to the file, which references in the document start from.
 func (d *decoder) document(x *strict.Slot, n *yaml.Node, into *string) bool {
 	if len(strict.Resolve(n).Content) == 0 {
 		return d.Mistyped(x, n, "a file, a URL, or a document")

@@ -7,8 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 )
 
-// A document may stand in the file. What is said of it has the file's lines, and
-// nothing in it is taken for ours.
+// Warnings about an inline document have the lines of the file, and references in it stay.
 func TestInlineDocument(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"block", `servers:

@@ -14,10 +14,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Load reads the file at path and everything that it names: environment files,
-// working directories, commands. Relative paths in it count from its own folder.
-// env looks variables up; nil means the environment of this process. The error
-// is a Faults, unless the file could not be read at all.
+// Load reads the file at path and checks all that it names: environment files, working
+// directories, commands. Relative paths in it start from its own folder. env looks up variables;
+// nil means the environment of this process. The error is a Faults, unless the file could not be
+// read at all.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	folder, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
@@ -30,14 +30,13 @@ func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	return parse(path, folder, data, env)
 }
 
-// Parse reads a configuration from data; name stands in messages. It opens no
-// file: paths stay as they are, environment files unread.
+// Parse reads a configuration from data; messages show name. It opens no file: paths stay
+// unchanged, and environment files are not read.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	return parse(name, "", data, env)
 }
 
-// readFile returns the text of a file. One that is too large is cut after the first byte too
-// many, and refused where it is parsed.
+// readFile returns the content of a file. It reads at most one byte more than a file may have.
 func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxFile+1) }
 
 func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Config, error) {
@@ -57,7 +56,7 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 		c.secrets = d.Secrets
 	}
 	if dir != "" {
-		c.note()
+		c.digestFiles()
 	}
 	for _, w := range d.Warnings.Sorted() {
 		c.Warnings = append(c.Warnings, w.String())
@@ -83,7 +82,7 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	}
 	list, desktop := d.desktop(list)
 	list = d.flagKeys(list)
-	if line, hint := d.ofOthers(list); hint != "" && desktop == nil {
+	if line, hint := d.foreignFile(list); hint != "" && desktop == nil {
 		d.Fault(line, "%s", hint)
 		return &c
 	}
@@ -91,14 +90,14 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	if desktop != nil {
 		d.desktopServers(*desktop, &c)
 	}
-	for i, line := range d.tokens { // which the last of the rules were made of
+	for i, line := range d.tokens { // the last rules come from these
 		top.Marks[fmt.Sprintf("access: item %d", len(c.Access)-len(d.tokens)+i+1)] = strict.Mark{Line: line}
 	}
 	c.off = d.off
 	for _, b := range c.breaches() {
 		d.breach(top, b)
 	}
-	d.halfSaid(top, &c)
+	d.checkIncomplete(top, &c)
 	d.prefixes(&c)
 	if _, set := top.Marks["servers"]; !set && desktop == nil {
 		d.Fault(top.Line, "there are no servers: name at least one, %s", example)
@@ -115,8 +114,8 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	return &c
 }
 
-// prefixes fills in the prefixes that depend on the separator, and looks at what in the
-// servers depends on the rest of the file.
+// prefixes fills in the prefixes that depend on the separator, and checks the rules about servers
+// that depend on the rest of the file.
 func (d *decoder) prefixes(c *Config) {
 	for i, sec := range d.sections {
 		if _, set := sec.Marks["prefix"]; !set {
@@ -125,17 +124,18 @@ func (d *decoder) prefixes(c *Config) {
 	}
 	owners := map[string]string{}
 	for i, sec := range d.sections {
-		for _, b := range c.among(&c.Servers[i], owners) {
+		for _, b := range c.checkAmong(&c.Servers[i], owners) {
 			d.breach(sec, b)
 		}
 	}
 }
 
+// breach adds a fault for a broken rule, with the line of one of its keys.
 func (d *decoder) breach(sec *strict.Section, b breach) {
 	m, set := sec.At(b.key)
 	other, otherSet := sec.Marks[b.other]
 	switch {
-	case m.Bad || other.Bad: // its default was taken, which may be what does not fit
+	case m.Bad || other.Bad: // the rule may be broken by a default only
 		return
 	case !set && otherSet:
 		m = other
@@ -146,7 +146,7 @@ func (d *decoder) breach(sec *strict.Section, b breach) {
 // servers reads the mapping of names to servers.
 func (d *decoder) servers(x *strict.Slot, n *yaml.Node, into *[]Server) bool {
 	if strict.Kind(n) == strict.Null {
-		return true // as an empty mapping, for which there is a better message
+		return true // like an empty mapping, whose message is better
 	}
 	list, ok := d.Entries("servers: ", n)
 	if !ok {
@@ -180,7 +180,7 @@ func (d *decoder) servers(x *strict.Slot, n *yaml.Node, into *[]Server) bool {
 	return len(*into) > 0 || len(list) == 0
 }
 
-// enabled returns the other keys of a server, and whether it is switched on.
+// enabled returns the other keys of a server, and whether the server is switched on.
 func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry) (rest []strict.Entry, on bool) {
 	i := slices.IndexFunc(keys, func(e strict.Entry) bool { return e.Key == "enabled" })
 	if i < 0 {
@@ -195,6 +195,7 @@ func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry)
 	return slices.Delete(slices.Clone(keys), i, i+1), true
 }
 
+// server reads the keys of a server.
 func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) Server {
 	s := DefaultServer(name, "")
 	d.Fields(sec, keys, reflect.ValueOf(&s).Elem())
@@ -216,7 +217,7 @@ func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) 
 	return s
 }
 
-// finish does what takes all settings of a server.
+// finish completes a server and checks the rules about several of its keys.
 func (d *decoder) finish(sec *strict.Section, s *Server) {
 	s.nameForwards()
 	for _, b := range s.breaches() {
@@ -228,6 +229,5 @@ func (d *decoder) finish(sec *strict.Section, s *Server) {
 	}
 }
 
-// Redact puts references in the place of values that came from the environment,
-// for texts that are shown.
+// Redact replaces values from the environment by their references, for texts to show.
 func (c *Config) Redact(text string) string { return strict.Redact(text, c.secrets) }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// manyServers is a file with n servers.
+// manyServers returns a file with n servers.
 func manyServers(n int) string {
 	var b strings.Builder
 	b.WriteString("servers:\n")
@@ -39,7 +39,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// What one server takes of memory is the same, however many there are.
+// The memory for one server is the same, however many there are.
 func TestManyServers(t *testing.T) {
 	scaletest.Unraced(t)
 	taken := func(n int) uint64 {

@@ -16,39 +16,39 @@ import (
 
 // The types of settings, for programs that make a configuration in code.
 type (
-	// Stdio is how a child process is started, and stopped: Server.Stdio.
+	// Stdio sets how a child process is started and stopped: Server.Stdio.
 	Stdio = stdio.Config
-	// Remote is how a server is reached over HTTP: Server.HTTP and Server.SSE.
+	// Remote sets how a server is reached over HTTP: Server.HTTP and Server.SSE.
 	Remote = remote.Config
-	// RemoteOAuth is how the bridge gets tokens for it. The next ones are its parts.
+	// RemoteOAuth sets how the bridge gets tokens for the server. The next types are its parts.
 	RemoteOAuth      = oauth.Settings
 	RemoteClient     = oauth.Client
 	RemoteAuthorizer = remote.Authorizer
-	// Rules choose and change what clients see: Server.Tools, Prompts and Resources.
+	// Rules filter and change lists for clients: Server.Tools, Prompts and Resources.
 	Rules = filter.Rules
-	// Override changes how one tool, prompt or resource is described.
+	// Override changes the description of one tool, prompt or resource.
 	Override = filter.Override
-	// Cache says how long lists are kept.
+	// Cache sets how long lists are cached.
 	Cache = cache.Options
-	// Breaker says when a server that fails gets no calls for a while.
+	// Breaker sets when a failing server gets no calls.
 	Breaker = breaker.Options
 	// Limits bound the calls to one server.
 	Limits = limits.Options
-	// Rate is how often something may be done.
+	// Rate is a number of events per time.
 	Rate = limits.Rate
-	// PerPrincipal bounds what one caller may have in the whole bridge.
+	// PerPrincipal bounds the use of the whole bridge by one principal.
 	PerPrincipal = limits.PerPrincipal
-	// Retry says which calls are made again when they had no answer.
+	// Retry sets which calls without an answer are made again.
 	Retry = retry.Options
 
-	// Front says how the bridge stands in for an identity provider: OAuth.Front.
+	// Front makes the bridge the authorization server for clients: OAuth.Front.
 	Front = front.Settings
-	// Introspection says how to ask an issuer about tokens: OAuth.Introspection.
+	// Introspection sets how to ask an issuer about tokens: OAuth.Introspection.
 	Introspection = token.Introspection
-	// OAuthClient is what the bridge is known by at an issuer.
+	// OAuthClient holds the credentials of the bridge at an issuer.
 	OAuthClient = token.Client
 
-	// Rest makes a server of an HTTP API: Server.Rest. The next ones are its parts.
+	// Rest turns an HTTP API into a server: Server.Rest. The next types are its parts.
 	Rest           = rest.Config
 	RestAuth       = rest.Auth
 	RestCredential = rest.Credential

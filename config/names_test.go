@@ -35,8 +35,7 @@ func aliases(t *testing.T, path string) map[string]string {
 	return named
 }
 
-// A program that makes a configuration in code can name each type in it, although
-// many are of internal packages.
+// A program can name each type of a configuration, although many are of internal packages.
 func TestNames(t *testing.T) {
 	named := map[string]bool{}
 	ofRest := aliases(t, filepath.Join("..", "adapters", "rest", "names.go"))

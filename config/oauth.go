@@ -19,37 +19,37 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// OAuth is an issuer whose tokens count: an identity provider.
+// OAuth is an issuer whose tokens are accepted: an identity provider.
 type OAuth struct {
-	// Issuer is its name, exactly as it stands in its tokens: a URL.
+	// Issuer is the URL that names it, exactly as in its tokens.
 	Issuer string `yaml:"issuer"`
-	// Audience is what a token may be for, beside the address of the endpoint and
-	// that of the bridge as a whole.
+	// Audience lists accepted audiences of tokens, beside the address of the endpoint and that
+	// of the bridge.
 	Audience []string `yaml:"audience"`
-	// JWKS is the URL or the file of its keys. Default: where its metadata says.
+	// JWKS is the URL or the file of its keys. Default: the URL in its metadata.
 	JWKS string `yaml:"jwks"`
-	// Algorithms are those that it may sign with. Default: all that are safe.
+	// Algorithms are the accepted signature algorithms. Default: all safe ones.
 	Algorithms []string `yaml:"algorithms"`
-	// Scopes are what clients are told to ask for to begin with.
+	// Scopes are the scopes that clients should request first.
 	Scopes []string `yaml:"scopes"`
-	// Implies has the scopes that others have in them, by these.
+	// Implies maps a scope to the scopes that it includes.
 	Implies map[string]Words `yaml:"implies"`
-	// ScopeClaim is the claim that has the scopes. Default: scope and scp.
+	// ScopeClaim is the claim with the scopes. Default: scope and scp.
 	ScopeClaim string `yaml:"scope_claim"`
-	// ClockSkew is by how much its clock may differ from ours: at most 5m. Default 30s.
+	// ClockSkew is the accepted difference between its clock and ours: at most 5m. Default 30s.
 	ClockSkew time.Duration `yaml:"clock_skew"`
-	// Introspection says how to ask it about tokens that only it can read. Default: these
-	// do not count. One issuer at most has it.
+	// Introspection sets how to ask it about opaque tokens. Default: opaque tokens are refused.
+	// At most one issuer has it.
 	Introspection Introspection `yaml:"introspection"`
-	// Front has the bridge stand in for it: clients register and get tokens at the bridge,
-	// and users sign in at the issuer. One issuer at most has it. Default: clients deal with
-	// the issuer themselves.
+	// Front makes the bridge the authorization server for clients: they register and get tokens
+	// at the bridge, and users sign in at the issuer. At most one issuer has it. Default:
+	// clients use the issuer themselves.
 	Front *Front `yaml:"front"`
-	// CAFile names a file of PEM certificates that may sign the issuer's, beside those
-	// that the system trusts.
+	// CAFile is a file of PEM certificates to trust for the issuer, beside those of the
+	// system.
 	CAFile string `yaml:"ca_file"`
-	// Transport makes the requests to the issuer. Only a program can set it, in the
-	// place of CAFile. Default: one that heeds CAFile and the proxies of the environment.
+	// Transport makes the requests to the issuer and replaces CAFile. Only a program can set
+	// it. Default: one with CAFile and the proxies of the environment.
 	Transport http.RoundTripper `yaml:"-"`
 }
 
@@ -68,12 +68,12 @@ func (d *decoder) words(x *strict.Slot, n *yaml.Node, into *Words) bool {
 	return ok
 }
 
-// users reports whether the rule is for those who show a token of an issuer, not a key.
+// users reports whether the rule is for users with tokens, and not for a key.
 func (a *Access) users() bool {
 	return a.Issuer != "" || len(a.Claims) > 0 || len(a.Scopes) > 0 || len(a.Users) > 0
 }
 
-// userRules returns the access rules that are for users, in their order.
+// userRules returns the access rules for users in their order.
 func (c *Config) userRules() (all []Access) {
 	for _, a := range c.Access {
 		if a.users() {
@@ -83,7 +83,7 @@ func (c *Config) userRules() (all []Access) {
 	return all
 }
 
-// Reach returns what makes requests to the issuer.
+// Reach returns the transport for requests to the issuer.
 func (o *OAuth) Reach() (http.RoundTripper, error) {
 	if o.Transport != nil {
 		return o.Transport, nil
@@ -91,33 +91,33 @@ func (o *OAuth) Reach() (http.RoundTripper, error) {
 	return jwks.Transport(o.CAFile)
 }
 
-// checkPublicURL returns what is wrong with public_url.
+// checkPublicURL checks public_url.
 func checkPublicURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case s == "":
 		return nil
 	case err != nil || !address.IsHost(u.Host) || s != u.Scheme+"://"+u.Host:
-		return errors.New("expected https://HOST or https://HOST:PORT, such as https://mcp.example.com, without a path: that of base_path is added")
+		return errors.New("expected https://HOST or https://HOST:PORT, such as https://mcp.example.com, without a path: the bridge adds base_path")
 	case s != strings.ToLower(s):
 		return errors.New("must be in lower case, as clients compare it")
 	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
-		return fmt.Errorf("must be without :%s: that is the usual port, which browsers and clients leave out", u.Port())
+		return fmt.Errorf("must not have :%s: browsers and clients leave out the default port", u.Port())
 	}
 	return jwks.Safe(s)
 }
 
-// checkOAuth adds the rules for tokens. Nobody is let in only because an issuer knows
-// them (I-031).
+// checkOAuth adds the broken rules about tokens. A token alone lets nobody in: a rule of access
+// has to match (I-031).
 func (c *Config) checkOAuth(all *breaches) {
 	issuers := map[string]int{}
-	asked, fronted := 0, 0 // the items that have introspection, and front
+	asked, fronted := 0, 0 // the items with introspection and with front
 	for i := range c.OAuth {
 		o, item := &c.OAuth[i], fmt.Sprintf("oauth: item %d", i+1)
 		u, err := url.Parse(o.Issuer)
 		switch {
 		case o.Issuer == "":
-			all.add(item, "has no issuer: write it as it stands in its tokens, such as https://idp.example.com")
+			all.add(item, "has no issuer: write the name that is in its tokens, such as https://idp.example.com")
 		case err != nil || jwks.Safe(o.Issuer) != nil:
 			all.add(item+": issuer", "%v", jwks.Safe(o.Issuer))
 		case strings.ContainsAny(o.Issuer, "?#") || u.Opaque != "":
@@ -131,16 +131,16 @@ func (c *Config) checkOAuth(all *breaches) {
 		}
 		for j, a := range o.Algorithms {
 			if !slices.Contains(token.Algorithms, a) {
-				all.add(fmt.Sprintf("%s: algorithms: item %d", item, j+1), "must be one of %s: of others, who can check a token can also make one", strings.Join(token.Algorithms, ", "))
+				all.add(fmt.Sprintf("%s: algorithms: item %d", item, j+1), "must be one of %s: with others, whoever can check a token can also make one", strings.Join(token.Algorithms, ", "))
 			}
 		}
 		if o.ClockSkew < 0 || o.ClockSkew > token.MaxSkew {
-			all.add(item+": clock_skew", "must be at most 5m: for so long a token goes on that has ended")
+			all.add(item+": clock_skew", "must be at most 5m: expired tokens stay valid for so long")
 		}
 		if in := o.Introspection; in != (Introspection{}) {
 			where := item + ": introspection"
 			if asked > 0 {
-				all.add(where, "is that of item %d too: only one issuer may have it, since an opaque token does not say whose it is", asked)
+				all.add(where, "is that of item %d too: only one issuer may have it, since an opaque token does not name its issuer", asked)
 			} else if key, rule := in.Wrong(); rule != "" {
 				all.add(where+key, "%s", rule)
 			}
@@ -149,18 +149,18 @@ func (c *Config) checkOAuth(all *breaches) {
 		if o.Front != nil {
 			switch {
 			case fronted > 0:
-				all.add(item+": front", "is that of item %d too: the bridge can stand in for one issuer only", fronted)
+				all.add(item+": front", "is that of item %d too: the bridge can be the front of one issuer only", fronted)
 			case c.PublicURL == "":
-				all.add(item+": front", "needs public_url: that is the name by which clients know the bridge as an authorization server")
+				all.add(item+": front", "needs public_url: clients know the authorization server by it")
 			case o.Front.StateDir != "" && c.Cluster.Enabled():
-				all.add(item+": front: state_dir", "is of no use in a cluster: its instances keep logins in Redis")
+				all.add(item+": front: state_dir", "has no effect in a cluster, which stores logins in Redis: leave it out")
 			case o.Issuer == c.PublicURL+c.BasePath:
-				all.add(item+": issuer", "is the address of the bridge itself: name the provider at which users sign in")
+				all.add(item+": issuer", "is the address of the bridge: name the provider where users sign in")
 			}
 			fronted = i + 1
 			for j, a := range c.Access {
 				if (a.Issuer == "" || a.Issuer == o.Issuer) && len(a.Scopes) > 0 && len(a.Claims)+len(a.Users) == 0 && o.Front.ScopePrefix == "" {
-					all.add(fmt.Sprintf("access: item %d: scopes", j+1), "would let in everybody who has an account: with front, users give clients their scopes themselves; add claims or users")
+					all.add(fmt.Sprintf("access: item %d: scopes", j+1), "would let in everybody with an account, since with front users grant the scopes themselves: add claims or users")
 				}
 			}
 		}
@@ -173,7 +173,7 @@ func (c *Config) checkOAuth(all *breaches) {
 			if wrong := token.CheckScope(s); wrong != "" {
 				all.add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "%s", wrong)
 			} else if s == "offline_access" {
-				all.add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "is for clients to ask for if they want it: leave it out")
+				all.add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "is a scope that clients add themselves: leave it out")
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(o.Implies)) {
@@ -186,26 +186,26 @@ func (c *Config) checkOAuth(all *breaches) {
 	}
 	switch users := slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }); {
 	case len(c.OAuth) > 0 && !users:
-		all.add("oauth", "lets nobody in: add a rule to access that says who of its users may call, such as { name: staff, claims: { groups: mcp-users } }")
+		all.add("oauth", "lets nobody in: add a rule to access for its users, such as { name: staff, claims: { groups: mcp-users } }")
 	case len(c.OAuth) == 0 && c.PublicURL != "":
-		all.add("public_url", "is of use with oauth only")
+		all.add("public_url", "has an effect only with oauth: add oauth, or leave it out")
 	}
 	if len(c.OAuth) > 0 && c.PublicURL == "" && (!Loopback(c.Listen) || len(c.TrustedProxies)+len(c.AllowedHosts) > 0) {
-		all.with("oauth", "public_url", "needs public_url: clients ask for tokens for the address by which they reach the bridge, such as https://mcp.example.com")
+		all.with("oauth", "public_url", "needs public_url: clients request tokens for the address of the bridge, such as https://mcp.example.com")
 	}
 }
 
-// checkUsers adds the rules for a rule of access that is for users.
+// checkUsers adds the broken rules of an access rule for users.
 func (c *Config) checkUsers(all *breaches, item string, a *Access) {
 	switch {
 	case a.Token != "" || a.TokenFile != "":
-		all.add(item, "has a key, and says of users who they are: make two rules of it")
+		all.add(item, "has a key and also claims, scopes or users: make two rules of it")
 	case len(c.OAuth) == 0:
-		all.add(item, "is for users, and needs oauth: the issuer of their tokens")
+		all.add(item, "is for users and needs oauth, the list of issuers of their tokens")
 	case a.Issuer != "" && !slices.ContainsFunc(c.OAuth, func(o OAuth) bool { return o.Issuer == a.Issuer }):
-		all.add(item+": issuer", "is none of those that oauth lists")
+		all.add(item+": issuer", "is no issuer under oauth")
 	case len(a.Claims)+len(a.Scopes)+len(a.Users) == 0:
-		all.add(item, "names an issuer, and nobody of it: add claims, scopes or users (users: any lets all in)")
+		all.add(item, "names an issuer but no users: add claims, scopes or users (users: any lets all in)")
 	}
 	const empty = "is empty, which would let all pass: list who may, or leave it out"
 	if a.Scopes != nil && len(a.Scopes) == 0 {
@@ -216,7 +216,7 @@ func (c *Config) checkUsers(all *breaches, item string, a *Access) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Claims)) {
 		if len(a.Claims[name]) == 0 {
-			all.add(item+": claims: "+name, "has nothing to compare the claim with")
+			all.add(item+": claims: "+name, "is empty: add a pattern for the claim")
 		}
 	}
 	for i, s := range a.Scopes {
@@ -231,28 +231,28 @@ func (c *Config) checkUsers(all *breaches, item string, a *Access) {
 	}
 }
 
-// everybody reports whether the rule lets in all users of all issuers.
+// everybody reports whether the rule matches all users of all issuers.
 func (a *Access) everybody() bool {
 	return a.Issuer == "" && len(a.Claims)+len(a.Scopes) == 0 && slices.ContainsFunc(a.Users, func(p string) bool { return p == AnyUser || p == "*" })
 }
 
-// AnyUser, in the place of a pattern of Access.Users, stands for all of them.
+// AnyUser as a pattern of Access.Users matches all users.
 const AnyUser = "any"
 
-// oneAccount notes that several callers act as one person at a server.
-func (d *decoder) oneAccount(c *Config) {
+// warnOneAccount warns of servers where several callers act with one account.
+func (d *decoder) warnOneAccount(c *Config) {
 	if len(c.Access) < 2 && !slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }) {
 		return
 	}
 	for i := range c.Servers {
 		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
-			d.Warn(d.sections[i].Line, "%soauth: with login, all callers act as the one account that has signed in, whichever rule of access lets them in", d.sections[i].Where)
+			d.Warn(d.sections[i].Line, "%soauth: with login, all callers act as the one account that signed in", d.sections[i].Where)
 		}
 	}
 }
 
-// neverReached notes rules for users that stand behind one that lets all in.
-func (d *decoder) neverReached(top *strict.Section, c *Config) {
+// warnUnreachable warns of rules for users after one that matches all users.
+func (d *decoder) warnUnreachable(top *strict.Section, c *Config) {
 	for i := range c.Access {
 		if !c.Access[i].everybody() {
 			continue
@@ -260,27 +260,27 @@ func (d *decoder) neverReached(top *strict.Section, c *Config) {
 		for j := i + 1; j < len(c.Access); j++ {
 			if c.Access[j].users() {
 				m, _ := top.At(fmt.Sprintf("access: item %d", j+1))
-				d.Warn(m.Line, "access: item %d is never reached: item %d lets all users in, and the first that fits counts", j+1, i+1)
+				d.Warn(m.Line, "access: item %d is never reached: item %d matches all users, and the first match counts", j+1, i+1)
 			}
 		}
 		return
 	}
 }
 
-// visitOAuth looks at the files that an issuer's settings name.
-func (d *decoder) visitOAuth(sec *strict.Section, o *OAuth) {
+// resolveOAuth checks the files of an issuer's settings.
+func (d *decoder) resolveOAuth(sec *strict.Section, o *OAuth) {
 	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
 		o.JWKS = d.absolute(o.JWKS)
 		if data, err := readFile(o.JWKS); err != nil {
-			d.wrong(sec, "jwks", reason(err))
+			d.unusable(sec, "jwks", reason(err))
 		} else if err := jwks.Check(data); err != nil {
-			d.wrong(sec, "jwks", err)
+			d.unusable(sec, "jwks", err)
 		}
 	}
 	if o.CAFile != "" {
 		o.CAFile = d.absolute(o.CAFile)
 		if _, err := jwks.Transport(o.CAFile); err != nil {
-			d.wrong(sec, "ca_file", err)
+			d.unusable(sec, "ca_file", err)
 		}
 	}
 }

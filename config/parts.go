@@ -7,16 +7,15 @@ import (
 	"slices"
 )
 
-// part is a file that a server's settings are made of: a change of its content is a
-// change of the settings. Files that are followed otherwise, such as documents of APIs,
-// are none.
-type part struct{ key, path string }
+// settingFile is a file whose content belongs to a server's settings, such as a certificate. It
+// is no file that is followed otherwise, such as the document of an API.
+type settingFile struct{ key, path string }
 
-// read returns the parts of a server.
-func (s *Server) read() []part {
-	var all []part
+// settingFiles returns the files of a server.
+func (s *Server) settingFiles() []settingFile {
+	var all []settingFile
 	add := func(kind, ca, cert, key string) {
-		all = append(all, part{kind + ".ca_file", ca}, part{kind + ".cert_file", cert}, part{kind + ".key_file", key})
+		all = append(all, settingFile{kind + ".ca_file", ca}, settingFile{kind + ".cert_file", cert}, settingFile{kind + ".key_file", key})
 	}
 	switch {
 	case s.HTTP != nil:
@@ -26,12 +25,11 @@ func (s *Server) read() []part {
 	case s.Rest != nil:
 		add("rest", s.Rest.CAFile, s.Rest.CertFile, s.Rest.KeyFile)
 	}
-	return slices.DeleteFunc(all, func(p part) bool { return p.path == "" })
+	return slices.DeleteFunc(all, func(p settingFile) bool { return p.path == "" })
 }
 
-// Files returns the files that the configuration is made of, beside its own: those of
-// variables of programs, and the certificates for servers. Whoever follows a
-// configuration follows these too.
+// Files returns further files of the configuration to follow: environment files and
+// certificates of servers.
 func (c *Config) Files() []string {
 	var all []string
 	for i := range c.Servers {
@@ -39,7 +37,7 @@ func (c *Config) Files() []string {
 		if s.Stdio != nil && s.Stdio.EnvFile != "" {
 			all = append(all, s.Stdio.EnvFile)
 		}
-		for _, p := range s.read() {
+		for _, p := range s.settingFiles() {
 			all = append(all, p.path)
 		}
 	}
@@ -47,10 +45,10 @@ func (c *Config) Files() []string {
 	return slices.Compact(all)
 }
 
-// note keeps what the parts of servers have in them, to be compared by Diff.
-func (c *Config) note() {
+// digestFiles stores digests of the files of all servers for Diff.
+func (c *Config) digestFiles() {
 	for i := range c.Servers {
-		for _, p := range c.Servers[i].read() {
+		for _, p := range c.Servers[i].settingFiles() {
 			if c.files == nil {
 				c.files = map[string]string{}
 			}
@@ -61,15 +59,15 @@ func (c *Config) note() {
 	}
 }
 
-// Stream reports whether what path names is a pipe or a device, such as a terminal: who
-// reads it may wait, or take what others would have read.
+// Stream reports whether path is a pipe or a device, such as a terminal. Reading it may block, or
+// take input from others.
 func Stream(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir() && path != os.DevNull
 }
 
-// Digest returns a word that is another one when the content of a file is. A file that
-// cannot be read has one too. A Stream is not read.
+// Digest returns a digest of the content of a file, also for one that cannot be read. It does not
+// read a Stream.
 func Digest(path string) string {
 	if Stream(path) {
 		return "unreadable: it can be read only once"

@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Remote returns the settings of a server that is reached over HTTP, whichever
-// kind it is; nil for other servers.
+// Remote returns the settings of a server of kind http or sse; nil for other servers.
 func (s *Server) Remote() *remote.Config {
 	if s.HTTP != nil {
 		return s.HTTP
@@ -22,17 +21,17 @@ func (s *Server) Remote() *remote.Config {
 	return s.SSE
 }
 
-// EndsInSSE reports whether the path of an address ends in /sse, as that of
-// servers that speak HTTP+SSE does by custom (protocol.md C2.9).
+// EndsInSSE reports whether the path of an address ends in /sse, as usual for HTTP+SSE
+// (protocol.md C2.9).
 func EndsInSSE(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
 }
 
-// checkRemote adds the rules for remote servers beyond those of their adapters.
+// checkRemote adds the broken rules of remote servers beyond those of their adapters.
 func (s *Server) checkRemote(all *breaches) {
 	if s.SSE != nil && s.SSE.Transport != "" && s.SSE.Transport != remote.TransportSSE {
-		all.add("sse: transport", "must be sse or left out: for a server that speaks another one, write http instead of sse")
+		all.add("sse: transport", "must be sse or left out: for a server with another transport, write http instead of sse")
 	}
 	for _, kind := range []struct {
 		name string
@@ -45,7 +44,7 @@ func (s *Server) checkRemote(all *breaches) {
 		for _, name := range slices.Sorted(maps.Keys(kind.c.Headers)) {
 			canonical := http.CanonicalHeaderKey(name)
 			if names[canonical] {
-				all.add(kind.name+": headers: "+name, "is there twice: upper and lower case are the same in the names of headers")
+				all.add(kind.name+": headers: "+name, "is there twice: the names of headers ignore upper and lower case")
 			}
 			names[canonical] = true
 		}
@@ -55,8 +54,7 @@ func (s *Server) checkRemote(all *breaches) {
 	}
 }
 
-// Warnings returns remarks about settings of the server that keep nothing from
-// working, each beginning with the key that it is about.
+// Warnings returns remarks about valid settings of the server, each beginning with its key.
 func (s *Server) Warnings() []string {
 	var all []string
 	for _, r := range s.remarks() {
@@ -65,6 +63,7 @@ func (s *Server) Warnings() []string {
 	return all
 }
 
+// remarks returns warnings about credentials and forwarded headers of a server.
 func (s *Server) remarks() (all breaches) {
 	if s.Rest != nil {
 		return s.restRemarks()
@@ -79,15 +78,15 @@ func (s *Server) remarks() (all breaches) {
 	for _, f := range s.Forward {
 		for name := range c.Headers {
 			if http.CanonicalHeaderKey(name) == f.To {
-				all.add("forward", "sets the header %s, and so does headers: a client that does not send %s acts with the credentials that stand there", strict.Clip(f.To), strict.Clip(f.From))
+				all.add("forward", "sets the header %s, and so does headers: a client that does not send %s acts with the credentials of headers", strict.Clip(f.To), strict.Clip(f.From))
 			}
 		}
 	}
-	if !overheard(c.URL) {
+	if !unencrypted(c.URL) {
 		return all
 	}
 	if c.OAuth != nil {
-		all.add(kind+": url", "is not encrypted: anybody on the way can read the token; use https if the server has it")
+		all.add(kind+": url", "is not encrypted: anybody on the network path can read the token; use https if the server has it")
 		return all
 	}
 	names := slices.Collect(maps.Keys(c.Headers))
@@ -96,12 +95,12 @@ func (s *Server) remarks() (all breaches) {
 	}
 	slices.Sort(names)
 	if i := slices.IndexFunc(names, isCredential); i >= 0 {
-		all.add(kind+": url", "is not encrypted: anybody on the way can read the header %s; use https if the server has it", strict.Clip(names[i]))
+		all.add(kind+": url", "is not encrypted: anybody on the network path can read the header %s; use https if the server has it", strict.Clip(names[i]))
 	}
 	return all
 }
 
-// isCredential guesses whether a header holds what others must not see.
+// isCredential guesses by its name whether a header holds a credential.
 func isCredential(header string) bool {
 	header = strings.ToLower(header)
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(part string) bool {
@@ -109,24 +108,23 @@ func isCredential(header string) bool {
 	})
 }
 
-// looker are settings that name the file of a key.
-type looker interface {
+// keyFile is implemented by settings with the file of a key.
+type keyFile interface {
 	Look(absolute func(string) string) (setting, remark string, fault error)
 }
 
-// visitKey looks at the file of a key.
-func (d *decoder) visitKey(sec *strict.Section, c looker) {
+// resolveKey checks the file of a key.
+func (d *decoder) resolveKey(sec *strict.Section, c keyFile) {
 	if setting, remark, fault := c.Look(d.absolute); fault != nil {
-		d.wrong(sec, setting, d.Redact(fault.Error()))
+		d.unusable(sec, setting, d.Redact(fault.Error()))
 	} else if remark != "" {
 		d.Warn(sec.Marks[setting].Line, "%s%s is %s: %s", sec.Where, setting, sec.Marks[setting].Shown, remark)
 	}
 }
 
-// visitRemote looks at the files that belong to a remote server. One that is not
-// what it should be is a warning, as is a command that is not found: it may be
-// replaced, and only this server depends on it.
-func (d *decoder) visitRemote(sec *strict.Section, c *remote.Config) {
+// resolveRemote checks the files of a remote server. Wrong content is only a warning, since the
+// file may be replaced later, and only this server needs it.
+func (d *decoder) resolveRemote(sec *strict.Section, c *remote.Config) {
 	good := true
 	for _, f := range []struct {
 		key  string
@@ -137,10 +135,10 @@ func (d *decoder) visitRemote(sec *strict.Section, c *remote.Config) {
 		}
 		*f.path = d.absolute(*f.path)
 		if info, err := os.Stat(*f.path); err != nil {
-			d.wrong(sec, f.key, reason(err))
+			d.unusable(sec, f.key, reason(err))
 			good = false
 		} else if info.IsDir() {
-			d.wrong(sec, f.key, "is a directory")
+			d.unusable(sec, f.key, "is a directory")
 			good = false
 		}
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/filter"
 )
 
-// Remote servers, filters and forwards that come from a program are checked by
-// the rules of the file.
+// The rules of the file also hold for remote servers, filters and forwards of a program.
 func TestValidateRemote(t *testing.T) {
 	text := "x"
 	far := DefaultServer("remote", "")
@@ -61,16 +60,16 @@ func TestValidateRemote(t *testing.T) {
 		`server "remote": http: transport must be`,
 		`server "remote": http: headers: Host is set by the bridge`,
 		`server "remote": http: headers: x-a is there twice`,
-		`server "remote": forward is "Authorization as X-A": this header is between`, // R-173
-		`server "remote": forward: item 2 gives the server what is not the name of a header`,
-		`server "remote": forward: item 3 gives the server a header that the bridge sets itself`,
+		`server "remote": forward is "Authorization as X-A": this header is for the bridge`, // R-173
+		`server "remote": forward: item 2 has an invalid name of a header`,
+		`server "remote": forward: item 3 becomes a header that the bridge sets itself`,
 		`server "remote": prompts: deny: item 1 is empty`,
 		`server "remote": prompts: rename: gone has no effect`,
 		`server "remote": prompts: rename: b becomes the same as "a"`,
 		`server "remote": ping is 1ms: must be at least 1s`,
 		`server "child": forward cannot be used with share: all`,
-		`server "child": forward: item 1 gives the server a variable by which`, // R-179
-		`server "child": forward: item 3 gives the server a name that another`,
+		`server "child": forward: item 1 becomes a variable by which`, // R-179
+		`server "child": forward: item 3 has the same name for the server as another`,
 		`server "child": prefix is that of server "remote" too`,
 		`server "old": sse: transport must be sse`,
 		`server "old": prefix must not be longer than 40`,
@@ -87,8 +86,7 @@ func TestValidateRemote(t *testing.T) {
 	}
 }
 
-// A secret for an unencrypted address is worth a word, unless it stays on this
-// machine.
+// A secret for an unencrypted address is a warning, except on this machine.
 func TestWarnings(t *testing.T) {
 	for _, test := range []struct {
 		name, url, header, forward string

@@ -21,16 +21,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// inDefault are the keys of a credential that are mappings themselves, which the
-// name of a security scheme could be otherwise.
+// inDefault are the keys of a credential with a mapping. Other mappings are credentials of
+// security schemes by name.
 var inDefault = []string{"client", "aws", "hook"}
 
-// notZeroInRest are the keys of the kind rest, and of its limits, for which 0 is
-// refused. A cache of 0 is none.
+// notZeroInRest are the keys of the kind rest and of its limits that must not be 0. A cache of 0
+// is none.
 var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer": true, "body": true, "file": true, "concurrent": true}
 
-// restValue reads the values that only the kind rest has. known reports whether
-// v is one.
+// restValue reads the values that only the kind rest has. known is false for all others.
 func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
 	switch into := v.(type) {
 	case *string:
@@ -39,7 +38,7 @@ func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool
 		}
 	case *rest.Auth:
 		return d.auth(x, n, into), true
-	case *[]string: // one stands for a list of one where operations are matched
+	case *[]string: // a match takes a text for a list of one
 		if strict.Kind(n) == strict.String && strings.HasSuffix(x.Section.Where, ": match: ") {
 			got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 			*into = []string{got.Value}
@@ -83,6 +82,7 @@ func (d *decoder) auth(x *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 	return ok
 }
 
+// credential reads one credential.
 func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bool) {
 	var k rest.Credential
 	if _, ok := d.whole(x, n, &k); !ok {
@@ -123,8 +123,8 @@ func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bo
 	return &k, true
 }
 
-// awsFromEnvironment fills in what the variables say that AWS's own tools read, and
-// returns what is missing then.
+// awsFromEnvironment fills in missing values from the variables of AWS's own tools. It returns
+// the fault of what is still missing, or nothing.
 func (d *decoder) awsFromEnvironment(a *rest.AWS) string {
 	from := func(name string) string {
 		value, _ := d.Env(name)
@@ -150,7 +150,7 @@ func (d *decoder) awsFromEnvironment(a *rest.AWS) string {
 	return ""
 }
 
-// hookFault returns what is wrong with a hook.
+// hookFault returns the fault of a hook, or nothing.
 func hookFault(h *rest.Hook) string {
 	u, err := url.Parse(h.URL)
 	switch {
@@ -170,13 +170,13 @@ func hookFault(h *rest.Hook) string {
 	return ""
 }
 
-// checkRest adds the rules for an API beyond those of its adapter.
+// checkRest adds the broken rules of an API beyond those of its adapter.
 func (s *Server) checkRest(all *breaches) {
 	if s.Rest == nil {
 		return
 	}
 	if s.Era != EraAuto || s.Revision != "" {
-		all.with("era", "revision", "is of no use with rest: the bridge itself is the server, and all clients can use it")
+		all.with("era", "revision", "has no effect with rest: the bridge itself is the server, for all clients; leave it out")
 	}
 	const tooLong = "must not be longer than max_timeout, which is 1h unless it is set"
 	for _, t := range s.Rest.Tools {
@@ -191,7 +191,7 @@ func (s *Server) checkRest(all *breaches) {
 	}
 }
 
-// restRemarks are remarks about an API.
+// restRemarks returns warnings about credentials of an API.
 func (s *Server) restRemarks() (all breaches) {
 	c := s.Rest
 	secret := c.Auth.Default != nil || len(c.Auth.Schemes) > 0
@@ -201,20 +201,20 @@ func (s *Server) restRemarks() (all breaches) {
 	for _, f := range s.Forward {
 		secret = secret || isCredential(f.To)
 	}
-	if secret && overheard(c.BaseURL) {
-		all.add("rest: base_url", "is not encrypted: anybody on the way can read the credentials; use https if the API has it")
+	if secret && unencrypted(c.BaseURL) {
+		all.add("rest: base_url", "is not encrypted: anybody on the network path can read the credentials; use https if the API has it")
 	}
 	if secret && c.BaseURL == "" && address.IsHTTP(c.OpenAPI) {
-		all.add("rest: openapi", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused")
+		all.add("rest: openapi", "is a URL, and base_url is missing: set base_url, so that the configuration and not the document decides where the credentials go. Without it they go to the server of the document, and calls to other servers are refused")
 	}
 	for _, hook := range hooks(&c.Auth) {
-		if overheard(hook.URL) {
-			all.add("rest: auth: hook: url", "is not encrypted: anybody on the way can read what is to be signed; use https if the service has it")
+		if unencrypted(hook.URL) {
+			all.add("rest: auth: hook: url", "is not encrypted: anybody on the network path can read what is to be signed; use https if the service has it")
 		}
 	}
 	for name := range c.Catalog.Headers {
-		if isCredential(name) && overheard(c.Catalog.URL) {
-			all.add("rest: catalog: url", "is not encrypted: anybody on the way can read the credentials; use https if the engine has it")
+		if isCredential(name) && unencrypted(c.Catalog.URL) {
+			all.add("rest: catalog: url", "is not encrypted: anybody on the network path can read the credentials; use https if the engine has it")
 			break
 		}
 	}
@@ -231,23 +231,22 @@ func hooks(a *rest.Auth) (all []*rest.Hook) {
 	return all
 }
 
-// overheard reports whether others may read what is sent to an address.
-func overheard(at string) bool {
+// unencrypted reports whether an address leads over the network without encryption.
+func unencrypted(at string) bool {
 	u, err := url.Parse(at)
 	return err == nil && u.Scheme == "http" && !address.Local(strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")))
 }
 
-// sent is a value from the environment, and the section that it is sent by.
+// sent is a value from the environment, and the section that sends it.
 type sent struct{ where, value string }
 
-// note keeps values from the environment that go into headers or queries of an
-// HTTP API.
-func (d *decoder) note(x *strict.Slot, whole string, values []string) {
+// noteSent stores values from the environment in headers or queries of an HTTP API.
+func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
 	if len(values) == 0 || !strings.Contains(x.Section.Where, ": rest: ") {
 		return
 	}
 	switch {
-	case x.Label == "base_url", x.Label == "request": // the rest of an address is none
+	case x.Label == "base_url", x.Label == "request": // only the query of an address
 		_, whole, _ = strings.Cut(whole, "?")
 	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "query: "):
 	default:
@@ -260,7 +259,7 @@ func (d *decoder) note(x *strict.Slot, whole string, values []string) {
 	}
 }
 
-// sentBy returns the values that a section, or one within it, sends.
+// sentBy returns the values that a section sends, with those of the sections within it.
 func (d *decoder) sentBy(sec *strict.Section) []string {
 	var all []string
 	for _, s := range d.sent {
@@ -271,26 +270,25 @@ func (d *decoder) sentBy(sec *strict.Section) []string {
 	return all
 }
 
-// visitRest looks at the files that belong to an API. It does not read the document:
-// whoever serves or checks the file does.
-func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
+// resolveRest checks the files of an API. It does not read the document: the callers of Load do.
+func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 	if c.Document == nil && !address.IsHTTP(c.OpenAPI) {
-		d.visitText(sec, "openapi", &c.OpenAPI)
+		d.resolveText(sec, "openapi", &c.OpenAPI)
 	}
 	for i := range c.Overlays {
-		d.visitText(sec, "overlays", &c.Overlays[i])
+		d.resolveText(sec, "overlays", &c.Overlays[i])
 	}
 	if c.KeepDir != "" {
 		c.KeepDir = d.absolute(c.KeepDir)
 	}
-	d.visitText(sec, "catalog: file", &c.Catalog.File)
+	d.resolveText(sec, "catalog: file", &c.Catalog.File)
 	h := remote.Config{URL: "http://localhost", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
-	d.visitRemote(sec, &h)
+	d.resolveRemote(sec, &h)
 	c.CAFile, c.CertFile, c.KeyFile = h.CAFile, h.CertFile, h.KeyFile
 }
 
-// FaultsOf says what is wrong with the HTTP API of a server, as its adapter has told it,
-// each with its line of the file.
+// FaultsOf turns an error of the adapter of an HTTP API into faults with their lines in the
+// file.
 func (c *Config) FaultsOf(server string, err error) Faults {
 	where := fmt.Sprintf("server %q: rest: ", server)
 	if wrong, ok := errors.AsType[rest.Faults](err); ok {
@@ -309,19 +307,19 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 		}
 	}
 	message := where + err.Error()
-	if errors.Is(err, fs.ErrNotExist) { // Load has named it as the file does
+	if errors.Is(err, fs.ErrNotExist) { // the warning of Load shows the text of the file
 		for _, w := range c.Warnings {
-			said, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, at.Line))
-			if found && strings.HasPrefix(said, where+"openapi is ") {
-				message = said
+			text, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, at.Line))
+			if found && strings.HasPrefix(text, where+"openapi is ") {
+				message = text
 			}
 		}
 	}
 	return Faults{{File: c.name, Line: at.Line, Message: message}}
 }
 
-// visitText looks at a file, which need not be there as long as nothing is served.
-func (d *decoder) visitText(sec *strict.Section, key string, path *string) {
+// resolveText checks a file. A missing one is a warning, since it may be created before the start.
+func (d *decoder) resolveText(sec *strict.Section, key string, path *string) {
 	m := sec.Marks[key]
 	if *path == "" || m.Bad {
 		return

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is said of an argument beside its type holds, wherever the type stands.
+// The order of type and other keys of an argument does not matter.
 func TestRestArgOrder(t *testing.T) {
 	for _, test := range []struct{ arg, want string }{
 		{`{ type: integer, minimum: 1, maximum: 9 }`, `{"type":"integer","minimum":1,"maximum":9}`},
@@ -24,8 +24,8 @@ func TestRestArgOrder(t *testing.T) {
 	}
 }
 
-// What headers and queries of an API have from the environment is a secret of that
-// API; addresses are none.
+// Values from the environment in headers and queries of an API are its secrets; those in addresses
+// are not.
 func TestRestSecrets(t *testing.T) {
 	env := func(name string) (string, bool) { return "value-of-" + name, true }
 	c, err := Parse("bridge.yaml", []byte(`servers:

@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// toolKeys is how a file writes a rest.Tool, and argKeys what is not JSON Schema
-// of a rest.Arg.
+// toolKeys is the form of a rest.Tool in a file, and argKeys that of a rest.Arg without its JSON
+// Schema.
 type toolKeys struct {
 	Name    string            `yaml:"name"`
 	Title   string            `yaml:"title"`
@@ -32,41 +32,41 @@ type toolKeys struct {
 	Writes  bool              `yaml:"writes"`
 	Timeout time.Duration     `yaml:"timeout"`
 	Retry   attempts          `yaml:"retry"`
-	Cache   keeping           `yaml:"cache"`
+	Cache   caching           `yaml:"cache"`
 	Limits  rest.ToolLimits   `yaml:"limits"`
-	Output  having            `yaml:"output"`
+	Output  onOff             `yaml:"output"`
 }
 
-// ruleKeys is how a file writes a rest.Rule.
+// ruleKeys is the form of a rest.Rule in a file.
 type ruleKeys struct {
 	Match   rest.Match      `yaml:"match"`
 	Name    string          `yaml:"name"`
 	Args    []rest.Arg      `yaml:"args"`
 	As      string          `yaml:"as"`
-	Output  having          `yaml:"output"`
+	Output  onOff           `yaml:"output"`
 	Timeout time.Duration   `yaml:"timeout"`
 	Retry   attempts        `yaml:"retry"`
-	Cache   keeping         `yaml:"cache"`
+	Cache   caching         `yaml:"cache"`
 	Limits  rest.ToolLimits `yaml:"limits"`
 	Result  string          `yaml:"result"`
 	Error   failure         `yaml:"error"`
 	Writes  bool            `yaml:"writes"`
 }
 
-// having is on, or off.
-type having bool
+// onOff is on, or off.
+type onOff bool
 
-// failure is a path, or a mapping of several.
+// failure is a gjson path, or a mapping of two.
 type failure struct {
 	Text string `yaml:"text"`
 	When string `yaml:"when"`
 }
 
-// attempts is a number, or "off", which is 1.
+// attempts is a number; "off" means 1.
 type attempts int
 
-// keeping is true, "off", or a duration.
-type keeping struct {
+// caching is true, "off", or a duration.
+type caching struct {
 	on  bool
 	age time.Duration
 }
@@ -78,7 +78,7 @@ type argKeys struct {
 	Default strict.JSON `yaml:"default"`
 }
 
-// failure reads where answers say what is wrong.
+// failure reads the paths of error texts in answers.
 func (d *decoder) failure(x *strict.Slot, n *yaml.Node, into *failure) bool {
 	if strict.Kind(n) == strict.Map {
 		if _, ok := d.whole(x, n, into); !ok {
@@ -135,7 +135,7 @@ func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 	return ok
 }
 
-// settings takes over what tools and rules say of calls.
+// settings copies the settings of calls, which tools and rules share.
 func settings(t *rest.Tool, sec *strict.Section, k *ruleKeys) {
 	t.As, t.Limits = k.As, k.Limits
 	t.Error, t.ErrorIf = k.Error.Text, k.Error.When
@@ -216,7 +216,7 @@ func (d *decoder) restArgs(x *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool 
 	return ok
 }
 
-// argType reads the short form of a type.
+// argType reads the short form of a type between before and after.
 func (d *decoder) argType(x *strict.Slot, n *yaml.Node, before, after string, a *rest.Arg) bool {
 	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// What restricts clients in the file of another program is taken over, or the
-// file is refused: nothing is served that its owner has blocked.
+// Restrictions in the file of another program are applied, or the file is refused: the bridge
+// serves nothing that the owner of the file blocked.
 
-// restrictions takes over what the keys of a desktop client's server restrict,
-// and returns the others. tokens let clients in where the server names none.
+// restrictions applies the restrictions of a desktop client's server, and returns its other
+// keys. tokens are the keys for servers without their own.
 func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
 	names := func(e strict.Entry, label string) (list []string) {
 		x := &strict.Slot{Section: sec, Label: label, Line: e.Line, Some: label == "tools: allow"}
@@ -29,7 +29,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 	for _, e := range keys {
 		switch e.Key {
 		case "tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools":
-			if e.Key == "available_tools" && nothing(e.Value) {
+			if e.Key == "available_tools" && isEmpty(e.Value) {
 				continue // all tools, in Goose
 			}
 			d.allow(sec, e, s, names(e, "tools: allow"))
@@ -56,7 +56,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 				tokens = own
 			}
 		default:
-			if restricts := d.restricts(sec.Where, e); !restricts && e.Key == "oauth" { // of other programs, in another form
+			if restricts := d.restricts(sec.Where, e); !restricts && e.Key == "oauth" { // other programs have another form
 				d.Warn(e.Line, "%soauth is ignored: it means nothing to mcp-bridge", sec.Where)
 			} else if !restricts {
 				rest = append(rest, e)
@@ -64,13 +64,13 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 		}
 	}
 	for _, token := range tokens {
-		d.admit(c, token, s.Name, sec.Line)
+		d.addToken(c, token, s.Name, sec.Line)
 	}
 	return rest
 }
 
-// allow sets the tools that clients may use. Which of two lists counts is anyone's
-// guess.
+// allow sets the tools that clients may use. A second list is a fault, since either could be
+// meant.
 func (d *decoder) allow(sec *strict.Section, e strict.Entry, s *Server, list []string) {
 	if s.Tools.Allow != nil {
 		d.Fault(e.Line, "%s%s: another key lists the allowed tools already: keep one", sec.Where, e.Key)
@@ -79,8 +79,8 @@ func (d *decoder) allow(sec *strict.Section, e strict.Entry, s *Server, list []s
 	s.Tools.Allow = list
 }
 
-// proxyTokens reads what a file of TBXark's mcp-proxy says of itself: the tokens
-// of all servers.
+// proxyTokens reads the key mcpProxy of TBXark's mcp-proxy and returns the tokens for all
+// servers.
 func (d *decoder) proxyTokens() []string {
 	if d.proxy == nil {
 		return nil
@@ -108,8 +108,7 @@ func (d *decoder) proxyTokens() []string {
 	return o.AuthTokens
 }
 
-// options reads what TBXark's mcp-proxy has under that key, and returns the
-// tokens in it.
+// options reads the key options of TBXark's mcp-proxy and returns the tokens in it.
 func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []string {
 	var o proxyOptions
 	d.Inner(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, &o)
@@ -129,11 +128,11 @@ func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []stri
 	return o.AuthTokens
 }
 
-// proxyOptions are those of a server in a file of TBXark's mcp-proxy.
+// proxyOptions are the options of a server of TBXark's mcp-proxy.
 type proxyOptions struct {
-	PanicIfInvalid bool     `yaml:"panicIfInvalid"` // no use: a broken server keeps no other from working
-	LogEnabled     bool     `yaml:"logEnabled"`     // no use: --log-level says it
-	Disabled       bool     `yaml:"disabled"`       // read before
+	PanicIfInvalid bool     `yaml:"panicIfInvalid"` // ignored: a broken server does not affect others
+	LogEnabled     bool     `yaml:"logEnabled"`     // ignored: --log-level replaces it
+	Disabled       bool     `yaml:"disabled"`       // desktopKeys reads it
 	AuthTokens     []string `yaml:"authTokens"`
 	ToolFilter     struct {
 		Mode string   `yaml:"mode"`
@@ -141,8 +140,8 @@ type proxyOptions struct {
 	} `yaml:"toolFilter"`
 }
 
-// admit makes a rule by which a token opens a server.
-func (d *decoder) admit(c *Config, token, server string, line int) {
+// addToken adds an access rule by which a token opens a server.
+func (d *decoder) addToken(c *Config, token, server string, line int) {
 	if i := slices.IndexFunc(c.Access, func(a Access) bool { return a.Token == token }); i >= 0 {
 		c.Access[i].Servers = append(c.Access[i].Servers, server)
 		return
@@ -151,9 +150,8 @@ func (d *decoder) admit(c *Config, token, server string, line int) {
 	c.Access = append(c.Access, Access{Name: fmt.Sprintf("client-%d", len(d.tokens)), Token: token, Servers: []string{server}})
 }
 
-// closed warns of servers that nobody can use because the tokens of the file are
-// for others.
-func (d *decoder) closed(found strict.Entry, c *Config) {
+// warnClosed warns of servers without tokens in a file where others have them.
+func (d *decoder) warnClosed(found strict.Entry, c *Config) {
 	if len(d.tokens) == 0 {
 		return
 	}
@@ -164,26 +162,26 @@ func (d *decoder) closed(found strict.Entry, c *Config) {
 	}
 }
 
-// restricts reports a key of which nobody knows what it means here, while its
-// name says that it may keep something from clients.
+// restricts adds a fault for an unknown key whose name suggests a restriction or a credential. It
+// reports whether it consumed the key.
 func (d *decoder) restricts(where string, e strict.Entry) bool {
 	n := e.Value
 	name := similar.Fold(e.Key)
 	switch {
-	case nothing(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
+	case isEmpty(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
 		return false
 	case where == "" && e.Key == "mcpProxy":
 		d.proxy = &e
 		return true
-	case where == "" && e.Key == "mcp": // of Gemini
+	case where == "" && e.Key == "mcp": // Gemini
 		inner, _ := d.Quiet().Entries("", e.Value)
 		if !slices.ContainsFunc(inner, func(o strict.Entry) bool {
 			v := o.Value
-			return o.Key == "allowed" && (isCollection(v) || !nothing(v)) || o.Key == "excluded" && !nothing(v)
+			return o.Key == "allowed" && (isCollection(v) || !isEmpty(v)) || o.Key == "excluded" && !isEmpty(v)
 		}) {
 			return false
 		}
-		d.Fault(e.Line, "mcp: allowed and excluded say which servers may be used, which mcp-bridge does not read here: remove them, and the servers that are not to be served")
+		d.Fault(e.Line, "mcp: mcp-bridge does not read allowed and excluded, which restrict the servers to use: remove them, and the servers that are not to be served")
 		return true
 	case where == "" && !ListsServers(e.Key):
 		return false
@@ -196,28 +194,27 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	if where != "" && !MayRestrict(e.Key) {
 		return false
 	}
-	d.Fault(e.Line, "%s%s may be a restriction or a credential, and mcp-bridge does not know it: say it in bridge's own form (tools: { allow: […], deny: […] }, access, headers), or remove the key", where, strict.Clip(e.Key))
+	d.Fault(e.Line, "%s%s may be a restriction or a credential, and mcp-bridge does not know it: write it in bridge's own form (tools: { allow: […], deny: […] }, access, headers), or remove the key", where, strict.Clip(e.Key))
 	return true
 }
 
-// MayRestrict reports whether a key of another program's file sounds like a
-// restriction or a credential. One that is not understood must not be passed over.
+// MayRestrict reports whether a key of another program's file may be a restriction or a
+// credential, by its name. An unknown one must not be ignored.
 func MayRestrict(key string) bool {
 	name := similar.Fold(key)
-	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is none, authorization is one
+	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is no credential, authorization is one
 		return false
 	}
 	return containsAny(name, "allow", "deny", "denied", "block", "disable", "enable", "exclude", "include", "restrict", "filter", "whitelist", "blacklist", "auth", "token", "permission", "sandbox", "only", "limit", "available", "expose", "hidden", "approv")
 }
 
-// NothingAllowed reports whether an empty list with that key may mean that nothing
-// is allowed.
+// NothingAllowed reports whether an empty list under that key may allow nothing.
 func NothingAllowed(key string) bool {
 	return containsAny(similar.Fold(key), "allow", "enable", "include", "white")
 }
 
-// ListsServers reports whether a key of another program's file says which of its
-// servers may be used.
+// ListsServers reports whether a key of another program's file lists the servers that may be
+// used, or not.
 func ListsServers(key string) bool {
 	return slices.Contains([]string{
 		"allowmcpservers", "allowedmcpservers", "enabledmcpjsonservers",
@@ -233,8 +230,8 @@ func isCollection(n *yaml.Node) bool {
 	return strict.Kind(n) == strict.List || strict.Kind(n) == strict.Map
 }
 
-// nothing reports whether a value says nothing: null, false, or an empty one.
-func nothing(n *yaml.Node) bool {
+// isEmpty reports whether a value is null, false or empty.
+func isEmpty(n *yaml.Node) bool {
 	switch strict.Kind(n) {
 	case strict.Null:
 		return true

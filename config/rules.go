@@ -29,12 +29,12 @@ import (
 // the rule, because the value may be a secret.
 type rule func(value any) (any, error)
 
-// normal makes a rule of a function that returns the normal form.
+// normal turns a function that returns the normal form into a rule.
 func normal[T any](f func(T) (T, error)) rule {
 	return func(value any) (any, error) { return f(value.(T)) }
 }
 
-// must makes a rule of a condition.
+// must turns a condition into a rule.
 func must[T any](good func(T) bool, otherwise string) rule {
 	return func(value any) (any, error) {
 		if !good(value.(T)) {
@@ -44,16 +44,16 @@ func must[T any](good func(T) bool, otherwise string) rule {
 	}
 }
 
-// oneOf makes a rule of the values that a key may have. It does not name an empty one, which
-// is the default.
+// oneOf returns a rule that allows some values. Its error does not name an empty one, which is
+// the default.
 func oneOf(values ...string) rule {
 	named := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	last := len(named) - 1
 	return must(func(s string) bool { return slices.Contains(values, s) }, "be "+strings.Join(named[:last], ", ")+" or "+named[last])
 }
 
-// rules are the rules for values of the configuration by key. Those of a list are about its
-// items. All other values must be positive.
+// rules are the rules of single values by key; for a list, of its items. Values of all other keys
+// must be positive.
 var rules = map[string]rule{
 	"share":      oneOf(ShareSession, SharePrincipal, ShareCall, ShareAll),
 	"era":        oneOf(EraAuto, EraLegacy, EraModern),
@@ -99,7 +99,7 @@ func checkListen(s string) (string, error) {
 	return at, address.CheckListen(at)
 }
 
-// ruleOf returns the rule for a key of a struct; for one with a table, it is about the names.
+// ruleOf returns the rule for a key of a struct. For a table, the rule is about its names.
 func ruleOf(in reflect.Type, key string) func(any) (any, error) {
 	is := func(others ...reflect.Type) bool {
 		return slices.ContainsFunc(others, func(t reflect.Type) bool { return t.PkgPath() == in.PkgPath() })
@@ -126,7 +126,7 @@ func ruleFor(key string) rule {
 	return positive
 }
 
-// positive refuses what is 0 or less: a limit of 0 would let nothing pass.
+// positive refuses numbers and durations of 0 or less.
 func positive(value any) (any, error) {
 	switch v := value.(type) {
 	case int:
@@ -145,8 +145,8 @@ func positive(value any) (any, error) {
 	return value, nil
 }
 
-// notZero refuses a 0. It stands for the default in a program, but whoever writes it in a
-// file means none, or no limit.
+// notZero refuses 0. In a program it stands for the default, but in a file its author means none,
+// or no limit.
 func notZero(value any) (any, error) {
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.Int, reflect.Int64: // durations too
@@ -157,7 +157,7 @@ func notZero(value any) (any, error) {
 	return value, nil
 }
 
-// checkVariable returns the name of a variable.
+// checkVariable checks the name of a variable.
 func checkVariable(name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "=\x00") {
 		return "", fmt.Errorf("%q is no name for a variable: it must not be empty or contain '='", strict.Clip(name))
@@ -165,7 +165,7 @@ func checkVariable(name string) (string, error) {
 	return name, nil
 }
 
-// checkHeader returns the name of a header. The error does not show it: it may be NAME=SECRET.
+// checkHeader checks the name of a header. The error does not show it: it may be NAME=SECRET.
 func checkHeader(name string) (string, error) {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return "", errors.New("a key is not the name of a header: write NAME: value")
@@ -173,29 +173,27 @@ func checkHeader(name string) (string, error) {
 	return name, nil
 }
 
-// Address returns the address that a text stands for: a port alone, such as 8808,
-// is one of this machine, so what other machines can reach has to be asked for. Any
-// other text is returned as it is. :8808 is port 8808 on every network.
+// Address returns the address for a text: a port alone, such as 8808, is on this machine only,
+// and :8808 is on every network. Any other text is returned unchanged.
 func Address(listen string) string { return address.Listen(listen) }
 
-// Loopback reports whether a listen address can only be reached from this
-// machine. An empty host means every address, which is not.
+// Loopback reports whether only this machine can reach a listen address. An empty host means
+// every network.
 func Loopback(listen string) bool { return address.Loopback(listen) }
 
-// Open reports whether others than programs of this machine can reach the
-// address, and may use everything.
+// Open reports whether other machines can reach the bridge and use everything.
 func (c *Config) Open() bool { return !Loopback(c.Listen) && len(c.Access) == 0 }
 
-// OperatorsListen is the address of the page and the API for operators.
+// OperatorsListen returns the address of the page and the API for operators.
 func (c *Config) OperatorsListen() string { return cmp.Or(c.ConsoleListen, c.Listen) }
 
-// checkName states the rule for server names when name breaks it.
+// checkName checks the name of a server.
 func checkName(name string) error {
 	if name == "" || len(name) > 64 || name[0] == '-' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return errors.New("a server's name has 1 to 64 lower-case letters, digits and '-', and begins with a letter or a digit")
 	}
 	if isReserved(name) {
-		return errors.New("this name is reserved, because the bridge uses it in its own URLs: choose another one")
+		return errors.New("this name is reserved for URLs of the bridge: choose another one")
 	}
 	return nil
 }
@@ -204,13 +202,13 @@ func isReserved(name string) bool {
 	return slices.Contains([]string{"mcp", "sse", "messages", "hooks", "ui", "healthz", "readyz", "metrics"}, name)
 }
 
-// A breach is a rule that a key breaks, by itself or together with another one.
+// A breach is a rule that a key breaks, alone or together with another key.
 type breach struct{ key, other, rule string }
 
-// breaches are all that something breaks.
+// breaches are broken rules.
 type breaches []breach
 
-// add adds a rule that a key breaks by itself.
+// add adds a rule that a key breaks alone.
 func (b *breaches) add(key, format string, args ...any) {
 	b.with(key, "", fmt.Sprintf(format, args...))
 }
@@ -218,6 +216,7 @@ func (b *breaches) add(key, format string, args ...any) {
 // with adds a rule that a key breaks together with another one.
 func (b *breaches) with(key, other, rule string) { *b = append(*b, breach{key, other, rule}) }
 
+// breaches returns the broken rules about several keys of the file.
 func (c *Config) breaches() (all breaches) {
 	if c.MaxInFlight < c.MaxMessage {
 		all.with("max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass")
@@ -228,11 +227,11 @@ func (c *Config) breaches() (all breaches) {
 	return all
 }
 
-// among are the rules for a server that depend on the rest of the configuration. owners
-// has the servers before it that were asked for, by prefix.
-func (c *Config) among(s *Server, owners map[string]string) (all breaches) {
+// checkAmong returns the broken rules of a server that depend on the rest of the configuration.
+// owners maps prefixes to the servers checked before.
+func (c *Config) checkAmong(s *Server, owners map[string]string) (all breaches) {
 	if owner, taken := owners[s.Prefix]; taken && owner != s.Name {
-		all.add("prefix", "is that of server %q too: choose another one, since calls could not be told apart", owner)
+		all.add("prefix", "is that of server %q too: choose another one, since the names of their tools would be the same", owner)
 	} else if s.Prefix != "" {
 		owners[s.Prefix] = s.Name
 	}
@@ -240,30 +239,30 @@ func (c *Config) among(s *Server, owners map[string]string) (all breaches) {
 	switch {
 	case s.Place != PlaceWorkers:
 	case s.Stdio == nil:
-		all.add("place", "cannot be workers for a server without a process: leave it out, since only stdio has one that could run elsewhere")
+		all.add("place", "cannot be workers for this server: leave it out, since only stdio has a process that workers can run")
 	case !c.Cluster.Enabled():
-		all.add("place", "is workers, but there are none without cluster: add cluster, or leave place out")
+		all.add("place", "is workers, which needs a cluster: add cluster, or leave place out")
 	}
 	return all
 }
 
-// maxPrefix leaves room for a name: some clients take no more than 64 characters.
+// maxPrefix leaves room for a name: some clients accept at most 64 characters.
 const maxPrefix = 40
 
+// breaches returns the broken rules about several keys of a server.
 func (s *Server) breaches() (all breaches) {
 	if s.MaxTimeout < s.Timeout {
 		all.with("timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set")
 	}
-	// The default may be longer: a long name is no fault of a server that is
-	// never offered together with others.
+	// The default may be longer: a long name is no fault of a server outside of the aggregate.
 	if rest, own := strings.CutPrefix(s.Prefix, s.Name); len(s.Prefix) > maxPrefix && (!own || len(rest) > 8) {
 		all.add("prefix", "must not be longer than %d characters", maxPrefix)
 	}
 	switch modern := era.IsModern(s.Revision); {
 	case (s.SSE != nil || s.HTTP != nil && s.HTTP.Transport == remote.TransportSSE) && (modern || s.Era == EraModern):
-		all.with("era", "revision", "is not spoken over HTTP+SSE: use http in place of sse, or leave it out")
+		all.with("era", "revision", "is not possible over HTTP+SSE: use http in place of sse, or leave it out")
 	case modern && s.Era == EraLegacy, s.Revision != "" && !modern && s.Era == EraModern:
-		all.with("revision", "era", "is not one of the era that is set: leave one of the two out")
+		all.with("revision", "era", "does not belong to the era that is set: leave one of the two out")
 	}
 	s.checkForwards(&all)
 	checkFilter(&all, "tools", s.Tools)
@@ -300,8 +299,8 @@ func (s *Server) kinds() []string {
 	return set
 }
 
-// Validate checks settings that were made by a program, or changed after Load, by
-// the rules of the file. It only looks, and reports every fault.
+// Validate checks settings that a program made, or changed after Load, by the rules of the file.
+// It changes nothing, and its error has all faults.
 func (c *Config) Validate() error {
 	errs := check("", reflect.ValueOf(c).Elem())
 	for _, b := range c.breaches() {
@@ -337,14 +336,14 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}
 		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
-		for _, b := range append(s.breaches(), c.among(s, owners)...) {
+		for _, b := range append(s.breaches(), c.checkAmong(s, owners)...) {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// check applies the rules to every field of Config or Server, and asks the kinds.
+// check applies the rules to every field of Config or Server, and validates the kinds.
 func check(where string, v reflect.Value) []error {
 	var errs []error
 	for f, field := range v.Fields() {

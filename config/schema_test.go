@@ -33,15 +33,13 @@ const schemaFile = "../docs/bridge.schema.json"
 
 type object = map[string]any
 
-// A schema is made of the structs that the decoder fills, and of the rows of the
-// reference.
+// A schema is built from the structs of the decoder and the rows of the reference.
 type schema struct {
 	meanings map[reflect.Type]map[string]row
 	defs     object
 }
 
-// TestSchema: the schema in docs is the one that the structs and the reference
-// make. go test -update writes it.
+// TestSchema: the schema in docs matches the structs and the reference. go test -update writes it.
 func TestSchema(t *testing.T) {
 	data, err := os.ReadFile(reference)
 	if err != nil {
@@ -70,7 +68,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// file is the whole schema. A file of a desktop client is none of its business.
+// file returns the whole schema. It accepts any file of a desktop client.
 func (s *schema) file() object {
 	own := s.fields(reflect.TypeFor[Config]())
 	own["required"] = []string{"servers"}
@@ -88,12 +86,12 @@ func (s *schema) file() object {
 	}
 }
 
-// references are texts that a variable may make anything of.
+// references matches a text with a variable, which may have any value.
 var references = object{"type": "string", "pattern": `\$\{`}
 
 func or(all ...any) object { return object{"anyOf": all} }
 
-// enums are the values of keys that have only some.
+// enums are the values of keys with a fixed set of them.
 var enums = map[string][]string{
 	"place": {PlaceHere, PlaceWorkers}, "role": {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
 	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsolePayloads, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
@@ -167,7 +165,7 @@ func (s *schema) ref(t reflect.Type) object {
 	return object{"$ref": "#/$defs/" + name}
 }
 
-// value is the schema of a value of a type, under a key.
+// value returns the schema of a value by its type and key.
 func (s *schema) value(t reflect.Type, key string, off bool) object {
 	text := object{"type": "string"}
 	switch t {
@@ -231,8 +229,7 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 	panic("no schema for " + t.String())
 }
 
-// loose is the schema of an item of a list or a table, in which text needs no
-// quotes.
+// loose returns the schema of an item of a list or a table, where text needs no quotes.
 func (s *schema) loose(t reflect.Type, key string) object {
 	if t.Kind() == reflect.String {
 		return object{"type": []string{"string", "number", "boolean"}}
@@ -240,18 +237,18 @@ func (s *schema) loose(t reflect.Type, key string) object {
 	return s.value(t, key, false)
 }
 
-// unseen are bad files whose faults no schema can see: rules about several keys,
-// values, and what is in the files that they name.
+// unseen are bad files whose faults no schema can find: rules about several keys, and contents of
+// other files.
 var unseen = []string{
 	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
 	"workers-alone.bad.yaml", "workers-idle.bad.yaml",
 	"files.bad.yaml", "front.bad.yaml", "front-url.bad.yaml", "front-keys.bad.yaml", "exchange-front.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "console-listen.bad.yaml", "console-listen-open.bad.yaml", "console-streams.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "variables.bad.yaml",
-	// Files of other programs, about which it says nothing.
+	// Files of other programs, which the schema accepts.
 	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",
 }
 
-// TestSchemaFiles: the schema takes every good file, and refuses every bad one
-// whose faults it can see.
+// TestSchemaFiles: the schema accepts every good file, and refuses every bad one whose faults it can
+// find.
 func TestSchemaFiles(t *testing.T) {
 	c := jsonschema.NewCompiler()
 	compiled, err := c.Compile(schemaFile)
@@ -296,7 +293,7 @@ func TestSchemaFiles(t *testing.T) {
 			}
 		case strings.HasPrefix(base, "rest-"): // of tools it knows little: they have many forms
 		case (wrong == nil) != slices.Contains(unseen, base):
-			t.Errorf("%s: the schema says %v; is it among those that it cannot see?", file, wrong)
+			t.Errorf("%s: the schema returns %v: is the file rightly in or out of the list unseen?", file, wrong)
 		}
 	}
 }

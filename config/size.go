@@ -15,7 +15,7 @@ type unit struct {
 	bytes int64
 }
 
-// units returns the units in the order in which String tries them.
+// units returns the units in the order of preference for String.
 func units() []unit {
 	return []unit{
 		{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
@@ -33,9 +33,8 @@ func (s Size) String() string {
 	return "0B"
 }
 
-// ParseSize reads a whole number of bytes with an optional unit: B, KB, MB, GB
-// (powers of 1000) or KiB, MiB, GiB (powers of 1024), in any case. The error
-// does not repeat the text.
+// ParseSize parses a whole number of bytes with an optional unit: B, KB, MB, GB (powers of 1000)
+// or KiB, MiB, GiB (powers of 1024), in upper or lower case. The error does not show the text.
 func ParseSize(text string) (Size, error) {
 	wrong := errors.New("expected a number of bytes such as 16777216 or 16MiB")
 	digits := strings.TrimRight(text, "kKmMgGiIbB ")

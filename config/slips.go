@@ -12,11 +12,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// What people write out of habit from a shell, or from the files of other
-// programs, and what it should be.
+// This file recognizes habits from shells and from files of other programs, and names the right
+// form.
 
-// shortCommand reads a command line that stands where the keys of stdio should. It
-// is cut at its spaces, unless a shell would make something else of it.
+// shortCommand reads a command line in place of the keys of stdio. It splits the line at spaces,
+// and refuses characters that are special for a shell.
 func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config) bool {
 	words := strings.Fields(line)
 	if i := strings.IndexAny(line, "|;&$<>*?~\"'`(){}[]\\#!\n"); i >= 0 {
@@ -34,16 +34,16 @@ func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config)
 	return true
 }
 
-// wholeLine refuses a command with its arguments in one text: no program is called
-// "npx -y foo". A path may have spaces.
-func (d *decoder) wholeLine(sec *strict.Section, c *stdio.Config) {
+// checkCommandLine refuses a command together with its arguments, such as "npx -y foo". A path may
+// have spaces.
+func (d *decoder) checkCommandLine(sec *strict.Section, c *stdio.Config) {
 	m := sec.Marks["command"]
 	words := strings.Fields(c.Command)
 	if m.Bad || len(words) < 2 || strings.ContainsAny(words[0], `/\`) {
 		return
 	}
 	fix := "write the program alone, and the rest as args"
-	if !strings.Contains(m.Shown, "${") { // the words are those of the file
+	if !strings.Contains(m.Shown, "${") { // the words are no secrets
 		fix = fmt.Sprintf("write command: %s, args: [%s]", words[0], strings.Join(quoted(words[1:]), ", "))
 	}
 	d.Fault(m.Line, "%scommand is a whole command line, and no shell splits it: %s", sec.Where, fix)
@@ -59,22 +59,21 @@ func quoted(words []string) []string {
 	return all
 }
 
-// unbraced is how a shell has variables, and ours do not.
+// unbraced matches a variable of a shell, and atHome the home folder of a shell.
 var (
 	unbraced = regexp.MustCompile(`(^|[^$])\$[A-Z_][A-Z0-9_]*\b`)
 	atHome   = regexp.MustCompile(`^~(/|\\|$)`)
 )
 
-// OfShell reports what is in a text that a shell would replace: a ~ that stands for the home
-// folder, and a variable without braces.
+// OfShell reports whether a text has parts that a shell would replace: ~ for the home folder, and
+// a variable without braces.
 func OfShell(text string) (home, variable bool) {
 	return atHome.MatchString(text), unbraced.MatchString(text)
 }
 
-// literal looks for what a shell would replace, and nobody does here. In a path
-// that is wrong for sure; elsewhere it may be meant. Values are not shown: they
-// may be secrets.
-func (d *decoder) literal(x *strict.Slot, text string) error {
+// checkLiteral looks for parts of a text that only a shell would replace. They are a fault in a
+// path and a warning elsewhere. Messages do not show the values, which may be secrets.
+func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")
@@ -86,15 +85,15 @@ func (d *decoder) literal(x *strict.Slot, text string) error {
 		}
 		return errors.New(braces)
 	case home && strings.HasPrefix(x.Label, "args: item "):
-		d.Warn(x.Line, "%s%s begins with ~, which the server gets as it is, since there is no shell: write ${HOME} for the home folder", x.Section.Where, x.Label)
+		d.Warn(x.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", x.Section.Where, x.Label)
 	case variable && (strings.HasPrefix(x.Label, "args: item ") || strings.HasPrefix(x.Label, "env: ") || strings.HasPrefix(x.Label, "headers: ")):
-		d.Warn(x.Line, "%s%s has a $NAME without braces, which is passed as it is: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
+		d.Warn(x.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
 	}
 	return nil
 }
 
-// flagKeys refuses what is a flag of the command, or of other programs, and no key of
-// the file. It returns the other keys.
+// flagKeys refuses keys that are flags of the command, or of other programs. It returns the other
+// keys.
 func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	return slices.DeleteFunc(list, func(e strict.Entry) bool {
 		say := map[string]string{"verbose": "write log_level: debug", "debug": "write log_level: debug", "logformat": "that is a flag: mcp-bridge serve --log-format json", "insecure": "that is a flag: mcp-bridge serve --insecure"}[similar.Fold(e.Key)]
@@ -106,9 +105,9 @@ func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	})
 }
 
-// ofOthers says what to do with a file that looks like one of another program, by
-// its keys, and has no servers of ours; nothing of others.
-func (d *decoder) ofOthers(list []strict.Entry) (line int, hint string) {
+// foreignFile returns a hint for a file that resembles one of another program by its keys and has
+// no servers of ours; nothing for all others.
+func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
 	for _, e := range list {
 		if e.Key == "openapi" || e.Key == "swagger" {
 			return e.Line, fmt.Sprintf("this is an OpenAPI document: serve it with 'mcp-bridge run %s'", d.File)

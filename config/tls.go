@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Pair reads the certificate and its key. The error names the file that is at
-// fault.
+// Pair reads the certificate and its key. The error names the faulty file.
 func (t TLS) Pair() (*tls.Certificate, error) {
 	pair, key, err := t.pair()
 	if err != nil {
@@ -22,7 +21,7 @@ func (t TLS) Pair() (*tls.Certificate, error) {
 	return pair, nil
 }
 
-// pair is Pair with the key of what is wrong, and an error without its path.
+// pair is like Pair, and returns the key of the faulty file and an error without its path.
 func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	cert, err := readFile(t.CertFile)
 	if err != nil {
@@ -36,8 +35,8 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	if err == nil {
 		return &read, "", nil
 	}
-	// The library does not say which of the two it means. A certificate that is
-	// one is made together with any key, until the two are compared.
+	// The library does not name the faulty file. It parses the certificate first, and compares the
+	// key last.
 	key = "key_file"
 	if !bytes.Contains(cert, []byte("-----BEGIN CERTIFICATE-----")) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "certificate input") {
 		key = "cert_file"
@@ -45,16 +44,16 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	return nil, key, errors.New(strings.TrimPrefix(err.Error(), "tls: "))
 }
 
-func (d *decoder) visitTLS(sec *strict.Section, t *TLS) {
+func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
 	if t.CertFile == "" || t.KeyFile == "" {
 		return // a rule says so
 	}
 	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
 	pair, key, err := t.pair()
 	if err != nil {
-		d.wrong(sec, key, err)
+		d.unusable(sec, key, err)
 		if _, also := readFile(t.KeyFile); also != nil && key == "cert_file" {
-			d.wrong(sec, "key_file", reason(also))
+			d.unusable(sec, "key_file", reason(also))
 		}
 		return
 	}

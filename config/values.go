@@ -18,9 +18,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// standards are the defaults that zero stands for, by type: what uses the settings fills
-// them in.
-var standards = func() map[reflect.Type]reflect.Value {
+// defaults are the defaults that zero stands for, by type. The users of the settings fill them
+// in.
+var defaults = func() map[reflect.Type]reflect.Value {
 	all := map[reflect.Type]reflect.Value{}
 	for _, s := range []any{
 		stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second},
@@ -40,23 +40,22 @@ var standards = func() map[reflect.Type]reflect.Value {
 	return all
 }()
 
-// Standard returns the settings of a type that zero ones stand for; false where zero means
-// zero.
+// Standard returns the defaults that zero values of a type stand for; false if zero means zero.
 func Standard(t reflect.Type) (v reflect.Value, ok bool) {
-	v, ok = standards[t]
+	v, ok = defaults[t]
 	return v, ok
 }
 
-// Origin is where a file has a key.
+// Origin is the place of a key in the file.
 type Origin struct {
-	// Line is that of the key; the first one is 1.
+	// Line is the line of the key, from 1.
 	Line int
-	// Variables are those of the environment that the text there names.
+	// Variables are the variables of the environment in its text.
 	Variables []string
 }
 
-// Origin returns where the file has a key of the server of that name, or with no name one of
-// its own, such as limits.calls. ok is false if it does not.
+// Origin returns the place of a key, such as limits.calls, of the server of that name, or of the
+// file itself for an empty name. ok is false if the file does not have the key.
 func (c *Config) Origin(server, key string) (at Origin, ok bool) {
 	at, ok = c.origins[server][key]
 	return at, ok
@@ -64,7 +63,7 @@ func (c *Config) Origin(server, key string) (at Origin, ok bool) {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 
-// originsOf returns where the keys of a section stand, and of what is in it.
+// originsOf returns the places of the keys of a section and of its inner sections.
 func originsOf(sec *strict.Section) map[string]Origin {
 	all := map[string]Origin{}
 	for key, m := range sec.Marks {

@@ -1,7 +1,7 @@
-// Package reload has a bridge read its configuration again while it runs: when the file
-// has changed, and when somebody asks for it. A file with a fault changes nothing.
+// Package reload reads the configuration of a running bridge again, after a change of the file
+// and on request. A file with a fault changes nothing.
 //
-// What changes by that, and when it counts, is for the bridge to do.
+// The bridge applies the changes: see [Target].
 package reload
 
 import (
@@ -24,48 +24,47 @@ import (
 type Target interface {
 	// Plan returns what Apply would change.
 	Plan(c *config.Config) ([]config.Change, error)
-	// Apply has another configuration count. An error changes nothing.
+	// Apply applies another configuration. An error changes nothing.
 	Apply(c *config.Config) ([]config.Change, error)
 }
 
-// Options say what is read.
+// Options are the file to read and the hooks of a reload.
 type Options struct {
-	// File is the configuration file, which is looked at.
+	// File is the configuration file.
 	File string
-	// Load reads it, with all that it needs to be served. It is not called by two
-	// goroutines at once.
+	// Load reads and completes the configuration. Calls do not overlap.
 	Load func() (*config.Config, error)
 	Log  *slog.Logger
-	// Began is called when somebody has it read to be applied, or a change of it is about
-	// to be applied, and the function that it returns when that is over. It may be nil.
+	// Began is called when a requested reload begins, or a changed file is about to be
+	// applied. The function that it returns is called at the end. It may be nil.
 	Began func() (over func())
-	// Applied is told of what counts from now on, after Target has applied it. It may be nil.
+	// Applied is called with the new configuration after Target applied it. It may be nil.
 	Applied func(c *config.Config)
 }
 
-// Result is what a reload has changed, or would change.
+// Result holds the changes of a reload, real or planned.
 type Result struct {
 	Changes []config.Change `json:"changes"`
 	// Warnings are those of the file.
 	Warnings []string `json:"warnings"`
-	// File is which it is, and Digest tells its content from others: see config.Digest.
+	// File is the name of the file, and Digest the config.Digest of its content.
 	File   string `json:"file"`
 	Digest string `json:"digest"`
 }
 
-// Status says which configuration counts.
+// Status describes the current configuration.
 type Status struct {
-	// Hash tells the content of the file, and of those that it is made of, from others.
+	// Hash is a short digest of the file and of the files that it names.
 	Hash     string    `json:"hash"`
 	LoadedAt time.Time `json:"loaded_at"`
-	// LastError says in short why the file could not be taken; empty when it was.
+	// LastError is the short reason why the last reload failed; empty after a success.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	// Pending are the changes that wait for a restart.
 	Pending []string `json:"pending_restart,omitempty"`
 }
 
-// Counts are what metrics have of it.
+// Counts are the values for metrics.
 type Counts struct {
 	Good              bool // the last one succeeded
 	At                time.Time
@@ -75,25 +74,24 @@ type Counts struct {
 // Reloader reads the configuration. Its methods may be called concurrently.
 type Reloader struct {
 	o         Options
-	follows   atomic.Bool // the file is looked at
+	follows   atomic.Bool // Follow checks the file
 	now       atomic.Pointer[Status]
 	succeeded atomic.Uint64
 	faulty    atomic.Uint64
 
 	mu       sync.Mutex // held while the configuration is read and applied; guards the rest
 	target   Target
-	files    []string // that it is made of, beside its own
-	print    string   // of what was read last, whether it was good or not
-	said     string   // what was wrong with it
+	files    []string // the files that the configuration names
+	print    string   // digest of the files at the last reading, successful or not
+	lastErr  string   // text of the last error, empty after a success
 	warnings []string
 
-	// The same content, which could be read and not applied, is not tried before again,
-	// and pause after that.
-	again time.Time
-	pause time.Duration
+	// Content that was read but not applied is tried at again, then after the doubled backoff.
+	again   time.Time
+	backoff time.Duration
 }
 
-// New returns what reads that file: see Load.
+// New returns a Reloader. Load has to be called first.
 func New(o Options) *Reloader {
 	if o.Began == nil {
 		o.Began = func() func() { return func() {} }
@@ -107,7 +105,7 @@ func New(o Options) *Reloader {
 func (r *Reloader) Load() (*config.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.digests() // what is written while it is read is another one
+	before := r.digests() // before reading: a later write is a change
 	c, err := r.o.Load()
 	if err != nil {
 		return nil, err
@@ -120,28 +118,28 @@ func (r *Reloader) Load() (*config.Config, error) {
 	return c, nil
 }
 
-// Serve says what has the configuration now. It is called once, after Load.
+// Serve sets the target of reloads. It is called once, after Load.
 func (r *Reloader) Serve(t Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.target = t
 }
 
-// took notes what was read. before is what digests returned before that. The caller
-// holds r.mu.
+// took records a configuration as applied. before are the digests from before its reading. The
+// caller holds r.mu.
 func (r *Reloader) took(c *config.Config, before map[string]string) {
 	r.follows.Store(c.Reload == config.ReloadOn && !config.Stream(r.o.File))
 	r.made(c, before)
-	r.warnings, r.said, r.pause = c.Warnings, "", 0
+	r.warnings, r.lastErr, r.backoff = c.Warnings, "", 0
 }
 
-// made notes what a configuration is made of. The caller holds r.mu.
+// made records the files of a configuration. The caller holds r.mu.
 func (r *Reloader) made(c *config.Config, before map[string]string) {
 	r.files = c.Files()
 	r.print = r.prints(before)
 }
 
-// digests returns what tells the content of each file from others. The caller holds r.mu.
+// digests returns the digests of all files by path. The caller holds r.mu.
 func (r *Reloader) digests() map[string]string {
 	all := map[string]string{r.o.File: config.Digest(r.o.File)}
 	for _, f := range r.files {
@@ -150,8 +148,8 @@ func (r *Reloader) digests() map[string]string {
 	return all
 }
 
-// prints returns what tells the content of all files from others, of which some are
-// known. The caller holds r.mu.
+// prints returns one digest of all files. known holds digests that are computed already. The
+// caller holds r.mu.
 func (r *Reloader) prints(known map[string]string) string {
 	h := sha256.New()
 	for _, f := range append([]string{r.o.File}, r.files...) {
@@ -164,7 +162,7 @@ func (r *Reloader) prints(known map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// load reads the file once more. The caller holds r.mu.
+// load reads the file again. The caller holds r.mu.
 func (r *Reloader) load() (*config.Config, error) {
 	if err := r.once(); err != nil {
 		return nil, err
@@ -172,31 +170,32 @@ func (r *Reloader) load() (*config.Config, error) {
 	return r.o.Load()
 }
 
-// once returns an error if a file can be read once only. The caller holds r.mu.
+// once returns an error if a file can be read only once. The caller holds r.mu.
 func (r *Reloader) once() error {
 	for _, f := range append([]string{r.o.File}, r.files...) {
 		if config.Stream(f) {
-			return fmt.Errorf("%s is a pipe or another thing that can be read only once: to have it read again, name a regular file", f)
+			return fmt.Errorf("%s is a pipe or a device, which can be read only once: to reload it, use a regular file", f)
 		}
 	}
 	return nil
 }
 
+// brief shortens a digest.
 func brief(print string) string { return print[:min(len(print), 16)] }
 
 // File returns the name of the file.
 func (r *Reloader) File() string { return r.o.File }
 
-// Status returns which configuration counts.
+// Status returns the state of the current configuration.
 func (r *Reloader) Status() Status { return *r.now.Load() }
 
-// Counts returns how often it was read.
+// Counts returns the numbers of reloads.
 func (r *Reloader) Counts() Counts {
 	s := r.now.Load()
 	return Counts{s.LastError == "", s.LoadedAt, r.succeeded.Load(), r.faulty.Load()}
 }
 
-// Check returns what Reload would change.
+// Check returns the changes that Reload would make.
 func (r *Reloader) Check() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,29 +211,30 @@ func (r *Reloader) Check() (*Result, error) {
 	return r.result(c, changes, own), nil
 }
 
+// result returns the Result of a reload. own is the digest of the file.
 func (r *Reloader) result(c *config.Config, changes []config.Change, own string) *Result {
 	return &Result{append([]config.Change{}, changes...), append([]string{}, c.Warnings...), r.o.File, own}
 }
 
-// Reload reads the configuration and has it count. An error changes nothing. Reloads do
-// not overlap: each reads the file as it is when its turn comes.
+// Reload reads the configuration and applies it. An error changes nothing. Reloads do not overlap:
+// each reads the file after the one before it.
 func (r *Reloader) Reload() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reload(true)
 }
 
-// reload is Reload. Unless somebody has asked, the same error is not said again. The
-// caller holds r.mu.
-func (r *Reloader) reload(asked bool) (*Result, error) {
-	before := r.digests() // what is written while it is read or applied is another one
-	if asked {
+// reload reads and applies the configuration. Unless it is requested, it does not log the same
+// error again. The caller holds r.mu.
+func (r *Reloader) reload(requested bool) (*Result, error) {
+	before := r.digests() // before reading: a later write is a change
+	if requested {
 		defer r.o.Began()()
 	}
 	c, err := r.load()
 	if err != nil {
-		r.print, r.pause = r.prints(before), 0
-		r.failed(err, asked)
+		r.print, r.backoff = r.prints(before), 0
+		r.failed(err, requested)
 		return nil, err
 	}
 	for _, f := range c.Files() {
@@ -242,18 +242,18 @@ func (r *Reloader) reload(asked bool) (*Result, error) {
 			before[f] = config.Digest(f)
 		}
 	}
-	if !asked {
+	if !requested {
 		defer r.o.Began()()
 	}
 	changes, err := r.target.Apply(c)
 	if err != nil {
 		was := r.print
 		if r.made(c, before); r.print != was {
-			r.pause = 0
+			r.backoff = 0
 		}
-		r.pause = min(max(2*r.pause, every), longest)
-		r.again = time.Now().Add(r.pause)
-		r.failed(err, asked)
+		r.backoff = min(max(2*r.backoff, every), longest)
+		r.again = time.Now().Add(r.backoff)
+		r.failed(err, requested)
 		return nil, err
 	}
 	if r.o.Applied != nil {
@@ -267,47 +267,48 @@ func (r *Reloader) reload(asked bool) (*Result, error) {
 	r.took(c, before)
 	r.succeeded.Add(1)
 	s := &Status{Hash: brief(r.print), LoadedAt: time.Now()}
-	var said []string
+	var lines []string
 	for _, change := range changes {
-		said = append(said, change.String())
+		lines = append(lines, change.String())
 		if change.Effect == config.EffectRestart {
 			s.Pending = append(s.Pending, change.Path)
 		}
 	}
 	r.now.Store(s)
-	r.o.Log.Info("configuration reloaded", "file", r.o.File, "changes", len(changes), "what", clipped(said))
+	r.o.Log.Info("configuration reloaded", "file", r.o.File, "changes", len(changes), "what", clipped(lines))
 	if len(s.Pending) > 0 {
-		r.o.Log.Warn("some changes of the configuration count after a restart only", "keys", strings.Join(s.Pending, ", "))
+		r.o.Log.Warn("some changes of the configuration need a restart", "keys", strings.Join(s.Pending, ", "))
 	}
 	return r.result(c, changes, before[r.o.File]), nil
 }
 
-// mostSaid is how many changes a line of the log has.
-const mostSaid = 50
+// maxLogged bounds the changes in a line of the log.
+const maxLogged = 50
 
-func clipped(said []string) string {
+// clipped joins the first lines, and counts the others.
+func clipped(lines []string) string {
 	more := ""
-	if n := len(said) - mostSaid; n > 0 {
-		said, more = said[:mostSaid], fmt.Sprintf("; and %d more", n)
+	if n := len(lines) - maxLogged; n > 0 {
+		lines, more = lines[:maxLogged], fmt.Sprintf("; and %d more", n)
 	}
-	return strings.Join(said, "; ") + more
+	return strings.Join(lines, "; ") + more
 }
 
-// failed notes and logs why nothing was changed. The caller holds r.mu.
-func (r *Reloader) failed(err error, asked bool) {
+// failed records and logs the error of a reload. The caller holds r.mu.
+func (r *Reloader) failed(err error, requested bool) {
 	text := err.Error()
-	if text == r.said && !asked {
+	if text == r.lastErr && !requested {
 		return
 	}
-	r.said = text
+	r.lastErr = text
 	r.faulty.Add(1)
 	at := time.Now()
 	s := r.Status()
-	s.LastErrorAt, s.LastError = &at, "the file could not be taken: the log says why"
+	s.LastErrorAt, s.LastError = &at, "the file was not applied: see the log for the reason"
 	if faults, ok := errors.AsType[config.Faults](err); ok {
-		s.LastError = fmt.Sprintf("the file has a fault in line %d: the log has it", faults[0].Line)
+		s.LastError = fmt.Sprintf("the file has a fault in line %d: see the log", faults[0].Line)
 		if n := len(faults); n > 1 {
-			s.LastError = fmt.Sprintf("the file has %d faults, the first in line %d: the log has them", n, faults[0].Line)
+			s.LastError = fmt.Sprintf("the file has %d faults, the first in line %d: see the log", n, faults[0].Line)
 		}
 		for _, f := range faults {
 			r.o.Log.Error("fault of the configuration", "err", f.String())
@@ -318,15 +319,14 @@ func (r *Reloader) failed(err error, asked bool) {
 	r.o.Log.Error("the configuration was not reloaded: nothing has changed", "file", r.o.File, "err", text)
 }
 
-// The file is looked at every so often. What could be read and not applied is tried again
-// less and less often: at last at the longest pause.
+// every is the interval at which Follow checks the files, and longest bounds the backoff.
 const (
 	every   = 2 * time.Second
 	longest = time.Minute
 )
 
-// Follow looks at the file until ctx ends, and reads it when it has changed, unless the
-// configuration says otherwise. A change is taken when two looks agree.
+// Follow checks the files until ctx ends, and reloads a changed configuration, unless its key
+// reload is off. A change counts when two checks in a row see the same content.
 func (r *Reloader) Follow(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -338,24 +338,24 @@ func (r *Reloader) Follow(ctx context.Context) {
 		case <-tick.C:
 		}
 		if r.follows.Load() {
-			seen = r.look(seen)
+			seen = r.poll(seen)
 		} else {
 			seen = ""
 		}
 	}
 }
 
-// look reads the file if it is as it was seen the last time, and not as it was read. It
-// returns as what it is seen. Of a file with a fault it cannot be told what it is made
-// of, so that one is read each time.
-func (r *Reloader) look(before string) (seen string) {
+// poll reloads the files if their digest is still before, and differs from that of the last
+// reading. It returns the digest. A faulty file does not show which files it names, so poll reads
+// it each time.
+func (r *Reloader) poll(before string) (seen string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen = r.prints(nil)
 	if r.target == nil || seen != before {
 		return seen
 	}
-	if seen != r.print || r.said != "" && (r.pause == 0 || !time.Now().Before(r.again)) {
+	if seen != r.print || r.lastErr != "" && (r.backoff == 0 || !time.Now().Before(r.again)) {
 		_, _ = r.reload(false) // it is logged
 	}
 	return seen

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// target is a bridge that has the last configuration.
+// target is a bridge that stores the last configuration.
 type target struct {
 	mu    sync.Mutex
 	c     *config.Config
@@ -56,7 +56,7 @@ func (b *target) Apply(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// read returns how often it got one.
+// read returns the number of configurations.
 func (b *target) read() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// room is a folder with a file, and what reads it.
+// room is a folder with a file and its Reloader.
 type room struct {
 	t      *testing.T
 	folder string
@@ -119,7 +119,7 @@ func (m *room) write(name, text string) {
 	}
 }
 
-// follow has the file looked at in a bubble.
+// follow runs Follow in a bubble.
 func (m *room) follow(f func()) {
 	synctest.Test(m.t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func file(timeout, more string) string {
 	return "servers:\n  one:\n    stdio: { command: sh }\n    timeout: " + timeout + "\n" + more
 }
 
-// A change is taken when two looks agree, and the same text changes nothing (O-050).
+// A change is applied when two checks agree, and the same text changes nothing (O-050).
 func TestFollow(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	before := m.Status()
@@ -173,7 +173,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The link of a ConfigMap is swapped: the name stays, and what it leads to is another.
+// The link of a ConfigMap is replaced: the name stays, and its target changes.
 func TestFollowLink(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	for _, version := range []string{"1", "2"} {
@@ -204,8 +204,8 @@ func TestFollowLink(t *testing.T) {
 	})
 }
 
-// A fault changes nothing. It is logged with its line, once, and is over when the file
-// is good again, also one that it is made of (O-051).
+// A fault changes nothing. It is logged once with its line, and ends when the file, or a file that
+// it names, is valid again (O-051).
 func TestFault(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.follow(func() {
@@ -217,7 +217,7 @@ func TestFault(t *testing.T) {
 		if n := m.began.Load(); n != 0 {
 			t.Errorf("a file with a fault was said to be applied %d times", n)
 		}
-		if s := m.Status(); s.LastError != "the file has a fault in line 5: the log has it" || s.LastErrorAt == nil || m.Counts().Good {
+		if s := m.Status(); s.LastError != "the file has a fault in line 5: see the log" || s.LastErrorAt == nil || m.Counts().Good {
 			t.Errorf("status %+v", s)
 		}
 		if n := strings.Count(m.log.String(), "unknown key"); n != 1 || m.Counts().Faulty != 1 {
@@ -240,12 +240,12 @@ func TestFault(t *testing.T) {
 		}
 	})
 	m.target.err = errors.New("the bridge is stopping")
-	if _, err := m.Reload(); err == nil || m.Status().LastError != "the file could not be taken: the log says why" {
+	if _, err := m.Reload(); err == nil || m.Status().LastError != "the file was not applied: see the log for the reason" {
 		t.Errorf("%v, status %+v", err, m.Status())
 	}
 }
 
-// reload: off leaves it to who asks, from when it is read.
+// reload: off stops following as soon as it is read.
 func TestOff(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.follow(func() {
@@ -263,7 +263,7 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// Check changes nothing. What waits for a restart is said as long as it waits (O-055, O-057).
+// Check changes nothing. Status lists changes until the restart that they need (O-055, O-057).
 func TestPending(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.write("bridge.yaml", file("11s", "heartbeat: 5s\n"))
@@ -285,7 +285,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// Many edits in quick succession, from all sides, end with the last (O-052).
+// After many concurrent edits, the last one is applied (O-052).
 func TestManyEdits(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.follow(func() {
@@ -303,8 +303,8 @@ func TestManyEdits(t *testing.T) {
 	})
 }
 
-// What could be read and not applied is tried again less and less often, and at once
-// when something of it has changed.
+// A configuration that was read but not applied is tried again with a growing backoff, and at once
+// after a change.
 func TestNotApplied(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.target.err = errors.New("it cannot be had now")
@@ -336,8 +336,7 @@ func TestNotApplied(t *testing.T) {
 	})
 }
 
-// What is written while a configuration is applied is a change of it: the file, and what
-// it is made of.
+// A write during a reload is a change, to the file and to the files that it names.
 func TestWrittenMeanwhile(t *testing.T) {
 	for _, name := range []string{"a.env", "b.env", "bridge.yaml"} { // the first is named from the beginning
 		m := newRoom(t, file("10s", ""))
@@ -376,7 +375,7 @@ func TestWrittenMeanwhile(t *testing.T) {
 	}
 }
 
-// What can be read only once is read once, and never again.
+// A pipe is read once, and never again.
 func TestPipe(t *testing.T) {
 	if _, err := os.Stat("/dev/fd/0"); err != nil {
 		t.Skip("no names of pipes here: ", err)

@@ -1,5 +1,5 @@
-// Package glob has the patterns with which operators name tools, prompts,
-// resources and servers. It knows nothing of what they are matched with.
+// Package glob matches the patterns by which operators name tools, prompts, resources and
+// servers.
 package glob
 
 import (
@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether text matches the pattern: * is any text, ? any
-// character. It goes back to the last * only, so that no text, which may come
-// from a client, takes it long.
+// Match reports whether text matches the pattern: * stands for any text, ? for any character.
+// It backtracks to the last * only, since the text may come from a client and must not take
+// long.
 func Match(pattern, text string) bool {
-	star, again := -1, 0 // where the last * stands, and what it has to reach beyond
+	star, again := -1, 0 // the last *, and the end of the text that it covers
 	p, t := 0, 0
 	for t < len(text) {
 		_, size := utf8.DecodeRuneInString(text[t:])

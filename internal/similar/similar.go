@@ -1,9 +1,6 @@
-// Package similar finds the names that somebody may have meant who wrote one
-// that does not exist.
+// Package similar finds the existing names that resemble an unknown name.
 //
-// It promises little work whatever it is given: of each name only the first
-// letters are compared. It knows nothing of what the names stand for, so
-// callers choose which of its answers are near enough.
+// Its work is bounded: only the first bytes of each name are compared.
 package similar
 
 import (
@@ -11,20 +8,19 @@ import (
 	"strings"
 )
 
-// maxCompared bounds what is compared of a name: strangers send what they like.
+// maxCompared bounds the bytes of a name that are compared, since strangers send names.
 const maxCompared = 100
 
 // maxListed bounds the names that a hint lists.
 const maxListed = 20
 
-// Fold takes away what names are often mistaken in: it makes getUser, get-user
-// and get_user equal.
+// Fold removes common differences of spelling: getUser, get-user and get_user become equal.
 func Fold(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// Distance is the number of bytes to insert, delete or replace, or of neighbours
-// to swap, to get from a to b (optimal string alignment).
+// Distance returns the number of edits from a to b: bytes inserted, deleted or replaced, or
+// neighbours swapped (optimal string alignment).
 func Distance(a, b string) int {
 	a, b = a[:min(len(a), maxCompared)], b[:min(len(b), maxCompared)]
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
@@ -48,8 +44,7 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Names returns those of names that somebody who wrote name may have meant, the
-// likeliest first, three at most.
+// Names returns up to three of names that resemble name, the likeliest first.
 func Names(name string, names []string) []string {
 	type candidate struct {
 		name     string
@@ -60,7 +55,7 @@ func Names(name string, names []string) []string {
 	for _, n := range names {
 		d := Distance(key, Fold(n))
 		switch {
-		case d <= max(1, min(len(key), maxCompared)/3) && d < len(key): // something must be right
+		case d <= max(1, min(len(key), maxCompared)/3) && d < len(key): // at least one byte must match
 			all = append(all, candidate{n, d})
 		case len(key) > 2 && strings.Contains(Fold(n), key):
 			all = append(all, candidate{n, 1000 + d}) // a part of a long name
@@ -74,8 +69,8 @@ func Names(name string, names []string) []string {
 	return found
 }
 
-// Hint is Names as the end of a message. When none is near it has all names,
-// and when there are none it is none.
+// Hint returns the result of Names as the end of a message. Without a result it lists all
+// names, and without names it returns none.
 func Hint(name string, names []string, none string) string {
 	if found := Names(name, names); len(found) > 0 {
 		return "did you mean " + strings.Join(found, " or ") + "?"

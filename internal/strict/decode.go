@@ -9,12 +9,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Fault notes what is wrong, with its line; 0 when it is about the whole file.
+// Fault adds a fault with its line, 0 for the whole file.
 func (d *Decoder) Fault(line int, format string, args ...any) {
 	d.Faults = append(d.Faults, Fault{d.File, line, fmt.Sprintf(format, args...)})
 }
 
-// Warn notes what may be wrong.
+// Warn adds a warning.
 func (d *Decoder) Warn(line int, format string, args ...any) {
 	d.Warnings = append(d.Warnings, Fault{d.File, line, fmt.Sprintf(format, args...)})
 }
@@ -26,16 +26,16 @@ type Entry struct {
 	Value *yaml.Node
 }
 
-// Entries returns the keys of a mapping in file order, with merges (<<) done. It
-// reports duplicate and odd keys and leaves them out; ok is false when n is no
-// mapping, which the caller reports. where is what messages begin with.
+// Entries returns the keys of a mapping in file order, with merges (<<) applied. It reports
+// duplicate keys and keys that are not text, and leaves them out. ok is false when n is no
+// mapping; the caller reports that. Messages begin with where.
 func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
 	if Kind(n) != Map {
 		return nil, false
 	}
 	n = Resolve(n)
 	var merged []Entry
-	places := map[string]int{} // in list
+	indexes := map[string]int{} // in list
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!merge" {
@@ -50,22 +50,23 @@ func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
 			d.Fault(key.Line, "%sa key is not plain text", where)
 			continue
 		}
-		if i, known := places[key.Value]; known {
+		if i, known := indexes[key.Value]; known {
 			d.Fault(key.Line, "%sduplicate key %q: it is on line %d already", where, Clip(key.Value), list[i].Line)
 			continue
 		}
-		places[key.Value] = len(list)
+		indexes[key.Value] = len(list)
 		list = append(list, Entry{key.Value, key.Line, value})
 	}
-	for _, e := range merged { // what is written here wins over what is merged
-		if _, own := places[e.Key]; !own {
-			places[e.Key] = len(list)
+	for _, e := range merged { // keys of the mapping itself win
+		if _, own := indexes[e.Key]; !own {
+			indexes[e.Key] = len(list)
 			list = append(list, e)
 		}
 	}
 	return list, true
 }
 
+// merge returns the keys that << brings: those of a mapping, or of a list of mappings.
 func (d *Decoder) merge(where string, n *yaml.Node) ([]Entry, bool) {
 	if Kind(n) != List {
 		return d.Entries(where, n)
@@ -81,21 +82,21 @@ func (d *Decoder) merge(where string, n *yaml.Node) ([]Entry, bool) {
 	return all, true
 }
 
-// A Mark remembers where a key stands and what is written there.
+// A Mark holds the line of a key and the text of its value.
 type Mark struct {
 	Line  int
 	Shown string
-	Bad   bool // has a fault: no more about it
+	Bad   bool // has a fault: further faults are not reported
 }
 
 // A Section is a struct that is being filled.
 type Section struct {
 	Where string // such as `server "files": stdio: `
 	Line  int
-	Marks map[string]Mark // by key, inner ones as "http: url"; "" stands for keys that nobody knows
+	Marks map[string]Mark // by key, inner ones as "http: url"; "" stands for unknown keys
 }
 
-// Adopt takes over the marks of the section under key.
+// Adopt copies the marks of the section under key.
 func (s *Section) Adopt(key string, inner *Section) {
 	for name, m := range inner.Marks {
 		if name != "" {
@@ -104,7 +105,7 @@ func (s *Section) Adopt(key string, inner *Section) {
 	}
 }
 
-// At returns the mark of a key, or of the nearest one around it that is known.
+// At returns the mark of a key, or of the nearest key around it that has one.
 func (s *Section) At(key string) (Mark, bool) {
 	for {
 		if m, ok := s.Marks[key]; ok {
@@ -142,7 +143,7 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 	valid := append(Keys(t), d.schema.Keys(t)...)
 	if name := d.schema.Meant(e.Key, valid); name != "" {
 		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
-		// The key that was meant is not missing, so nothing more about it.
+		// The intended key is not missing: no further faults about it.
 		if _, ok := sec.Marks[name]; !ok {
 			sec.Marks[name] = Mark{Line: e.Line, Bad: true}
 		}
@@ -152,7 +153,7 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 		d.Warn(e.Line, "%s%s is ignored: it means nothing to %s", sec.Where, Clip(e.Key), d.Program)
 		return
 	}
-	for f := range t.Fields() { // a kind's key, written one level too high
+	for f := range t.Fields() { // a key of a kind, one level too high
 		if f.Type.Kind() == reflect.Pointer && slices.Contains(Keys(f.Type.Elem()), e.Key) {
 			d.Fault(e.Line, "%sunknown key %q: it belongs under %q", sec.Where, Clip(e.Key), Key(f))
 			sec.Marks[Key(f)] = Mark{Line: e.Line, Bad: true}
@@ -160,7 +161,7 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 		}
 	}
 	message := fmt.Sprintf("%sunknown key %q", sec.Where, Clip(e.Key))
-	if _, told := sec.Marks[""]; !told { // once is enough
+	if _, listed := sec.Marks[""]; !listed { // once is enough
 		slices.Sort(valid)
 		message += ": the keys here are " + strings.Join(valid, ", ")
 	}
@@ -179,7 +180,7 @@ func Keys(t reflect.Type) []string {
 	return keys
 }
 
-// Key returns the key of a field, by its yaml tag; "-" when it has none.
+// Key returns the key of a field from its yaml tag: "-" for a field without a key, empty without a tag.
 func Key(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return name
@@ -195,8 +196,8 @@ func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// Validate asks a section's own check, of which each line reads "KEY is …: RULE",
-// and gives every fault the line of its key.
+// Validate calls the Validate method of v, if it has one. Each line of its error begins with a
+// key, such as "KEY is …: RULE"; the fault gets the line of that key.
 func (d *Decoder) Validate(sec *Section, v any) {
 	c, ok := v.(interface{ Validate() error })
 	if !ok {

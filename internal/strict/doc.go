@@ -1,12 +1,10 @@
-// Package strict decodes YAML and JSON into structs, by their yaml tags, and says
-// of everything that does not fit what it is, in which line, by which rule, and
-// what would be right.
+// Package strict decodes YAML and JSON into structs by their yaml tags. For each value that
+// does not fit, it reports the line, the key, the rule and the fix.
 //
-// It promises to find all faults in one run, to take nothing for something else
-// (a number in quotes is text, 90 is no duration, a key twice is a fault), and
-// to show no value that came from the environment. Whatever a file holds, the
-// work is bounded: [Parse] says how.
+// One run finds all faults. No value is taken for another kind: a number in quotes is text, 90
+// is no duration, and a repeated key is a fault. Messages show no value that came from the
+// environment. The work is bounded for any file: see [Parse].
 //
-// It knows no settings. What is special about some of them, its user says by a
-// Schema. It opens no file, and it does not write any.
+// The package knows no settings; a [Schema] describes what is special about them. It neither
+// opens nor writes files.
 package strict

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Expand replaces the references in s and says whether there was one. The error
-// names every reference that cannot be replaced, and no value.
+// Expand replaces the references in s and reports whether there was one. The error names each
+// reference that cannot be replaced, and no value.
 func (d *Decoder) Expand(s string) (string, bool, error) {
 	var out strings.Builder
 	var errs []error
@@ -41,20 +41,19 @@ func (d *Decoder) Expand(s string) (string, bool, error) {
 	}
 }
 
-// lookup returns the value for the reference whose text within the braces is
-// inner.
+// lookup returns the value of a reference. inner is the text within its braces.
 func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if rest, ok := strings.CutPrefix(name, "env:"); ok {
 		if !d.Foreign {
-			return "", fmt.Errorf("%s is a client's way to name a variable: write ${%s}", Clip("${"+inner+"}"), Clip(rest))
+			return "", fmt.Errorf("%s is the form of another program: write ${%s}", Clip("${"+inner+"}"), Clip(rest))
 		}
 		name = rest
 	}
 	id, isInput := strings.CutPrefix(name, "input:")
 	switch {
 	case isInput && closed:
-		return "", fmt.Errorf("%s is what VS Code asks its user for: write ${%s}, and set that variable in the environment of %s", Clip("${"+inner+"}"), Clip(variableName(id)), d.Program)
+		return "", fmt.Errorf("%s is a question of VS Code to its user: write ${%s}, and set that variable in the environment of %s", Clip("${"+inner+"}"), Clip(variableName(id)), d.Program)
 	case !closed:
 		return "", fmt.Errorf("%s has no closing brace: write ${NAME}, or $${ for a literal ${", Clip("${"+inner))
 	case !IsVariable(name):
@@ -62,31 +61,30 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	case strings.Contains(fallback, "${"):
 		return "", fmt.Errorf("${%s:-…}: a default is plain text and cannot hold a reference", name)
 	}
-	// As in a shell, :- also stands in for a variable that is set but empty.
+	// As in a shell, the default also replaces an empty value.
 	value, set := d.Env(name)
 	if hasFallback && value == "" {
 		return fallback, nil
 	}
-	if !set && ofEditors(name) {
-		return "", fmt.Errorf("${%s} is what an editor fills in: write the path itself, or ${HOME} for the home folder", name)
+	if !set && isEditorVariable(name) {
+		return "", fmt.Errorf("only editors replace ${%s}: write the path itself, or ${HOME} for the home folder", name)
 	}
 	if !set {
 		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s, or write ${%s:-default}", name, d.Program, name)
 	}
 	if value != "" {
 		d.Secrets[value] = "${" + name + "}"
-		d.looked = append(d.looked, value)
+		d.values = append(d.values, value)
 	}
 	return value, nil
 }
 
-// ofEditors reports whether editors know a variable by this name that is not in
-// the environment.
-func ofEditors(name string) bool {
+// isEditorVariable reports whether name is a variable of editors, which no environment has.
+func isEditorVariable(name string) bool {
 	return slices.Contains([]string{"workspaceFolder", "workspaceFolderBasename", "workspaceRoot", "userHome", "pathSeparator"}, name)
 }
 
-// variableName makes the name of a variable of any text.
+// variableName turns a text into the name of a variable.
 func variableName(text string) string {
 	return strings.Map(func(r rune) rune {
 		if IsVariable("_" + string(r)) {
@@ -96,7 +94,7 @@ func variableName(text string) string {
 	}, text)
 }
 
-// IsVariable reports whether a name can be that of a variable.
+// IsVariable reports whether name can name a variable.
 func IsVariable(name string) bool {
 	for i, r := range name {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -107,15 +105,15 @@ func IsVariable(name string) bool {
 	return name != ""
 }
 
-// Redact puts references in the place of values that came from the environment,
-// for messages of which others wrote the text. A value of a few letters is only
-// looked for as a whole word; anything else would spoil ordinary text.
+// Redact replaces values from the environment by their references, in messages that other
+// code wrote.
 func (d *Decoder) Redact(message string) string { return Redact(message, d.Secrets) }
 
-// Redact puts references in the place of values from the environment. secrets
-// has the references by value.
+// Redact replaces values from the environment by their references. secrets holds the
+// references by value. A value of up to three bytes is replaced only as a whole word, which
+// keeps ordinary text readable.
 func Redact(message string, secrets map[string]string) string {
-	// The longest first: one value may be a part of another.
+	// Longest first, since one value may contain another.
 	values := slices.SortedFunc(maps.Keys(secrets), func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
@@ -150,7 +148,7 @@ func replaceWord(s, old, with string) string {
 
 func isWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
 
-// Clip shortens what a message quotes from the file.
+// Clip shortens a text of the file for a message.
 func Clip(s string) string {
 	const most = 60
 	if utf8.RuneCountInString(s) <= most {

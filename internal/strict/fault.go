@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a file.
+// Fault is one fault of a file.
 type Fault struct {
-	File    string // as it was named; empty if there is none
-	Line    int    // counts from 1; 0 when it is about the whole file
-	Message string // the key, the rule and the fix; no value that may be a secret
+	File    string // as the caller named it; may be empty
+	Line    int    // from 1; 0 for the whole file
+	Message string // key, rule and fix, without values that may be secrets
 }
 
 // String returns the fault as "file:line: message".
@@ -25,10 +25,10 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
 }
 
-// Faults is an error: all that is wrong with a file.
+// Faults is the error of a file: all its faults.
 type Faults []Fault
 
-// Error returns the faults, one after the other, each beginning a new line.
+// Error returns the faults, each on a new line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
@@ -37,8 +37,8 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sorted orders the faults by line and drops repetitions: an anchor that is used
-// twice would show its fault twice.
+// Sorted returns the faults by line and without repetitions: a value with an anchor is read for
+// each of its aliases.
 func (f Faults) Sorted() Faults {
 	slices.SortStableFunc(f, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
 	return slices.Compact(f)

@@ -10,11 +10,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// JSON is a value that stays JSON, however deep it is.
+// JSON is a value of any depth that stays JSON.
 type JSON json.RawMessage
 
-// raw reads a value that stays JSON: a scalar or a list of scalars. No deeper ones, since
-// aliases could make them endless.
+// raw reads a scalar or a list of scalars as JSON.
 func (d *Decoder) raw(x *Slot, n *yaml.Node, into *json.RawMessage) bool {
 	if Kind(n) != List {
 		return d.rawScalar(x, n, into)
@@ -119,9 +118,8 @@ func plain(n *yaml.Node) ([]byte, bool) {
 	return nil, false
 }
 
-// Source returns a mapping as a text in which each key and each item stands in the line that
-// it has in the file. The text is JSON, but for << where the mapping has it. References stay
-// as they are.
+// Source returns a mapping as text. Each key and each item is on the same line as in the file.
+// The text is JSON, except that << stays. References are not replaced.
 func Source(n *yaml.Node) []byte {
 	s := source{line: 1}
 	s.node(n)
@@ -134,7 +132,7 @@ type source struct {
 	line int
 }
 
-// down goes on to a line, if it is not reached yet.
+// down writes line breaks up to a line.
 func (s *source) down(line int) {
 	for ; s.line < line; s.line++ {
 		s.text.WriteByte('\n')

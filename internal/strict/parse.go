@@ -17,8 +17,8 @@ import (
 const MaxFile = 4 << 20
 
 const (
-	maxDepth  = 100     // of lists and mappings within each other
-	maxCopies = 100_000 // values that aliases may stand for
+	maxDepth  = 100     // levels of lists and mappings
+	maxCopies = 100_000 // total number of values in all aliases
 )
 
 // broken is the error of a text that cannot be read. column is 0 where the rule is not one of YAML.
@@ -42,8 +42,8 @@ var (
 )
 
 // Parse reads YAML or JSON and returns the file's one document, nil when the file is empty.
-// Time and memory grow as the text does: a text that is too large, too deep, or that
-// multiplies itself by aliases is refused. The errors show no value.
+// Time and memory are linear in the size of the text: Parse refuses a text that is too large or
+// too deep, or whose aliases stand for too many values. The errors show no value.
 func Parse(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
 		return nil, &broken{message: errLarge.Error()}
@@ -93,9 +93,9 @@ func Parse(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// counter counts the values that aliases stand for.
+// counter counts the values of aliases.
 type counter struct {
-	anchors map[*yaml.Node]int // the number of values of each node with an anchor that ended above
+	anchors map[*yaml.Node]int // numbers of values of the finished nodes with an anchor
 	copies  int
 }
 
@@ -132,7 +132,7 @@ func (c *counter) values(n *yaml.Node, depth int) (int, error) {
 	return count, nil
 }
 
-// Kinds of values, by the tags that YAML has for them.
+// Kinds of values: their YAML tags.
 const (
 	Null   = "!!null"
 	Bool   = "!!bool"
@@ -143,8 +143,8 @@ const (
 	Map    = "!!map"
 )
 
-// Kind returns the kind of a value, with aliases resolved. It is empty for one whose tag
-// the file sets.
+// Kind returns the kind of a value, with aliases resolved. It is empty when the file gives the
+// value a tag.
 func Kind(n *yaml.Node) string {
 	n = Resolve(n)
 	if tagged(n) {
@@ -159,7 +159,7 @@ func Kind(n *yaml.Node) string {
 
 func tagged(n *yaml.Node) bool { return n.Style&yaml.TaggedStyle != 0 || n.Tag == "!" }
 
-// Resolve follows an alias. None leads back to itself.
+// Resolve follows an alias. Parse refuses aliases that lead back to themselves.
 func Resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -185,9 +185,9 @@ func unreadable(data []byte, err error) error {
 	switch {
 	case e.Message == errDeep.Error():
 		return &broken{line: at.Line, message: e.Message}
-	case strings.HasPrefix(e.Message, "unknown anchor"): // which may be a secret
+	case strings.HasPrefix(e.Message, "unknown anchor"): // its name may be a secret
 		return &broken{at.Line, at.Column, "not valid YAML: there is no anchor for this alias above; put text that begins with * in quotes"}
-	case at.Line > 1 && at.Column == 1 && at.Line > bytes.Count(data, []byte("\n")): // behind the last line
+	case at.Line > 1 && at.Column == 1 && at.Line > bytes.Count(data, []byte("\n")): // after the last line
 		at = e.ContextMark
 		return &broken{at.Line, at.Column, "not valid YAML: the file ends " + e.ContextMsg + " that begins here"}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// A text that would take more memory or time than its length allows is refused, and the
-// same characters within texts and comments are not.
+// A text that is too deep, too large or multiplies itself is refused. The same characters within
+// texts and comments are not.
 func TestBounds(t *testing.T) {
 	const deep, copies = "nested deeper than 100 levels", "aliases stand for more than 100000 values"
 	block := func(n int) string {
@@ -67,7 +67,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// An alias stands for what was said last above it.
+// An alias stands for the last anchor of its name above it.
 func TestAliases(t *testing.T) {
 	z, d := read("name: &a x\nlabels: { one: *a, two: &a y, three: *a }\n", nil)
 	if want := map[string]string{"one": "x", "two": "y", "three": "y"}; !reflect.DeepEqual(z.Labels, want) || len(d.Faults) > 0 {
@@ -75,7 +75,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// JSON may write a character as two, which YAML may not.
+// JSON may write a character as two escapes, YAML may not.
 func TestJSONEscapes(t *testing.T) {
 	z, d := read("{\n\t\"name\": \"\\ud83d\\ude00 \\\\ud83d\\\\ude00 \\/\"\n}", nil)
 	if want := `😀 \ud83d\ude00 /`; z.Name != want || len(d.Faults) > 0 {
@@ -83,7 +83,7 @@ func TestJSONEscapes(t *testing.T) {
 	}
 }
 
-// Decode reads dates as the text that they are.
+// Decode reads dates as text.
 func TestDecodeDate(t *testing.T) {
 	root, err := strict.Parse([]byte("a: 2024-01-02\nb: 1.5\nc: [true, ~]\n"))
 	if err != nil {
@@ -136,7 +136,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// A text of JSON keeps each character, also those that YAML treats otherwise.
+// A text of JSON keeps each character, also those that are special in YAML.
 func TestJSONTexts(t *testing.T) {
 	for _, text := range []string{"\u0085", "\u2028", "\u2029", "\u007f", "\u00a0", "\ufeff", "\ufffe", "\uffff", "\U0001f600"} {
 		want := "x" + text + "y"

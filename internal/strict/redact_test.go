@@ -6,8 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// An adapter writes its own messages, and may repeat a value that came from the
-// environment.
+// Messages of adapters may contain values from the environment.
 func TestRedact(t *testing.T) {
 	secrets := map[string]string{
 		"hunter2": "${PASSWORD}", "hunter22": "${LONGER}", "no": "${SHORT}", "a\"b\nc": "${QUOTED}",

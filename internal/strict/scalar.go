@@ -24,7 +24,7 @@ type Slot struct {
 	Rule    func(any) (any, error)
 }
 
-// Value reads n into v and reports whether it could.
+// Value reads n into v. It reports whether n has the form of v.
 func (d *Decoder) Value(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	into := v.Addr().Interface()
 	if d.schema.Value != nil {
@@ -135,8 +135,8 @@ func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// group reads a mapping into a struct and checks it. A struct with a field Off may also be
-// the word off. Faults within the struct do not make it false.
+// group reads a mapping into a struct and checks it. A struct with a field Off may also be the
+// word off. The result is true despite faults within the struct.
 func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
 		off.SetBool(true)
@@ -150,7 +150,7 @@ func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// Inner reads a mapping into the struct that into points to, and does not check it.
+// Inner reads a mapping into the struct that into points to. It does not check the struct.
 func (d *Decoder) Inner(x *Slot, n *yaml.Node, into any) (*Section, bool) {
 	v := reflect.ValueOf(into).Elem()
 	sec := &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
@@ -188,7 +188,7 @@ func (t Text) from() string {
 	return ""
 }
 
-// Scalar returns the value of n for a field of type t.
+// Scalar returns the value of n, with references replaced, for a field of type t.
 func (d *Decoder) Scalar(x *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 	switch Kind(n) {
 	case String:
@@ -198,12 +198,13 @@ func (d *Decoder) Scalar(x *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, Shown(n))
 			return Text{}, false
 		}
-		// As written: 1.10 stays 1.10 and 007 stays 007.
+		// The text of the file: 1.10 stays 1.10 and 007 stays 007.
 		return Text{Value: Resolve(n).Value, Kind: Kind(n)}, true
 	}
 	return Text{}, d.Mistyped(x, n, d.expected(t, x.Off))
 }
 
+// replaced returns a text with its references replaced.
 func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 	s := Resolve(n).Value
 	if d.schema.Literal != nil {
@@ -212,10 +213,10 @@ func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 			return Text{}, false
 		}
 	}
-	d.looked = nil
+	d.values = nil
 	value, expanded, err := d.Expand(s)
-	if len(d.looked) > 0 && d.schema.Expanded != nil {
-		d.schema.Expanded(x, value, d.looked)
+	if len(d.values) > 0 && d.schema.Expanded != nil {
+		d.schema.Expanded(x, value, d.values)
 	}
 	if err == nil && strings.ContainsRune(value, 0) {
 		err = errors.New("must not contain a zero byte")
@@ -229,10 +230,10 @@ func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 	return Text{value, expanded, String}, true
 }
 
-// Mistyped reports that n is something else than what is expected; it returns false.
+// Mistyped adds a fault: n is not of the expected form. It returns false.
 func (d *Decoder) Mistyped(x *Slot, n *yaml.Node, expected string) bool {
 	shown := Shown(n)
-	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
+	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // probably NAME=SECRET, a command line or an address
 		shown = "text"
 	}
 	switch Kind(n) {
@@ -246,7 +247,7 @@ func (d *Decoder) Mistyped(x *Slot, n *yaml.Node, expected string) bool {
 	return false
 }
 
-// Shown returns n as messages show it: as it is written in the file.
+// Shown returns n as messages show it: the text of the file.
 func Shown(n *yaml.Node) string {
 	switch value := Resolve(n).Value; Kind(n) {
 	case String:
@@ -331,7 +332,7 @@ func duration(s string, wrong error, off bool) (any, error) {
 	if v < 0 {
 		return nil, errors.New("must not be negative")
 	}
-	if v == 0 && off { // at once, or never? Ask.
+	if v == 0 && off { // may mean at once, or never
 		return nil, errors.New(`write "off" for never, or leave the key out for the default`)
 	}
 	return v, nil
@@ -349,7 +350,7 @@ func network(s string, wrong error) (any, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
-// IsOff reports whether n is the word off, or false, which older YAML takes it for.
+// IsOff reports whether n is the word off, or false: older YAML reads off as false.
 func IsOff(n *yaml.Node) bool {
 	return Kind(n) == String && Resolve(n).Value == "off" || Kind(n) == Bool && !IsTrue(n)
 }

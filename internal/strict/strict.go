@@ -21,11 +21,11 @@ type Decoder struct {
 	// instead.
 	Secrets map[string]string
 
-	// Env looks variables up.
+	// Env looks up variables.
 	Env func(string) (string, bool)
 
 	schema Schema
-	looked []string // values from the environment in the text that Expand read last
+	values []string // values from the environment in the text that Expand read last
 }
 
 // Schema holds what a decoder does not know by itself about the structs that it fills. No
@@ -54,7 +54,7 @@ type Schema struct {
 	Expanded func(x *Slot, whole string, values []string)
 }
 
-// New returns a decoder for a file. env looks variables up.
+// New returns a decoder for a file. env looks up variables.
 func New(file, program string, env func(string) (string, bool), s Schema) *Decoder {
 	return &Decoder{File: file, Program: program, schema: s, Env: env, Secrets: map[string]string{}}
 }

@@ -38,7 +38,7 @@ func (k *keeper) Validate() error {
 	return nil
 }
 
-// schema has a rule or a form for something of each kind.
+// schema has a rule or a form for one key of each kind.
 func schema() strict.Schema {
 	return strict.Schema{
 		Text: func(t reflect.Type) (string, func(strict.Text) (any, error)) {
@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 		{"name: !tag x", `1: name has a YAML tag: remove the tag`},
 		{"name: a\nname: b", `2: duplicate key "name": it is on line 1 already`},
 		{"name: ${UNSET}", `1: name: the variable UNSET is not set: set it in the environment of test, or write ${UNSET:-default}`},
-		{"name: ${env:X}", "1: name: ${env:X} is a client's way to name a variable: write ${X}"},
+		{"name: ${env:X}", "1: name: ${env:X} is the form of another program: write ${X}"},
 		{`places: "5"`, `1: places is "5": remove the quotes`},
 		{"places: 0", `1: places is 0: must be at least 1`},
 		{"places: ${X}", `1: places is "${X}" (its value is from the environment and not shown): expected a whole number`},
@@ -152,8 +152,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// All faults are told in one go, and what cannot be read at all is shown without
-// its values.
+// One run reports all faults, and a line that cannot be read is shown without its values.
 func TestManyFaults(t *testing.T) {
 	_, d := read("places: x\nopen: 5\nextr: 1\n", nil)
 	if len(d.Faults) != 3 {
@@ -165,7 +164,7 @@ func TestManyFaults(t *testing.T) {
 	}
 }
 
-// In a file of another program what nobody knows is a warning.
+// In a file of another program, an unknown key is a warning.
 func TestForeign(t *testing.T) {
 	got, d := read("name: ${env:X}\nnothing: x\nnam: y\n", func(d *strict.Decoder) { d.Foreign = true })
 	if got.Name != "value-of-X" || d.Warnings.Error() != `zoo.yaml:2: nothing is ignored: it means nothing to test` || d.Faults.Error() != `zoo.yaml:3: unknown key "nam": did you mean "name"?` {
@@ -173,7 +172,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// A first look finds what is there, and says nothing of faults.
+// A quiet decoder finds the entries and drops the faults.
 func TestQuiet(t *testing.T) {
 	d := strict.New("zoo.yaml", "test", nil, strict.Schema{})
 	root, _ := d.Tree([]byte("base: &b { x: 1 }\nall: { <<: *b, x: 2, x: 3 }\n"))
@@ -186,12 +185,11 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// A value with a form of its own is read by its user, who hears of the
-// environment.
+// The Schema reads a value with a form of its own, and gets values from the environment.
 func TestOwnForm(t *testing.T) {
-	var heard []string
+	var expanded []string
 	s := strict.Schema{Expanded: func(x *strict.Slot, whole string, values []string) {
-		heard = append(heard, x.Label+" "+whole+" "+strings.Join(values, ","))
+		expanded = append(expanded, x.Label+" "+whole+" "+strings.Join(values, ","))
 	}}
 	var d *strict.Decoder
 	s.Value = func(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
@@ -208,7 +206,7 @@ func TestOwnForm(t *testing.T) {
 	list, _ := d.Entries("", root)
 	var z zoo
 	d.Fields(&strict.Section{}, list, reflect.ValueOf(&z).Elem())
-	if z.Weight != 4 || len(heard) != 1 || heard[0] != "weight xabc abc" || len(d.Faults) > 0 {
-		t.Errorf("got %v, heard %q, faults %v", z.Weight, heard, d.Faults)
+	if z.Weight != 4 || len(expanded) != 1 || expanded[0] != "weight xabc abc" || len(d.Faults) > 0 {
+		t.Errorf("got %v, expanded %q, faults %v", z.Weight, expanded, d.Faults)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Tree returns the syntax tree of the file's one document; nil when it is empty.
+// Tree returns the file's one document, nil when it is empty. ok is false after a fault.
 func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 	if len(data) > MaxFile {
 		d.Fault(0, "%v", errLarge)
@@ -30,7 +30,7 @@ func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 	}
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	if ext := strings.ToLower(filepath.Ext(d.File)); (ext == ".json" || ext == ".jsonc") && len(bytes.TrimSpace(data)) > 0 {
-		data = jsonc.ToJSON(data) // comments and last commas become spaces: everything stays in its place
+		data = jsonc.ToJSON(data) // comments and trailing commas become spaces: lines and columns stay
 		var into json.RawMessage
 		var syntax *json.SyntaxError
 		if err := json.Unmarshal(data, &into); errors.As(err, &syntax) && strings.Contains(syntax.Error(), "max depth") {
@@ -48,7 +48,7 @@ func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 	return root, err == nil
 }
 
-// syntax reports what the parser found.
+// syntax adds a fault for an error of Parse.
 func (d *Decoder) syntax(data []byte, err error) {
 	var e *broken
 	if !errors.As(err, &e) {
@@ -83,10 +83,10 @@ func (d *Decoder) syntax(data []byte, err error) {
 	d.broken(data, offset+1, message)
 }
 
-// tomlHead is how a table of a TOML file begins.
+// tomlHead matches the first line of a TOML file that begins with a table.
 var tomlHead = regexp.MustCompile(`^\[\[?[\w."-]+\]\]?\s*(#.*)?\n`)
 
-// jsonHint says what is probably wrong where JSON is broken.
+// jsonHint returns the probable cause of a syntax error of JSON.
 func jsonHint(err *json.SyntaxError) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "unexpected end"):
@@ -99,7 +99,7 @@ func jsonHint(err *json.SyntaxError) string {
 	return ""
 }
 
-// broken reports a syntax error at the offset-th byte (from 1) with its line.
+// broken adds a fault for a syntax error at the offset-th byte (from 1), and shows its line.
 func (d *Decoder) broken(data []byte, offset int, message string) {
 	offset = max(0, min(offset-1, len(data)))
 	begin := bytes.LastIndexByte(data[:offset], '\n') + 1
@@ -108,7 +108,7 @@ func (d *Decoder) broken(data []byte, offset int, message string) {
 		line = line[:i]
 	}
 	number := 1 + bytes.Count(data[:begin], []byte("\n"))
-	// A long line, such as a whole file in one, is shown around the place.
+	// A long line, such as a whole file in one, is shown around the error.
 	before := []rune(string(data[begin:offset]))
 	column := len(before) + 1
 	from := max(0, len(before)-60)
@@ -120,12 +120,12 @@ func (d *Decoder) broken(data []byte, offset int, message string) {
 		shown = append(shown[:99:99], '…')
 	}
 	margin := fmt.Sprintf("%5d | ", number)
-	text := strings.ReplaceAll(string(shown), "\t", " ") // so that the caret is in its place
+	text := strings.ReplaceAll(string(shown), "\t", " ") // keeps the caret below the error
 	d.Fault(number, "%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
 }
 
-// masked hides the values on a line that could not be read: one of them may be a
-// secret. Keys stay, and punctuation, which is mostly what is wrong.
+// masked hides the values on a line that could not be read, since one may be a secret. Keys and
+// punctuation stay, because punctuation is the usual cause.
 func masked(line []rune) []rune {
 	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	out := slices.Clone(line)

@@ -167,7 +167,7 @@ func TestReload(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d: %s", code, log)
 	}
-	for _, want := range []string{"fault of the configuration", "nothing has changed", "configuration reloaded", "after a restart only", `"msg":"console","principal":"dev","action":"reload","outcome":"denied"`} {
+	for _, want := range []string{"fault of the configuration", "nothing has changed", "configuration reloaded", "need a restart", `"msg":"console","principal":"dev","action":"reload","outcome":"denied"`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not have %q: %s", want, log)
 		}
