@@ -64,7 +64,7 @@ func TestOffersGarbage(t *testing.T) {
 	add := func(id string) {
 		t.Helper()
 		for {
-			_, err := q.Add(ctx, "a", queue.Offer{ID: id, Front: "the front"}, 100)
+			_, err := q.Add(ctx, "a", queue.Request{ID: id, Front: "the front"}, 100)
 			if err == nil {
 				return
 			}
@@ -99,7 +99,7 @@ func TestOffersGarbage(t *testing.T) {
 	for _, values := range []map[string]any{{"o": "garbage"}, {"x": "y"}, {"o": ""}, {"o": strings.Repeat("z", 100_000)}} {
 		c.XAdd(ctx, &goredis.XAddArgs{Stream: line, Values: values})
 	}
-	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Offer{ID: "forged", Front: "the front"}, 100); err != nil {
+	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Request{ID: "forged", Front: "the front"}, 100); err != nil {
 		t.Fatal(err)
 	}
 	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the offer of another line
@@ -151,12 +151,12 @@ func TestOffersRights(t *testing.T) {
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
 	defer c.Close()
 	q := redis.New(c, options("A")).Offers(quiet)
-	entry, err := q.Add(ctx, "a", queue.Offer{ID: "1", Front: "A"}, 10)
+	entry, err := q.Add(ctx, "a", queue.Request{ID: "1", Front: "A"}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := take(ctx, t, q)
-	if err := q.Back(ctx, taken); err != nil {
+	if err := q.Return(ctx, taken); err != nil {
 		t.Error(err)
 	}
 	if again, err := q.Overdue(ctx, []string{"a"}, time.Minute, 1); err != nil || len(again) != 1 {

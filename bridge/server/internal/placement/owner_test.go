@@ -201,10 +201,10 @@ func (v view) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (clus
 	return n.Answer(h), nil
 }
 
-func (view) Bury(string) {}
+func (view) Disconnect(string) {}
 
-// AskHome implements Peers.
-func (i *instance) AskHome(context.Context, cluster.Member, string, string) error {
+// AskOwner implements Peers.
+func (i *instance) AskOwner(context.Context, cluster.Member, string, string) error {
 	return peer.ErrElsewhere
 }
 
@@ -226,8 +226,8 @@ func (i *instance) Call(_ context.Context, m cluster.Member, _, _ string, r *bri
 	return jsonrpc.NewResult(nil, []byte(`"at `+m.ID+`"`)), nil
 }
 
-// Way implements Peers.
-func (*instance) Way(cluster.Member) remote.Config { return remote.Config{} }
+// OwnerTunnel implements Peers.
+func (*instance) OwnerTunnel(cluster.Member) remote.Config { return remote.Config{} }
 
 // Joint implements Gateway.
 func (*instance) Joint(string, bridge.Caller, bridge.Client) (Joint, []bridge.Forward, error) {
@@ -355,15 +355,15 @@ func TestPaused(t *testing.T) {
 // before the pause.
 func TestPausedStateless(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "stateless\x00"
+		const affinity = "stateless\x00"
 		waits, sent := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := a.Home("files", alike, waiter{a, waits}).Call(t.Context(), request(t, "tools/call"))
+			_, err := a.Home("files", affinity, waiter{a, waits}).Call(t.Context(), request(t, "tools/call"))
 			sent <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
 		a.w.pause(a, func() {
-			if m, err := b.Home("files", alike, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
+			if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
 				t.Fatalf("the next home: %s, %v", bridgetest.Text(m), err)
 			}
 		})
@@ -371,10 +371,10 @@ func TestPausedStateless(t *testing.T) {
 		if err := <-sent; !errors.Is(err, bridge.ErrUnsent) {
 			t.Errorf("a request that has waited: %v", err)
 		}
-		if !a.has(alike) || b.has(alike) {
+		if !a.has(affinity) || b.has(affinity) {
 			t.Errorf("left: %q and %q", a.left, b.left)
 		}
-		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("the next request: %s, %v", bridgetest.Text(m), err)
 		}
 	})
@@ -395,16 +395,16 @@ func (l waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 // there.
 func TestPausedWaits(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "sessions\x00alice"
-		if !a.Mine(t.Context(), "files", alike) {
+		const affinity = "sessions\x00alice"
+		if !a.Mine(t.Context(), "files", affinity) {
 			t.Fatal("not the home")
 		}
 		a.w.pause(a, func() {
-			if !b.Mine(t.Context(), "files", alike) {
+			if !b.Mine(t.Context(), "files", affinity) {
 				t.Fatal("not the next home")
 			}
 		})
-		if a.Mine(t.Context(), "files", alike) {
+		if a.Mine(t.Context(), "files", affinity) {
 			t.Error("there are two homes")
 		}
 	})
@@ -414,19 +414,19 @@ func TestPausedWaits(t *testing.T) {
 // has taken the place of one that lives.
 func TestListenMoves(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "stateless\x00alice"
+		const affinity = "stateless\x00alice"
 		ended := make(chan error, 2)
 		go func() {
-			_, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, era.Listen))
+			_, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, era.Listen))
 			ended <- err
 		}()
 		go func() { // of a client of b
-			_, err := a.Homes.Call(t.Context(), "files", alike, request(t, era.Listen))
+			_, err := a.Homes.Call(t.Context(), "files", affinity, request(t, era.Listen))
 			ended <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
 		a.w.pause(a, func() {
-			if !b.Mine(t.Context(), "files", alike) {
+			if !b.Mine(t.Context(), "files", affinity) {
 				t.Fatal("not the next home")
 			}
 		})
@@ -448,8 +448,8 @@ func TestListenMoves(t *testing.T) {
 // that says so.
 func TestNoHome(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "stateless\x00alice"
-		if !b.Mine(t.Context(), "files", alike) {
+		const affinity = "stateless\x00alice"
+		if !b.Mine(t.Context(), "files", affinity) {
 			t.Fatal("not the home")
 		}
 		asked := 0
@@ -457,7 +457,7 @@ func TestNoHome(t *testing.T) {
 			asked++
 			return peer.ErrElsewhere
 		}
-		_, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call"))
+		_, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call"))
 		if !errors.Is(err, bridge.ErrUnavailable) || !errors.Is(err, peer.ErrElsewhere) || err.Error() == "" || asked < 10 {
 			t.Errorf("after %d attempts: %v", asked, err)
 		}
@@ -468,7 +468,7 @@ func TestNoHome(t *testing.T) {
 			}
 			return nil
 		}
-		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("a home that comes back: %s, %v", bridgetest.Text(m), err)
 		}
 	})
@@ -497,9 +497,9 @@ func TestDrainGivesUp(t *testing.T) {
 		if !b.Mine(t.Context(), "files", called) {
 			t.Error("a home that nobody uses is not given up")
 		}
-		for _, alike := range []string{busy, ""} {
-			if b.Mine(t.Context(), "files", alike) {
-				t.Errorf("%q has two homes", alike)
+		for _, affinity := range []string{busy, ""} {
+			if b.Mine(t.Context(), "files", affinity) {
+				t.Errorf("%q has two homes", affinity)
 			}
 		}
 		a.mu.Lock()
@@ -510,9 +510,9 @@ func TestDrainGivesUp(t *testing.T) {
 			t.Errorf("a call of its own: %v", err)
 		}
 		time.Sleep(time.Second)
-		for _, alike := range []string{busy, ""} {
-			if !b.Mine(t.Context(), "files", alike) {
-				t.Errorf("the home of %q is not given up when it is not used any more", alike)
+		for _, affinity := range []string{busy, ""} {
+			if !b.Mine(t.Context(), "files", affinity) {
+				t.Errorf("the home of %q is not given up when it is not used any more", affinity)
 			}
 		}
 		if n := a.Here(); n != 0 {
@@ -607,24 +607,24 @@ func TestNothingSentToOneThatStops(t *testing.T) {
 // room beside that.
 func TestRoom(t *testing.T) {
 	in(t, func(t *testing.T, a, _ *instance) {
-		call := func(alike string, to bridge.Away) error {
-			_, err := a.Home("files", alike, to).Call(t.Context(), request(t, "tools/call"))
+		call := func(affinity string, to bridge.Away) error {
+			_, err := a.Home("files", affinity, to).Call(t.Context(), request(t, "tools/call"))
 			return err
 		}
-		for i := range 3 * maxOwn {
+		for i := range 3 * maxPerCaller {
 			if err := call(fmt.Sprint("stateless\x00alice\x00X-Tenant:", i), local{a}); err != nil {
 				t.Fatalf("home %d: %v", i, err)
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := a.Here(); n != maxOwn {
-			t.Errorf("%d homes of one caller, want %d", n, maxOwn)
+		if n := a.Here(); n != maxPerCaller {
+			t.Errorf("%d homes of one caller, want %d", n, maxPerCaller)
 		}
-		if !a.has("stateless\x00alice\x00X-Tenant:0") || a.has(fmt.Sprint("stateless\x00alice\x00X-Tenant:", 3*maxOwn-1)) {
+		if !a.has("stateless\x00alice\x00X-Tenant:0") || a.has(fmt.Sprint("stateless\x00alice\x00X-Tenant:", 3*maxPerCaller-1)) {
 			t.Errorf("left: %q", a.left)
 		}
 		may, done := make(chan struct{}), make(chan error)
-		for i := range maxOwn {
+		for i := range maxPerCaller {
 			go func() { done <- call(fmt.Sprint("stateless\x00alice\x00X-Tenant:", i), waiter{a, may}) }()
 		}
 		time.Sleep(time.Second) // a claim takes a beat
@@ -634,13 +634,13 @@ func TestRoom(t *testing.T) {
 		if _, err := a.Shared("files", nil, false, &server{}).Open(t.Context(), &bridge.Caller{Principal: "alice", Capabilities: []byte("{}")}, bridge.Nobody{}); !errors.Is(err, bridge.ErrOverloaded) {
 			t.Errorf("one more for sessions = %v", err)
 		}
-		for _, alike := range []string{"stateless\x00bob", "stateless\x00", ""} {
-			if err := call(alike, local{a}); err != nil {
-				t.Errorf("of another caller (%q): %v", alike, err)
+		for _, affinity := range []string{"stateless\x00bob", "stateless\x00", ""} {
+			if err := call(affinity, local{a}); err != nil {
+				t.Errorf("of another caller (%q): %v", affinity, err)
 			}
 		}
 		close(may)
-		for range maxOwn {
+		for range maxPerCaller {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
