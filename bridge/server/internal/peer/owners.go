@@ -196,8 +196,8 @@ func (e *Unsent) Error() string { return "the instance cannot be reached: " + e.
 // Unwrap returns the cause.
 func (e *Unsent) Unwrap() error { return e.Err }
 
-// handleHomes registers the handlers for shared connections.
-func (p *Peers) handleHomes(mux *http.ServeMux) {
+// handleOwners registers the handlers for shared connections.
+func (p *Peers) handleOwners(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+version+"home", func(w http.ResponseWriter, r *http.Request) {
 		var a ownerQuery
 		switch err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&a); {

@@ -336,7 +336,7 @@ func (p *Peers) handler() http.Handler {
 	}
 	mux.HandleFunc(version+"s/{server}/mcp", serve(p.o.MCP))
 	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(p.o.Messages))
-	p.handleHomes(mux)
+	p.handleOwners(mux)
 	p.handleWorkers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.node.Draining() { // a request on a connection that is about to close would lose its answer

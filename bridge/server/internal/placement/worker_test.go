@@ -233,7 +233,7 @@ func TestNoTimeLeft(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	_, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
-	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "has ended, or cannot be reached") {
+	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "is gone or unreachable") {
 		t.Errorf("an opening whose worker has ended: %v", err)
 	}
 	if n := l.told.Load(); n != 1 {
