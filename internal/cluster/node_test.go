@@ -592,7 +592,7 @@ func TestClockSet(t *testing.T) {
 		time.Sleep(3 * lease)
 		w.put(a, "k")
 		for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 24 * time.Hour, 2 * lease, -2 * lease} {
-			synctest.Wait() // no beat is under way
+			synctest.Wait() // no beat is in flight
 			for _, n := range []*Node{a, b} {
 				at := n.lastGood.Load().Add(-by)
 				n.lastGood.Store(&at)
@@ -1091,10 +1091,10 @@ func TestLosing(t *testing.T) {
 	})
 }
 
-// enough says that there is room for one more home.
+// enough says that there is room for one more owner.
 func enough() error { return nil }
 
-// A home that is there comes back when the store has been emptied: another instance does not
+// A owner that is there comes back when the store has been emptied: another instance does not
 // take its place meanwhile (S-040, S-061).
 func TestHomeAfterWipe(t *testing.T) {
 	for _, restart := range []bool{false, true} {
@@ -1112,17 +1112,17 @@ func TestHomeAfterWipe(t *testing.T) {
 					t.Fatalf("claimed by another after %v", time.Since(since))
 				}
 				if err == nil && at.ID != "a" {
-					t.Fatalf("the home is %+v", at)
+					t.Fatalf("the owner is %+v", at)
 				}
 			}
 			if at, _, err := b.Claim(t.Context(), key, "files", enough); err != nil || at.ID != "a" {
-				t.Errorf("afterwards the home is %+v, %v", at, err)
+				t.Errorf("afterwards the owner is %+v, %v", at, err)
 			}
 		})
 	}
 }
 
-// Homes take no room that sessions need.
+// Owners take no room that sessions need.
 func TestHomesBesideSessions(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
@@ -1153,7 +1153,7 @@ func TestHomesBesideSessions(t *testing.T) {
 			}
 		}
 		if a.connections != 0 || len(a.held) != 100 {
-			t.Errorf("%d homes and %d of all are left", a.connections, len(a.held))
+			t.Errorf("%d owners and %d of all are left", a.connections, len(a.held))
 		}
 	})
 }

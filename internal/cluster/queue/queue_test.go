@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queue.Queue { return queue.NewMemory() })
 }
 
-// desk is a worker with so many places.
+// slots is a worker with so many places.
 type desk struct {
 	name    string
 	servers []string
@@ -129,12 +129,12 @@ func TestFair(t *testing.T) {
 			t.Errorf("opened %v, want %v", order, want)
 		}
 		if n := length(t, q, "a"); n != 0 {
-			t.Errorf("%d offers are left", n)
+			t.Errorf("%d requests are left", n)
 		}
 	})
 }
 
-// An opening that nobody takes ends, and its offer with it; beyond what may wait it is
+// An opening that nobody takes ends, and its request with it; beyond what may wait it is
 // refused at once (S-052).
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWait(t *testing.T) {
 		}
 		f.Close()
 		if n := length(t, q, "a"); n != 0 || len(f.Waiting()) != 0 {
-			t.Errorf("%d offers are left, and %v wait", n, f.Waiting())
+			t.Errorf("%d requests are left, and %v wait", n, f.Waiting())
 		}
 	})
 }
@@ -191,10 +191,10 @@ func TestOnce(t *testing.T) {
 		if err != nil || grant.Key != "the one whose answer is lost" {
 			t.Fatalf("%+v, %v", grant, err)
 		}
-		time.Sleep(10 * time.Second) // the offer is overdue, and over
+		time.Sleep(10 * time.Second) // the request is overdue, and over
 		w.Close()
 		if asked.Load() != 2 || length(t, q, "a") != 0 {
-			t.Errorf("the front was asked %d times, and %d offers are left", asked.Load(), length(t, q, "a"))
+			t.Errorf("the front was asked %d times, and %d requests are left", asked.Load(), length(t, q, "a"))
 		}
 		if d.places != 9 { // the grant whose answer was lost may be used yet
 			t.Errorf("%d places are free, want 9", d.places)
@@ -202,7 +202,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// An offer that a worker has taken and not done, because it was killed, goes to another
+// An request that a worker has taken and not done, because it was killed, goes to another
 // one. Nothing else is lost by that (S-051).
 func TestKilledWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestKilledWorker(t *testing.T) {
 	})
 }
 
-// An offer whose front has died is dropped, and its place is free again.
+// An request whose front has died is dropped, and its place is free again.
 func TestDeadFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.NewMemory()
@@ -244,12 +244,12 @@ func TestDeadFront(t *testing.T) {
 		time.Sleep(time.Second)
 		w.Close()
 		if d.places != 1 || length(t, q, "a") != 0 {
-			t.Errorf("%d places are free, and %d offers are left", d.places, length(t, q, "a"))
+			t.Errorf("%d places are free, and %d requests are left", d.places, length(t, q, "a"))
 		}
 	})
 }
 
-// A front that cannot be reached takes no places, and its offers go to other workers at
+// A front that cannot be reached takes no places, and its requests go to other workers at
 // once; nor does a worker that its fronts cannot reach.
 func TestUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestUnreached(t *testing.T) {
 	})
 }
 
-// An offer that its worker has left behind is found, though others stand before it whose
+// An request that its worker has left behind is found, though others stand before it whose
 // front cannot be reached.
 func TestBehindUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestBehindUnreached(t *testing.T) {
 				t.Errorf("%+v", grant)
 			}
 		case <-time.After(15 * time.Second):
-			t.Error("the offer behind those of a front that cannot be reached is not found")
+			t.Error("the request behind those of a front that cannot be reached is not found")
 		}
 		cancel()
 		far.Wait()
@@ -452,7 +452,7 @@ func TestStoreAway(t *testing.T) {
 		q.is(false)
 		time.Sleep(time.Second)
 		if n := length(t, q, "a"); n != 1 {
-			t.Fatalf("%d offers when the store is back", n)
+			t.Fatalf("%d requests when the store is back", n)
 		}
 		taken, err := memory.Take(t.Context(), []string{"a"}, 0)
 		if err == nil && len(taken) == 1 {
@@ -471,7 +471,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// An offer that has vanished from its line, with the line or alone, is made again: nobody
+// An request that has vanished from its line, with the line or alone, is made again: nobody
 // else knows that it waits.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -498,12 +498,12 @@ func TestVanished(t *testing.T) {
 		w.Close()
 		f["x"].Close()
 		if n := length(t, q, "a"); n != 0 {
-			t.Errorf("%d offers are left", n)
+			t.Errorf("%d requests are left", n)
 		}
 	})
 }
 
-// A line that is full of what waits in it already refuses none of that: offers that are
+// A line that is full of what waits in it already refuses none of that: requests that are
 // made again, or of which nobody knows whether they came.
 func TestFullOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -529,7 +529,7 @@ func TestFullOfItsOwn(t *testing.T) {
 		w.Close()
 		f["x"].Close()
 		if n := length(t, q, "a"); n != 0 {
-			t.Errorf("%d offers are left", n)
+			t.Errorf("%d requests are left", n)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -543,13 +543,13 @@ func TestFullOfItsOwn(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if err := <-ended; err != nil {
-			t.Errorf("an offer whose answer was lost: %v", err)
+			t.Errorf("a request whose answer was lost: %v", err)
 		}
 		w.Close()
 	})
 }
 
-// deaf is a queue that loses the answer to each offer.
+// deaf is a queue that loses the answer to each request.
 type deaf struct{ queue.Queue }
 
 func (d *deaf) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {

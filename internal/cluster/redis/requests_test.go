@@ -51,7 +51,7 @@ func TestOffersCluster(t *testing.T) {
 }
 
 // What no instance has written to a line is dropped, with a line in the log; a line that
-// somebody has made useless begins anew (S-082). Nothing of an offer can be read (S-073).
+// somebody has made useless begins anew (S-082). Nothing of a request can be read (S-073).
 func TestOffersGarbage(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(), t.Context()
@@ -102,7 +102,7 @@ func TestOffersGarbage(t *testing.T) {
 	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Request{ID: "forged", Front: "the front"}, 100); err != nil {
 		t.Fatal(err)
 	}
-	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the offer of another line
+	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the request of another line
 	if err := c.XAdd(ctx, &goredis.XAddArgs{Stream: "b:{q}:b", Values: moved}).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestOffersGarbage(t *testing.T) {
 	}
 	for range 5 {
 		if all, err := q.Take(ctx, []string{"b"}, 20*time.Millisecond); err != nil || len(all) > 0 {
-			t.Fatalf("the offer of another line: %+v, %v", all, err)
+			t.Fatalf("the request of another line: %+v, %v", all, err)
 		}
 	}
 	for name, spoil := range map[string]func() error{
@@ -140,7 +140,7 @@ func TestOffersGarbage(t *testing.T) {
 	}
 }
 
-// Whose user has only the rights in docs/cluster.md can offer and take.
+// Whose user has only the rights in docs/cluster.md ca request and take.
 func TestOffersRights(t *testing.T) {
 	server := redistest.Start(t)
 	admin, ctx := server.Client(), t.Context()

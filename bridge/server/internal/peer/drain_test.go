@@ -195,7 +195,7 @@ func TestAdoptOnce(t *testing.T) {
 		t.Errorf("it was taken over %d times", adopted.Load())
 	}
 	// While the instance stops, a call waits until its session is given away; what a call
-	// under way may need does not.
+	// in flight may need does not.
 	if p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
 		t.Error("a session that is here was given away")
 	}

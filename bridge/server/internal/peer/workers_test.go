@@ -95,13 +95,13 @@ func TestWork(t *testing.T) {
 	stranger, _ := instance(t, "DDDDDDD", []string{"another secret of 32 characters or more"}, nobody)
 	ctx := t.Context()
 	if err := b.Grant(ctx, a, "good", "the grant"); err != nil {
-		t.Errorf("an offer that is wanted: %v", err)
+		t.Errorf("a request that is wanted: %v", err)
 	}
 	if err := b.Grant(ctx, a, "over", "the grant"); !errors.Is(err, queue.ErrOver) {
-		t.Errorf("an offer that is over: %v", err)
+		t.Errorf("a request that is over: %v", err)
 	}
 	if err := b.Grant(ctx, a, "one way", "the grant"); !errors.Is(err, queue.ErrUnreached) {
-		t.Errorf("an offer of a front that does not reach the worker: %v", err)
+		t.Errorf("a request of a front that does not reach the worker: %v", err)
 	}
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

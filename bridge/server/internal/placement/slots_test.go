@@ -170,7 +170,7 @@ func (g *rig) post(ctx context.Context, c peer.SlotClaim, id, body string) *http
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
-// open has a front come for an offer, and returns its lane and the id of the inner session.
+// open has a front come for a request, and returns its lane and the id of the inner session.
 func (g *rig) open(front string) (peer.SlotClaim, string) {
 	g.t.Helper()
 	grant, _, ok := g.slots.Reserve("files")
@@ -369,7 +369,7 @@ func TestFailed(t *testing.T) {
 	})
 }
 
-// A worker offers the places that it has, of each server as many as that may have, and
+// A worker requests the places that it has, of each server as many as that may have, and
 // none while it cannot start the server, or stops.
 func TestPlaces(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {

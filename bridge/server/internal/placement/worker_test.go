@@ -103,7 +103,7 @@ func TestReclaim(t *testing.T) {
 	l.mute.Store(1)
 	up := l.open(t)
 	if n := l.told.Load(); n != 2 {
-		t.Errorf("%d tickets were given, want 2", n)
+		t.Errorf("%d grants were given, want 2", n)
 	}
 	carry := up.(bridge.Portable).Carry()
 	up.(bridge.Portable).Leave()
@@ -176,7 +176,7 @@ func TestWorkerIsLeft(t *testing.T) {
 	<-drained
 }
 
-// A worker that cannot look who lives leaves an offer to others: nobody has said that it is
+// A worker that cannot look who lives leaves a request to others: nobody has said that it is
 // over.
 func TestUnknownFront(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
@@ -237,7 +237,7 @@ func TestNoTimeLeft(t *testing.T) {
 		t.Errorf("an opening whose worker has ended: %v", err)
 	}
 	if n := l.told.Load(); n != 1 {
-		t.Errorf("%d tickets were given, want 1", n)
+		t.Errorf("%d grants were given, want 1", n)
 	}
 }
 
@@ -322,20 +322,20 @@ func TestOfferedAgain(t *testing.T) {
 			})
 			l.open(t)
 			if n := l.told.Load(); n != 2 {
-				t.Errorf("%d tickets were given, want 2", n)
+				t.Errorf("%d grants were given, want 2", n)
 			}
 		})
 	}
 }
 
-// A worker that has failed to start a server some times in a row takes no offers of it for
+// A worker that has failed to start a server some times in a row takes no requests of it for
 // a moment: others may do better.
 func TestRests(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		takes := func(what string, want bool) {
 			t.Helper()
 			if servers, _, _ := g.slots.Room(); (len(servers) > 0) != want {
-				t.Errorf("%s: offers of %v are taken", what, servers)
+				t.Errorf("%s: requests of %v are taken", what, servers)
 			}
 		}
 		fail := func(err error) {

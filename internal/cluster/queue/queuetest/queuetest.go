@@ -73,7 +73,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		is(t, "second", take(t, q, long, "a", "b"), "a 2")
 		is(t, "another line", take(t, q, long, "c"), "c 4")
 	})
-	t.Run("waits for an offer", func(t *testing.T) {
+	t.Run("waits for a request", func(t *testing.T) {
 		q := open(t)
 		is(t, "before", take(t, q, soon, "a", "b"), "")
 		var all sync.WaitGroup
