@@ -446,7 +446,7 @@ func TestClusterKilled(t *testing.T) {
 	if taken != 1 {
 		t.Errorf("%d instances have taken the session over", taken)
 	}
-	if !strings.Contains(f.instances[1].output.String()+f.instances[2].output.String(), "a session was taken over") {
+	if !strings.Contains(f.instances[1].output.String()+f.instances[2].output.String(), "session taken over") {
 		t.Error("nobody says that it has taken the session over")
 	}
 }

@@ -238,7 +238,7 @@ func (f *valved) goesOn(what string, i int, id string) {
 		switch {
 		case fault == "":
 			return
-		case !hasAll(fault, "503 Retry-After", "is out of reach; try again later"):
+		case !hasAll(fault, "503 Retry-After", "is unreachable; try again later"):
 			f.t.Fatalf("%s: a call at %d: %s", what, i, fault)
 		}
 		f.t.Logf("%s: a call at %d is made again: %s", what, i, fault)

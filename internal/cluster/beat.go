@@ -8,24 +8,24 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// beatEvery keeps beats that are asked for apart.
+// beatEvery is the least time between two beats.
 const beatEvery = 100 * time.Millisecond
 
-// beats beats until Close.
+// beats writes beats until Close.
 func (n *Node) beats() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-		case <-n.kick:
+		case <-n.beatNow:
 		case <-n.ctx.Done():
 			return
 		}
 		begun := time.Now()
 		n.mu.Lock()
-		r := n.next
-		n.next = &round{done: make(chan struct{})}
+		r := n.nextBeat
+		n.nextBeat = &beatRound{done: make(chan struct{})}
 		n.mu.Unlock()
 		r.err = n.beat()
 		close(r.done)
@@ -35,7 +35,7 @@ func (n *Node) beats() {
 			return
 		}
 		wait := n.o.Lease / 3
-		if r.err != nil { // several attempts to find out who reaches the store, before this one's lease ends
+		if r.err != nil { // several attempts must fit into the lease
 			wait = n.o.Lease / 12
 		}
 		timer.Reset(wait - time.Since(begun))
@@ -45,9 +45,9 @@ func (n *Node) beats() {
 // Beat waits for a beat that begins after the call.
 func (n *Node) Beat(ctx context.Context) error {
 	n.mu.Lock()
-	r := n.next
+	r := n.nextBeat
 	n.mu.Unlock()
-	wake(n.kick)
+	wake(n.beatNow)
 	select {
 	case <-r.done:
 		return r.err
@@ -65,11 +65,11 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// beat tells the store that this instance lives.
+// beat records in the store that this instance lives.
 func (n *Node) beat() error {
 	n.mu.Lock()
 	self := n.o.Self
-	self.Sessions, self.Draining = len(n.held)-n.homes, n.drains.Load()
+	self.Sessions, self.Draining = len(n.held)-n.connections, n.draining.Load()
 	n.mu.Unlock()
 	if n.o.Servers != nil {
 		self.Servers = n.o.Servers()
@@ -78,56 +78,55 @@ func (n *Node) beat() error {
 		self.Free = n.o.Free()
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(n.ctx, max(tries, n.o.Lease/6)) // a slow store is none that is away (S-065)
+	ctx, cancel := context.WithTimeout(n.ctx, max(opTimeout, n.o.Lease/6)) // a slow store still counts as reached (S-065)
 	seen, err := n.o.Registry.Beat(ctx, self, n.o.Lease)
 	cancel()
-	n.failed.Store(err != nil)
+	n.beatFailed.Store(err != nil)
 	if err != nil {
 		if n.ctx.Err() == nil {
-			n.alone(err)
+			n.probeOthers(err)
 		}
 		return err
 	}
-	n.took.Store(int64(time.Since(sent)))
-	n.heard(sent, seen)
-	n.odd(&self, &seen)
-	n.greet()
+	n.beatTook.Store(int64(time.Since(sent)))
+	n.apply(sent, seen)
+	n.warnMembers(&self, &seen)
+	n.checkReach()
 	if n.o.Hooked != nil {
 		n.o.Hooked(seen.Hooks)
 	}
 	return nil
 }
 
-// Took returns how long the last good beat took.
-func (n *Node) Took() time.Duration { return time.Duration(n.took.Load()) }
+// Took returns how long the last successful beat took.
+func (n *Node) Took() time.Duration { return time.Duration(n.beatTook.Load()) }
 
-// odd says once what looks wrong with the store and the members. It is called by one
-// goroutine.
-func (n *Node) odd(self *Member, seen *Seen) {
+// warnMembers logs, once each, faults of the store and of members. Only one goroutine calls it.
+func (n *Node) warnMembers(self *Member, seen *Seen) {
 	if seen.Evicts != "" {
-		n.o.Log.Warn("the store evicts what is written when its memory is full: sessions that nobody has may be lost; set maxmemory-policy noeviction", "policy", seen.Evicts)
+		n.o.Log.Warn("the store evicts keys when its memory is full, and sessions may be lost: set maxmemory-policy noeviction", "policy", seen.Evicts)
 	}
-	told := map[string]string{}
-	say := func(id, what, text string, args ...any) {
-		if told[id] = what; n.told[id] != what {
+	warned := map[string]string{}
+	warn := func(id, what, text string, args ...any) {
+		if warned[id] = what; n.warned[id] != what {
 			n.o.Log.Warn(text, append([]any{"instance", id[:min(len(id), session.TagLength)]}, args...)...)
 		}
 	}
 	for _, id := range seen.Sealed {
-		say(id, "sealed", "an instance with the same prefix in the store has another secret: the two know nothing of each other's sessions")
+		warn(id, "sealed", "an instance with the same prefix in the store has another secret: they do not see each other's sessions; use the same secret, or another prefix")
 	}
 	for _, m := range seen.Members {
 		switch {
 		case minor(m.Version) != minor(self.Version):
-			say(m.ID, m.Version, "an instance is of another version", "version", m.Version, "own", self.Version)
+			warn(m.ID, m.Version, "an instance is of another version", "version", m.Version, "own", self.Version)
 		case m.Servers != self.Servers:
-			say(m.ID, m.Servers+self.Servers, "an instance has other servers: who has a session there gets 404 from one that does not have its server")
+			warn(m.ID, m.Servers+self.Servers, "an instance has other servers: a session gets 404 from an instance that does not have its server; use the same servers")
 		}
 	}
-	n.told = told
+	n.warned = warned
 }
 
-// minor returns the version without its last number.
+// minor returns a version without its last number.
 func minor(version string) string {
 	if i := strings.LastIndexByte(version, '.'); i > 0 && strings.Count(version, ".") == 2 {
 		return version[:i]
@@ -135,75 +134,75 @@ func minor(version string) string {
 	return version
 }
 
-// heard takes what a good beat has found.
-func (n *Node) heard(sent time.Time, seen Seen) {
+// apply applies the result of a successful beat that was sent at that time.
+func (n *Node) apply(sent time.Time, seen Seen) {
 	n.mu.Lock()
-	good := n.good.Load()
+	good := n.lastGood.Load()
 	first := good == nil
 	now := time.Now()
-	// A beat that nobody waited for any more may have arrived when the others had counted this
-	// instance out: the key is there then, and sessions are not.
+	// A late beat may have arrived when the others had already declared this instance dead: then its key exists,
+	// but others may own its sessions.
 	seen.Absent = seen.Absent || !first && !n.fresh(good)
-	if first || seen.Absent || seen.Run != n.run { // whoever missed beats, or writes of the store, finds out what it still has
-		n.grace = now.Add(n.o.Lease)
-		n.drops = true
+	if first || seen.Absent || seen.Run != n.storeRun { // beats, or writes of the store, were missed: settle asks which entries are still owned
+		n.graceUntil = now.Add(n.o.Lease)
+		n.hasPending = true
 		for _, e := range n.held {
 			e.doubts++
 			if seen.Absent && !first && !e.Bound {
-				n.bar(e) // another may have taken it
+				n.block(e) // another may have taken it
 			}
 		}
 		for key, d := range n.ended {
 			switch {
 			case now.Sub(d.at) <= endedFor:
-				d.owed = true
-			case !d.owed:
+				d.pending = true
+			case !d.pending:
 				delete(n.ended, key)
 			}
 		}
 		if !first {
-			n.emptied = n.grace
+			n.emptiedUntil = n.graceUntil
 			if n.o.Emptied != nil {
 				n.o.Emptied()
 			}
-			n.o.Log.Warn("the store has lost what this instance wrote, or has counted it out: its sessions are claimed again", "sessions", len(n.held))
+			n.o.Log.Warn("the store lost the data of this instance, or its lease ended: its sessions are claimed again", "sessions", len(n.held))
 		}
 	}
-	n.run = seen.Run
+	n.storeRun = seen.Run
 	var gone []string
 	before := n.members
 	n.members = map[string]Member{}
 	for _, m := range seen.Members {
 		n.members[m.ID], n.known[m.ID] = m, m
-		delete(n.forgot, m.ID)
+		delete(n.goneAt, m.ID)
 	}
 	for id := range before {
 		if _, there := n.members[id]; !there && id != n.o.Self.ID {
-			gone, n.forgot[id] = append(gone, id), now
+			gone, n.goneAt[id] = append(gone, id), now
 		}
 	}
-	for id, at := range n.forgot {
+	for id, at := range n.goneAt {
 		if now.Sub(at) > time.Hour {
-			delete(n.forgot, id)
+			delete(n.goneAt, id)
 			delete(n.known, id)
 			delete(n.probes, id)
-			delete(n.greeted, id)
+			delete(n.reach, id)
 		}
 	}
-	n.good.Store(&sent)
-	n.frozen.Store(nil)
+	n.lastGood.Store(&sent)
+	n.frozenAt.Store(nil)
 	n.mu.Unlock()
 	if first {
 		close(n.joined)
 	}
-	n.say(nil)
+	n.logState(nil)
 	for _, id := range gone {
 		n.wg.Go(func() {
 			if dead, err := n.Dead(n.ctx, id); dead && err == nil {
-				n.o.Log.Warn("another instance has ended without a word: its sessions are taken over when they are asked for", "instance", id)
-				n.o.Peers.Bury(id)
+				n.o.Log.Warn("another instance was found dead: its sessions are taken over by their next requests", "instance", id)
+				n.o.Peers.Disconnect(id)
 			}
 		})
 	}
-	wake(n.work)
+	wake(n.writeNow)
 }

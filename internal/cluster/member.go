@@ -1,11 +1,10 @@
 // Package cluster lets several instances of the bridge serve the same clients behind
-// any load balancer: each session has one owner, and who that is stands in a store
-// that all of them use.
+// any load balancer. Each session has one owner, which a common store records.
 //
-// Calls never go through the store: an instance that a request reaches sends it on
-// to the owner. A Node is one instance. It tells the store every so often that it
-// lives (a beat), and knows by that who else does. It begins requests only while
-// it is sure that nobody can have taken its sessions over: see Node.Await.
+// Calls never go through the store: an instance forwards a request to the owner of
+// its session. A Node is one instance. It writes a sign of life to the store at
+// intervals (a beat), and reads which other instances live. It begins requests only
+// while no other instance can have taken its sessions over: see Node.Await.
 package cluster
 
 import (
@@ -13,81 +12,80 @@ import (
 	"time"
 )
 
-// Member is one instance, as the others see it.
+// Member is one instance as the others see it.
 type Member struct {
 	ID       string // random, and new with each start
-	Address  string // HOST:PORT where the other instances reach it
+	Address  string // HOST:PORT for the other instances
 	Version  string // of the program
 	Draining bool   // it is about to stop, and takes no sessions
-	Sessions int    // that it has
+	Sessions int    // number of sessions that it owns
 	Servers  string // a hash of the names of its servers
 	Role     string `json:",omitempty"` // one of those below; empty is RoleAll
-	Free     int    `json:",omitempty"` // child processes that it could still run for others
+	Free     int    `json:",omitempty"` // how many more child processes it could run for others
 }
 
-// What an instance does.
+// Roles of an instance.
 const (
-	RoleAll    = "all"    // it serves clients, and runs what workers run
+	RoleAll    = "all"    // it serves clients, and is a worker
 	RoleFront  = "front"  // it serves clients
-	RoleWorker = "worker" // it runs what workers run
+	RoleWorker = "worker" // it runs child processes for other instances
 )
 
-// Serves reports whether clients may be sent to the instance.
+// Serves reports whether the instance serves clients.
 func (m Member) Serves() bool { return m.Role != RoleWorker }
 
 // Runs reports whether the instance is a worker.
 func (m Member) Runs() bool { return m.Role != RoleFront }
 
-// Left reports whether the instance has given all its sessions away, and is about to end:
-// nothing is to be sent to it any more.
+// Left reports whether the instance is about to stop and owns no more sessions: nothing may be sent to it.
 func (m Member) Left() bool { return m.Draining && m.Sessions == 0 }
 
-// Seen is what a beat has found.
+// Seen is the result of a beat.
 type Seen struct {
-	Members []Member         // whose keys are there
-	Run     string           // changes when the store may have lost what was written last
-	Absent  bool             // the key of who beats was not there
+	Members []Member         // instances whose keys exist
+	Run     string           // changes when the store may have lost its last writes
+	Absent  bool             // the key of this instance did not exist
 	Sealed  []string         // ids of members whose keys cannot be opened: they have another secret
-	Hooks   map[string]int64 // by server, the number of the last webhook that an instance has put there
-	Evicts  string           // the policy by which the store evicts what is written; empty if it does not, or was told before
+	Hooks   map[string]int64 // by server, the number of the last webhook in the store
+	Evicts  string           // the policy by which the store evicts keys; empty if it does not, or Seen had it before
 }
 
-// Registry is where instances find each other. Methods may be called concurrently.
+// Registry lists the instances. Methods may be called concurrently.
 type Registry interface {
-	// Beat says that m lives for as long, and returns who does.
+	// Beat records that m lives for that long, and returns the living instances.
 	Beat(ctx context.Context, m Member, life time.Duration) (Seen, error)
-	// Present reports whether the key of an instance is there.
+	// Present reports whether the key of an instance exists.
 	Present(ctx context.Context, id string) (bool, error)
 	// Leave removes the key of an instance.
 	Leave(ctx context.Context, id string) error
 }
 
-// State says whether an instance may begin requests of its sessions.
+// State is whether an instance may begin requests of its sessions.
 type State string
 
 // The states.
 const (
-	// Sure: it has the store's word that its lease has not ended.
+	// Sure is the state of an instance whose lease, by the store, has not ended.
 	Sure State = "sure"
-	// Frozen: nobody reaches the store, so nobody can take anything over.
+	// Frozen is the state while no instance reaches the store, so that none can take a session over.
 	Frozen State = "frozen"
-	// Isolated: it cannot reach the store, and others may.
+	// Isolated is the state of an instance that does not reach the store while others may.
 	Isolated State = "isolated"
 )
 
-// Hello is what instances ask each other, and answer.
+// Hello is a message by which two instances compare their states; the answer is one, too.
 type Hello struct {
 	ID      string `json:"incarnation"`
 	State   State  `json:"state"`
-	Store   bool   `json:"store"`             // it reaches the store
-	Absent  bool   `json:"absent,omitempty"`  // the key of who is asked is not there
-	Leaving bool   `json:"leaving,omitempty"` // who asks ends
+	Store   bool   `json:"store"`             // the sender reaches the store
+	Absent  bool   `json:"absent,omitempty"`  // the key of the receiver does not exist
+	Leaving bool   `json:"leaving,omitempty"` // the sender stops
 }
 
 // Peers reaches other instances.
 type Peers interface {
-	// Hello asks one. It fails unless that very instance answers.
+	// Hello sends a hello to an instance. It fails unless that very instance answers.
 	Hello(ctx context.Context, to Member, h Hello) (Hello, error)
-	// Bury breaks off what is under way to one that was found dead.
-	Bury(id string)
+	// Disconnect breaks the connections to an instance that was found dead.
+	Disconnect(id string)
 }

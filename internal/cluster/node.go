@@ -17,149 +17,156 @@ type Options struct {
 	Store    session.Store
 	Registry Registry
 	Peers    Peers
-	// Lease is how long the others wait for a beat before they take this one's sessions
-	// over.
+	// Lease is how long the others wait for a beat before they take over the sessions of this instance.
 	Lease time.Duration
-	// Life is how long the record of a session lives that nobody prolongs. They are
-	// prolonged well before.
+	// Life is how long a record lives that nobody extends. The node extends its records well before.
 	Life time.Duration
-	// Stop says that nothing goes on without the store, not even while nobody reaches it.
+	// Stop says that no request begins without the store, not even while no instance reaches it.
 	Stop bool
-	// Most bounds the sessions of this instance. Homes are not counted.
+	// Most bounds the sessions of this instance. Shared connections are not counted.
 	Most int
 	Log  *slog.Logger
-	// Lost is told that another instance has a session: it ends here. It must not block.
+	// Lost is called when another instance owns a session, or a shared connection, of this one. It must
+	// not block.
 	Lost func(key string)
-	// Hooked is told with each beat which webhooks there are. It must not block.
+	// Hooked is called with the numbers of the last webhooks after each beat. It must not block.
 	Hooked func(map[string]int64)
-	// Emptied is told that the store may have lost what this instance has written. It must
-	// not block. It may be nil.
+	// Emptied is called when the store may have lost the data of this instance. It must not block. It may
+	// be nil.
 	Emptied func()
-	// Free returns how many child processes this instance could still run for others. It
-	// may be nil.
+	// Free returns how many more child processes this instance could run for others. It may be nil.
 	Free func() int
-	// Servers returns a hash of the names of the servers that this instance has now.
+	// Servers returns a hash of the names of the current servers of this instance.
 	Servers func() string
 }
 
-// tries bounds one operation of the store.
-const tries = 500 * time.Millisecond
+// opTimeout bounds one operation of the store.
+const opTimeout = 500 * time.Millisecond
 
 // Node is this instance. Methods may be called concurrently.
 type Node struct {
-	o      Options
-	good   atomic.Pointer[time.Time] // when the last good beat was sent
-	failed atomic.Bool               // the last beat has failed
-	frozen atomic.Pointer[time.Time] // when it was found out last that nobody reaches the store; nil when somebody may
-	thawed atomic.Pointer[time.Time] // when frozen became nil because somebody may
-	barred atomic.Int64              // sessions that may not be served yet
-	took   atomic.Int64              // the last good beat, in nanoseconds
-	drains atomic.Bool               // it is about to stop, and takes no sessions
-	joined chan struct{}             // closed with the first good beat
-	kick   chan struct{}
-	work   chan struct{}
-	stop   context.CancelFunc
-	ctx    context.Context
-	wg     sync.WaitGroup
-	counts Counts
+	o          Options
+	lastGood   atomic.Pointer[time.Time] // when the last successful beat was sent
+	beatFailed atomic.Bool               // the last beat failed
+	frozenAt   atomic.Pointer[time.Time] // when no instance reached the store; nil when one may
+	thawedAt   atomic.Pointer[time.Time] // when frozenAt became nil because an instance may reach it
+	blocked    atomic.Int64              // sessions whose requests wait
+	beatTook   atomic.Int64              // duration of the last successful beat, in nanoseconds
+	draining   atomic.Bool               // the instance is about to stop, and takes no sessions
+	joined     chan struct{}             // closed with the first successful beat
+	beatNow    chan struct{}
+	writeNow   chan struct{}
+	stop       context.CancelFunc
+	ctx        context.Context
+	wg         sync.WaitGroup
+	counts     Counts
 
-	mu      sync.Mutex // guards the rest
-	next    *round     // the beat that is not begun yet
-	members map[string]Member
-	known   map[string]Member // those of the last hour, too
-	forgot  map[string]time.Time
-	probes  map[string]*probe
-	greeted map[string]*greeting // the others, by id
-	run     string
-	said    State // what was logged last
-	grace   time.Time
-	emptied time.Time // until then others put again what the store has lost
-	noTakes time.Time
-	held    map[string]*entry
-	homes   int               // of these
-	ended   map[string]*ended // within endedFor, or owed: a store that has lost its last second may have them still
-	drops   bool              // some of those are owed
+	mu           sync.Mutex // guards the rest
+	nextBeat     *beatRound // the beat that has not begun yet
+	members      map[string]Member
+	known        map[string]Member // also the members of the last hour
+	goneAt       map[string]time.Time
+	probes       map[string]*probe
+	reach        map[string]*reachCheck // of the other members, by id
+	storeRun     string
+	loggedState  State // the state that was logged last
+	graceUntil   time.Time
+	emptiedUntil time.Time // until then the others put again the records that the store lost
+	noTakesUntil time.Time
+	held         map[string]*entry
+	connections  int                // entries of held that are shared connections
+	ended        map[string]*ending // within endedFor, or pending: a store that lost its last second may have the record
+	hasPending   bool               // ended has pending endings
 
-	told map[string]string // what was said of members; of the goroutine that beats
+	warned map[string]string // the last warning about each member; used only by the goroutine that beats
 }
 
-// Counts are what the metrics tell.
+// Counts holds the counters that the metrics show.
 type Counts struct{ Forwarded, Taken, Lost, Refused atomic.Uint64 }
 
-// round is one beat.
-type round struct {
+// beatRound is one beat.
+type beatRound struct {
 	done chan struct{}
 	err  error
 }
 
-// entry is a session that this instance has.
+// entry is a session, or a shared connection, that this instance owns.
 type entry struct {
 	session.Held
-	dirty  bool          // to be saved
-	doubts int           // how often the store may have begun to say something else; 0 when it is settled
-	barred chan struct{} // not nil while it may not be served; closed then
-	lost   bool          // another instance has it: Lost is being told
-	kept   time.Time     // when its life was prolonged
+	dirty    bool          // its record must be saved
+	doubts   int           // how often the store may have changed its answer; 0 when it is settled
+	blocked  chan struct{} // not nil while its requests wait; then closed
+	lost     bool          // another instance owns it; Options.Lost is being called
+	extended time.Time     // when the life of its record was extended
 }
 
-type ended struct {
+// ending is a session, or a shared connection, that ended here.
+type ending struct {
 	session.Held
 	at       time.Time
-	released bool // for whoever takes it
+	released bool // any instance may take it
 	unsure   bool // the store may have it with another epoch: an answer of the store was lost
-	owed     bool // the store does not know it yet
+	pending  bool // the store does not know of it yet
 }
 
-// probe is what asking an instance has told.
+// probe is the answer of an instance to a hello.
 type probe struct {
 	at      time.Time
-	done    chan struct{} // closed when what follows is known
+	done    chan struct{} // closed when the fields below are set
 	answers bool
 	state   State
 }
 
-// greeting is how an instance was found when it was last asked whether it can be reached.
-type greeting struct {
-	asked time.Time
-	fails bool // it could not
-	said  bool // that was logged
+// reachCheck is the result of the last check whether this instance reaches another one.
+type reachCheck struct {
+	asked  time.Time
+	fails  bool // it was not reached
+	logged bool // the failure was logged
 }
 
 var _ session.Leased = (*Node)(nil)
 
-// New makes a node, which may begin nothing before Start.
+// New makes a node. No request may begin before Start.
 func New(o Options) *Node {
-	n := &Node{o: o, joined: make(chan struct{}), kick: make(chan struct{}, 1), work: make(chan struct{}, 1), next: &round{done: make(chan struct{})},
-		members: map[string]Member{}, known: map[string]Member{}, forgot: map[string]time.Time{}, probes: map[string]*probe{}, greeted: map[string]*greeting{}, held: map[string]*entry{}, ended: map[string]*ended{}}
+	n := &Node{
+		o: o, joined: make(chan struct{}), beatNow: make(chan struct{}, 1), writeNow: make(chan struct{}, 1),
+		nextBeat: &beatRound{done: make(chan struct{})},
+		members:  map[string]Member{},
+		known:    map[string]Member{},
+		goneAt:   map[string]time.Time{},
+		probes:   map[string]*probe{},
+		reach:    map[string]*reachCheck{},
+		held:     map[string]*entry{},
+		ended:    map[string]*ending{},
+	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	return n
 }
 
-// Start joins the cluster: the node beats until Close. The others reach it at address.
+// Start joins the cluster: the node beats until Close. The other instances reach it at address.
 func (n *Node) Start(address string) {
 	n.o.Self.Address = address
 	n.wg.Go(n.beats)
-	n.wg.Go(n.works)
+	n.wg.Go(n.writeBehind)
 }
 
-// Joined returns what is closed when the node has joined: the store knows it, and it knows
-// the others.
+// Joined returns a channel that is closed when the store knows the node, and the node knows the others.
 func (n *Node) Joined() <-chan struct{} { return n.joined }
 
-// Counts returns what the node counts.
+// Counts returns the counters of the node.
 func (n *Node) Counts() *Counts { return &n.counts }
 
-// Drain says that this instance is about to stop: it takes no sessions any more.
+// Drain marks this instance as about to stop: it takes no more sessions.
 func (n *Node) Drain(ctx context.Context) {
-	n.drains.Store(true)
-	_ = n.Beat(ctx) // the others know soon, or find nobody later
+	n.draining.Store(true)
+	_ = n.Beat(ctx) // without it the others learn it later
 }
 
 // Draining reports whether Drain was called.
-func (n *Node) Draining() bool { return n.drains.Load() }
+func (n *Node) Draining() bool { return n.draining.Load() }
 
-// Beats is how long it takes until the others have seen what this one says of itself:
-// two of their beats. It is 0 where there is nobody else.
+// Beats returns how long the others take to see a change of this instance: two of their beats. It is 0 when
+// there are no others.
 func (n *Node) Beats() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,9 +176,9 @@ func (n *Node) Beats() time.Duration {
 	return n.o.Lease * 2 / 3
 }
 
-// Close leaves the cluster. What is left of sessions stays in the store.
+// Close leaves the cluster. The records of sessions stay in the store.
 func (n *Node) Close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*tries)
+	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
 	defer cancel()
 	if n.reaches() {
 		var wg sync.WaitGroup
@@ -183,7 +190,7 @@ func (n *Node) Close(ctx context.Context) {
 		wg.Wait()
 	}
 	n.mu.Lock()
-	n.stop() // ask starts nothing more
+	n.stop() // from now on ask starts no goroutine
 	n.mu.Unlock()
 	n.wg.Wait()
 	if err := n.o.Registry.Leave(ctx, n.o.Self.ID); err != nil && !errors.Is(err, session.ErrUnavailable) {

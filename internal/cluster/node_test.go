@@ -204,7 +204,7 @@ func (v view) Hello(_ context.Context, to Member, h Hello) (Hello, error) {
 	return n.Answer(h), nil
 }
 
-func (view) Bury(string) {}
+func (view) Disconnect(string) {}
 
 // start starts an instance.
 func (w *world) start(id string) *Node {
@@ -418,7 +418,7 @@ func begins(n *Node, key string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.held[key]
-	return e != nil && e.barred == nil && (n.sure() || n.isFrozen())
+	return e != nil && e.blocked == nil && (n.sure() || n.isFrozen())
 }
 
 // An instance was found dead, and is back before the other's command takes its session over: the
@@ -535,19 +535,19 @@ func TestHidden(t *testing.T) {
 		a, b := w.start("a"), w.start("b")
 		w.start("c")
 		time.Sleep(3 * lease)
-		if b.Hidden(t.Context(), "a") || b.Hidden(t.Context(), "") || b.Hidden(t.Context(), "stranger") {
+		if b.AnswersUnlisted(t.Context(), "a") || b.AnswersUnlisted(t.Context(), "") || b.AnswersUnlisted(t.Context(), "stranger") {
 			t.Error("one that lives is hidden, or a stranger is")
 		}
 		w.set(w.cut, "a", true)
 		time.Sleep(lease / 2)
 		w.put(a, "new")
 		time.Sleep(lease)
-		if _, lives := b.Tagged("a"); lives || a.State() != Isolated || !b.Hidden(t.Context(), "a") {
+		if _, lives := b.Tagged("a"); lives || a.State() != Isolated || !b.AnswersUnlisted(t.Context(), "a") {
 			t.Errorf("one that answers is not hidden; it is %s", a.State())
 		}
 		w.kill("a")
 		time.Sleep(2 * time.Second)
-		if b.Hidden(t.Context(), "a") {
+		if b.AnswersUnlisted(t.Context(), "a") {
 			t.Error("one that was killed is hidden")
 		}
 	})
@@ -592,10 +592,10 @@ func TestClockSet(t *testing.T) {
 		time.Sleep(3 * lease)
 		w.put(a, "k")
 		for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 24 * time.Hour, 2 * lease, -2 * lease} {
-			synctest.Wait() // no beat is under way
+			synctest.Wait() // no beat is in flight
 			for _, n := range []*Node{a, b} {
-				at := n.good.Load().Add(-by)
-				n.good.Store(&at)
+				at := n.lastGood.Load().Add(-by)
+				n.lastGood.Store(&at)
 				if n.State() != Isolated || n.Ready() {
 					t.Errorf("set by %v: %s", by, n.State())
 				}
@@ -677,8 +677,8 @@ func TestReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Drain(t.Context())
-		if _, ok := b.Least(); ok && b.Beat(t.Context()) == nil { // which tells b
-			if m, ok := b.Least(); ok {
+		if _, ok := b.LeastLoaded(); ok && b.Beat(t.Context()) == nil { // which tells b
+			if m, ok := b.LeastLoaded(); ok {
 				t.Errorf("%+v takes sessions", m)
 			}
 		}
@@ -914,7 +914,7 @@ func travels(seed uint64) func(what ...string) time.Duration {
 		r := rand.New(rand.NewPCG(seed, h.Sum64()))
 		most := 5 * time.Millisecond
 		if r.IntN(6) == 0 {
-			most = tries / 3
+			most = opTimeout / 3
 		}
 		return 1 + time.Duration(r.Int64N(int64(most)))
 	}
@@ -1091,10 +1091,10 @@ func TestLosing(t *testing.T) {
 	})
 }
 
-// enough says that there is room for one more home.
+// enough says that there is room for one more owner.
 func enough() error { return nil }
 
-// A home that is there comes back when the store has been emptied: another instance does not
+// A owner that is there comes back when the store has been emptied: another instance does not
 // take its place meanwhile (S-040, S-061).
 func TestHomeAfterWipe(t *testing.T) {
 	for _, restart := range []bool{false, true} {
@@ -1112,17 +1112,17 @@ func TestHomeAfterWipe(t *testing.T) {
 					t.Fatalf("claimed by another after %v", time.Since(since))
 				}
 				if err == nil && at.ID != "a" {
-					t.Fatalf("the home is %+v", at)
+					t.Fatalf("the owner is %+v", at)
 				}
 			}
 			if at, _, err := b.Claim(t.Context(), key, "files", enough); err != nil || at.ID != "a" {
-				t.Errorf("afterwards the home is %+v, %v", at, err)
+				t.Errorf("afterwards the owner is %+v, %v", at, err)
 			}
 		})
 	}
 }
 
-// Homes take no room that sessions need.
+// Owners take no room that sessions need.
 func TestHomesBesideSessions(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
@@ -1152,8 +1152,8 @@ func TestHomesBesideSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a.homes != 0 || len(a.held) != 100 {
-			t.Errorf("%d homes and %d of all are left", a.homes, len(a.held))
+		if a.connections != 0 || len(a.held) != 100 {
+			t.Errorf("%d owners and %d of all are left", a.connections, len(a.held))
 		}
 	})
 }

@@ -12,31 +12,31 @@ import (
 // Answer answers the hello of another instance.
 func (n *Node) Answer(h Hello) Hello {
 	was := n.State()
-	if was == Isolated && n.hasThawed() { // it lives, and is about to look at the store
+	if was == Isolated && n.hasThawed() { // it lives, and is about to ask the store
 		was = Frozen
 	}
 	if h.Store {
 		n.thaw()
 	}
 	if h.Absent {
-		wake(n.kick)
+		wake(n.beatNow)
 	}
 	store := n.reaches()
-	if store && !h.Store { // then perhaps it is gone for this one, too
-		wake(n.kick)
+	if store && !h.Store { // the store may be unreachable for this instance, too
+		wake(n.beatNow)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if h.Leaving {
 		delete(n.members, h.ID)
 	}
-	if !store { // the other may go on in the belief that nobody takes anything over
-		n.noTakes = time.Now().Add(n.o.Lease)
+	if !store { // the other may count on no takeovers
+		n.noTakesUntil = time.Now().Add(n.o.Lease)
 	}
 	return Hello{ID: n.o.Self.ID, State: was, Store: store}
 }
 
-// Members returns the members of the last good beat, by id.
+// Members returns the members of the last successful beat, ordered by id.
 func (n *Node) Members() []Member {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +48,7 @@ func (n *Node) Members() []Member {
 	})
 }
 
-// Member returns an instance that was there within the last hour.
+// Member returns an instance that was a member within the last hour.
 func (n *Node) Member(id string) (Member, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,13 +56,13 @@ func (n *Node) Member(id string) (Member, bool) {
 	return m, ok
 }
 
-// Others returns the members of the last good beat but this one.
+// Others returns the members of the last successful beat without this instance.
 func (n *Node) Others() []Member {
 	return slices.DeleteFunc(n.Members(), func(m Member) bool { return m.ID == n.o.Self.ID })
 }
 
-// Living returns a member of the last good beat. It waits for the next one if the instance
-// is new. The error is that nothing is known: that beat has failed.
+// Living returns a member of the last successful beat. It waits for the next beat if that one did not have the
+// instance. The error means that this beat failed.
 func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err error) {
 	n.mu.Lock()
 	m, lives = n.members[id]
@@ -78,7 +78,7 @@ func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err
 	return m, lives, err
 }
 
-// Tagged returns the other living instance whose ids begin with the tag.
+// Tagged returns the other living instance whose id begins with the tag.
 func (n *Node) Tagged(tag string) (Member, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,8 +90,8 @@ func (n *Node) Tagged(tag string) (Member, bool) {
 	return Member{}, false
 }
 
-// Least returns the other member with the fewest sessions that takes some.
-func (n *Node) Least() (least Member, ok bool) {
+// LeastLoaded returns the other member with the fewest sessions that still takes sessions.
+func (n *Node) LeastLoaded() (least Member, ok bool) {
 	for _, m := range n.Others() {
 		if !m.Draining && m.Serves() && (!ok || m.Sessions < least.Sessions) {
 			least, ok = m, true
@@ -100,10 +100,10 @@ func (n *Node) Least() (least Member, ok bool) {
 	return least, ok
 }
 
-// Dead reports whether an instance has ended: its key is absent, and it does not answer
-// either, or says that it is isolated. It asks at most once a second.
+// Dead reports whether an instance is dead: its key is absent, and it does not answer or is isolated. It asks
+// the instance at most once a second.
 func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
-	one, cancel := context.WithTimeout(ctx, tries)
+	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	there, err := n.o.Registry.Present(one, id)
 	if there || err != nil {
@@ -111,11 +111,11 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	}
 	n.mu.Lock()
 	m, known := n.known[id]
-	grace := time.Now().Before(n.grace)
+	grace := time.Now().Before(n.graceUntil)
 	n.mu.Unlock()
 	if !known {
 		if grace {
-			return false, session.ErrUnavailable // it may be one that has not beaten yet
+			return false, session.ErrUnavailable // its first beat may be missing
 		}
 		return true, nil
 	}
@@ -123,9 +123,9 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	return err == nil && (!p.answers || p.state == Isolated), err
 }
 
-// Hidden reports whether an instance whose ids begin with the tag answers, although the store
-// knows nothing of it: what it has may not be in the store yet.
-func (n *Node) Hidden(ctx context.Context, tag string) bool {
+// AnswersUnlisted reports whether an instance whose id begins with the tag answers, although the store does not
+// list it. The store may lack its sessions, too.
+func (n *Node) AnswersUnlisted(ctx context.Context, tag string) bool {
 	n.mu.Lock()
 	var hidden *Member
 	for id, m := range n.known {
@@ -141,12 +141,12 @@ func (n *Node) Hidden(ctx context.Context, tag string) bool {
 	return err == nil && p.answers
 }
 
-// ask asks an instance that the store does not know for its state, at most once a second.
+// ask asks an instance that the store does not list for its state, at most once a second.
 func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 	n.mu.Lock()
 	p := n.probes[m.ID]
 	if p == nil || time.Since(p.at) > time.Second {
-		if n.ctx.Err() != nil { // Close waits already
+		if n.ctx.Err() != nil { // Close has begun
 			n.mu.Unlock()
 			return nil, session.ErrUnavailable
 		}
@@ -154,7 +154,7 @@ func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 		n.probes[m.ID] = p
 		n.wg.Go(func() {
 			defer close(p.done)
-			ctx, cancel := context.WithTimeout(n.ctx, tries)
+			ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 			defer cancel()
 			h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: true, Absent: true})
 			p.answers, p.state = err == nil && h.ID == m.ID, h.State
@@ -169,57 +169,57 @@ func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 	}
 }
 
-// greet asks each of the others once in a lease whether it can be reached: the store says
-// that it lives, and requests may not come through all the same.
-func (n *Node) greet() {
+// checkReach checks once in a lease whether this instance reaches each other member. A member may live by the
+// store, and be unreachable all the same.
+func (n *Node) checkReach() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
 	for id, m := range n.members {
-		g := n.greeted[id]
+		g := n.reach[id]
 		if g == nil {
-			g = &greeting{}
-			n.greeted[id] = g
+			g = &reachCheck{}
+			n.reach[id] = g
 		}
 		if id == n.o.Self.ID || now.Sub(g.asked) < n.o.Lease {
 			continue
 		}
 		g.asked = now
-		n.wg.Go(func() { n.greetOne(m, g) })
+		n.wg.Go(func() { n.checkOne(m, g) })
 	}
 }
 
-func (n *Node) greetOne(m Member, g *greeting) {
-	ctx, cancel := context.WithTimeout(n.ctx, tries)
+func (n *Node) checkOne(m Member, g *reachCheck) {
+	ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 	defer cancel()
 	h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: n.reaches()})
 	n.mu.Lock()
-	again := g.fails // one failure may be that of an instance that ends
+	again := g.fails // an instance that stops fails once
 	g.fails = err != nil || h.ID != m.ID
 	_, lives := n.members[m.ID]
-	lost, back := g.fails && again && lives && !g.said, !g.fails && g.said
-	g.said = g.said && !back || lost
+	lost, back := g.fails && again && lives && !g.logged, !g.fails && g.logged
+	g.logged = g.logged && !back || lost
 	n.mu.Unlock()
 	id := m.ID[:min(len(m.ID), session.TagLength)]
 	switch {
 	case n.ctx.Err() != nil:
 	case lost:
-		n.o.Log.Warn("an instance that lives cannot be reached from here: clients whose sessions it has are turned away; look for a firewall between the two", "instance", id, "address", m.Address, "err", err)
+		n.o.Log.Warn("this instance does not reach a living one, and refuses clients whose sessions that one owns: look for a firewall between the two", "instance", id, "address", m.Address, "err", err)
 	case back:
-		n.o.Log.Info("the instance can be reached again", "instance", id)
+		n.o.Log.Info("this instance reaches the other one again", "instance", id)
 	}
 }
 
-// Unreached reports whether a living instance could not be reached when it was last asked.
+// Unreached reports whether the last check did not reach a living instance.
 func (n *Node) Unreached(id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, lives := n.members[id]
-	g := n.greeted[id]
+	g := n.reach[id]
 	return lives && g != nil && g.fails
 }
 
-// UnreachedCount returns how many there are of these.
+// UnreachedCount returns the number of these instances.
 func (n *Node) UnreachedCount() (count int) {
 	for _, m := range n.Members() {
 		if n.Unreached(m.ID) {

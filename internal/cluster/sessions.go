@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Put implements session.Keeper. While the store is out of reach, it is written later.
+// Put implements session.Keeper. While the store is unreachable, the record is written later.
 func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	n.mu.Lock()
 	if n.full() {
 		n.mu.Unlock()
 		return session.Held{}, session.ErrFull
 	}
-	e := &entry{Held: h, kept: time.Now()}
+	e := &entry{Held: h, extended: time.Now()}
 	if !h.Bound {
 		e.Owner = n.o.Self.ID
 	}
-	n.enter(e)
+	n.add(e)
 	n.mu.Unlock()
 	if h.Bound {
 		return h, nil
@@ -31,7 +31,7 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	var err error = session.ErrUnavailable
 	var put session.Held
 	if n.reaches() {
-		one, cancel := context.WithTimeout(ctx, tries)
+		one, cancel := context.WithTimeout(ctx, opTimeout)
 		defer cancel()
 		put, err = n.o.Store.Put(one, h)
 	}
@@ -39,12 +39,12 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	defer n.mu.Unlock()
 	switch {
 	case err == nil:
-		if put.Epoch > e.Epoch { // otherwise it was settled meanwhile
+		if put.Epoch > e.Epoch { // otherwise settle was faster
 			e.Owner, e.Epoch = put.Owner, put.Epoch
 		}
 	case errors.Is(err, session.ErrUnavailable):
 		e.doubts++
-		wake(n.work)
+		wake(n.writeNow)
 	default:
 		n.remove(e)
 		return session.Held{}, err
@@ -52,13 +52,13 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	return e.Held, nil
 }
 
-// Save implements session.Keeper. The record is written soon.
+// Save implements session.Keeper. The record is written later, by writeBehind.
 func (n *Node) Save(_ context.Context, h session.Held) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if e := n.held[h.Key]; e != nil {
 		if e.Record, e.dirty = h.Record, !h.Bound; e.dirty {
-			wake(n.work)
+			wake(n.writeNow)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (n *Node) Delete(ctx context.Context, h session.Held) error {
 	return n.end(ctx, h, false)
 }
 
-// end gives a session up. One that was lost to another instance is not touched.
+// end gives up a session, unless another instance owns it.
 func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 	n.mu.Lock()
 	e := n.held[h.Key]
@@ -87,7 +87,7 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		n.mu.Unlock()
 		return nil
 	}
-	d := &ended{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !release && !IsHome(h.Key)}
+	d := &ending{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !release && !IsHome(h.Key)}
 	d.Record = session.Record{Key: h.Key}
 	if release {
 		d.Record = h.Record
@@ -97,21 +97,21 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 	last := *d
 	n.mu.Unlock()
 	if forgot > 0 {
-		n.o.Log.Warn("so many sessions have ended while the store is out of reach that some are not noted any more: their records live until they expire", "sessions", forgot)
+		n.o.Log.Warn("too many sessions ended while the store is unreachable: the records of some stay in the store until they expire", "sessions", forgot)
 	}
 	err := n.finish(ctx, &last)
-	if errors.Is(err, session.ErrUnavailable) { // again with the next good beat
+	if errors.Is(err, session.ErrUnavailable) { // the next successful beat tries again
 		n.mu.Lock()
-		d.owed, n.drops = true, true
+		d.pending, n.hasPending = true, true
 		n.mu.Unlock()
 		return nil
 	}
 	return err
 }
 
-// finish tells the store that a session has ended here.
-func (n *Node) finish(ctx context.Context, d *ended) error {
-	ctx, cancel := context.WithTimeout(ctx, tries)
+// finish records in the store that a session ended here.
+func (n *Node) finish(ctx context.Context, d *ending) error {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	h := d.Held
 	if d.unsure {
@@ -130,18 +130,18 @@ func (n *Node) finish(ctx context.Context, d *ended) error {
 	return n.o.Store.Delete(ctx, h)
 }
 
-// forget bounds what is known of what has ended here. It returns how many of these the store has still.
+// forget bounds n.ended. It returns how many of the forgotten endings the store does not know.
 // The caller holds n.mu.
 func (n *Node) forget() (owed int) {
 	if len(n.ended) <= 2*n.o.Most {
 		return 0
 	}
 	old := time.Now().Add(-endedFor)
-	maps.DeleteFunc(n.ended, func(_ string, d *ended) bool { return !d.owed && d.at.Before(old) })
-	all := slices.SortedFunc(maps.Values(n.ended), func(a, b *ended) int { return b.at.Compare(a.at) })
+	maps.DeleteFunc(n.ended, func(_ string, d *ending) bool { return !d.pending && d.at.Before(old) })
+	all := slices.SortedFunc(maps.Values(n.ended), func(a, b *ending) int { return b.at.Compare(a.at) })
 	for _, d := range all[min(n.o.Most, len(all)):] { // the oldest
 		delete(n.ended, d.Key)
-		if d.owed {
+		if d.pending {
 			owed++
 		}
 	}
@@ -149,45 +149,45 @@ func (n *Node) forget() (owed int) {
 }
 
 // full reports whether there is no room for one more session. The caller holds n.mu.
-func (n *Node) full() bool { return len(n.held)-n.homes >= n.o.Most }
+func (n *Node) full() bool { return len(n.held)-n.connections >= n.o.Most }
 
-// enter notes a session, or a home, that is here. The caller holds n.mu.
-func (n *Node) enter(e *entry) {
+// add adds a session, or a shared connection. The caller holds n.mu.
+func (n *Node) add(e *entry) {
 	if n.held[e.Key] == nil && IsHome(e.Key) {
-		n.homes++
+		n.connections++
 	}
 	n.held[e.Key] = e
 }
 
-// remove forgets one, unless there is another of that key by now. The caller holds n.mu.
+// remove removes an entry, unless another one has its key. The caller holds n.mu.
 func (n *Node) remove(e *entry) {
 	if n.held[e.Key] == e {
 		delete(n.held, e.Key)
 		if IsHome(e.Key) {
-			n.homes--
+			n.connections--
 		}
 	}
-	n.unbar(e)
+	n.unblock(e)
 }
 
-// bar has requests of a session wait. The caller holds n.mu.
-func (n *Node) bar(e *entry) {
-	if e.barred == nil {
-		e.barred = make(chan struct{})
-		n.barred.Add(1)
+// block makes requests of a session wait. The caller holds n.mu.
+func (n *Node) block(e *entry) {
+	if e.blocked == nil {
+		e.blocked = make(chan struct{})
+		n.blocked.Add(1)
 	}
 }
 
-// unbar lets requests of a session begin. The caller holds n.mu.
-func (n *Node) unbar(e *entry) {
-	if e.barred != nil {
-		n.barred.Add(-1) // first: whoever has waited finds that the instance is ready
-		close(e.barred)
-		e.barred = nil
+// unblock lets requests of a session begin. The caller holds n.mu.
+func (n *Node) unblock(e *entry) {
+	if e.blocked != nil {
+		n.blocked.Add(-1) // first: a request that waited finds the instance ready
+		close(e.blocked)
+		e.blocked = nil
 	}
 }
 
-// Holds reports whether this instance has the session.
+// Holds reports whether this instance owns the session.
 func (n *Node) Holds(key string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,29 +195,29 @@ func (n *Node) Holds(key string) bool {
 	return e != nil && !e.lost
 }
 
-// Find returns what the store has of a session: see session.Store.
+// Find returns the record that the store has of a session: see session.Store.
 func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
-	ctx, cancel := context.WithTimeout(ctx, tries)
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	return n.o.Store.Find(ctx, key)
 }
 
-// endedFor is how long it is known that a session has ended here. A store that has come back with
-// what it had before may have it still.
+// endedFor is how long the node remembers the end of a session. A store that was restored from an old copy may
+// still have it.
 const endedFor = time.Minute
 
-// Take takes over a session, whose owner is dead or has released it. It fails with
-// ErrUnavailable while this instance may take nothing.
+// Take takes over a session whose owner is dead or released it. It fails with ErrUnavailable while this instance
+// may take none.
 func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
-	good := n.good.Load()
+	good := n.lastGood.Load()
 	n.mu.Lock()
-	may := !n.drains.Load() && !time.Now().Before(n.noTakes)
+	may := !n.draining.Load() && !time.Now().Before(n.noTakesUntil)
 	full := n.full()
 	d := n.ended[seen.Key]
-	stays := d != nil && !d.released && seen.Owner == n.o.Self.ID && (d.owed || time.Since(d.at) < endedFor)
+	stays := d != nil && !d.released && seen.Owner == n.o.Self.ID && (d.pending || time.Since(d.at) < endedFor)
 	n.mu.Unlock()
-	if stays { // the store has it again, or still
-		one, cancel := context.WithTimeout(ctx, tries)
+	if stays { // the store still has a session that ended here
+		one, cancel := context.WithTimeout(ctx, opTimeout)
 		defer cancel()
 		if err := n.o.Store.Delete(one, seen); err != nil {
 			return session.Held{}, err
@@ -227,7 +227,7 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	if !may || full || !n.fresh(good) {
 		return session.Held{}, session.ErrUnavailable
 	}
-	one, cancel := context.WithTimeout(ctx, tries)
+	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	h, err := n.o.Store.Take(one, seen)
 	if err == nil {
@@ -240,9 +240,9 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	return h, nil
 }
 
-// begin enters what the store has just given to this instance, whose last good beat was that one
-// before it asked. If that beat is too old by now, so may the answer be: others may have counted the
-// instance out since, and have it (S-012). The error is ErrUnavailable then, and the next request asks again.
+// begin adds a session that the store just gave to this instance. good is the last successful beat before the
+// request to the store. If that beat is too old by now, the answer may be too: another instance may own the
+// session (S-012). Then the error is ErrUnavailable, and the next request asks again.
 func (n *Node) begin(h session.Held, good *time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,18 +250,18 @@ func (n *Node) begin(h session.Held, good *time.Time) error {
 	if !n.fresh(good) {
 		return session.ErrUnavailable
 	}
-	n.enter(&entry{Held: h, kept: time.Now()})
+	n.add(&entry{Held: h, extended: time.Now()})
 	return nil
 }
 
-// saveAfter is how long changes of records are gathered.
+// saveAfter is how long changes of records are collected.
 const saveAfter = 100 * time.Millisecond
 
-// works writes behind what is to be written, until Close.
-func (n *Node) works() {
+// writeBehind writes changed records in the background until Close.
+func (n *Node) writeBehind() {
 	for {
 		select {
-		case <-n.work:
+		case <-n.writeNow:
 		case <-n.ctx.Done():
 			return
 		}
@@ -274,17 +274,17 @@ func (n *Node) works() {
 	}
 }
 
-// atOnce is how many sessions are settled at a time, and endings how many that have ended are told to
-// the store in one round: those that live come between the rounds.
+// atOnce is how many sessions are settled in parallel. endings is how many endings are written in one round, so
+// that living sessions come between the rounds.
 const (
 	atOnce  = 16
 	endings = 256
 )
 
-// settleAll writes what is to be written while the store is in reach.
+// settleAll writes changed records and endings while the store is reachable.
 func (n *Node) settleAll() {
 	if !n.reaches() {
-		return // the next good beat wakes this
+		return // the next successful beat starts it again
 	}
 	n.mu.Lock()
 	var unsettled, dirty []*entry
@@ -297,56 +297,56 @@ func (n *Node) settleAll() {
 			unsettled = append(unsettled, e)
 		case e.dirty:
 			dirty = append(dirty, e)
-		case now.Sub(e.kept) > n.o.Life/4 && len(due) < 1000:
-			e.kept, due = now, append(due, e.Held)
+		case now.Sub(e.extended) > n.o.Life/4 && len(due) < 1000:
+			e.extended, due = now, append(due, e.Held)
 		}
 	}
-	again, more := n.owed(now)
+	again, more := n.pendingEndings(now)
 	n.mu.Unlock()
-	slices.SortFunc(unsettled, func(a, b *entry) int { return b.kept.Compare(a.kept) }) // the newest first
+	slices.SortFunc(unsettled, func(a, b *entry) int { return b.extended.Compare(a.extended) }) // newest first
 	each(unsettled, n.settle)
 	each(dirty, n.save)
 	var away atomic.Bool
-	each(again, func(d *ended) {
-		if !away.Load() && !n.pay(d) {
-			away.Store(true) // the others with the next beat, too
+	each(again, func(d *ending) {
+		if !away.Load() && !n.sendEnding(d) {
+			away.Store(true) // the next beat tries the others, too
 		}
 	})
 	if more && !away.Load() {
-		wake(n.work)
+		wake(n.writeNow)
 	}
 	if len(due) > 0 {
-		ctx, cancel := context.WithTimeout(n.ctx, 2*tries)
+		ctx, cancel := context.WithTimeout(n.ctx, 2*opTimeout)
 		fenced, err := n.o.Store.Keep(ctx, due)
 		cancel()
 		if err != nil {
-			fenced = due // asked one by one
+			fenced = due // settle asks for each
 		}
 		n.mu.Lock()
 		for _, h := range fenced {
 			if e := n.held[h.Key]; e != nil {
 				e.doubts++
-				wake(n.work)
+				wake(n.writeNow)
 			}
 		}
 		n.mu.Unlock()
 	}
 }
 
-// owed returns endings that the store does not know, as many as one round has, and whether there are more.
-// The caller holds n.mu.
-func (n *Node) owed(now time.Time) (all []*ended, more bool) {
-	if !n.drops {
+// pendingEndings returns endings that the store does not know, for one round, and whether there are more. The
+// caller holds n.mu.
+func (n *Node) pendingEndings(now time.Time) (all []*ending, more bool) {
+	if !n.hasPending {
 		return nil, false
 	}
-	n.drops = false
+	n.hasPending = false
 	for key, d := range n.ended {
 		switch {
-		case !d.owed:
-		case now.Sub(d.at) > n.o.Life: // so has the record
+		case !d.pending:
+		case now.Sub(d.at) > n.o.Life: // the record expired, too
 			delete(n.ended, key)
 		case len(all) == endings:
-			n.drops = true
+			n.hasPending = true
 			return all, true
 		default:
 			all = append(all, d)
@@ -355,27 +355,27 @@ func (n *Node) owed(now time.Time) (all []*ended, more bool) {
 	return all, false
 }
 
-// pay tells the store of an ending that it does not know. It reports false when the store is out of reach.
-func (n *Node) pay(d *ended) bool {
+// sendEnding writes a pending ending to the store. It reports false when the store is unreachable.
+func (n *Node) sendEnding(d *ending) bool {
 	n.mu.Lock()
 	last := *d
 	gone := n.held[d.Key] == nil && n.ended[d.Key] == d
 	n.mu.Unlock()
-	if !gone { // it has begun again meanwhile
+	if !gone { // the session began again
 		return true
 	}
 	away := errors.Is(n.finish(n.ctx, &last), session.ErrUnavailable)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if away {
-		n.drops = true
+		n.hasPending = true
 	} else {
-		d.owed, d.at = false, time.Now()
+		d.pending, d.at = false, time.Now()
 	}
 	return !away
 }
 
-// each runs f on all, some at a time.
+// each runs f on all elements, at most atOnce at a time.
 func each[T any](all []T, f func(T)) {
 	next := make(chan T)
 	var wg sync.WaitGroup
@@ -399,29 +399,28 @@ func (n *Node) save(e *entry) {
 	h := e.Held
 	e.dirty = false
 	n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(n.ctx, tries)
+	ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 	defer cancel()
 	if err := n.o.Store.Save(ctx, h); err != nil {
 		n.mu.Lock()
 		e.doubts++
 		n.mu.Unlock()
 		if errors.Is(err, session.ErrFenced) {
-			wake(n.work)
+			wake(n.writeNow)
 		}
 	}
 }
 
-// settle finds out whether a session is this instance's still, and makes the store say
-// so if it is.
+// settle asks whether this instance still owns a session, and records that in the store if it does.
 //
-// Whoever has found this instance dead may be about to take a session over. So the instance takes what it
-// is about to serve again, although the store says that it has it: that raises the epoch, and of the two
-// takes the store lets one succeed (S-010).
+// Another instance may have found this one dead, and be about to take the session over. So this instance takes a
+// blocked session again, although the store names it as the owner. That raises the epoch, and the store lets
+// only one of the two takes succeed (S-010).
 func (n *Node) settle(e *entry) {
 	n.mu.Lock()
-	h, doubts, barred := e.Held, e.doubts, e.barred != nil
+	h, doubts, barred := e.Held, e.doubts, e.blocked != nil
 	n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(n.ctx, 3*tries)
+	ctx, cancel := context.WithTimeout(n.ctx, 3*opTimeout)
 	defer cancel()
 	found, err := n.Find(ctx, h.Key)
 	switch {
@@ -437,7 +436,7 @@ func (n *Node) settle(e *entry) {
 		free := found.Owner == "" || found.Owner == n.o.Self.ID
 		if !free {
 			if free, err = n.Dead(ctx, found.Owner); err == nil && !free {
-				n.lose(e)
+				n.markLost(e)
 				return
 			}
 		}
@@ -452,13 +451,13 @@ func (n *Node) settle(e *entry) {
 	fenced := errors.Is(err, session.ErrFenced)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[h.Key] != e { // it has ended meanwhile, and may have been put again
+	if n.held[h.Key] != e { // it ended meanwhile, and may have been put again
 		if d := n.ended[h.Key]; d != nil && n.held[h.Key] == nil && !fenced {
 			d.unsure = err != nil && !d.released && !IsHome(h.Key)
 			d.Owner, d.Epoch = h.Owner, h.Epoch
-			d.owed, n.drops = true, true
+			d.pending, n.hasPending = true, true
 			if err == nil {
-				wake(n.work)
+				wake(n.writeNow)
 			}
 		}
 		return
@@ -467,35 +466,34 @@ func (n *Node) settle(e *entry) {
 		e.Owner, e.Epoch = h.Owner, h.Epoch
 	}
 	switch {
-	case fenced, err == nil && e.doubts != doubts: // it has changed meanwhile, or the answer may be old: once more
-		wake(n.work)
+	case fenced, err == nil && e.doubts != doubts: // the entry changed, or the answer may be old: once more
+		wake(n.writeNow)
 	case err == nil:
-		e.doubts, e.kept = 0, time.Now()
-		n.unbar(e)
-	} // otherwise with the next beat
+		e.doubts, e.extended = 0, time.Now()
+		n.unblock(e)
+	} // otherwise the next beat tries again
 }
 
-// lose ends a session that another instance has. Until that is known where requests of it
-// are under way, none begins.
-func (n *Node) lose(e *entry) {
+// markLost ends a session that another instance owns. Its requests wait until Options.Lost returned.
+func (n *Node) markLost(e *entry) {
 	n.mu.Lock()
 	mine := n.held[e.Key] == e && !e.lost
 	if mine {
 		e.lost = true
-		n.bar(e)
+		n.block(e)
 	}
 	n.mu.Unlock()
 	if !mine {
-		return // it has ended meanwhile
+		return // it ended meanwhile
 	}
 	n.counts.Lost.Add(1)
 	if IsHome(e.Key) {
-		n.o.Log.Warn("a shared connection ends here: another instance is its home now", "server", e.Server)
+		n.o.Log.Warn("shared connection closed: another instance owns it now", "server", e.Server)
 	} else {
-		n.o.Log.Warn("a session ends here: another instance has taken it over", "session", e.Key[:min(len(e.Key), 8)])
+		n.o.Log.Warn("session closed: another instance took it over", "session", e.Key[:min(len(e.Key), 8)])
 	}
 	n.o.Lost(e.Key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.remove(e) // only now: whoever waits finds that it is not here
+	n.remove(e) // only now: a waiting request finds that it is not here
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// alone is for a beat that has failed: the others say whether they reach the store.
-func (n *Node) alone(err error) {
-	good := n.good.Load()
+// probeOthers asks the other members, after a failed beat, whether they reach the store.
+func (n *Node) probeOthers(err error) {
+	good := n.lastGood.Load()
 	if good == nil || time.Since(*good) < n.o.Lease/2 || n.o.Stop {
-		n.say(err)
+		n.logState(err)
 		return
 	}
 	n.mu.Lock()
 	others := slices.Collect(maps.Values(n.members))
 	n.mu.Unlock()
 	asked := time.Now()
-	ctx, cancel := context.WithTimeout(n.ctx, tries)
+	ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 	defer cancel()
 	var reached, store atomic.Int64
 	var wg sync.WaitGroup
@@ -40,52 +40,52 @@ func (n *Node) alone(err error) {
 		})
 	}
 	wg.Wait()
-	// Whoever was isolated for a moment may have lost sessions: only a beat tells.
+	// An isolated instance may have lost sessions: only a successful beat ends that state.
 	if may := n.sure() || n.isFrozen(); may && store.Load() == 0 && 2*reached.Load() > int64(len(others)) {
-		n.frozen.Store(&asked)
+		n.frozenAt.Store(&asked)
 	} else if n.thaw() {
-		wake(n.kick)
+		wake(n.beatNow)
 	}
-	n.say(err)
+	n.logState(err)
 }
 
-// thaw ends the time in which nobody reached the store, and reports whether there was one.
+// thaw ends the frozen state. It reports whether the node was frozen.
 func (n *Node) thaw() bool {
-	if n.frozen.Load() == nil {
+	if n.frozenAt.Load() == nil {
 		return false
 	}
 	now := time.Now()
-	n.thawed.Store(&now) // first: whoever finds frozen empty looks here
-	n.frozen.Store(nil)
+	n.thawedAt.Store(&now) // first: a reader that finds frozenAt nil reads it
+	n.frozenAt.Store(nil)
 	return true
 }
 
-// hasThawed reports whether the instance was frozen a moment ago: what it has must not be
-// taken from it before it has had the time to reach the store itself.
+// hasThawed reports whether the instance was frozen a moment ago. Its sessions must not be taken over before it
+// had time to reach the store itself.
 func (n *Node) hasThawed() bool {
-	at := n.thawed.Load()
+	at := n.thawedAt.Load()
 	return at != nil && time.Since(*at) < n.o.Lease/3
 }
 
-// say logs when the state has changed.
-func (n *Node) say(err error) {
+// logState logs a change of the state.
+func (n *Node) logState(err error) {
 	now := n.State()
 	n.mu.Lock()
-	before := n.said
-	n.said = now
+	before := n.loggedState
+	n.loggedState = now
 	n.mu.Unlock()
 	switch {
 	case before == now || before == "" && now == Sure:
 	case now == Sure:
-		n.o.Log.Info("the store is in reach")
+		n.o.Log.Info("the store is reachable")
 	case now == Frozen:
-		n.o.Log.Warn("no instance reaches the store: each goes on with the sessions that it has", "err", err)
+		n.o.Log.Warn("no instance reaches the store: each continues its own sessions", "err", err)
 	default:
-		n.o.Log.Error("this instance does not reach the store: clients are turned away", "err", err)
+		n.o.Log.Error("this instance does not reach the store: it refuses clients", "err", err)
 	}
 }
 
-// State returns the state.
+// State returns the state of the instance.
 func (n *Node) State() State {
 	switch {
 	case n.sure():
@@ -96,14 +96,14 @@ func (n *Node) State() State {
 	return Isolated
 }
 
-// sure reports whether nobody can have taken anything over.
-func (n *Node) sure() bool { return n.fresh(n.good.Load()) }
+// sure reports whether no instance can have taken a session of this one over.
+func (n *Node) sure() bool { return n.fresh(n.lastGood.Load()) }
 
-// isFrozen reports whether nobody reaches the store.
-func (n *Node) isFrozen() bool { return n.fresh(n.frozen.Load()) }
+// isFrozen reports whether no instance reaches the store.
+func (n *Node) isFrozen() bool { return n.fresh(n.frozenAt.Load()) }
 
-// fresh reports whether what was found out at that time holds still: by both clocks,
-// since one of them may stand still while the process does not run.
+// fresh reports whether a result of that time still holds. It compares both clocks, since one of them may stop
+// while the process is stopped.
 func (n *Node) fresh(at *time.Time) bool {
 	if at == nil {
 		return false
@@ -113,17 +113,16 @@ func (n *Node) fresh(at *time.Time) bool {
 	return now.Sub(*at) < most && wall < most && wall > -most
 }
 
-// Ready reports whether requests of a session that this instance has may begin. It is
-// asked for each, so it looks at two words.
-func (n *Node) Ready() bool { return (n.sure() || n.isFrozen()) && n.barred.Load() == 0 }
+// Ready reports whether requests of sessions here may begin. Each request calls it, so it reads only atomics.
+func (n *Node) Ready() bool { return (n.sure() || n.isFrozen()) && n.blocked.Load() == 0 }
 
-// Await waits until requests of the session may begin, for half a second at most. The
-// error is ErrUnavailable. An empty key is that of no session in particular.
+// Await waits until requests of the session may begin, for half a second at most. The error is ErrUnavailable.
+// An empty key stands for no session in particular.
 func (n *Node) Await(ctx context.Context, key string) error {
 	if n.Ready() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tries)
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	if !n.sure() && !n.isFrozen() {
 		if err := n.Beat(ctx); err != nil && !n.isFrozen() {
@@ -133,7 +132,7 @@ func (n *Node) Await(ctx context.Context, key string) error {
 	n.mu.Lock()
 	var barred chan struct{}
 	if e := n.held[key]; e != nil {
-		barred = e.barred
+		barred = e.blocked
 	}
 	n.mu.Unlock()
 	if barred == nil {
@@ -147,16 +146,15 @@ func (n *Node) Await(ctx context.Context, key string) error {
 	}
 }
 
-// Grace reports whether what is missing in the store may be there soon: instances put
-// again what it has lost.
+// Grace reports whether a missing record may appear soon: instances put again the records that the store lost.
 func (n *Node) Grace() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Now().Before(n.grace)
+	return time.Now().Before(n.graceUntil)
 }
 
 // reaches reports whether this instance reaches the store.
 func (n *Node) reaches() bool {
-	good := n.good.Load()
-	return good != nil && !n.failed.Load() && time.Since(*good) < n.o.Lease/2
+	good := n.lastGood.Load()
+	return good != nil && !n.beatFailed.Load() && time.Since(*good) < n.o.Lease/2
 }

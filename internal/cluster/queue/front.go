@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Front is an instance that wants connections opened. Its methods may be called
-// concurrently.
+// Front is an instance that requests connections. Its methods may be called concurrently.
 type Front struct {
 	id    string
 	queue Queue
@@ -24,85 +23,84 @@ type Front struct {
 	unreached unreached // workers
 
 	mu      sync.Mutex // guards the rest
-	waiting map[string]*opening
+	waiting map[string]*waiter
 	closed  bool
 }
 
-// opening is one that waits for a worker.
-type opening struct {
-	server string
-	handed chan Ticket   // has room for the one that comes
-	again  chan struct{} // the store may have lost the offer
+// waiter is a request that waits for a worker.
+type waiter struct {
+	server  string
+	granted chan Grant    // has room for one
+	resend  chan struct{} // the store may have lost the request
 }
 
-// Ticket is what a worker gives for an offer: with it the front opens its connection.
-type Ticket struct {
+// Grant is a worker's answer to a request: with its key the front opens the connection.
+type Grant struct {
 	Worker string // the instance
 	Key    string // random
 }
 
-// NewFront makes the front of the instance of that id. Close ends it.
+// NewFront makes the front of an instance. Close ends it.
 func NewFront(id string, q Queue, log *slog.Logger) *Front {
-	return &Front{id: id, queue: q, log: log, waiting: map[string]*opening{}}
+	return &Front{id: id, queue: q, log: log, waiting: map[string]*waiter{}}
 }
 
 const (
-	// tries bounds one operation of the store.
-	tries = 500 * time.Millisecond
-	// unreachedFor is how long to wait before a store that is out of reach is tried again.
-	unreachedFor = 250 * time.Millisecond
-	// fullFor is the same for a line that is full, when an offer may be in it already.
-	fullFor = time.Second
-	// missingFor is how long an offer may be missing in its line before that is noticed:
-	// somebody has removed the line, or the store has evicted it.
-	missingFor = 5 * time.Second
+	// opTimeout bounds one operation of the store.
+	opTimeout = 500 * time.Millisecond
+	// storeRetry is the wait before an unreachable store is tried again.
+	storeRetry = 250 * time.Millisecond
+	// fullRetry is the wait before a full line is tried again, which may have the request already.
+	fullRetry = time.Second
+	// missingCheck is the interval of checks that the request is still in its line: the line may have been removed
+	// or evicted.
+	missingCheck = 5 * time.Second
 )
 
-// Wait offers an opening, and waits for the worker that takes it. most is how long the
-// line may be. The error is session.ErrFull if it is that long, and session.ErrUnavailable
-// if the store was never reached; otherwise that of ctx.
-func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, error) {
-	id, w := rand.Text(), &opening{server: server, handed: make(chan Ticket, 1), again: make(chan struct{}, 1)}
+// Wait adds a request, and waits for the grant of a worker. The error is session.ErrFull if the line has most
+// entries, session.ErrUnavailable if the store was never reached, and otherwise that of ctx.
+func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error) {
+	id, w := rand.Text(), &waiter{server: server, granted: make(chan Grant, 1), resend: make(chan struct{}, 1)}
 	f.mu.Lock()
 	f.waiting[id] = w
 	f.mu.Unlock()
 	entry, err := "", error(session.ErrUnavailable)
 	for first := true; ; first = false {
-		one, cancel := context.WithTimeout(ctx, tries)
-		at, failed := f.queue.Add(one, server, Offer{id, f.id}, most)
+		one, cancel := context.WithTimeout(ctx, opTimeout)
+		at, failed := f.queue.Add(one, server, Request{id, f.id}, most)
 		cancel()
-		var retry, look <-chan time.Time // one of them; look when the offer is surely in the line
+		var retry, look <-chan time.Time // one is set; look when the request is surely in the line
 		switch full := errors.Is(failed, session.ErrFull); {
 		case failed == nil:
-			if entry != "" { // it may be there yet
+			if entry != "" { // the former entry may still be there
 				f.remove(server, entry)
 			}
 			entry, err = at, nil
-			look = time.After(missingFor)
+			look = time.After(missingCheck)
 		case full && first:
 			return f.leave(id, w, entry, session.ErrFull)
-		case full: // one that was added before, and lost or not, may be what fills it
+		case full: // a former entry of this request may fill the line
 			if err != nil {
 				err = session.ErrFull
 			}
-			retry = time.After(fullFor)
+			retry = time.After(fullRetry)
 		default:
-			retry = time.After(unreachedFor)
+			retry = time.After(storeRetry)
 		}
 		for missing := false; !missing; {
 			select {
-			case t := <-w.handed:
-				if !first && entry != "" { // the worker may have taken one that was added before
+			case t := <-w.granted:
+				if !first && entry != "" { // the worker may have taken a former entry
 					f.remove(server, entry)
 				}
 				return t, nil
-			case <-w.again:
+			case <-w.resend:
 				missing = true
 			case <-retry:
 				missing = true
 			case <-look:
-				missing = f.missing(ctx, server, entry) && len(w.handed) == 0 // a worker that came has taken it
-				look = time.After(missingFor)
+				missing = f.missing(ctx, server, entry) && len(w.granted) == 0 // otherwise its worker removed it
+				look = time.After(missingCheck)
 			case <-ctx.Done():
 				return f.leave(id, w, entry, cmp.Or(err, context.Cause(ctx)))
 			}
@@ -110,15 +108,15 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, erro
 	}
 }
 
-// missing reports whether an offer is not in its line any more, as far as the store says.
+// missing reports whether the store answers that a request is not in its line.
 func (f *Front) missing(ctx context.Context, server, entry string) bool {
-	ctx, cancel := context.WithTimeout(ctx, tries)
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	there, err := f.queue.Has(ctx, server, entry)
 	return err == nil && !there
 }
 
-// remove takes an offer back, so that no worker comes for nothing.
+// remove removes a request from its line, so that no worker takes it in vain.
 func (f *Front) remove(server, entry string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,33 +124,33 @@ func (f *Front) remove(server, entry string) {
 		return
 	}
 	f.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), tries)
+		ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 		defer cancel()
 		if err := f.queue.Done(ctx, server, entry); err != nil {
-			f.log.Debug("an offer could not be taken back", "server", server, "err", err)
+			f.log.Debug("a request could not be removed from the queue", "server", server, "err", err)
 		}
 	})
 }
 
-// leave ends a wait, unless a worker has come meanwhile.
-func (f *Front) leave(id string, w *opening, entry string, err error) (Ticket, error) {
+// leave ends a wait, unless a grant just came.
+func (f *Front) leave(id string, w *waiter, entry string, err error) (Grant, error) {
 	f.mu.Lock()
 	delete(f.waiting, id)
 	f.mu.Unlock()
 	select {
-	case t := <-w.handed:
+	case t := <-w.granted:
 		return t, nil
 	default:
 	}
 	if entry != "" {
 		f.remove(w.server, entry)
 	}
-	return Ticket{}, err
+	return Grant{}, err
 }
 
-// Hand gives an offer to a worker. The error is ErrOver when somebody else has it, or
-// nobody waits any more, and ErrUnreached when the worker could not be reached just now.
-func (f *Front) Hand(id string, t Ticket) error {
+// Accept accepts the grant of a worker. The error is ErrOver when the request has a grant already or nobody waits
+// for it, and ErrUnreached when the worker was unreachable just now.
+func (f *Front) Accept(id string, t Grant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w := f.waiting[id]
@@ -163,27 +161,26 @@ func (f *Front) Hand(id string, t Ticket) error {
 		return ErrUnreached
 	}
 	delete(f.waiting, id)
-	w.handed <- t
+	w.granted <- t
 	return nil
 }
 
-// Tried notes whether a worker was reached with its ticket.
-func (f *Front) Tried(worker string, reached bool) { f.unreached.tried(worker, reached) }
+// Reached records whether a worker was reached with its grant.
+func (f *Front) Reached(worker string, reached bool) { f.unreached.record(worker, reached) }
 
-// Again adds all offers that wait once more: the store may have lost them. It does not
-// block.
-func (f *Front) Again() {
+// RequestAgain adds all waiting requests again: the store may have lost them. It does not block.
+func (f *Front) RequestAgain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.waiting {
 		select {
-		case w.again <- struct{}{}:
+		case w.resend <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// Waiting returns how many openings wait for a worker, by server.
+// Waiting returns the number of waiting requests, by server.
 func (f *Front) Waiting() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +191,7 @@ func (f *Front) Waiting() map[string]int {
 	return n
 }
 
-// Close waits for what is under way to the store. Nobody may wait any more.
+// Close waits for operations of the store in flight. No request may wait any more.
 func (f *Front) Close() {
 	f.mu.Lock()
 	f.closed = true

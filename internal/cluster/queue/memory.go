@@ -15,23 +15,23 @@ type Memory struct {
 	mu    sync.Mutex // guards the rest
 	lines map[string][]*entry
 	next  int
-	added chan struct{} // closed with the next offer
+	added chan struct{} // closed with the next request
 }
 
 type entry struct {
 	Taken
-	taken time.Time // zero as long as nobody has it
+	taken time.Time // zero while nobody took it
 }
 
 var _ Queue = (*Memory)(nil)
 
-// NewMemory makes one without offers.
+// NewMemory makes a Memory without requests.
 func NewMemory() *Memory {
 	return &Memory{lines: map[string][]*entry{}, added: make(chan struct{})}
 }
 
 // Add implements Queue.
-func (m *Memory) Add(_ context.Context, server string, o Offer, most int) (string, error) {
+func (m *Memory) Add(_ context.Context, server string, o Request, most int) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.lines[server]) >= most {
@@ -71,8 +71,7 @@ func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duratio
 	return m.first(servers, func(e *entry) bool { return !e.taken.IsZero() && time.Since(e.taken) >= after }, most), nil
 }
 
-// first takes the first offers of each line that may be taken, most of each at most. The
-// caller holds m.mu.
+// first takes the first requests of each line for which may is true, at most most of each. The caller holds m.mu.
 func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all []Taken) {
 	for _, name := range servers {
 		left := most
@@ -87,8 +86,8 @@ func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all [
 	return all
 }
 
-// Back implements Queue.
-func (m *Memory) Back(_ context.Context, t Taken) error {
+// Return implements Queue.
+func (m *Memory) Return(_ context.Context, t Taken) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.lines[t.Server] {

@@ -1,15 +1,15 @@
-// Package queue is the queue by which instances have connections opened at others:
-// a front offers an opening, a worker with a free place takes the offer, and the front
-// hands it out once. Only offers go through the store, and nothing of what clients say.
+// Package queue is the queue by which instances ask workers for connections. A front adds a
+// request, a worker with a free slot takes it and sends a grant, and the front accepts one
+// grant. Only requests go through the store, never messages of clients.
 //
 //	front                    queue                    worker
 //	  |---- Add -------------->|                         |
 //	  |                        |<------- Take -----------|
-//	  |<--------------- the id of the offer, a ticket ---|
-//	  |---- opens the connection with the ticket ------->|
+//	  |<------------ the id of the request, a grant -----|
+//	  |---- opens the connection with the grant -------->|
 //
-// The queue may give an offer to two workers, or twice. What makes it one connection is
-// the front: it hands each offer to the first that asks.
+// The queue may give a request to two workers, or twice. The front makes it one connection:
+// it accepts only the first grant.
 package queue
 
 import (
@@ -17,38 +17,37 @@ import (
 	"time"
 )
 
-// Offer says that an instance wants a connection opened.
-type Offer struct {
+// Request is the request of an instance for a connection.
+type Request struct {
 	ID    string `json:"id"`    // random
-	Front string `json:"front"` // the instance
+	Front string `json:"front"` // the instance that asks
 }
 
-// Taken is an offer that a worker has read. Others get it, too, unless it is done in time.
+// Taken is a request that a worker took. Another worker gets it, too, unless it is done in time.
 type Taken struct {
-	Offer
+	Request
 	Server string
-	Entry  string // its name in the queue
+	Entry  string // the name of its entry
 }
 
-// Queue has a line of offers for each server, in the order in which they came. Its methods
-// may be called concurrently. They fail with session.ErrUnavailable while the store is out
-// of reach.
+// Queue has a line of requests for each server, in the order of arrival. Its methods may be called
+// concurrently. They fail with session.ErrUnavailable while the store is unreachable.
 type Queue interface {
-	// Add puts an offer at the end of the line of a server, and returns its name there.
-	// The error is session.ErrFull if the line is as long as that.
-	Add(ctx context.Context, server string, o Offer, most int) (entry string, err error)
-	// Take returns the first offer of each of the lines that nobody has taken, at least
-	// one. It waits for that, and returns none if there was none in all that time.
+	// Add appends a request to the line of a server, and returns the name of the entry. The error is
+	// session.ErrFull if the line has most entries.
+	Add(ctx context.Context, server string, o Request, most int) (entry string, err error)
+	// Take takes the first untaken request of each line. It waits until there is one, at most for wait, and then
+	// returns none.
 	Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error)
-	// Overdue takes offers that another has taken so long ago and not done, the first of
-	// each line, and most of each at most.
+	// Overdue takes requests that were taken at least that long ago and are not done: the first of each line,
+	// at most most of each.
 	Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]Taken, error)
-	// Back gives an offer back that was taken: it is overdue at once.
-	Back(ctx context.Context, t Taken) error
-	// Has reports whether an offer is in the line of a server, taken or not.
+	// Return gives a taken request back: it is overdue at once.
+	Return(ctx context.Context, t Taken) error
+	// Has reports whether a request is in the line of a server, taken or not.
 	Has(ctx context.Context, server, entry string) (bool, error)
-	// Done removes an offer from the line of a server.
+	// Done removes a request from the line of a server.
 	Done(ctx context.Context, server, entry string) error
-	// Lengths returns how long the lines are, with what was taken and is not done.
+	// Lengths returns the lengths of the lines, with requests that are taken and not done.
 	Lengths(ctx context.Context, servers []string) ([]int, error)
 }

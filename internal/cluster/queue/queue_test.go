@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queue.Queue { return queue.NewMemory() })
 }
 
-// desk is a worker with so many places.
+// slots is a worker with so many places.
 type desk struct {
 	name    string
 	servers []string
@@ -59,7 +59,7 @@ func (d *desk) free() {
 	d.changed = make(chan struct{})
 }
 
-func (d *desk) tell(_ context.Context, t queue.Taken, ticket string) error {
+func (d *desk) tell(_ context.Context, t queue.Taken, grant string) error {
 	if d.lost != nil {
 		if err := d.lost(t); err != nil {
 			return err
@@ -69,13 +69,13 @@ func (d *desk) tell(_ context.Context, t queue.Taken, ticket string) error {
 	if f == nil {
 		return queue.ErrOver
 	}
-	return f.Hand(t.ID, queue.Ticket{Worker: d.name, Key: ticket})
+	return f.Accept(t.ID, queue.Grant{Worker: d.name, Key: grant})
 }
 
 // work begins to take offers.
 func work(q queue.Queue, d *desk) *queue.Worker {
 	d.changed = make(chan struct{})
-	return queue.NewWorker(queue.WorkerOptions{Queue: q, Desk: d, Tell: d.tell, Log: slog.New(slog.DiscardHandler)})
+	return queue.NewWorker(queue.WorkerOptions{Queue: q, Slots: d, Grant: d.tell, Log: slog.New(slog.DiscardHandler)})
 }
 
 // fronts makes some.
@@ -129,12 +129,12 @@ func TestFair(t *testing.T) {
 			t.Errorf("opened %v, want %v", order, want)
 		}
 		if n := length(t, q, "a"); n != 0 {
-			t.Errorf("%d offers are left", n)
+			t.Errorf("%d requests are left", n)
 		}
 	})
 }
 
-// An opening that nobody takes ends, and its offer with it; beyond what may wait it is
+// An opening that nobody takes ends, and its request with it; beyond what may wait it is
 // refused at once (S-052).
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWait(t *testing.T) {
 		}
 		f.Close()
 		if n := length(t, q, "a"); n != 0 || len(f.Waiting()) != 0 {
-			t.Errorf("%d offers are left, and %v wait", n, f.Waiting())
+			t.Errorf("%d requests are left, and %v wait", n, f.Waiting())
 		}
 	})
 }
@@ -181,49 +181,49 @@ func TestOnce(t *testing.T) {
 			if asked.Add(1) > 1 {
 				return nil
 			}
-			if err := f["x"].Hand(o.ID, queue.Ticket{Worker: "w", Key: "the one whose answer is lost"}); err != nil {
+			if err := f["x"].Accept(o.ID, queue.Grant{Worker: "w", Key: "the one whose answer is lost"}); err != nil {
 				t.Error(err)
 			}
 			return errors.New("no answer")
 		}
 		w := work(q, d)
-		ticket, err := f["x"].Wait(t.Context(), "a", 10)
-		if err != nil || ticket.Key != "the one whose answer is lost" {
-			t.Fatalf("%+v, %v", ticket, err)
+		grant, err := f["x"].Wait(t.Context(), "a", 10)
+		if err != nil || grant.Key != "the one whose answer is lost" {
+			t.Fatalf("%+v, %v", grant, err)
 		}
-		time.Sleep(10 * time.Second) // the offer is overdue, and over
+		time.Sleep(10 * time.Second) // the request is overdue, and over
 		w.Close()
 		if asked.Load() != 2 || length(t, q, "a") != 0 {
-			t.Errorf("the front was asked %d times, and %d offers are left", asked.Load(), length(t, q, "a"))
+			t.Errorf("the front was asked %d times, and %d requests are left", asked.Load(), length(t, q, "a"))
 		}
-		if d.places != 9 { // the ticket whose answer was lost may be used yet
+		if d.places != 9 { // the grant whose answer was lost may be used yet
 			t.Errorf("%d places are free, want 9", d.places)
 		}
 	})
 }
 
-// An offer that a worker has taken and not done, because it was killed, goes to another
+// An request that a worker has taken and not done, because it was killed, goes to another
 // one. Nothing else is lost by that (S-051).
 func TestKilledWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.NewMemory()
 		f := fronts(q, "x")
 		begun := time.Now()
-		got := make(chan queue.Ticket)
+		got := make(chan queue.Grant)
 		go func() {
-			ticket, err := f["x"].Wait(t.Context(), "a", 10)
+			grant, err := f["x"].Wait(t.Context(), "a", 10)
 			if err != nil {
 				t.Error(err)
 			}
-			got <- ticket
+			got <- grant
 		}()
 		synctest.Wait()
 		if taken, err := q.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
 			t.Fatalf("%v, %v", taken, err) // by one that is killed now
 		}
 		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
-		if ticket := <-got; ticket.Worker != "w" {
-			t.Errorf("%+v", ticket)
+		if grant := <-got; grant.Worker != "w" {
+			t.Errorf("%+v", grant)
 		}
 		if took := time.Since(begun); took < 3*time.Second || took > 5*time.Second {
 			t.Errorf("after %v", took)
@@ -232,24 +232,24 @@ func TestKilledWorker(t *testing.T) {
 	})
 }
 
-// An offer whose front has died is dropped, and its place is free again.
+// An request whose front has died is dropped, and its place is free again.
 func TestDeadFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.NewMemory()
 		d := &desk{name: "w", servers: []string{"a"}, places: 1}
-		if _, err := q.Add(t.Context(), "a", queue.Offer{ID: "1", Front: "dead"}, 10); err != nil {
+		if _, err := q.Add(t.Context(), "a", queue.Request{ID: "1", Front: "dead"}, 10); err != nil {
 			t.Fatal(err)
 		}
 		w := work(q, d)
 		time.Sleep(time.Second)
 		w.Close()
 		if d.places != 1 || length(t, q, "a") != 0 {
-			t.Errorf("%d places are free, and %d offers are left", d.places, length(t, q, "a"))
+			t.Errorf("%d places are free, and %d requests are left", d.places, length(t, q, "a"))
 		}
 	})
 }
 
-// A front that cannot be reached takes no places, and its offers go to other workers at
+// A front that cannot be reached takes no places, and its requests go to other workers at
 // once; nor does a worker that its fronts cannot reach.
 func TestUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -269,8 +269,8 @@ func TestUnreached(t *testing.T) {
 		begun := time.Now()
 		for range 10 {
 			far.Go(func() {
-				if ticket, err := f["far"].Wait(t.Context(), "a", 100); err != nil || ticket.Worker != "other" {
-					t.Errorf("%+v, %v", ticket, err)
+				if grant, err := f["far"].Wait(t.Context(), "a", 100); err != nil || grant.Worker != "other" {
+					t.Errorf("%+v, %v", grant, err)
 				}
 			})
 		}
@@ -310,8 +310,8 @@ func TestUnreached(t *testing.T) {
 			if err != nil || len(taken) != 1 {
 				t.Fatal(taken, err)
 			}
-			if err := f.Hand(taken[0].ID, queue.Ticket{Worker: worker, Key: "k"}); !errors.Is(err, want) {
-				t.Errorf("a ticket of %s: %v, want %v", worker, err, want)
+			if err := f.Accept(taken[0].ID, queue.Grant{Worker: worker, Key: "k"}); !errors.Is(err, want) {
+				t.Errorf("a grant of %s: %v, want %v", worker, err, want)
 			}
 			if want == nil {
 				_ = q.Done(t.Context(), "a", taken[0].Entry)
@@ -326,8 +326,8 @@ func TestUnreached(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		f.Tried("w", false)
-		f.Tried("w", false)
+		f.Reached("w", false)
+		f.Reached("w", false)
 		hands("w", queue.ErrUnreached)
 		hands("other", nil)
 		time.Sleep(4 * time.Second)
@@ -336,7 +336,7 @@ func TestUnreached(t *testing.T) {
 	})
 }
 
-// An offer that its worker has left behind is found, though others stand before it whose
+// An request that its worker has left behind is found, though others stand before it whose
 // front cannot be reached.
 func TestBehindUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -354,10 +354,10 @@ func TestBehindUnreached(t *testing.T) {
 			far.Go(func() { _, _ = f["far"].Wait(ctx, "a", 10) })
 		}
 		synctest.Wait()
-		got := make(chan queue.Ticket, 1)
+		got := make(chan queue.Grant, 1)
 		far.Go(func() {
-			ticket, _ := f["near"].Wait(ctx, "a", 10)
-			got <- ticket
+			grant, _ := f["near"].Wait(ctx, "a", 10)
+			got <- grant
 		})
 		synctest.Wait()
 		for range 5 { // a worker has taken all, and died
@@ -367,12 +367,12 @@ func TestBehindUnreached(t *testing.T) {
 		}
 		w := work(q, d)
 		select {
-		case ticket := <-got:
-			if ticket.Worker != "w" {
-				t.Errorf("%+v", ticket)
+		case grant := <-got:
+			if grant.Worker != "w" {
+				t.Errorf("%+v", grant)
 			}
 		case <-time.After(15 * time.Second):
-			t.Error("the offer behind those of a front that cannot be reached is not found")
+			t.Error("the request behind those of a front that cannot be reached is not found")
 		}
 		cancel()
 		far.Wait()
@@ -425,7 +425,7 @@ func (b *broken) err() error {
 	return nil
 }
 
-func (b *broken) Add(ctx context.Context, server string, o queue.Offer, most int) (string, error) {
+func (b *broken) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
 	if err := b.err(); err != nil {
 		return "", err
 	}
@@ -452,7 +452,7 @@ func TestStoreAway(t *testing.T) {
 		q.is(false)
 		time.Sleep(time.Second)
 		if n := length(t, q, "a"); n != 1 {
-			t.Fatalf("%d offers when the store is back", n)
+			t.Fatalf("%d requests when the store is back", n)
 		}
 		taken, err := memory.Take(t.Context(), []string{"a"}, 0)
 		if err == nil && len(taken) == 1 {
@@ -461,7 +461,7 @@ func TestStoreAway(t *testing.T) {
 		if err != nil || length(t, q, "a") != 0 {
 			t.Fatal(taken, err)
 		}
-		f["x"].Again()
+		f["x"].RequestAgain()
 		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if err := <-got; err != nil {
 			t.Error(err)
@@ -471,7 +471,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// An offer that has vanished from its line, with the line or alone, is made again: nobody
+// An request that has vanished from its line, with the line or alone, is made again: nobody
 // else knows that it waits.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -498,12 +498,12 @@ func TestVanished(t *testing.T) {
 		w.Close()
 		f["x"].Close()
 		if n := length(t, q, "a"); n != 0 {
-			t.Errorf("%d offers are left", n)
+			t.Errorf("%d requests are left", n)
 		}
 	})
 }
 
-// A line that is full of what waits in it already refuses none of that: offers that are
+// A line that is full of what waits in it already refuses none of that: requests that are
 // made again, or of which nobody knows whether they came.
 func TestFullOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -517,7 +517,7 @@ func TestFullOfItsOwn(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		f["x"].Again()
+		f["x"].RequestAgain()
 		time.Sleep(5 * time.Second)
 		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 3})
 		for range 3 {
@@ -529,7 +529,7 @@ func TestFullOfItsOwn(t *testing.T) {
 		w.Close()
 		f["x"].Close()
 		if n := length(t, q, "a"); n != 0 {
-			t.Errorf("%d offers are left", n)
+			t.Errorf("%d requests are left", n)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -543,16 +543,16 @@ func TestFullOfItsOwn(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if err := <-ended; err != nil {
-			t.Errorf("an offer whose answer was lost: %v", err)
+			t.Errorf("a request whose answer was lost: %v", err)
 		}
 		w.Close()
 	})
 }
 
-// deaf is a queue that loses the answer to each offer.
+// deaf is a queue that loses the answer to each request.
 type deaf struct{ queue.Queue }
 
-func (d *deaf) Add(ctx context.Context, server string, o queue.Offer, most int) (string, error) {
+func (d *deaf) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
 	if _, err := d.Queue.Add(ctx, server, o, most); err != nil {
 		return "", err
 	}
@@ -574,19 +574,19 @@ func TestClose(t *testing.T) {
 			close(closed)
 		}()
 		synctest.Wait()
-		got := make(chan queue.Ticket)
+		got := make(chan queue.Grant)
 		begun := time.Now()
 		go func() {
-			ticket, err := f["x"].Wait(t.Context(), "a", 10)
+			grant, err := f["x"].Wait(t.Context(), "a", 10)
 			if err != nil {
 				t.Error(err)
 			}
-			got <- ticket
+			got <- grant
 		}()
 		<-closed
 		other := work(q, &desk{name: "new", servers: []string{"a"}, front: f, places: 1})
-		if ticket := <-got; ticket.Worker != "new" || time.Since(begun) > 2*time.Second {
-			t.Errorf("%+v after %v", ticket, time.Since(begun))
+		if grant := <-got; grant.Worker != "new" || time.Since(begun) > 2*time.Second {
+			t.Errorf("%+v after %v", grant, time.Since(begun))
 		}
 		other.Close()
 		if d.places != 1 {

@@ -11,66 +11,61 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// ErrOver is the error of an offer that another worker has, or that nobody waits for.
-var ErrOver = errors.New("the offer is over")
+// ErrOver is the error of a request that another worker has, or that nobody waits for.
+var ErrOver = errors.New("the request is over: another worker has it, or nobody waits for it")
 
-// ErrUnreached is the error of a ticket that surely nobody comes with: its front was not
-// reached, or cannot reach the worker.
+// ErrUnreached is the error of a grant that surely nobody uses: its front was not reached, or cannot reach the
+// worker.
 var ErrUnreached = errors.New("the front and the worker do not reach each other")
 
-// WorkerOptions configure a Worker. All are needed.
+// WorkerOptions configure a Worker. All are required.
 type WorkerOptions struct {
 	Queue Queue
-	Desk  Desk
-	// Tell gives a ticket for an offer to its front. The error is ErrOver when the front
-	// does not want it, and ErrUnreached when it does not have it; any other one means that
-	// this is not known.
-	Tell func(ctx context.Context, t Taken, ticket string) error
-	Log  *slog.Logger
+	Slots Slots
+	// Grant sends a grant to the front of a request. The error is ErrOver when the front does not want it, and
+	// ErrUnreached when the front did not get it. After any other error the outcome is unknown.
+	Grant func(ctx context.Context, t Taken, grant string) error
+	Log   *slog.Logger
 }
 
-// Desk has the places of a worker. Its methods may be called concurrently.
-type Desk interface {
-	// Room returns the servers of which one more connection may be opened now, and how
-	// many of all of them. changed is closed when that may be another number.
+// Slots holds the slots of a worker. Its methods may be called concurrently.
+type Slots interface {
+	// Room returns the servers of which one more process may start now, and the number of free slots. changed is
+	// closed when that number may change.
 	Room() (servers []string, free int, changed <-chan struct{})
-	// Reserve takes a place for an offer. A front that comes with the ticket opens the
-	// connection; cancel gives the place back if that will not be. It reports false if
-	// there is none by now.
-	Reserve(server string) (ticket string, cancel func(), ok bool)
+	// Reserve takes a slot for a request. The front opens the connection with the grant; cancel frees the slot if
+	// it will not. Reserve reports false if no slot is free.
+	Reserve(server string) (grant string, cancel func(), ok bool)
 }
 
-// Worker takes offers for as long as it has places. Close ends it.
+// Worker takes requests while it has free slots. Close ends it.
 type Worker struct {
 	o    WorkerOptions
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-	turn int       // which line is asked first, where not all can be
-	last time.Time // when overdue offers were looked for
+	turn int       // the line that is polled first when there are more lines than slots
+	last time.Time // when overdue requests were looked for
 
 	unreached unreached // fronts
 }
 
 const (
-	// listens is how long one look at the queue waits for an offer.
-	listens = time.Second
-	// glance is the same while there are fewer places than lines: others have to be
-	// looked at soon.
-	glance = 50 * time.Millisecond
-	// overdue is how long an offer may be with a worker that has not said what came of it.
+	// pollFor is how long one poll of the queue waits for a request.
+	pollFor = time.Second
+	// shortPoll is the same while there are fewer free slots than lines, so that each line has its turn soon.
+	shortPoll = 50 * time.Millisecond
+	// overdue is how long a worker may keep a request without settling it.
 	overdue = 3 * time.Second
-	// many is how many of those are looked at, of each line: the first may all be of fronts
-	// that cannot be reached.
-	many = 32
-	// lookEvery is how often overdue ones are looked for.
-	lookEvery = time.Second
-	// telling bounds how long a front is told of a ticket: less than until another
-	// worker gets the offer.
-	telling = 2 * time.Second
+	// maxOverdue is how many overdue requests of each line are tried: the first may all be of unreachable fronts.
+	maxOverdue = 32
+	// overdueEvery is the interval of looking for overdue requests.
+	overdueEvery = time.Second
+	// grantTimeout bounds sending a grant. It is shorter than overdue.
+	grantTimeout = 2 * time.Second
 )
 
-// NewWorker makes a worker, which begins at once.
+// NewWorker makes a worker and starts it.
 func NewWorker(o WorkerOptions) *Worker {
 	w := &Worker{o: o}
 	w.ctx, w.stop = context.WithCancel(context.Background())
@@ -78,7 +73,7 @@ func NewWorker(o WorkerOptions) *Worker {
 	return w
 }
 
-// Close ends the worker: it takes nothing more.
+// Close ends the worker: it takes no more requests.
 func (w *Worker) Close() {
 	w.stop()
 	w.wg.Wait()
@@ -86,75 +81,75 @@ func (w *Worker) Close() {
 
 func (w *Worker) run() {
 	for w.ctx.Err() == nil {
-		servers, free, changed := w.o.Desk.Room()
+		servers, free, changed := w.o.Slots.Room()
 		if len(servers) == 0 || free == 0 {
 			select {
 			case <-changed:
-			case <-time.After(listens): // the configuration may have changed
+			case <-time.After(pollFor): // the configuration may have changed
 			case <-w.ctx.Done():
 			}
 			continue
 		}
-		if err := w.look(servers, free); err != nil {
-			w.o.Log.Debug("no offers can be taken", "err", err)
-			_ = backoff.For(w.ctx, unreachedFor)
+		if err := w.poll(servers, free); err != nil {
+			w.o.Log.Debug("no requests can be taken from the queue", "err", err)
+			_ = backoff.For(w.ctx, storeRetry)
 		}
 	}
 }
 
-// look takes offers of so many servers at most.
-func (w *Worker) look(servers []string, free int) error {
-	wait := listens
-	if free < len(servers) { // each line gives one offer, and each needs a place
-		wait = glance
+// poll takes requests of at most free servers.
+func (w *Worker) poll(servers []string, free int) error {
+	wait := pollFor
+	if free < len(servers) { // each line gives one request, and each needs a slot
+		wait = shortPoll
 		from := w.turn % len(servers)
 		w.turn += free
 		servers = append(servers[from:len(servers):len(servers)], servers[:from]...)[:free]
 	}
-	if time.Since(w.last) >= lookEvery {
+	if time.Since(w.last) >= overdueEvery {
 		w.last = time.Now()
-		ctx, cancel := context.WithTimeout(w.ctx, tries)
-		taken, err := w.o.Queue.Overdue(ctx, servers, overdue, many)
+		ctx, cancel := context.WithTimeout(w.ctx, opTimeout)
+		taken, err := w.o.Queue.Overdue(ctx, servers, overdue, maxOverdue)
 		cancel()
 		if err != nil || len(taken) > 0 {
-			if w.take(taken) {
-				w.last = time.Time{} // there may be more of them
+			if w.grantAll(taken) {
+				w.last = time.Time{} // more may be overdue
 			}
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, wait+tries)
+	ctx, cancel := context.WithTimeout(w.ctx, wait+opTimeout)
 	defer cancel()
 	taken, err := w.o.Queue.Take(ctx, servers, wait)
-	w.take(taken)
+	w.grantAll(taken)
 	return err
 }
 
-// take gives a ticket for each of those offers. Those of a front that cannot be reached are
-// for other workers, at once. It reports whether there were others.
-func (w *Worker) take(all []Taken) (some bool) {
+// grantAll sends a grant for each request. It returns those of unreachable fronts to the queue, for other workers.
+// It reports whether there were others.
+func (w *Worker) grantAll(all []Taken) (some bool) {
 	for _, t := range all {
 		if w.unreached.has(t.Front) {
-			w.wg.Go(func() { w.settle(t, w.o.Queue.Back) })
+			w.wg.Go(func() { w.settle(t, w.o.Queue.Return) })
 			continue
 		}
 		some = true
-		ticket, cancel, ok := w.o.Desk.Reserve(t.Server)
-		if w.ctx.Err() != nil && ok { // it is about to stop
+		grant, cancel, ok := w.o.Slots.Reserve(t.Server)
+		if w.ctx.Err() != nil && ok { // the worker is about to stop
 			cancel()
 			ok = false
 		}
 		w.wg.Go(func() {
 			if !ok {
-				w.settle(t, w.o.Queue.Back)
+				w.settle(t, w.o.Queue.Return)
 				return
 			}
-			ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), telling)
+			ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), grantTimeout)
 			defer stop()
-			err := w.o.Tell(ctx, t, ticket)
+			err := w.o.Grant(ctx, t, grant)
 			known, missed := err == nil || errors.Is(err, ErrOver), errors.Is(err, ErrUnreached)
 			if known || missed {
-				w.unreached.tried(t.Front, known)
+				w.unreached.record(t.Front, known)
 			}
 			if err != nil && (known || missed) {
 				cancel()
@@ -163,22 +158,21 @@ func (w *Worker) take(all []Taken) (some bool) {
 			case known:
 				w.settle(t, func(ctx context.Context, t Taken) error { return w.o.Queue.Done(ctx, t.Server, t.Entry) })
 			case missed:
-				w.settle(t, w.o.Queue.Back)
+				w.settle(t, w.o.Queue.Return)
 				fallthrough
-			default: // it may come with the ticket, and another worker gets the offer soon
-				w.o.Log.Debug("a front could not be told of its ticket", "server", t.Server, "front", t.Front[:min(len(t.Front), session.TagLength)], "err", err)
+			default: // the front may use the grant, and another worker gets the request soon
+				w.o.Log.Debug("a grant could not be sent to its front", "server", t.Server, "front", t.Front[:min(len(t.Front), session.TagLength)], "err", err)
 			}
 		})
 	}
 	return some
 }
 
-// settle says in the queue what came of an offer. If it cannot, another worker finds that
-// it is over.
+// settle records the outcome of a request in the queue. If it cannot, another worker finds that the request is over.
 func (w *Worker) settle(t Taken, how func(context.Context, Taken) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), tries)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), opTimeout)
 	defer cancel()
 	if err := how(ctx, t); err != nil {
-		w.o.Log.Debug("the queue does not know what came of an offer", "server", t.Server, "err", err)
+		w.o.Log.Debug("the outcome of a request could not be recorded in the queue", "server", t.Server, "err", err)
 	}
 }

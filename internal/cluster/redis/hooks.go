@@ -9,17 +9,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Hooks keeps the last webhook of each server for all instances, also those that start
-// later: its body, under a number that rises.
+// Hooks stores the body and the number of the last webhook of each server, for all instances.
 type Hooks struct {
 	s     *Store
 	seals *seal.Shared
 }
 
-// Hooks returns where that is kept.
+// Hooks returns the store of webhooks.
 func (s *Store) Hooks() Hooks { return Hooks{s, seal.NewShared("cluster hook", s.o.Secrets...)} }
 
-// hook is beside the members: what beats look at is in one place of Redis Cluster.
+// hook returns the key of a webhook. It shares a hash slot with the members, since beats read both.
 func (s *Store) hook(server string) string { return s.member("hook:" + server) }
 
 // Next returns the number of the next webhook of a server.
@@ -28,14 +27,13 @@ func (h Hooks) Next(ctx context.Context, server string) (int64, error) {
 	return n, unavailable("number a webhook", err)
 }
 
-// Put keeps the body of a webhook, unless a later one is there.
+// Put stores the body of a webhook, unless a later one is stored.
 func (h Hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
 	key := h.s.hook(server)
-	return unavailable("keep a webhook", putHook.Run(ctx, h.s.c, []string{key}, n, h.seals.Seal(place(key, n), body)).Err())
+	return unavailable("keep a webhook", putHook.Run(ctx, h.s.c, []string{key}, n, h.seals.Seal(sealContext(key, n), body)).Err())
 }
 
-// Get returns the last webhook of a server. The error is session.ErrNotFound also for what
-// does not open.
+// Get returns the last webhook of a server. The error is session.ErrNotFound also for a body that cannot be opened.
 func (h Hooks) Get(ctx context.Context, server string) (n int64, body []byte, err error) {
 	key := h.s.hook(server)
 	all, err := h.s.c.HMGet(ctx, key, "n", "b").Result()
@@ -47,11 +45,11 @@ func (h Hooks) Get(ctx context.Context, server string) (n int64, body []byte, er
 	if n, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return 0, nil, session.ErrNotFound
 	}
-	if body, err = h.seals.Open(place(key, n), []byte(sealed)); err != nil {
+	if body, err = h.seals.Open(sealContext(key, n), []byte(sealed)); err != nil {
 		return 0, nil, errors.Join(session.ErrNotFound, err)
 	}
 	return n, body, nil
 }
 
-// place is what a body is sealed to.
-func place(key string, n int64) string { return key + " " + strconv.FormatInt(n, 10) }
+// sealContext returns the context that a body is sealed to.
+func sealContext(key string, n int64) string { return key + " " + strconv.FormatInt(n, 10) }

@@ -1,6 +1,6 @@
-// Package redis keeps in Redis or Valkey which instances live and which of them has
-// which session. It uses commands of Redis 6.2. Each script has one key, so Redis
-// Cluster needs no thought. All that says something of clients is sealed.
+// Package redis stores in Redis or Valkey which instances live, and which of them owns
+// which session. It uses commands of Redis 6.2. Each script has one key, so it works on
+// Redis Cluster. All data about clients is sealed.
 package redis
 
 import (
@@ -39,7 +39,7 @@ var (
 func script(name string) *redis.Script {
 	text, err := scripts.ReadFile(name + ".lua")
 	if err != nil {
-		panic(err) // it is not among them
+		panic(err) // the name is wrong
 	}
 	return redis.NewScript(string(text))
 }
@@ -47,14 +47,14 @@ func script(name string) *redis.Script {
 // Options configure a Store.
 type Options struct {
 	Prefix  string        // of all keys
-	Owner   string        // the instance whose view it is
-	Secrets []string      // of the cluster: the first seals, and all open
-	Life    time.Duration // of the record of a session that nobody uses
-	// Hooks returns the names of the servers here that have a webhook; nil for none.
+	Owner   string        // the instance that uses the Store
+	Secrets []string      // of the cluster: the first seals, all open
+	Life    time.Duration // how long the record of an unused session lives
+	// Hooks returns the names of the servers with a webhook; nil for none.
 	Hooks func() []string
 }
 
-// Store is one instance's view of what is kept.
+// Store is the store of sessions and members, as one instance uses it.
 type Store struct {
 	o       Options
 	c       redis.UniversalClient
@@ -62,10 +62,10 @@ type Store struct {
 	members *seal.Shared
 	streams *seal.Shared
 
-	mu   sync.Mutex // guards the rest
-	self string     // what the own key was written with last
-	is   cluster.Member
-	runs string // of the last beat
+	mu   sync.Mutex     // guards the rest
+	self string         // the last value of the own key
+	is   cluster.Member // which self seals
+	runs string         // of the last beat
 }
 
 var (
@@ -73,13 +73,13 @@ var (
 	_ cluster.Registry = (*Store)(nil)
 )
 
-// New makes a Store over a client, which stays the caller's.
+// New makes a Store over a client, which the caller closes.
 func New(c redis.UniversalClient, o Options) *Store {
 	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...), streams: seal.NewShared("cluster stream", o.Secrets...)}
 }
 
-// place returns where the record of a session is, or of a home.
-func (s *Store) place(key string) string {
+// recordKey returns the key of the record of a session, or of a shared connection.
+func (s *Store) recordKey(key string) string {
 	if cluster.IsHome(key) {
 		return s.o.Prefix + ":" + key
 	}
@@ -95,16 +95,16 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", session.ErrUnavailable, what, err)
 }
 
-// sealed returns the record as it is kept.
+// sealed returns the record as the store has it.
 func (s *Store) sealed(r *session.Record) []byte {
 	text, _ := json.Marshal(r) // nothing in it can fail
-	return s.records.Seal(s.place(r.Key), text)
+	return s.records.Seal(s.recordKey(r.Key), text)
 }
 
-// opened reads what sealed returned.
+// opened reads the result of sealed.
 func (s *Store) opened(key, sealed string) (session.Record, bool) {
 	r := session.Record{}
-	text, err := s.records.Open(s.place(key), []byte(sealed))
+	text, err := s.records.Open(s.recordKey(key), []byte(sealed))
 	if err != nil || json.Unmarshal(text, &r) != nil {
 		return r, false
 	}
@@ -114,7 +114,7 @@ func (s *Store) opened(key, sealed string) (session.Record, bool) {
 
 func (s *Store) life() int64 { return s.o.Life.Milliseconds() }
 
-// result is what a script returns: a code, and strings.
+// result reads the result of a script: a code, and strings.
 func result(v any, err error) (code int64, texts []string, _ error) {
 	if err != nil {
 		return 0, nil, err
@@ -133,7 +133,7 @@ func result(v any, err error) (code int64, texts []string, _ error) {
 	return code, texts, nil
 }
 
-// moved makes the error of what a script says about another owner.
+// moved makes the error of a script that found another owner.
 func moved(texts []string) *session.Moved {
 	m := &session.Moved{}
 	if len(texts) == 2 {
@@ -146,19 +146,19 @@ func moved(texts []string) *session.Moved {
 // Put implements session.Keeper.
 func (s *Store) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	h.Owner, h.Epoch = s.o.Owner, h.Epoch+1
-	code, texts, err := result(put.Run(ctx, s.c, []string{s.place(h.Key)}, h.Owner, h.Epoch, s.life(), s.sealed(&h.Record)).Result())
+	code, texts, err := result(put.Run(ctx, s.c, []string{s.recordKey(h.Key)}, h.Owner, h.Epoch, s.life(), s.sealed(&h.Record)).Result())
 	if err != nil {
 		return session.Held{}, unavailable("put", err)
 	}
-	if m := moved(texts); code == 0 && (m.Owner != h.Owner || m.Epoch != h.Epoch) { // otherwise the answer to the same was lost
+	if m := moved(texts); code == 0 && (m.Owner != h.Owner || m.Epoch != h.Epoch) { // otherwise the answer to the same request was lost
 		return session.Held{}, m
 	}
 	return h, nil
 }
 
-// Find implements session.Store. What does not open counts as missing.
+// Find implements session.Store. A record that cannot be opened counts as missing.
 func (s *Store) Find(ctx context.Context, key string) (session.Held, error) {
-	all, err := s.c.HMGet(ctx, s.place(key), "o", "e", "b").Result()
+	all, err := s.c.HMGet(ctx, s.recordKey(key), "o", "e", "b").Result()
 	if err != nil {
 		return session.Held{}, unavailable("find", err)
 	}
@@ -175,7 +175,7 @@ func (s *Store) Find(ctx context.Context, key string) (session.Held, error) {
 
 // Take implements session.Store.
 func (s *Store) Take(ctx context.Context, seen session.Held) (session.Held, error) {
-	code, texts, err := result(take.Run(ctx, s.c, []string{s.place(seen.Key)}, seen.Owner, seen.Epoch, s.o.Owner, s.life()).Result())
+	code, texts, err := result(take.Run(ctx, s.c, []string{s.recordKey(seen.Key)}, seen.Owner, seen.Epoch, s.o.Owner, s.life()).Result())
 	switch {
 	case err != nil:
 		return session.Held{}, unavailable("take", err)
@@ -183,7 +183,7 @@ func (s *Store) Take(ctx context.Context, seen session.Held) (session.Held, erro
 		return session.Held{}, session.ErrNotFound
 	case code == 0:
 		m := moved(texts)
-		if m.Owner == s.o.Owner && m.Epoch == seen.Epoch+1 { // the answer to the same was lost
+		if m.Owner == s.o.Owner && m.Epoch == seen.Epoch+1 { // the answer to the same request was lost
 			return s.Find(ctx, seen.Key)
 		}
 		return session.Held{}, m
@@ -204,7 +204,7 @@ func (s *Store) Save(ctx context.Context, h session.Held) error { return s.write
 func (s *Store) Release(ctx context.Context, h session.Held) error { return s.write(ctx, h, "") }
 
 func (s *Store) write(ctx context.Context, h session.Held, owner string) error {
-	n, err := save.Run(ctx, s.c, []string{s.place(h.Key)}, s.o.Owner, h.Epoch, s.life(), s.sealed(&h.Record), owner).Int()
+	n, err := save.Run(ctx, s.c, []string{s.recordKey(h.Key)}, s.o.Owner, h.Epoch, s.life(), s.sealed(&h.Record), owner).Int()
 	if err != nil {
 		return unavailable("save", err)
 	}
@@ -218,7 +218,7 @@ func (s *Store) write(ctx context.Context, h session.Held, owner string) error {
 func (s *Store) Keep(ctx context.Context, all []session.Held) (fenced []session.Held, err error) {
 	answers, err := s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, h := range all {
-			keep.Eval(ctx, p, []string{s.place(h.Key)}, s.o.Owner, h.Epoch, s.life())
+			keep.Eval(ctx, p, []string{s.recordKey(h.Key)}, s.o.Owner, h.Epoch, s.life())
 		}
 		return nil
 	})
@@ -235,16 +235,15 @@ func (s *Store) Keep(ctx context.Context, all []session.Held) (fenced []session.
 
 // Delete implements session.Keeper.
 func (s *Store) Delete(ctx context.Context, h session.Held) error {
-	return unavailable("delete", drop.Run(ctx, s.c, []string{s.place(h.Key)}, s.o.Owner, h.Epoch).Err())
+	return unavailable("delete", drop.Run(ctx, s.c, []string{s.recordKey(h.Key)}, s.o.Owner, h.Epoch).Err())
 }
 
-// forgetAfter is how long a member that does not beat is listed.
+// forgetAfter is how long a member without beats is listed.
 const forgetAfter = time.Hour
 
-// Beat implements cluster.Registry. Members are listed by the store's clock: those of
-// instances may be apart (S-014). A key that is as it was written last has its life
-// prolonged, which works also when the store's memory is full; then it stays as it is. It
-// takes two answers of the store, one after the other.
+// Beat implements cluster.Registry. The list of members goes by the store's clock: the clocks of
+// instances may differ (S-014). Beat only extends the life of an unchanged key, which works also
+// when the store's memory is full. It makes two requests, one after the other.
 func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
 	var own *redis.StringCmd
 	var ids *redis.StringSliceCmd
@@ -306,7 +305,7 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 		values = p.MGet(ctx, keys...)
 		return nil
 	})
-	if err != nil && (values.Err() != nil || seen.Absent && set.Err() != nil) { // the rest fails when the memory is full: that is no reason not to live
+	if err != nil && (values.Err() != nil || seen.Absent && set.Err() != nil) { // the other commands fail when the memory is full, and the instance lives all the same
 		return cluster.Seen{}, unavailable("beat", err)
 	}
 	if write && set.Err() == nil {
@@ -335,8 +334,8 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	return seen, nil
 }
 
-// masters begins to ask which processes the store consists of: another one may lack what
-// was written last. The result waits for the answer.
+// masters asks in the background for the run ids of the store's masters: a new one may lack the last
+// writes. Its result waits for the answer.
 func (s *Store) masters(ctx context.Context) func() (string, error) {
 	var runs []string
 	var err error
@@ -348,7 +347,7 @@ func (s *Store) masters(ctx context.Context) func() (string, error) {
 	}
 }
 
-// evicts returns the policy by which the store evicts what has not expired, if it does.
+// evicts returns the policy by which the store evicts keys before they expire, if it does.
 func (s *Store) evicts(ctx context.Context) (string, error) {
 	policies, err := s.info(ctx, "memory", "maxmemory_policy:")
 	for _, p := range policies {
@@ -359,7 +358,7 @@ func (s *Store) evicts(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// info asks all masters for a line of a section.
+// info asks all masters for one line of a section of INFO.
 func (s *Store) info(ctx context.Context, section, line string) (all []string, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, c redis.Cmdable) error {

@@ -12,24 +12,24 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Streams keep copies of the streams of sessions, each in a stream of the store: entries
-// are sealed to their stream and place.
+// Streams stores copies of the streams of sessions, each in a stream of Redis. Each entry is
+// sealed to its stream and id.
 //
-// The place of an entry is SEQ-0 for an event, 0-1 for the beginning, SEQ-2 for the end,
-// and MARK-0 for what keeps the owner before from adding anything.
+// The id of an entry is SEQ-0 for an event, 0-1 for the beginning, and SEQ-2 for the end.
+// MARK-0 is an entry that keeps the former owner from adding more.
 type Streams struct{ s *Store }
 
 var _ replay.Store = Streams{}
 
-// Streams returns where streams are copied to.
+// Streams returns the store of copied streams.
 func (s *Store) Streams() Streams { return Streams{s} }
 
 const (
 	// streamLife is how long a client may stay away.
 	streamLife = 10 * time.Minute
-	// finishedLife is the same of a stream that has ended: mostly its client has got all.
+	// finishedLife is the same for a stream that ended: mostly its client has received all.
 	finishedLife = 2 * time.Minute
-	// streamLength is about how many events of a stream are kept.
+	// streamLength is roughly how many events of a stream are kept.
 	streamLength = 256
 )
 
@@ -37,7 +37,7 @@ func (s *Store) stream(session, stream string) string {
 	return s.o.Prefix + ":r:" + session + ":" + stream
 }
 
-// suffix is the second part of the place of an entry.
+// suffix is the second part of the id of an entry.
 var suffix = map[replay.Kind]string{replay.Began: "-1", replay.Added: "-0", replay.Finished: "-2"}
 
 // Write implements replay.Store.
@@ -52,8 +52,8 @@ func (t Streams) Write(ctx context.Context, all []replay.Entry) error {
 				p.Del(ctx, key)
 				continue
 			}
-			place := strconv.FormatInt(e.Seq, 10) + suffix[e.Kind]
-			p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: streamLength, Approx: true, ID: place, Values: []any{"b", t.s.streams.Seal(key+" "+place, e.Payload())}})
+			entryID := strconv.FormatInt(e.Seq, 10) + suffix[e.Kind]
+			p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: streamLength, Approx: true, ID: entryID, Values: []any{"b", t.s.streams.Seal(key+" "+entryID, e.Payload())}})
 			if touched[key] = streamLife; e.Kind == replay.Finished {
 				touched[key] = finishedLife
 			}
@@ -67,7 +67,7 @@ func (t Streams) Write(ctx context.Context, all []replay.Entry) error {
 		return unavailable("copy a stream", err)
 	}
 	for _, a := range answers {
-		if err := a.Err(); err != nil && !strings.Contains(err.Error(), "equal or smaller") { // another instance's stands there
+		if err := a.Err(); err != nil && !strings.Contains(err.Error(), "equal or smaller") { // the mark of another instance
 			return unavailable("copy a stream", err)
 		}
 	}
@@ -90,18 +90,18 @@ func (t Streams) Take(ctx context.Context, session, stream string, seq, mark int
 		if len(pair) != 2 {
 			continue
 		}
-		place, _ := pair[0].(string)
+		entryID, _ := pair[0].(string)
 		fields, _ := pair[1].([]any)
 		if len(fields) != 2 || fields[0] != "b" {
 			continue // a mark
 		}
 		sealed, _ := fields[1].(string)
-		text, err := t.s.streams.Open(key+" "+place, []byte(sealed))
+		text, err := t.s.streams.Open(key+" "+entryID, []byte(sealed))
 		if err != nil {
-			return replay.Taken{}, replay.ErrForgotten // somebody else has written it
+			return replay.Taken{}, replay.ErrForgotten // a foreign program wrote it
 		}
 		e := replay.Entry{Session: session, Stream: stream}
-		at, kind, _ := strings.Cut(place, "-")
+		at, kind, _ := strings.Cut(entryID, "-")
 		if e.Seq, err = strconv.ParseInt(at, 10, 64); err != nil {
 			return replay.Taken{}, replay.ErrForgotten
 		}

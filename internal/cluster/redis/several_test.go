@@ -91,7 +91,7 @@ type nobody struct{}
 func (nobody) Hello(context.Context, cluster.Member, cluster.Hello) (cluster.Hello, error) {
 	return cluster.Hello{}, errors.New("there is nobody")
 }
-func (nobody) Bury(string) {}
+func (nobody) Disconnect(string) {}
 
 // The master is killed, and its replica becomes the master, which has lost what was
 // written last (S-062): the instance that has the sessions writes them again, and ends

@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Tasks keeps whose the tasks are that servers have made. Neither the id of a task nor its
-// principal can be read.
+// Tasks stores the principals of tasks that servers created. Neither the id of a task nor its
+// principal can be read from the store.
 type Tasks struct {
 	s     *Store
 	seals *seal.Shared
 }
 
-// Tasks returns where that is kept.
+// Tasks returns the store of task owners.
 func (s *Store) Tasks() Tasks { return Tasks{s, seal.NewShared("cluster task", s.o.Secrets...)} }
 
 const (
-	// taskLife is how long it is known whose a task is.
+	// taskLife is how long the owner of a task is known.
 	taskLife = 24 * time.Hour
 	// taskWithin bounds one request.
 	taskWithin = 500 * time.Millisecond
@@ -42,7 +42,7 @@ func (t Tasks) Note(ctx context.Context, server, task, principal string) error {
 	return unavailable("note a task", t.s.c.Set(ctx, key, t.seals.Seal(key, nil), taskLife).Err())
 }
 
-// Noted implements bridge.Owners. What does not open counts as missing.
+// Noted implements bridge.Owners. An entry that cannot be opened counts as missing.
 func (t Tasks) Noted(ctx context.Context, server, principal string, tasks []string) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, taskWithin)
 	defer cancel()

@@ -16,11 +16,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrURL says which forms an address may have.
+// ErrURL lists the valid forms of an address.
 var ErrURL = errors.New("must be redis://USER:PASSWORD@HOST:PORT/DB, redis+sentinel://HOST1,HOST2/MASTER/DB or redis+cluster://HOST1,HOST2; rediss instead of redis is TLS")
 
-// ParseURL reads the address of a store. It connects to nothing. The error never shows
-// the address, which may have a password in it.
+// ParseURL reads the address of a store, and opens no connection. Its error never contains
+// the address, which may contain a password.
 func ParseURL(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	base, kind, _ := strings.Cut(scheme, "+")
@@ -28,7 +28,7 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 	if kind == "sentinel" {
 		port = "26379"
 	}
-	// Several hosts are no host of a URL: they are looked at apart.
+	// url.Parse does not accept several hosts, so they are parsed apart.
 	at := strings.LastIndex(rest, "@") + 1
 	hosts, path, _ := strings.Cut(rest[at:], "/")
 	u, err := url.Parse(base + "://" + rest[:at] + "host/" + path)
@@ -74,8 +74,8 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// Connect makes a client of an address and a file of certificates that may sign the
-// store's, which may be empty. It connects to nothing yet.
+// Connect makes a client for an address. caFile, which may be empty, has the certificates of
+// authorities. It opens no connection yet.
 func Connect(address, caFile string) (redis.UniversalClient, error) {
 	o, err := ParseURL(address)
 	if err != nil {
@@ -98,10 +98,10 @@ func Connect(address, caFile string) (redis.UniversalClient, error) {
 	return c, nil
 }
 
-// atOnce bounds how many commands are under way, and so how many connections there are.
-// The library's own bound does more: after as many failures it tries only once a second,
-// and every command fails meanwhile. The store would be back, and clients be turned away.
-// The library's bound is therefore one that nothing reaches.
+// atOnce bounds the commands in flight, and so the connections. The library's own bound has
+// a side effect: after as many failures it tries once a second, and each command fails
+// meanwhile. Clients would be refused although the store is back. So the library's bound is
+// higher than any number of commands.
 type atOnce chan struct{}
 
 func (atOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -141,10 +141,10 @@ func (a atOnce) begin(ctx context.Context) error {
 
 func (a atOnce) end() { <-a }
 
-// quiet keeps the library from writing to stderr: what matters is in the errors, and
-// the beat logs them.
-var quiet = sync.OnceFunc(func() { redis.SetLogger(silence{}) })
+// quiet keeps the library from writing to stderr: the errors say the same, and the beat logs
+// them.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(quietLogger{}) })
 
-type silence struct{}
+type quietLogger struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (quietLogger) Printf(context.Context, string, ...any) {}

@@ -15,10 +15,10 @@ var (
 	end  = script("end")
 )
 
-// Values keeps values that must count only once for all instances. It seals nothing.
+// Values stores values of which each counts once for all instances. It seals nothing.
 type Values struct{ s *Store }
 
-// Values returns where they are kept.
+// Values returns the store of these values.
 func (s *Store) Values() Values { return Values{s} }
 
 // valueWithin bounds one request.
@@ -26,7 +26,7 @@ const valueWithin = 2 * time.Second
 
 func (v Values) key(name string) string { return v.s.o.Prefix + ":v:" + name }
 
-// Get returns the value of a name; nil without one.
+// Get returns the value of a name, or nil.
 func (v Values) Get(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
@@ -40,9 +40,9 @@ func (v Values) Get(ctx context.Context, name string) ([]byte, error) {
 	return value, nil
 }
 
-// Swap puts a value in the place of another, for as long, and reports whether it has: only
-// if old is there still. No old means that there must be none, and no value that there will
-// be none.
+// Swap replaces old by value, which then lives for that long. It reports whether it did: old
+// must be the present value. A nil old means that there must be no value, and a nil value
+// removes it.
 func (v Values) Swap(ctx context.Context, name string, old, value []byte, life time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
@@ -53,25 +53,24 @@ func (v Values) Swap(ctx context.Context, name string, old, value []byte, life t
 	return done == 1, nil
 }
 
-// maxEnded is how many logins are noted that have ended.
+// maxEnded is how many ended logins are kept.
 const maxEnded = 20_000
 
 func (v Values) ended() string { return v.s.o.Prefix + ":ended" }
 
-// End notes that a login has ended, for as long by the clock of Redis. Its id was made up
-// and says nothing.
+// End records, for that long by the clock of Redis, that a login ended. Its id is random.
 func (v Values) End(ctx context.Context, id string, life time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
 	return unavailable("note an end", end.Run(ctx, v.s.c, []string{v.ended()}, id, max(1, life.Milliseconds()), maxEnded).Err())
 }
 
-// endedAgain is for how long the same ends are returned again: a Redis that has taken over may
-// have a clock that is so much behind, and notes ends below the mark.
+// endedAgain is how long the same ends are returned again. After a failover the clock of Redis
+// may be that much behind, and record ends below the mark.
 const endedAgain = time.Minute
 
-// Ended returns the logins that were noted since the call that has returned the mark, those of
-// the minute before, and the next mark. Without one it is all that are noted still.
+// Ended returns the logins that ended since the call that returned the mark, those of the
+// minute before, and the next mark. Without a mark it returns all that are kept.
 func (v Values) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()

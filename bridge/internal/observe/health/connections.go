@@ -15,8 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Connections are the open connections to one server. Its methods may be called
-// concurrently.
+// Connections holds the open connections to one server. Its methods may be called concurrently.
 type Connections struct {
 	server string
 
@@ -25,51 +24,50 @@ type Connections struct {
 	open map[uint64]*connection
 }
 
-// Conn is an open connection beside its calls.
+// Conn is the part of an open connection that operators act on.
 type Conn interface {
-	// Load returns how many calls are under way.
+	// Load returns the number of calls in flight.
 	Load() int
-	// Gone says that the connection is of no use any more.
+	// Gone ends the connection.
 	Gone(err error)
-	// GoneIdle is Gone if no call is under way. It reports whether that is so.
+	// GoneIdle ends the connection if no call is in flight. It reports whether it did.
 	GoneIdle(err error) bool
 }
 
-// NewConnections returns the connections to the server of that name, of which none is open.
+// NewConnections returns the Connections of a server. None is open yet.
 func NewConnections(server string) *Connections {
 	return &Connections{server: server, open: map[uint64]*connection{}}
 }
 
-// connection is one of them, until it is closed.
+// connection is an open connection.
 type connection struct {
 	bridge.Upstream
-	c      *Connections
-	conn   Conn
-	id     uint64
-	pid    int
-	said   func() string // the last lines on standard error; nil where there are none
-	from   *bridge.Caller
-	kind   string
-	opened time.Time
+	c         *Connections
+	conn      Conn
+	id        uint64
+	pid       int
+	lastLines func() string // of standard error; nil if the connection has none
+	from      *bridge.Caller
+	kind      string
+	opened    time.Time
 }
 
-// Add notes that a connection is open, until the Upstream that it returns is closed. up is
-// as the adapter has made it, and guarded the same as calls have it. kind says for whom it
-// is.
+// Add adds an open connection until the returned Upstream is closed. up is the Upstream of the adapter, and guarded
+// the one that calls use. kind says which clients use it.
 func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.Caller, kind string) bridge.Upstream {
-	one := &connection{Upstream: guarded, c: c, conn: conn, from: from, kind: kind, opened: time.Now()}
+	o := &connection{Upstream: guarded, c: c, conn: conn, from: from, kind: kind, opened: time.Now()}
 	if p, ok := up.(interface{ Pid() int }); ok {
-		one.pid = p.Pid()
+		o.pid = p.Pid()
 	}
 	if p, ok := up.(interface{ LastLines() string }); ok {
-		one.said = p.LastLines
+		o.lastLines = p.LastLines
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
-	one.id = c.last
-	c.open[one.id] = one
-	return one
+	o.id = c.last
+	c.open[o.id] = o
+	return o
 }
 
 // Close closes the connection.
@@ -80,40 +78,38 @@ func (o *connection) Close(ctx context.Context) error {
 	return o.Upstream.Close(ctx)
 }
 
-// ConnectionStatus is what is known of an open connection.
+// ConnectionStatus is the status of an open connection.
 type ConnectionStatus struct {
 	ID string `json:"id"`
-	// Pid is of the child process; 0 where there is none.
+	// Pid is the process id of the child process, or 0.
 	Pid int `json:"pid,omitempty"`
-	// For says who uses it: session, one session; principal, all sessions of the
-	// principal; all, everybody; call, one call; stateless, a client without sessions.
+	// For says which clients use it: session, one session; principal, all sessions of the principal; all, all
+	// clients; call, one call; stateless, a stateless client.
 	For string `json:"for"`
-	// Principal and Client say on whose behalf it was opened.
+	// Principal and Client name the caller that it was opened for.
 	Principal string    `json:"principal,omitempty"`
 	Client    string    `json:"client,omitempty"`
 	Revision  string    `json:"revision,omitempty"`
 	Opened    time.Time `json:"opened"`
-	// RSS is how many bytes of memory the child process and its group use; 0 where that is
-	// not known.
+	// RSS is the memory of the child process and its group in bytes, or 0 if unknown.
 	RSS int64 `json:"rss_bytes,omitempty"`
-	// CPU is how much processor time they have had since they were started, and what they
-	// have started and seen end; likewise.
+	// CPU is the processor time of that group, with its ended children, or 0 if unknown.
 	CPU   int64 `json:"cpu_ms,omitempty"`
-	Calls int   `json:"calls"` // under way
-	// Stderr are the last lines that the child process has written to its standard error.
+	Calls int   `json:"calls"` // in flight
+	// Stderr has the last lines that the child process wrote to standard error.
 	Stderr string `json:"stderr,omitempty"`
 }
 
-// Use is what a group of processes uses.
+// Use is the memory and processor time of a group of processes.
 type Use struct {
 	RSS int64         // bytes of memory
-	CPU time.Duration // of processors, so far
+	CPU time.Duration // processor time so far
 }
 
-// Used is what groups of processes use, by the id of the group.
+// Used holds the use of groups of processes, by the id of the group.
 type Used map[int]Use
 
-// Use returns what the child processes use together; nothing if that is not known.
+// Use returns the sum of the use of the child processes, or zero if unknown.
 func (c *Connections) Use(used Used) (sum Use) {
 	for _, o := range c.all() {
 		sum.RSS += used[o.pid].RSS
@@ -122,9 +118,8 @@ func (c *Connections) Use(used Used) (sum Use) {
 	return sum
 }
 
-// List returns the connections that are open, the oldest first. said has it say what their
-// child processes have written to standard error.
-func (c *Connections) List(used Used, said bool) []ConnectionStatus {
+// List returns the status of the open connections, oldest first. stderr includes the last lines of standard error.
+func (c *Connections) List(used Used, stderr bool) []ConnectionStatus {
 	rows := []ConnectionStatus{}
 	for _, o := range c.all() {
 		row := ConnectionStatus{
@@ -134,24 +129,23 @@ func (c *Connections) List(used Used, said bool) []ConnectionStatus {
 		if s := o.Server(); s != nil {
 			row.Revision = s.Revision
 		}
-		if said && o.said != nil {
-			row.Stderr = o.said()
+		if stderr && o.lastLines != nil {
+			row.Stderr = o.lastLines()
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// all returns the connections, the oldest first. They are asked without the lock: who
-// closes one takes it.
+// all returns the connections, oldest first. The caller uses them without the lock, which Close takes.
 func (c *Connections) all() []*connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.SortedFunc(maps.Values(c.open), func(a, b *connection) int { return int(a.id) - int(b.id) })
 }
 
-// Stop ends a connection as if its server had: calls under way are lost, and the next call
-// opens another one. It reports false when there is none of that id.
+// Stop ends a connection as a failure of its server would: calls in flight are lost, and the next call opens another
+// connection. It reports false when the id is unknown.
 func (c *Connections) Stop(id string) bool {
 	n, err := strconv.ParseUint(id, 10, 64)
 	c.mu.Lock()
@@ -160,23 +154,22 @@ func (c *Connections) Stop(id string) bool {
 	if err != nil || o == nil {
 		return false
 	}
-	o.conn.Gone(&bridge.Error{Server: c.server, Kind: bridge.ErrLost, Public: "an operator has closed its connection; whether the server acted on the request is unknown"})
+	o.conn.Gone(&bridge.Error{Server: c.server, Kind: bridge.ErrLost, Public: "an operator closed its connection; whether the server acted on the request is unknown"})
 	return true
 }
 
-// StopIdle ends the connections that have no call under way, likewise, and returns how many
-// these were. A call that begins meanwhile is not lost: either its connection stays, or it
-// opens another one.
+// StopIdle ends the connections without calls in flight, and returns their number. A call that begins meanwhile is
+// not lost: either its connection stays, or it opens another one.
 func (c *Connections) StopIdle() (stopped int) {
 	for _, o := range c.all() {
-		if o.conn.GoneIdle(&bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Public: "an operator has closed its connection, which no call was using"}) {
+		if o.conn.GoneIdle(&bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Public: "an operator closed its idle connection"}) {
 			stopped++
 		}
 	}
 	return stopped
 }
 
-// Client returns what a client calls itself, for logs and operators.
+// Client returns the name and version of a client, for logs and operators.
 func Client(from *bridge.Caller) string {
 	info := gjson.GetBytes(from.Params, "clientInfo")
 	return fmt.Sprintf("%.64s", strings.TrimSpace(info.Get("name").String()+" "+info.Get("version").String()))

@@ -1,10 +1,8 @@
-// Package health notes the state of one server: whether it is available, since when
-// it is not, what its handshakes said, and what has happened to its connections.
-// Callers that wait for a server are told when it works again; until then it is
-// tried, with growing pauses.
+// Package health records the state of one server: whether it is available, since when it
+// fails, the results of its handshakes, and events of its connections. Callers can wait
+// until a server works again; until then the package tries it with growing pauses.
 //
-// It decides nothing: which calls go to a server that fails is for the circuit
-// breaker to say.
+// The circuit breaker, not this package, decides which calls go to a failing server.
 package health
 
 import (
@@ -21,75 +19,72 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// Options say what the notes need of the rest.
+// Options configure a Server.
 type Options struct {
 	Log *slog.Logger
-	// Shared says that all principals use one connection, so that what a handshake
-	// said holds for all of them.
+	// Shared says that all principals use one connection, so that a greeting holds for all.
 	Shared bool
 	// MaxPause bounds the pauses between tries.
 	MaxPause func() time.Duration
-	// Life ends with the gateway, and Go runs a function in a goroutine that the
-	// gateway awaits: it reports false when it has ended.
+	// Life ends with the gateway. Go runs a function in a goroutine that the gateway awaits; it reports false after
+	// the end of the gateway.
 	Life context.Context
 	Go   func(func()) bool
-	// Try opens a connection on behalf of a caller and closes it, unless somebody
-	// else is trying. Left returns how long the server is left alone for.
+	// Try opens a connection for a caller and closes it, unless another attempt runs. Left returns how long the
+	// circuit stays open.
 	Try  func(from *bridge.Caller)
 	Left func() time.Duration
 }
 
 // Server is the state of a server. Its methods may be called concurrently.
 type Server struct {
-	o      Options
-	ill    atomic.Bool  // failure is not nil
-	lacked atomic.Int64 // when Lacked last said so; Unix nanoseconds
+	o            Options
+	failing      atomic.Bool  // failure is not nil
+	noRoomLogged atomic.Int64 // when Lacked last logged; Unix nanoseconds
 
 	opened, restarts, losses atomic.Uint64
 
 	mu        sync.Mutex                               // guards the rest
-	known     *bridge.Greeting                         // what the last handshake said; nil before the first
+	known     *bridge.Greeting                         // of the last handshake; nil before the first
 	greetings *simplelru.LRU[string, *bridge.Greeting] // the same, by principal
 	waiters   map[*waiter]struct{}
-	probing   bool      // a goroutine tries whether the server works again
+	probing   bool      // probe runs
 	served    bool      // a connection was opened
 	failure   error     // the last one; nil when the server works
-	since     time.Time // the first one of these
-	latest    time.Time // the last one
+	since     time.Time // time of the first failure
+	latest    time.Time // time of the last failure
 	failures  uint64
-	last      error // the last failure or loss, also after that
+	last      error // the last failure or loss, also after a recovery
 	lastAt    time.Time
 }
 
-// waiter is somebody who wants to know when a server works again.
+// waiter waits until a server works again.
 type waiter struct {
-	from *bridge.Caller // on whose behalf the server is tried
-	tell func()
+	from   *bridge.Caller // the caller for whom the server is tried
+	notify func()
 }
 
-// maxGreetings bounds of how many principals it is kept what was said: users are many.
-// Of those beyond, the server is asked again.
+// maxGreetings bounds the greetings that are kept, by principal. Beyond that the server is asked again.
 const maxGreetings = 4096
 
-// New returns the notes of a server of which nothing is known yet.
+// New returns the Server of a server that was not used yet.
 func New(o Options) *Server {
 	greetings, _ := simplelru.NewLRU[string, *bridge.Greeting](maxGreetings, nil) // the size is positive
 	return &Server{o: o, greetings: greetings, waiters: map[*waiter]struct{}{}}
 }
 
-// failingFor is how long a server counts as useless after it could not be
-// started. It is started when it is needed, so somebody has to try again: a
-// readiness probe that kept everybody away would keep it failing for ever.
+// failingFor is how long a server counts as unusable after a failed start. After that it counts as usable, so that
+// some client tries it: otherwise a readiness probe would keep all clients away for ever.
 const failingFor = time.Minute
 
-// Failed notes that a connection could not be opened, or not be used.
+// Failed records that a connection could not be opened or used.
 func (s *Server) Failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ill.Store(true)
+	s.failing.Store(true)
 	level := slog.LevelWarn
 	if s.failure != nil && bridge.Brief(s.failure) == bridge.Brief(err) {
-		level = slog.LevelDebug // said before
+		level = slog.LevelDebug // logged before
 	}
 	s.o.Log.Log(context.Background(), level, "server failed", "err", err)
 	now := time.Now()
@@ -101,76 +96,73 @@ func (s *Server) Failed(err error) {
 	s.last, s.lastAt = err, now
 }
 
-// Lacked says that the bridge itself had no room for a connection: that is no
-// failure of the server's. It says so once in a while.
+// Lacked logs, at intervals, that the bridge had no room for a connection. It is no failure of the server.
 func (s *Server) Lacked(err error) {
-	now, said := time.Now().UnixNano(), s.lacked.Load()
-	if now-said >= int64(lackedEvery) && s.lacked.CompareAndSwap(said, now) {
+	now, said := time.Now().UnixNano(), s.noRoomLogged.Load()
+	if now-said >= int64(noRoomEvery) && s.noRoomLogged.CompareAndSwap(said, now) {
 		s.o.Log.Warn("connection not opened", "err", err)
 	}
 }
 
-const lackedEvery = 10 * time.Second
+const noRoomEvery = 10 * time.Second
 
-// Fared notes how a call went: a server may be out of reach although its
-// session lives on. One that does not take a request is not; that it refuses who
-// the bridge says it is concerns all calls, unless the caller said who it is.
+// Fared records the outcome of a call: a server may be unreachable although its session lives. A rejected request
+// is no failure. Rejected credentials are one if they are the bridge's own, without headers of the caller.
 func (s *Server) Fared(err error, headers bool) {
 	switch {
 	case err == nil:
-		if s.ill.Load() {
+		if s.failing.Load() {
 			s.Works()
 		}
 	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrRejected) && (headers || !errors.Is(err, bridge.ErrCredentials)):
-	case errors.Is(err, bridge.ErrUnavailable) && !s.ill.Load():
+	case errors.Is(err, bridge.ErrUnavailable) && !s.failing.Load():
 		s.Failed(err)
 	}
 }
 
-// Works notes that the server can be used. Whoever waits for that is told.
+// Works records that the server works, and notifies the waiters.
 func (s *Server) Works() {
 	s.mu.Lock()
 	if s.failure != nil {
 		s.o.Log.Info("server works again")
 	}
 	s.served, s.failure = true, nil
-	s.ill.Store(false)
+	s.failing.Store(false)
 	waiters := s.waiters
 	s.waiters = map[*waiter]struct{}{}
 	s.mu.Unlock()
 	for w := range waiters {
-		w.tell()
+		w.notify()
 	}
 }
 
-// Learned notes what a handshake on behalf of a principal said: the server works.
+// Learned records the greeting of a handshake for a principal: the server works.
 func (s *Server) Learned(principal string, greeting *bridge.Greeting) {
 	s.mu.Lock()
 	s.known = greeting
-	s.greetings.Add(s.whose(principal), greeting)
+	s.greetings.Add(s.greetingKey(principal), greeting)
 	s.mu.Unlock()
 	s.Works()
 }
 
-// Opened counts a connection that can be used, and Restarted one that is about to
-// be opened after another has failed or was lost.
+// Opened counts an opened connection. Restarted counts an opening after a failure or a loss.
 func (s *Server) Opened()    { s.opened.Add(1) }
 func (s *Server) Restarted() { s.restarts.Add(1) }
 
-// Lost notes that a connection has ended by itself.
+// Lost records that a connection ended by itself.
 func (s *Server) Lost(err error) {
 	s.losses.Add(1)
 	s.Noted(err)
 }
 
-// Noted notes what went wrong last.
+// Noted records the last failure or loss.
 func (s *Server) Noted(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.lastAt = err, time.Now()
 }
 
-// Failing returns why the server cannot be had, if that was so a moment ago.
+// Failing returns the failure of the server, if it failed within failingFor.
 func (s *Server) Failing() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,26 +172,23 @@ func (s *Server) Failing() error {
 	return nil
 }
 
-// Greeting returns what the last handshake on behalf of a principal said, or nil.
-// What others were told may be about them.
+// Greeting returns the last greeting for a principal, or nil. Greetings for others may contain data about them.
 func (s *Server) Greeting(principal string) *bridge.Greeting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, _ := s.greetings.Get(s.whose(principal))
+	g, _ := s.greetings.Get(s.greetingKey(principal))
 	return g
 }
 
-// whose returns whom the server takes a principal for: where all share one
-// connection, for nobody in particular.
-func (s *Server) whose(principal string) string {
+// greetingKey returns the key of the greeting for a principal: empty where all share one connection.
+func (s *Server) greetingKey(principal string) string {
 	if s.o.Shared {
 		return ""
 	}
 	return principal
 }
 
-// Speaks returns the revision that the last handshake agreed on; empty before
-// the first.
+// Speaks returns the revision of the last handshake, or nothing before the first.
 func (s *Server) Speaks() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,11 +198,10 @@ func (s *Server) Speaks() string {
 	return s.known.Revision
 }
 
-// Await has tell called once, when a connection to the server has been opened,
-// by whomever. Until then the server is tried again and again: nobody may need
-// it before it is seen. stop ends the waiting.
-func (s *Server) Await(from *bridge.Caller, tell func()) (stop func()) {
-	w := &waiter{from, tell}
+// Await calls notify once, when a connection to the server was opened. Until then the package tries the server: no
+// client may need it meanwhile. stop ends the waiting.
+func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
+	w := &waiter{from, notify}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiters[w] = struct{}{}
@@ -241,7 +229,7 @@ func (s *Server) probe() {
 	}
 }
 
-// waiting returns one of those who wait. When there is none it ends the probing.
+// waiting returns the caller of a waiter. Without waiters it ends the probing.
 func (s *Server) waiting() (*bridge.Caller, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,19 +243,17 @@ func (s *Server) waiting() (*bridge.Caller, bool) {
 // Status is the state of a server.
 type Status struct {
 	Failure  error     // the last one; nil when the server works
-	Since    time.Time // it is failing
-	Usable   bool      // it works, or has not failed for so long that somebody should try it
+	Since    time.Time // time of the first failure
+	Usable   bool      // it works, or did not fail within failingFor
 	Served   bool      // a connection was opened, at any time
-	Revision string    // what the last handshake agreed on; empty before the first
-	// Opened counts the connections that were opened, Failures those that could not
-	// be, or whose server was out of reach, Losses those that ended by themselves,
-	// and Restarts the openings after that.
+	Revision string    // of the last handshake; empty before the first
+	// Opened counts opened connections. Failures counts failed openings and calls to an unreachable server. Losses
+	// counts connections that ended by themselves, and Restarts the openings after failures and losses.
 	Opened, Failures, Losses, Restarts uint64
-	// Last is the last failure or loss, also after the server has recovered from
-	// it. It may name programs and files.
+	// Last is the last failure or loss, also after the server recovered. It may name programs and files.
 	Last    error
 	LastAt  time.Time
-	Awaited int // by how many
+	Awaited int // number of waiters
 }
 
 // Status returns the state of the server.

@@ -10,9 +10,8 @@ import (
 // tick is the unit of processor time in /proc: USER_HZ is 100 on all that Go runs on.
 const tick = 10 * time.Millisecond
 
-// Usage returns what the groups of processes of this machine use: a child that the bridge
-// starts leads a group of its own, in which what it starts is too. It reads all of /proc, so
-// that it is for when somebody looks.
+// Usage returns the use of the groups of processes of this machine. A child process of the bridge leads a group, which
+// includes its own children. Usage reads all of /proc, so call it only for operators.
 func Usage() Used {
 	used := Used{}
 	dir, err := os.Open("/proc")
@@ -20,7 +19,7 @@ func Usage() Used {
 		return nil
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what could be read will do
+	names, _ := dir.Readdirnames(-1) // an incomplete list is good enough
 	page := int64(os.Getpagesize())
 	for _, name := range names {
 		if name[0] < '0' || name[0] > '9' {
@@ -28,7 +27,7 @@ func Usage() Used {
 		}
 		text, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // the process ended
 		}
 		if group, pages, ticks, ok := stat(text); ok {
 			of := used[group]
@@ -40,9 +39,8 @@ func Usage() Used {
 	return used
 }
 
-// stat reads the group of a process, its resident pages and its processor time from
-// /proc/PID/stat, with the time of children that it has waited for. The name of the program,
-// in parentheses, may have anything in it.
+// stat reads from /proc/PID/stat the group of a process, its resident pages, and its processor time with that of
+// awaited children. The program's name, in parentheses, may contain any character.
 func stat(text []byte) (group int, pages, ticks int64, ok bool) {
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 22 {

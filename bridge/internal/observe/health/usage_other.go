@@ -2,5 +2,5 @@
 
 package health
 
-// Usage returns nothing: what processes use is told on Linux only.
+// Usage returns nothing: only Linux is supported.
 func Usage() Used { return nil }

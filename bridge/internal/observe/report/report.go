@@ -1,10 +1,9 @@
-// Package report tells what becomes of each request of a client: a [Report] from
-// every server that got it, or one from the gateway when none did. It also has
-// each answer counted among the bytes under way, so that a report says what the
-// client gets.
+// Package report reports the outcome of each request of a client: one [Report] from each
+// server that got it, or one from the gateway when none did. It also counts each answer
+// among the bytes in flight, so that a report has the outcome that the client gets.
 //
-// It does not write logs and metrics, which is for who takes the reports, and does
-// not report the bridge's own requests.
+// The receiver of the reports writes logs and metrics. The bridge's own requests are not
+// reported.
 package report
 
 import (
@@ -24,34 +23,33 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Report says what became of one request of a client at one server. A request
-// that several servers got, such as one for the lists of all of them, is
-// reported for each; one that none got, once, without a server, and so is one
-// whose answers have no room together.
+// Report is the outcome of one request of a client at one server. A request to several servers, such as a list of all
+// of them, has a report for each. A request that reached no server has one report without a server, and so has one
+// whose merged answer had no room.
 type Report struct {
-	Server    string // empty if none got it
-	Session   string // the beginning of the session's key, not of its id; empty for a client without sessions
-	Front     string // the tag of the instance that has sent the request on to this one; empty if it came by itself
+	Server    string // empty if it reached none
+	Session   string // the beginning of the session's key, not of its id; empty for a stateless client
+	Front     string // the tag of the instance that forwarded the request; empty for a direct request
 	Principal string
-	Revision  string // of the client; empty if it is not known
-	Speaks    string // the revision of the server; empty if it is not known
+	Revision  string // of the client; empty if unknown
+	Speaks    string // the revision of the server; empty if unknown
 	Began     time.Time
 	Took      time.Duration
 	Outcome   bridge.Outcome
-	Code      int64 // of the error, if that is the outcome
-	Err       error // why there was no answer; it may name programs and files
-	// Call is what the request had as bridge.Request.Call.
+	Code      int64 // of an error answer
+	Err       error // why there was no answer; may name programs and files
+	// Call is the bridge.Request.Call of the request.
 	Call bridge.Call
-	// Request is what was asked, and Answer what the server said: nil when there
-	// was no answer. Both are valid during the report only, and not to be changed.
+	// Request and Answer are the messages. Answer is nil when there was none. Both are valid only during the report,
+	// and must not be changed.
 	Request, Answer *jsonrpc.Message
 }
 
-// Reporter makes the reports.
+// Reporter makes reports.
 type Reporter struct {
-	tell  func(Report) // nil when nobody wants to know
-	weigh Weigh
-	front func(http.Header) string // nil when there is one instance
+	report func(Report) // nil when nobody gets the reports
+	weigh  Weigh
+	front  func(http.Header) string // nil when there is one instance
 
 	round atomic.Pointer[round] // of the calls that begin now
 
@@ -59,27 +57,27 @@ type Reporter struct {
 	ended []*round   // that have calls yet, the oldest first
 }
 
-// Weigh counts an answer among the bytes under way until it is released. An answer
-// that has no room is released, and the error says so to the client.
+// Weigh counts an answer among the bytes in flight until it is released. It releases an answer without room, and
+// returns an error for the client.
 type Weigh func(server string, from *bridge.Caller, answer *jsonrpc.Message) error
 
-// New makes a reporter. tell gets the reports, at once and from several goroutines:
-// it must not block. nil means that nobody wants to know. front tells from the headers of a
-// request which instance has sent it on; nil means that there is one instance.
-func New(tell func(Report), weigh Weigh, front func(http.Header) string) *Reporter {
-	r := &Reporter{tell: tell, weigh: weigh, front: front}
+// New makes a Reporter. report gets the reports, from several goroutines at once, and must not block; nil means that
+// nobody gets them. front returns, from the headers of a request, the instance that forwarded it; nil means that
+// there is one instance.
+func New(report func(Report), weigh Weigh, front func(http.Header) string) *Reporter {
+	r := &Reporter{report: report, weigh: weigh, front: front}
 	r.round.Store(newRound())
 	return r
 }
 
-// Arrival is a request of a client, from the door to the servers that get it.
+// Arrival is a request of a client on its way to its servers.
 type Arrival struct {
 	session string
 	front   string
 	began   time.Time
-	by      atomic.Int32           // who reports it: one of those below
-	meant   atomic.Pointer[string] // the server of several that was to get it; nil if none was
-	weighed atomic.Bool            // the answer is among the bytes under way
+	by      atomic.Int32           // the reporter: one of the constants below
+	meant   atomic.Pointer[string] // the server among several that should get it; nil if unknown
+	weighed atomic.Bool            // the answer is among the bytes in flight
 	looks   atomic.Pointer[round]  // nil unless it is a call that looks for its server
 }
 
@@ -88,10 +86,10 @@ var _ bridge.Call = (*Arrival)(nil)
 // At implements bridge.Call.
 func (a *Arrival) At(server string) { a.meant.Store(&server) }
 
-// Session returns what tells its session from others, or nothing.
+// Session returns the beginning of the session's key, or nothing.
 func (a *Arrival) Session() string { return a.session }
 
-// Call returns a as requests have it: nil if there is none.
+// Call returns a as a bridge.Call: a nil interface if a is nil.
 func (a *Arrival) Call() bridge.Call {
 	if a == nil {
 		return nil
@@ -99,19 +97,17 @@ func (a *Arrival) Call() bridge.Call {
 	return a
 }
 
-// Who reports a request: nobody yet, the servers that got it, or the gateway,
-// since none did in time.
+// Reporters of a request: none yet, the servers that got it, or the gateway, since none did in time.
 const (
 	byNobody int32 = iota
 	byServers
 	byGateway
 )
 
-// Arrive notes in a that a request with headers h has come. session is what tells its
-// session from others, or empty. It returns nil when nobody wants to know what becomes
-// of requests.
+// Arrive records in a that a request with headers h arrived. session is the beginning of the session's key, or empty.
+// It returns nil when nobody gets the reports.
 func (r *Reporter) Arrive(a *Arrival, session string, h http.Header) *Arrival {
-	if r.tell == nil {
+	if r.report == nil {
 		return nil
 	}
 	a.session, a.began = session, time.Now()
@@ -121,7 +117,7 @@ func (r *Reporter) Arrive(a *Arrival, session string, h http.Header) *Arrival {
 	return a
 }
 
-// Depart reports a request that no server got.
+// Depart reports a request that reached no server.
 func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
@@ -133,9 +129,8 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	r.end(&p, from, answer, err)
 }
 
-// Conclude counts the answer of a request among the bytes under way, and reports
-// what no server's report says: also that there is no room for what was made of
-// several servers' answers. It returns why the client gets no answer.
+// Conclude counts the answer of a request among the bytes in flight, and makes the report that no server made, also
+// when the merged answer has no room. It returns why the client gets no answer.
 func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) error {
 	if err == nil && (a == nil || !a.weighed.Load()) {
 		if err = r.weigh(server, from, answer); err != nil && a != nil {
@@ -147,14 +142,14 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 	return err
 }
 
-// Reject reports a request that was refused at the door.
+// Reject reports a request that was refused before any server.
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
-	if r.tell != nil {
+	if r.report != nil {
 		r.Depart(r.Arrive(new(Arrival), session, nil), from, request, answer, err)
 	}
 }
 
-// end completes a report and gives it to who wants it.
+// end completes a report and delivers it.
 func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, err error) {
 	p.Took = time.Since(p.Began)
 	if from != nil {
@@ -164,7 +159,7 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 	case err != nil:
 		p.Outcome, p.Err = bridge.OutcomeOf(err), err
 		if p.Request.Method == era.Listen && (p.Outcome == bridge.Cancelled || errors.Is(err, bridge.ErrShutdown)) {
-			p.Outcome = bridge.Answered // that is how it ends
+			p.Outcome = bridge.Answered // the normal end of a subscription
 		}
 	default:
 		p.Outcome, p.Answer = bridge.OutcomeOfAnswer(p.Request.Method, answer), answer
@@ -172,10 +167,10 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 			p.Code = gjson.GetBytes(answer.Error, "code").Int()
 		}
 	}
-	r.tell(*p)
+	r.report(*p)
 }
 
-// Server reports for one server.
+// Server makes the reports of one server.
 type Server struct {
 	r      *Reporter
 	name   string
@@ -183,14 +178,13 @@ type Server struct {
 	calls  atomic.Int64
 }
 
-// Server makes what reports for the server of that name. speaks returns the
-// revision that it was last seen to speak, or nothing.
+// Server returns the Server of that name. speaks returns its last known revision, or nothing.
 func (r *Reporter) Server(name string, speaks func() string) *Server {
 	return &Server{r: r, name: name, speaks: speaks}
 }
 
-// Calls returns how many requests of clients are under way at the server. They are
-// counted only if somebody gets the reports.
+// Calls returns the number of requests of clients in flight at the server. They are counted only if somebody gets
+// the reports.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
 // Drain waits until no call is in flight at the server, for as long as within, and not beyond ctx. It waits
@@ -204,10 +198,9 @@ func (s *Server) Drain(ctx context.Context, within time.Duration, looking Rounds
 	}
 }
 
-// Wrap returns an Upstream that reports what becomes of the requests of clients
-// that pass it.
+// Wrap returns an Upstream that reports the requests of clients.
 func (s *Server) Wrap(up bridge.Upstream) bridge.Upstream {
-	if s.r.tell == nil {
+	if s.r.report == nil {
 		return up
 	}
 	return &reported{up, s}
@@ -218,12 +211,11 @@ type reported struct {
 	s *Server
 }
 
-// Call makes a call. What has no room among the bytes under way is no answer: the
-// report says what the client gets.
+// Call makes a call. An answer without room among the bytes in flight becomes an error, in the report as well.
 func (u *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	came, _ := q.Call.(*Arrival)
 	if came == nil || !came.by.CompareAndSwap(byNobody, byServers) && came.by.Load() == byGateway {
-		return u.Upstream.Call(ctx, q) // in the second case its client has gone meanwhile
+		return u.Upstream.Call(ctx, q) // in the second case its client is gone
 	}
 	u.s.calls.Add(1)
 	defer u.s.calls.Add(-1)
@@ -245,14 +237,13 @@ func (u *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	why := err
 	if err != nil && ctx.Err() != nil {
-		why = context.Cause(ctx) // whatever else has come of that
+		why = context.Cause(ctx) // it caused the error
 	}
 	u.s.r.end(&p, q.From, a, why)
 	return a, err
 }
 
-// part reports whether the answer of one server is only a part of what the
-// client gets.
+// part reports whether the answer of one server is only a part of the client's answer.
 func (a *Arrival) part(method string) bool {
 	_, list := list.Of(method)
 	return list && a.meant.Load() != nil

@@ -195,13 +195,13 @@ func TestAdoptOnce(t *testing.T) {
 		t.Errorf("it was taken over %d times", adopted.Load())
 	}
 	// While the instance stops, a call waits until its session is given away; what a call
-	// under way may need does not.
-	if p.away(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.away(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
+	// in flight may need does not.
+	if p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
 		t.Error("a session that is here was given away")
 	}
 	looks := 0
 	p.o.Has = func(string) bool { looks++; return looks < 3 }
-	if !p.away(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
+	if !p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
 		t.Error("a session that was given away was not")
 	}
 }

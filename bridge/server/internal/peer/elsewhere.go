@@ -15,11 +15,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Serve answers a request for a session at the instance that has it. It reports false
-// when that is this one, also from now on, or when nobody has it. An empty id stands for
-// a session that is about to begin.
+// Serve forwards a request for a session to its owner. It reports false when this instance is the owner, perhaps
+// since now, or when the session does not exist. An empty id stands for a new session.
 func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) bool {
-	if here && p.node.Ready() && !(p.node.Draining() && p.away(r.Context(), id, body)) {
+	if here && p.node.Ready() && !(p.node.Draining() && p.givenAway(r.Context(), id, body)) {
 		return false
 	}
 	key := ""
@@ -27,12 +26,12 @@ func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string,
 		key = session.Key(id)
 	}
 	if err := p.node.Await(r.Context(), key); err != nil {
-		p.turnAway(w, r)
+		p.unavailable(w, r)
 		return true
 	}
 	path := version + "s/" + nameOf(server) + "/mcp"
 	if id == "" {
-		if m, ok := p.node.Least(); ok && p.node.Draining() && !forwarded(r) {
+		if m, ok := p.node.LeastLoaded(); ok && p.node.Draining() && !forwarded(r) {
 			return p.forward(m, w, r, path, nil, body) == answered
 		}
 		return false
@@ -40,14 +39,14 @@ func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string,
 	return p.find(w, r, server, id, key, path, body)
 }
 
-// patience is how long a request waits for its session to be given away.
+// patience is how long a request waits until its session is handed over.
 const patience = 2 * time.Second
 
-// away waits a moment until this instance, which is about to stop, has given a session
-// away: while new calls begin, it may never be without any. It reports whether it has.
-func (p *Peers) away(ctx context.Context, id string, body []byte) bool {
+// givenAway waits up to patience until this stopping instance has handed a session over. Without the wait,
+// overlapping calls might keep the session here. It reports whether the session was handed over.
+func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 	if ids, _ := requests(body); len(ids) == 0 {
-		return false // a call under way may need it
+		return false // a call in flight may need it
 	}
 	for until := time.Now().Add(patience); p.o.Has(id); {
 		if time.Now().After(until) || backoff.For(ctx, 10*time.Millisecond) != nil {
@@ -57,18 +56,18 @@ func (p *Peers) away(ctx context.Context, id string, body []byte) bool {
 	return true
 }
 
-// find answers a request for a session that another instance may have.
+// find answers a request for a session that another instance may own.
 func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, path string, body []byte) bool {
 	hint, _ := p.hint(id, key)
-	var perhaps cluster.Member // has it, and could not write it into the store
+	var perhaps cluster.Member // may own it, and could not write it into the store
 	patience := time.Now().Add(p.o.Lease + 2*time.Second)
 	for tries := 0; ; tries++ {
 		if p.node.Holds(key) {
 			if p.o.Has(id) {
 				return false
 			}
-			if forwarded(r) || time.Now().After(patience) { // it is being given away
-				p.turnAway(w, r)
+			if forwarded(r) || time.Now().After(patience) { // it is being handed over
+				p.unavailable(w, r)
 				return true
 			}
 			_ = backoff.For(r.Context(), 20*time.Millisecond)
@@ -81,7 +80,7 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 			switch {
 			case v.taken:
 				continue
-			case forwarded(r): // it never goes further
+			case forwarded(r): // a forwarded request is not forwarded again
 				w.WriteHeader(http.StatusMisdirectedRequest)
 				return true
 			case v.missing && perhaps.ID == "":
@@ -105,14 +104,14 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 		}
 		if tries > 0 || to.ID == "" {
 			if time.Now().After(patience) || backoff.For(r.Context(), 200*time.Millisecond) != nil {
-				p.turnAway(w, r)
+				p.unavailable(w, r)
 				return true
 			}
 		}
 	}
 }
 
-// hint returns the living instance that probably has the session.
+// hint returns the living instance that probably owns the session.
 func (p *Peers) hint(id, key string) (cluster.Member, bool) {
 	if at, ok := p.moves.Get(key); ok {
 		if m, ok := p.node.Member(at); ok && !m.Left() {
@@ -123,8 +122,8 @@ func (p *Peers) hint(id, key string) (cluster.Member, bool) {
 	return p.node.Tagged(session.Tag(id))
 }
 
-// turnAway answers a request that nobody can serve for now (S-027).
-func (p *Peers) turnAway(w http.ResponseWriter, r *http.Request) {
+// unavailable answers a request that no instance can serve now (S-027).
+func (p *Peers) unavailable(w http.ResponseWriter, r *http.Request) {
 	p.node.Counts().Refused.Add(1)
 	httpio.RetryAfter(w.Header(), 2*time.Second)
 	if forwarded(r) {
@@ -133,18 +132,18 @@ func (p *Peers) turnAway(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the instance of the bridge that has the session is out of reach; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
+	_, _ = w.Write(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the instance of the bridge that owns the session is unreachable; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
 }
 
-// found says where a session is. Nothing of it means that this is not known now.
-type found struct {
+// location is the result of locate. The zero value means that the owner is not known now.
+type location struct {
 	at      cluster.Member
-	taken   bool // it is here by now, or somebody has just tried
-	missing bool // nobody has it, or not for this principal
+	taken   bool // this instance took it, or another request just tried
+	missing bool // no instance owns it, or it belongs to another principal
 }
 
-// locate asks the store where a session is, and takes it over if its owner is dead.
-func (p *Peers) locate(ctx context.Context, server, id, key, principal string) found {
+// locate asks the store for the owner of a session, and takes the session over if the owner is dead.
+func (p *Peers) locate(ctx context.Context, server, id, key, principal string) location {
 	p.mu.Lock()
 	if busy := p.adopting[key]; busy != nil {
 		p.mu.Unlock()
@@ -152,61 +151,61 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) f
 		case <-busy:
 		case <-ctx.Done():
 		}
-		return found{taken: true}
+		return location{taken: true}
 	}
 	p.mu.Unlock()
 	seen, err := p.node.Find(ctx, key)
-	if errors.Is(err, session.ErrNotFound) { // unless the store has just lost it
+	if errors.Is(err, session.ErrNotFound) { // the store may have just lost it
 		if p.node.Beat(ctx) != nil || p.node.Grace() {
-			return found{}
+			return location{}
 		}
 		seen, err = p.node.Find(ctx, key)
 	}
 	switch {
-	case errors.Is(err, session.ErrNotFound) && p.node.Hidden(ctx, session.Tag(id)): // it could not write it, or not yet
-		return found{}
+	case errors.Is(err, session.ErrNotFound) && p.node.AnswersUnlisted(ctx, session.Tag(id)): // the owner could not write it yet
+		return location{}
 	case errors.Is(err, session.ErrNotFound):
-		return found{missing: true}
+		return location{missing: true}
 	case err != nil:
-		return found{}
-	case seen.Principal != principal || seen.Server != server: // nothing is taken (S-026)
-		return found{missing: true}
+		return location{}
+	case seen.Principal != principal || seen.Server != server: // another caller's (S-026)
+		return location{missing: true}
 	}
 	if seen.Owner != "" && seen.Owner != p.o.ID {
 		dead, err := p.node.Dead(ctx, seen.Owner)
 		if err != nil {
-			return found{}
+			return location{}
 		}
 		if !dead {
 			m, ok := p.node.Member(seen.Owner)
 			if !ok {
-				_ = p.node.Beat(ctx) // it is new
+				_ = p.node.Beat(ctx) // it just started
 				m, _ = p.node.Member(seen.Owner)
 			}
 			if m.ID != "" {
 				p.moves.Add(key, m.ID)
 			}
-			return found{at: m}
+			return location{at: m}
 		}
-		p.Bury(seen.Owner)
+		p.Disconnect(seen.Owner)
 	}
 	if p.o.Allowed(server, principal) != nil { // (S-083)
-		return found{missing: true}
+		return location{missing: true}
 	}
 	if p.node.Draining() {
-		m, _ := p.node.Least()
-		return found{at: m}
+		m, _ := p.node.LeastLoaded()
+		return location{at: m}
 	}
 	return p.adopt(ctx, id, seen)
 }
 
 // adopt takes a session over.
-func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) found {
+func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) location {
 	done := make(chan struct{})
 	p.mu.Lock()
 	if p.adopting[seen.Key] != nil {
 		p.mu.Unlock()
-		return found{taken: true}
+		return location{taken: true}
 	}
 	p.adopting[seen.Key] = done
 	p.mu.Unlock()
@@ -216,33 +215,33 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) found {
 		p.mu.Unlock()
 		close(done)
 	}()
-	if p.node.Holds(seen.Key) { // somebody has just taken it over, since it was seen: the store would say so of the same twice
-		return found{taken: true}
+	if p.node.Holds(seen.Key) { // another request just took it: the store would let the same instance take it twice
+		return location{taken: true}
 	}
-	ctx = context.WithoutCancel(ctx) // its client may go: others wait for it
+	ctx = context.WithoutCancel(ctx) // other requests wait for it, too
 	h, err := p.node.Take(ctx, seen)
 	if moved, ok := errors.AsType[*session.Moved](err); ok {
 		m, _ := p.node.Member(moved.Owner)
-		return found{at: m}
+		return location{at: m}
 	}
 	if errors.Is(err, session.ErrNotFound) {
-		return found{taken: true} // looked for again
+		return location{taken: true} // locate is called again
 	}
 	if err != nil {
-		return found{}
+		return location{}
 	}
-	if p.o.Portable(&h.Record) { // otherwise its end was its server's (S-034)
+	if p.o.Portable(&h.Record) { // otherwise the session ended with its server (S-034)
 		if err = p.o.Adopt(id, h); err == nil {
-			p.o.Log.Info("a session was taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
-			return found{taken: true}
+			p.o.Log.Info("session taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
+			return location{taken: true}
 		}
-		p.o.Log.Warn("a session could not be taken over", "session", h.Key[:8], "err", err)
+		p.o.Log.Warn("session not taken over", "session", h.Key[:8], "err", err)
 	}
 	_ = p.node.Delete(ctx, h) // it expires otherwise
-	return found{missing: true}
+	return location{missing: true}
 }
 
-// Message answers a POST of HTTP+SSE at the instance that holds the client's stream.
+// Message forwards a POST of HTTP+SSE to the instance that holds the client's stream.
 func (p *Peers) Message(w http.ResponseWriter, r *http.Request, server, id string, body []byte) bool {
 	if forwarded(r) {
 		return false
@@ -251,16 +250,16 @@ func (p *Peers) Message(w http.ResponseWriter, r *http.Request, server, id strin
 	m, ok := p.node.Tagged(tag)
 	if !ok && tag != "" {
 		if p.node.Beat(r.Context()) != nil {
-			p.turnAway(w, r)
+			p.unavailable(w, r)
 			return true
 		}
 		m, ok = p.node.Tagged(tag)
 	}
 	if !ok {
-		return false // with its instance, the stream has ended (S-035)
+		return false // the stream ended with its instance (S-035)
 	}
 	if p.forward(m, w, r, version+"s/"+nameOf(server)+"/messages", url.Values{"sessionId": {id}}, body) != answered {
-		p.turnAway(w, r)
+		p.unavailable(w, r)
 	}
 	return true
 }

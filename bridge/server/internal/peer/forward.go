@@ -23,21 +23,21 @@ import (
 
 var noHTTP2 = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 
-// outcome is what became of a request that was sent on.
+// outcome is the result of forwarding a request.
 type outcome int
 
 const (
 	answered outcome = iota
 	unsent           // nothing of it was sent, or it may be sent again
-	refused          // the other instance does not have the session
-	unsure           // it cannot serve any session now, also if it has it
+	refused          // the other instance does not own the session
+	unsure           // the other instance cannot serve any session now
 )
 
-// whole is the size up to which a response, or an event, is read before any of it is
-// passed on: if the other instance ends meanwhile, the client gets an answer all the same.
-const whole = 64 << 10
+// maxBuffered is the size up to which a response, or an event, is read before any of it is forwarded. If the other
+// instance ends meanwhile, the client still gets an answer.
+const maxBuffered = 64 << 10
 
-// forward sends a request on to the instance m, and copies the response.
+// forward sends a request to the instance m, and copies the response.
 func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request, path string, query url.Values, body []byte) outcome {
 	ctx := r.Context()
 	if r.Method == http.MethodGet { // which lasts
@@ -48,19 +48,18 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	}
 	var last attempt
 	u := url.URL{Scheme: "https", Host: m.Address, Path: path, RawQuery: query.Encode()}
-	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.carried(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
+	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.forwardedHeaders(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
 	if r.Method == http.MethodPost {
 		out.ContentLength = int64(len(body))
-		// By this, what was not sent at all goes over another connection: one that was kept
-		// may have been closed. Nothing else sends a POST again. net/http knows a bytes.Reader,
-		// and sends what is small together with the headers.
+		// With GetBody net/http sends an unsent request again over another connection, since a kept one may be
+		// closed. It does not send a POST again otherwise. A bytes.Reader makes it send a small body with the headers.
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		out.Body, _ = out.GetBody()
 	}
 	res, err := p.link(m).http.RoundTrip(out)
 	switch {
 	case err != nil && r.Context().Err() != nil:
-		return answered // the client has gone
+		return answered // the client is gone
 	case err != nil && (r.Method != http.MethodPost || !last.wrote()): // a GET or DELETE may be sent twice
 		return unsent
 	case err != nil:
@@ -69,7 +68,7 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusMisdirectedRequest {
-		_, _ = io.CopyN(io.Discard, res.Body, whole)
+		_, _ = io.CopyN(io.Discard, res.Body, maxBuffered)
 		if res.Header.Get("Retry-After") != "" {
 			return unsure
 		}
@@ -86,8 +85,8 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		p.events(w, r, res, body)
 		return answered
 	}
-	size := whole + 1
-	if n := res.ContentLength; n >= 0 && n <= whole {
+	size := maxBuffered + 1
+	if n := res.ContentLength; n >= 0 && n <= maxBuffered {
 		size = int(n)
 	}
 	buf := jsonrpc.NewBuffer(size)
@@ -108,7 +107,7 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	w.WriteHeader(res.StatusCode)
 	rc := http.NewResponseController(w)
 	for {
-		if failed := write(rc, w, buf.B[:n]); failed != nil || err == io.EOF || size <= whole {
+		if failed := write(rc, w, buf.B[:n]); failed != nil || err == io.EOF || size <= maxBuffered {
 			return answered
 		}
 		if err != nil {
@@ -119,10 +118,10 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// attempt is the connection over which a request was to go last.
+// attempt is the last connection that was tried for a request.
 type attempt struct {
 	conn   *counted // nil when there was none
-	before int64    // bytes that had been written to it
+	before int64    // bytes that were written to it before
 }
 
 func (a *attempt) got(i httptrace.GotConnInfo) {
@@ -130,10 +129,10 @@ func (a *attempt) got(i httptrace.GotConnInfo) {
 	a.before = a.conn.written.Load()
 }
 
-// wrote reports whether something of the request was sent.
+// wrote reports whether any byte of the request was sent.
 func (a *attempt) wrote() bool { return a.conn != nil && a.conn.written.Load() != a.before }
 
-// write writes a part of a response, within the time that its size allows.
+// write writes a part of a response, with a deadline by its size.
 func write(rc *http.ResponseController, w io.Writer, b []byte) error {
 	httpio.Deadline(rc, len(b))
 	_, err := w.Write(b)
@@ -141,8 +140,7 @@ func write(rc *http.ResponseController, w io.Writer, b []byte) error {
 	return err
 }
 
-// sever breaks the client's connection: an end would look like the end of a response
-// that is not whole.
+// sever breaks the client's connection. A plain end would look like a complete response.
 func sever(rc *http.ResponseController, w io.Writer) {
 	_ = rc.SetWriteDeadline(time.Unix(1, 0))
 	_, _ = w.Write([]byte("\n"))
@@ -153,7 +151,7 @@ func sever(rc *http.ResponseController, w io.Writer) {
 func requests(body []byte) (ids [][]byte, batch bool) {
 	elements := [][]byte{body}
 	if batch = jsonrpc.IsBatch(body); batch {
-		elements, _ = jsonrpc.Split(body) // what is none has been refused
+		elements, _ = jsonrpc.Split(body) // a faulty element was refused before
 	}
 	for _, e := range elements {
 		if m, err := jsonrpc.ParseUTF8(e); err == nil && m.IsRequest() {
@@ -163,19 +161,19 @@ func requests(body []byte) (ids [][]byte, batch bool) {
 	return ids, batch
 }
 
-// lostText is what the client of a call is told whose instance has ended.
-const lostText = "the instance of the bridge that had the session has ended during the call: whether the server has acted on it is not known"
+// lostText is the text of the error for a call that was lost with the owner of its session.
+const lostText = "the instance of the bridge that owned the session ended during the call: whether the server acted on it is unknown"
 
 func lostAnswer(id []byte) []byte {
 	return jsonrpc.NewError(id, jsonrpc.CodeInternal, lostText, []byte(`{"bridge":"upstream_lost"}`)).Append(nil, id, nil)
 }
 
-// lost answers the requests of a body whose answers were lost with the other instance.
+// lost answers the requests of a body with errors: the other instance ended before it answered.
 func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
 	ids, batch := requests(body)
 	w.Header().Set("Content-Type", "application/json")
 	if len(ids) == 0 {
-		w.WriteHeader(http.StatusBadGateway) // a notification, or an answer: it may have come
+		w.WriteHeader(http.StatusBadGateway) // a notification or an answer: it may have arrived
 		_, _ = w.Write(lostAnswer(nil))
 		return
 	}
@@ -191,8 +189,7 @@ func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(text)
 }
 
-// events copies an event stream. If the other instance breaks it off between two events,
-// the requests of the body that have no answer yet get one here.
+// events copies an event stream. If it breaks between two events, events answers the open requests of the body.
 func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Response, body []byte) {
 	var open [][]byte
 	if r.Method == http.MethodPost {
@@ -203,7 +200,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	_ = rc.Flush()
 	in := &eventReader{in: bufio.NewReaderSize(res.Body, 4<<10), fresh: true}
 	midst := false
-	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil } // by this instance: the other one may have seen it first
+	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil } // ended by this instance; the other one may notice it first
 	for {
 		part, ends, err := in.next()
 		switch {
@@ -229,7 +226,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	}
 }
 
-// brokenOff ends a stream whose other end has gone between two events.
+// brokenOff ends a stream that broke between two events.
 func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Request, open [][]byte) {
 	for _, id := range open {
 		if id != nil && write(rc, w, append(append([]byte("event: message\ndata: "), lostAnswer(id)...), "\n\n"...)) != nil {
@@ -237,7 +234,7 @@ func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Requ
 		}
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Mcp-Protocol-Version") >= era.Rev20251125 {
-		_ = write(rc, w, []byte("retry: 1000\n\n")) // when to come back, which older clients do not know
+		_ = write(rc, w, []byte("retry: 1000\n\n")) // older clients do not know when to reconnect
 	}
 	_ = rc.Flush()
 }
@@ -246,14 +243,14 @@ func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Requ
 type eventReader struct {
 	in    *bufio.Reader
 	buf   []byte
-	fresh bool // what comes next is the beginning of a line
+	fresh bool // the next byte begins a line
 }
 
-// next returns the next event, or a part of it. ends says that it ends with that. What
-// of an event came before an error is not returned.
+// next returns the next event, or a part of one. ends reports whether the event ends with that part. It drops a
+// partial event before an error.
 func (e *eventReader) next() (part []byte, ends bool, err error) {
 	e.buf = e.buf[:0]
-	for len(e.buf) < whole {
+	for len(e.buf) < maxBuffered {
 		line, err := e.in.ReadSlice('\n')
 		if err != nil && err != bufio.ErrBufferFull {
 			return nil, false, err
@@ -267,13 +264,13 @@ func (e *eventReader) next() (part []byte, ends bool, err error) {
 	return e.buf, ends, nil
 }
 
-// settled reports whether no request waits for its answer.
+// settled reports whether each request has its answer.
 func settled(open [][]byte) bool {
 	return !slices.ContainsFunc(open, func(id []byte) bool { return id != nil })
 }
 
-// settle strikes out the request that an event answers. Its beginning tells: instances
-// write the id first.
+// settle removes the request that an event answers. It reads only the beginning, since instances write the id
+// first.
 func settle(open [][]byte, event []byte) {
 	if settled(open) {
 		return
@@ -282,10 +279,10 @@ func settle(open [][]byte, event []byte) {
 	if !found || !bytes.HasPrefix(data, []byte(`{"jsonrpc":"2.0","id":`)) {
 		return
 	}
-	id := []byte(gjson.GetBytes(data[:min(len(data), whole)], "id").Raw)
+	id := []byte(gjson.GetBytes(data[:min(len(data), maxBuffered)], "id").Raw)
 	rest := data[len(`{"jsonrpc":"2.0","id":`)+len(id):]
 	if !bytes.HasPrefix(rest, []byte(`,"result"`)) && !bytes.HasPrefix(rest, []byte(`,"error"`)) {
-		return // a question of the server's
+		return // a question of the server
 	}
 	for i, o := range open {
 		if bytes.Equal(o, id) {

@@ -17,18 +17,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// What a home says in return to a request of a client without a session: frames, each
-// of a letter, the length of what follows the line, and a message or an error.
+// Kinds of frames. An owner answers a request of a stateless client with frames: a letter, the length of the text
+// after the line, and the text, which is a message or an error.
 const (
-	frameNote   = 'n'
-	frameAnswer = 'a'
-	frameError  = 'e'
+	frameNotification = 'n'
+	frameAnswer       = 'a'
+	frameError        = 'e'
 )
 
-// frames reads them.
+// frames reads frames.
 type frames struct {
 	in   *bufio.Reader
-	most int // bytes of one
+	most int // bytes of one frame
 }
 
 // next returns the next frame.
@@ -39,7 +39,7 @@ func (f *frames) next() (kind byte, text []byte, err error) {
 	}
 	n, bad := strconv.Atoi(string(head[min(1, len(head)):max(len(head)-1, 1)]))
 	if bad != nil || n < 0 || n > f.most {
-		return 0, nil, errors.New("the other instance says what is no frame, or too large")
+		return 0, nil, errors.New("the other instance sent an invalid or too large frame")
 	}
 	kind = head[0]
 	text = make([]byte, n)
@@ -47,14 +47,14 @@ func (f *frames) next() (kind byte, text []byte, err error) {
 	return kind, text, err
 }
 
-// waiting bounds what waits for a front that reads slowly, in bytes.
-const waiting = 4 << 20
+// maxWaiting bounds the bytes that wait for a front that reads slowly.
+const maxWaiting = 4 << 20
 
-// frameWriter writes frames. It is the Client of a call: what the server says meanwhile
-// is written by a goroutine, since Notify must not block.
+// frameWriter writes frames. It is the Client of a call. A goroutine writes notifications, since Notify must not
+// block.
 type frameWriter struct {
 	w      http.ResponseWriter
-	cancel context.CancelCauseFunc // takes the call back
+	cancel context.CancelCauseFunc // cancels the call
 	wake   chan struct{}
 	done   chan struct{} // closed when all is written
 
@@ -75,8 +75,8 @@ func appendFrame(dst []byte, kind byte, text []byte) []byte {
 	return append(append(dst, '\n'), text...)
 }
 
-// Notify implements bridge.Client. Progress and log messages that are too many are
-// dropped; a subscription of which something else would be lost ends.
+// Notify implements bridge.Client. When too much waits, it drops progress and log messages, and cancels the call
+// instead of losing another notification.
 func (f *frameWriter) Notify(n *jsonrpc.Message) {
 	text := n.Append(nil, nil, n.Token())
 	f.mu.Lock()
@@ -84,13 +84,13 @@ func (f *frameWriter) Notify(n *jsonrpc.Message) {
 	switch {
 	case f.over:
 		return
-	case len(f.queue)+len(text) > waiting && (n.Method == "notifications/progress" || n.Method == "notifications/message"):
+	case len(f.queue)+len(text) > maxWaiting && (n.Method == "notifications/progress" || n.Method == "notifications/message"):
 		return
-	case len(f.queue)+len(text) > waiting:
+	case len(f.queue)+len(text) > maxWaiting:
 		f.cancel(bridge.ErrCancelled)
 		return
 	}
-	f.queue = appendFrame(f.queue, frameNote, text)
+	f.queue = appendFrame(f.queue, frameNotification, text)
 	if f.done == nil {
 		f.done = make(chan struct{})
 		go f.write()
@@ -101,7 +101,7 @@ func (f *frameWriter) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// write writes what is queued until the end.
+// write writes the queue until close.
 func (f *frameWriter) write() {
 	defer close(f.done)
 	rc := http.NewResponseController(f.w)
@@ -124,7 +124,7 @@ func (f *frameWriter) write() {
 	}
 }
 
-// close ends what Notify writes, and waits for that.
+// close waits until the queue is written. Notify adds nothing after that.
 func (f *frameWriter) close() {
 	f.mu.Lock()
 	f.over = true
@@ -139,35 +139,35 @@ func (f *frameWriter) close() {
 	}
 }
 
-// answer writes the answer to the request of that id, which is the last frame.
+// answer writes the answer to the request of that id as the last frame.
 func (f *frameWriter) answer(a *jsonrpc.Message, id []byte) {
 	f.close()
-	f.last(frameAnswer, a.Append(nil, id, nil))
+	f.writeLast(frameAnswer, a.Append(nil, id, nil))
 }
 
-// fail writes in place of an answer why there is none.
+// fail writes an error as the last frame.
 func (f *frameWriter) fail(err error) {
 	f.close()
-	f.last(frameError, encodeError(err))
+	f.writeLast(frameError, encodeError(err))
 }
 
-func (f *frameWriter) last(kind byte, text []byte) {
+func (f *frameWriter) writeLast(kind byte, text []byte) {
 	rc := http.NewResponseController(f.w)
 	httpio.Deadline(rc, len(text))
-	_, _ = f.w.Write(appendFrame(nil, kind, text)) // who has asked may have gone
+	_, _ = f.w.Write(appendFrame(nil, kind, text)) // the front may be gone
 	_ = rc.SetWriteDeadline(time.Time{})
 }
 
-// Ask refuses: nobody asks a client without a session (R-083).
+// Ask refuses: a stateless client gets no questions (R-083).
 func (f *frameWriter) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
 	return nil
 }
 
-// Gone is of no interest: the call itself fails.
+// Gone does nothing: the call itself fails.
 func (f *frameWriter) Gone(error) {}
 
-// kinds are the kinds of errors by their names, those first that are kinds of others.
+// kinds lists the names of the kinds of errors. A kind comes before the kinds that it is also of.
 var kinds = []struct {
 	name string
 	kind error
@@ -178,7 +178,7 @@ var kinds = []struct {
 	{"unavailable", bridge.ErrUnavailable}, {"unsent", bridge.ErrUnsent}, {"overloaded", bridge.ErrOverloaded}, {"unknown_server", bridge.ErrUnknownServer},
 }
 
-// failure is an error as it travels.
+// failure is the JSON form of an error.
 type failure struct {
 	Kinds  []string `json:"kinds"`
 	Public string   `json:"public"`
@@ -204,11 +204,11 @@ func encodeError(err error) []byte {
 func decodeError(server string, text []byte) error {
 	var f failure
 	if err := json.Unmarshal(text, &f); err != nil {
-		f = failure{Kinds: []string{"lost"}, Public: "it is not known what became of the call"}
+		f = failure{Kinds: []string{"lost"}, Public: "the outcome of the call is unknown"}
 	}
 	e := &bridge.Error{Server: f.Whose, Kind: bridge.ErrUnavailable, Public: f.Public, After: time.Duration(f.After) * time.Millisecond}
 	if f.Public == "" {
-		e.Server, e.Public = server, "it is not available at the instance of the bridge that has its connection"
+		e.Server, e.Public = server, "it is not available at the instance of the bridge that owns its connection"
 	}
 	why := []error{fmt.Errorf("at another instance: %s", f.Text)}
 	for i, name := range f.Kinds {

@@ -1,7 +1,6 @@
-// Package peer is the wire between the instances of a cluster: HTTP over mutual TLS.
-// An instance sends on what it gets for a session that another one has, and copies the
-// response back. Whoever knows the secret of the cluster is an instance; nobody else is
-// spoken to.
+// Package peer is the wire between the instances of a cluster: HTTP over mutual TLS. An
+// instance forwards a request to the owner of its session, and copies the response back.
+// A program with the secret of the cluster counts as an instance; no other one is served.
 package peer
 
 import (
@@ -34,80 +33,79 @@ type Options struct {
 	Secrets []string // of the cluster: the first signs, and all are accepted
 	Lease   time.Duration
 	Log     *slog.Logger
-	// Forward returns the headers of clients that some server gets now.
+	// Forward returns the headers of clients that are forwarded to some server.
 	Forward func() []string
 	// Allowed says whether a principal may use a server here.
 	Allowed func(server, principal string) error
-	// Portable reports whether another instance can go on with a session.
+	// Portable reports whether another instance can resume a session.
 	Portable func(r *session.Record) bool
 	// Has reports whether the session of an id can be served here.
 	Has func(id string) bool
-	// Adopt goes on with a session that was taken over.
+	// Adopt resumes a session that this instance took over.
 	Adopt func(id string, h session.Held) error
-	// MCP and Messages serve the requests of other instances' clients.
+	// MCP and Messages serve forwarded requests of clients.
 	MCP, Messages func(server string, w http.ResponseWriter, r *http.Request)
-	// Homes returns the shared connections that live here.
+	// Homes returns the server of shared connections.
 	Homes func() Homes
-	// Workers returns what workers and their fronts ask of this instance.
+	// Workers returns the two sides of workers at this instance.
 	Workers func() Workers
-	// MaxMessage bounds what is sent between instances for clients without sessions, in
-	// bytes of a message.
+	// MaxMessage bounds one message of a stateless client between instances, in bytes.
 	MaxMessage int
-	// Dial connects to another instance; nil is TCP, by which a network that goes silent
-	// ends a connection after three leases.
+	// Dial connects to another instance. nil means TCP, where a silent network ends a connection after three
+	// leases.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Peers are the other instances, as this one reaches them, and this one as they do.
+// Peers sends requests to the other instances, and serves theirs.
 type Peers struct {
 	o      Options
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
-	moves  *lru.Cache[string, string] // where sessions are that are not where their ids say
-	served chan struct{}              // closed when the listener has ended
+	moves  *lru.Cache[string, string] // owners of sessions, where the tag of the id is not the owner's
+	served chan struct{}              // closed when the listener ended
 
-	connect time.Duration // bounds how long connecting to an instance may take
+	connect time.Duration // timeout of connecting
 
-	leaving context.Context // ends when this instance serves no clients any more
+	leaving context.Context // ends when this instance stops serving clients
 	leave   context.CancelFunc
 
 	mu       sync.Mutex // guards the rest
 	links    map[string]*link
-	adopting map[string]chan struct{} // by key; closed when it has ended
+	adopting map[string]chan struct{} // by key; closed with the end of the takeover
 	closed   bool
 }
 
-// link is how one instance is reached.
+// link holds the connections to one instance.
 type link struct {
-	connect func(ctx context.Context, network, address string) (net.Conn, error)
-	most    time.Duration // that connecting may take
-	tls     *tls.Config
-	http    *http.Transport // by itself: a client of net/http adds a tenth to a short request
-	dead    context.Context // ends when the instance is, and all connections with it
-	bury    context.CancelFunc
+	connect    func(ctx context.Context, network, address string) (net.Conn, error)
+	timeout    time.Duration // of connecting
+	tls        *tls.Config
+	http       *http.Transport // without http.Client, which makes short requests a tenth slower
+	dead       context.Context // ends when the instance is found dead; its connections close
+	disconnect context.CancelFunc
 }
 
-// dial connects to the instance. A machine that has vanished ends no connection: they end
-// here when it is found dead.
+// dial connects to the instance. The connection closes when the instance is found dead: a vanished machine closes
+// none itself.
 func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.most)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	defer context.AfterFunc(l.dead, cancel)()
 	c, err := l.connect(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &mortal{c, context.AfterFunc(l.dead, func() { _ = c.Close() })}, nil
+	return &linkedConn{c, context.AfterFunc(l.dead, func() { _ = c.Close() })}, nil
 }
 
-// secure connects to the instance for requests that this one sends on.
+// secure opens a TLS connection for forwarded requests.
 func (l *link) secure(ctx context.Context, address string) (net.Conn, error) {
 	c, err := l.dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.most)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	t := tls.Client(c, l.tls)
 	if err := t.HandshakeContext(ctx); err != nil {
@@ -117,7 +115,7 @@ func (l *link) secure(ctx context.Context, address string) (net.Conn, error) {
 	return &counted{Conn: t}, nil
 }
 
-// counted is a connection that knows how much was written to it.
+// counted is a connection that counts the bytes written to it.
 type counted struct {
 	net.Conn
 	written atomic.Int64
@@ -129,21 +127,21 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// mortal is a connection that ends with its link.
-type mortal struct {
+// linkedConn is a connection that closes with its link.
+type linkedConn struct {
 	net.Conn
 	forget func() bool
 }
 
 // Close closes the connection.
-func (c *mortal) Close() error {
+func (c *linkedConn) Close() error {
 	c.forget()
 	return c.Conn.Close()
 }
 
 var _ cluster.Peers = (*Peers)(nil)
 
-// moved bounds what is remembered of sessions that live elsewhere.
+// moved bounds the sessions whose owners are remembered.
 const moved = 100_000
 
 // New makes Peers. Join has to follow.
@@ -165,7 +163,7 @@ func New(o Options) (*Peers, error) {
 	return p, nil
 }
 
-// Join says which node this instance is.
+// Join sets the node of this instance.
 func (p *Peers) Join(n *cluster.Node) { p.node = n }
 
 // Listen serves the other instances on l until Close.
@@ -173,26 +171,25 @@ func (p *Peers) Listen(l net.Listener) {
 	defer close(p.served)
 	p.http.TLSConfig = p.trust.server()
 	if err := p.http.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
-		p.o.Log.Error("the other instances are not served any more", "err", err)
+		p.o.Log.Error("peer listener stopped", "err", err)
 	}
 }
 
-// Leave ends the streams of clients that other instances serve by this one: they come
-// back to another.
+// Leave ends forwarded streams of clients, which then reconnect to another instance.
 func (p *Peers) Leave() { p.leave() }
 
-// Close ends the listener, and what is under way to others. Listen has to have been called.
+// Close closes the listener and the connections to others. Listen must have been called.
 func (p *Peers) Close(ctx context.Context) {
 	p.leave()
 	if p.http.Shutdown(ctx) != nil {
-		_ = p.http.Close() // what is left is broken off
+		_ = p.http.Close() // breaks the rest
 	}
 	<-p.served
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, l := range p.links {
-		l.bury()
+		l.disconnect()
 		l.http.CloseIdleConnections()
 	}
 }
@@ -200,34 +197,34 @@ func (p *Peers) Close(ctx context.Context) {
 // idle is how long a connection without requests is kept.
 const idle = time.Minute
 
-// link returns how an instance is reached.
+// link returns the link to an instance.
 func (p *Peers) link(m cluster.Member) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{connect: p.o.Dial, most: p.connect, tls: p.trust.client(m.ID)}
-	l.dead, l.bury = context.WithCancel(context.Background())
+	l := &link{connect: p.o.Dial, timeout: p.connect, tls: p.trust.client(m.ID)}
+	l.dead, l.disconnect = context.WithCancel(context.Background())
 	l.http = &http.Transport{
 		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return l.secure(ctx, m.Address) },
 		MaxIdleConnsPerHost: 256, IdleConnTimeout: idle, DisableCompression: true,
 	}
 	if p.closed {
-		l.bury()
+		l.disconnect()
 	}
 	p.links[m.ID] = l
 	return l
 }
 
-// Bury implements cluster.Peers.
-func (p *Peers) Bury(id string) {
+// Disconnect implements cluster.Peers.
+func (p *Peers) Disconnect(id string) {
 	p.mu.Lock()
 	l := p.links[id]
 	delete(p.links, id)
 	p.mu.Unlock()
 	if l != nil {
-		l.bury()
+		l.disconnect()
 		l.http.CloseIdleConnections()
 	}
 }
@@ -267,14 +264,14 @@ func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (
 	return a, err
 }
 
-// Headers between instances. A client's never pass: see carried.
+// Headers between instances. forwardedHeaders drops those of clients.
 const (
 	principalHeader = "Bridge-Principal"
-	frontHeader     = "Bridge-Front" // set where the request comes in: it does not travel
+	frontHeader     = "Bridge-Front" // set by the receiver, never sent
 	ownPrefix       = "Bridge-"
 )
 
-// Strip takes what only instances say to each other off a client's request (S-081).
+// Strip removes the headers between instances from a client's request (S-081).
 func Strip(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(name, ownPrefix) {
@@ -283,8 +280,7 @@ func Strip(h http.Header) {
 	}
 }
 
-// Front returns the tag of the instance that has sent a request on, as its header says
-// here; nothing for one that has come by itself.
+// Front returns the tag of the instance that forwarded a request, or nothing for a direct request.
 func Front(h http.Header) string {
 	if v := h[frontHeader]; len(v) > 0 {
 		return v[0]
@@ -292,19 +288,19 @@ func Front(h http.Header) string {
 	return ""
 }
 
-// The path of a server; sessions of all servers as one have a name of their own.
-const together = "_"
+// aggregateName is the name of all servers as one in paths.
+const aggregateName = "_"
 
 func nameOf(server string) string {
 	if server == "" {
-		return together
+		return aggregateName
 	}
 	return server
 }
 
 type forwardedKey struct{}
 
-// forwarded reports whether another instance has sent the request on.
+// forwarded reports whether another instance forwarded the request.
 func forwarded(r *http.Request) bool { return r.Context().Value(forwardedKey{}) != nil }
 
 // handler serves the other instances.
@@ -313,11 +309,11 @@ func (p *Peers) handler() http.Handler {
 	mux.HandleFunc("POST "+version+"hello", func(w http.ResponseWriter, r *http.Request) {
 		var h cluster.Hello
 		if err := json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&h); err != nil || p.nameOf(r) != host(h.ID) {
-			http.Error(w, "the hello is not of the instance that the certificate names", http.StatusBadRequest)
+			http.Error(w, "the hello names another instance than the certificate", http.StatusBadRequest)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.node.Answer(h)) // who has asked has gone
+		_ = json.NewEncoder(w).Encode(p.node.Answer(h)) // the asking instance may be gone
 	})
 	serve := func(f func(string, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -332,7 +328,7 @@ func (p *Peers) handler() http.Handler {
 			}
 			ctx := auth.WithPrincipal(context.WithValue(r.Context(), forwardedKey{}, true), string(name))
 			server := r.PathValue("server")
-			if server == together {
+			if server == aggregateName {
 				server = ""
 			}
 			f(server, w, r.WithContext(ctx))
@@ -340,17 +336,17 @@ func (p *Peers) handler() http.Handler {
 	}
 	mux.HandleFunc(version+"s/{server}/mcp", serve(p.o.MCP))
 	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(p.o.Messages))
-	p.handleHomes(mux)
+	p.handleOwners(mux)
 	p.handleWorkers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p.node.Draining() { // a connection that ends under a request would cost that its answer
+		if p.node.Draining() { // a request on a connection that is about to close would lose its answer
 			w.Header().Set("Connection", "close")
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// nameOf returns the name in the certificate of who asks.
+// nameOf returns the name in the certificate of the asking instance.
 func (p *Peers) nameOf(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(r.TLS.PeerCertificates[0].DNSNames) == 0 {
 		return ""
@@ -358,8 +354,8 @@ func (p *Peers) nameOf(r *http.Request) string {
 	return r.TLS.PeerCertificates[0].DNSNames[0]
 }
 
-// carried returns the headers of a client's request that travel: not its key.
-func (p *Peers) carried(r *http.Request) http.Header {
+// forwardedHeaders returns the headers of a client's request that are forwarded. The client's key is not.
+func (p *Peers) forwardedHeaders(r *http.Request) http.Header {
 	h := make(http.Header, 8)
 	for name, values := range r.Header {
 		switch name {

@@ -242,7 +242,7 @@ func TestBrokenOff(t *testing.T) {
 		{"a stream after it", `{"jsonrpc":"2.0","id":7,"method":"x"}`, event(`{"jsonrpc":"2.0","id":7,"result":{}}`), true, []string{`"result"`}, lost},
 		{"in the midst of an event", `{"jsonrpc":"2.0","id":7,"method":"x"}`, ": beat\n\n" + event(`{"jsonrpc":"2.0","id":7,"result":{}}`)[:40], true, []string{": beat", lost}, `"id":7,"res`},
 		{"one of a batch", `[{"jsonrpc":"2.0","id":1,"method":"x"},{"jsonrpc":"2.0","id":2,"method":"x"}]`, event(`{"jsonrpc":"2.0","id":1,"error":{}}`), true, []string{`"id":1,"error":{}`, `"id":2,"error":{"code"`}, `"id":1,"error":{"code"`},
-		{"a large event", `{"jsonrpc":"2.0","id":7,"method":"x"}`, "data: " + strings.Repeat("x", 3*whole), true, []string{"xxx"}, lost},
+		{"a large event", `{"jsonrpc":"2.0","id":7,"method":"x"}`, "data: " + strings.Repeat("x", 3*maxBuffered), true, []string{"xxx"}, lost},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, a := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {

@@ -13,9 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// trust is mutual TLS without files: whoever knows the secret of the cluster is an
-// instance. Each start makes a certificate of its own, with the instance's name in it,
-// signed by a key that is made of the secret.
+// trust is mutual TLS without files. Each start makes a certificate with the instance's name, signed by a key that
+// is derived from the secret of the cluster.
 type trust struct {
 	own  tls.Certificate
 	pool *x509.CertPool // one authority for each secret
@@ -24,12 +23,12 @@ type trust struct {
 // host is the name in an instance's certificate.
 func host(id string) string { return strings.ToLower(id) + ".instance.mcp-bridge.internal" }
 
-// newTrust makes the certificate of an instance, by the first of the secrets.
+// newTrust makes the certificate of an instance, signed by the first secret.
 func newTrust(id string, secrets []string) (*trust, error) {
 	t := &trust{pool: x509.NewCertPool()}
 	for i, secret := range secrets {
 		key := ed25519.NewKeyFromSeed(seal.Derive(secret, "cluster authority", ed25519.SeedSize))
-		// Clocks may be apart, and the secret decides: expiry protects from nobody.
+		// Clocks may differ. The secret decides who is an instance, so expiry would protect nothing.
 		from, until := time.Now().Add(-24*time.Hour), time.Now().AddDate(10, 0, 0)
 		ca := &x509.Certificate{
 			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mcp-bridge cluster"}, NotBefore: from, NotAfter: until,
@@ -62,16 +61,16 @@ func newTrust(id string, secrets []string) (*trust, error) {
 	return t, nil
 }
 
-// server returns the settings of the listener: it speaks to instances only.
+// server returns the settings of the listener, which serves only instances.
 func (t *trust) server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{t.own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: t.pool}
 }
 
-// anyone returns the settings for a connection to whichever instance answers.
+// anyone returns the settings for a connection to any instance at an address.
 func (t *trust) anyone() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{t.own},
-		InsecureSkipVerify: true, // the name is what is asked for: the rest is verified below
+		InsecureSkipVerify: true, // any name is accepted; the signature is verified below
 		VerifyConnection: func(s tls.ConnectionState) error {
 			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: t.pool})
 			return err
@@ -79,7 +78,7 @@ func (t *trust) anyone() *tls.Config {
 	}
 }
 
-// idOf returns the id of the instance whose certificate was shown.
+// idOf returns the id in the other instance's certificate.
 func idOf(s *tls.ConnectionState) string {
 	if s == nil || len(s.PeerCertificates) == 0 {
 		return ""
@@ -87,8 +86,7 @@ func idOf(s *tls.ConnectionState) string {
 	return s.PeerCertificates[0].Subject.CommonName
 }
 
-// client returns the settings for connections to one instance: nobody else passes for
-// it, at whatever address.
+// client returns the settings for connections to one instance. No other instance passes, at whatever address.
 func (t *trust) client(id string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{t.own}, RootCAs: t.pool, ServerName: host(id)}
 }

@@ -19,56 +19,52 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 )
 
-// Workers are the two sides of workers: what this instance has offered, and the
-// connections that it has opened for others.
+// Workers serves the two sides of workers: the requests of this instance, and its slots for others.
 type Workers interface {
-	// Hand gives an offer to a worker: see offers.Front.
-	Hand(id string, t queue.Ticket) error
-	// Claim has a front go on with what a ticket stands for. An epoch that is higher than
-	// the one before takes it from the front that had it. The error is ErrElsewhere where
-	// that cannot be.
-	Claim(ticket, front string, epoch int64) error
-	// Failed says why the connection that a ticket stands for could not be opened; nil if
-	// nothing is known of that.
-	Failed(ticket string) error
-	// Leave ends what this instance uses of the processes that run at another one, and waits until nothing of
-	// it is left.
+	// AcceptGrant takes the grant for a request of this instance: see queue.Front.
+	AcceptGrant(id string, t queue.Grant) error
+	// ClaimSlot lets a front use the slot of a grant. A higher epoch takes the slot from its former front. The
+	// error is ErrElsewhere when the front may not use it.
+	ClaimSlot(grant, front string, epoch int64) error
+	// SlotFailure returns why the connection of a grant was not opened, or nil.
+	SlotFailure(grant string) error
+	// Leave closes the tunnels of this instance to a worker that stops, and waits until nothing uses it.
 	Leave(ctx context.Context, instance string) error
-	// Lane serves an inner session: that of a front which has claimed a ticket.
-	Lane(w http.ResponseWriter, r *http.Request, t Claimed)
+	// ServeTunnel serves a tunnel of a front that claimed a slot.
+	ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim)
 }
 
-// Claimed is what the requests of a lane to a worker say of it.
-type Claimed struct {
-	Ticket, Front string
-	Epoch         int64
+// SlotClaim names the slot and the front of a request of a tunnel to a worker.
+type SlotClaim struct {
+	Grant, Front string
+	Epoch        int64
 }
 
-// Headers of what goes to a worker.
+// Headers of requests to a worker. Their names are part of the wire between versions.
 const (
-	TicketHeader = "Bridge-Ticket"
-	epochHeader  = "Bridge-Epoch"
+	GrantHeader = "Bridge-Ticket"
+	epochHeader = "Bridge-Epoch"
 )
 
 const (
-	workPath  = version + "work"
-	offerPath = "offers/"
-	claimPath = "claims/"
+	workerTunnelPath = version + "work"
+	offerPath        = "offers/"
+	claimPath        = "claims/"
 )
 
-// told is what a worker says to the front of an offer.
-type told struct {
-	Ticket string `json:"ticket"`
+// grantBody is the body of a grant.
+type grantBody struct {
+	Grant string `json:"ticket"`
 }
 
-// Tell gives a front a ticket for its offer. The error is offers.ErrOver when that is over,
-// and offers.ErrUnreached when nothing of it came there, or the front does not reach this
-// instance; any other one means that it is not known.
-func (p *Peers) Tell(ctx context.Context, m cluster.Member, offer, ticket string) error {
-	body, _ := json.Marshal(told{ticket}) // nothing in it can fail
+// Grant sends a front the grant for its request. The error is queue.ErrOver when the request is over, and
+// queue.ErrUnreached when the front was not reached, or does not reach this instance. After any other error the
+// outcome is unknown.
+func (p *Peers) Grant(ctx context.Context, m cluster.Member, request, grant string) error {
+	body, _ := json.Marshal(grantBody{grant}) // nothing in it can fail
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	status, _, err := p.ask(ctx, m, offerPath+offer, body)
+	status, _, err := p.ask(ctx, m, offerPath+request, body)
 	switch {
 	case err != nil && !connected.Load():
 		return fmt.Errorf("%w: %w", queue.ErrUnreached, err)
@@ -84,58 +80,57 @@ func (p *Peers) Tell(ctx context.Context, m cluster.Member, offer, ticket string
 	return errors.New(http.StatusText(status))
 }
 
-// AskWorker claims a ticket at its worker: see Workers. The error is ErrElsewhere when it
-// stands for nothing any more; any other one means that the worker was not reached.
-func (p *Peers) AskWorker(ctx context.Context, m cluster.Member, ticket string, epoch int64) error {
-	status, _, err := p.ask(ctx, m, claimPath+ticket, []byte(strconv.FormatInt(epoch, 10)))
+// ClaimSlot claims the slot of a grant at its worker: see Workers. The error is ErrElsewhere when the front may
+// not use it; any other error means that the worker was not reached.
+func (p *Peers) ClaimSlot(ctx context.Context, m cluster.Member, grant string, epoch int64) error {
+	status, _, err := p.ask(ctx, m, claimPath+grant, []byte(strconv.FormatInt(epoch, 10)))
 	if err == nil && status != http.StatusNoContent {
 		err = ErrElsewhere
 	}
 	return err
 }
 
-// WhyWorker returns why a worker could not open the connection of a ticket; nil if that is
-// not known.
-func (p *Peers) WhyWorker(ctx context.Context, m cluster.Member, server, ticket string) error {
-	status, text, err := p.ask(ctx, m, claimPath+ticket+"/why", nil)
+// SlotFailure returns why a worker could not open the connection of a grant, or nil if that is unknown.
+func (p *Peers) SlotFailure(ctx context.Context, m cluster.Member, server, grant string) error {
+	status, text, err := p.ask(ctx, m, claimPath+grant+"/why", nil)
 	if err != nil || status != http.StatusOK {
 		return nil
 	}
 	return decodeError(server, text)
 }
 
-// ask sends a short request, and reads a short response.
+// ask sends a short request and reads a short response.
 func (p *Peers) ask(ctx context.Context, m cluster.Member, path string, body []byte) (status int, text []byte, err error) {
 	res, err := p.post(ctx, m, path, nil, body)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer res.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(res.Body, whole))
+	text, err = io.ReadAll(io.LimitReader(res.Body, maxBuffered))
 	return res.StatusCode, text, err
 }
 
-// WorkWay returns how the lanes to a worker reach it.
-func (p *Peers) WorkWay(m cluster.Member) remote.Config {
-	c := p.Way(m)
-	c.URL = strings.TrimSuffix(c.URL, LanePath) + workPath
+// WorkerTunnel returns the client settings of tunnels to a worker.
+func (p *Peers) WorkerTunnel(m cluster.Member) remote.Config {
+	c := p.OwnerTunnel(m)
+	c.URL = strings.TrimSuffix(c.URL, OwnerTunnelPath) + workerTunnelPath
 	return c
 }
 
-// WorkHeader returns what the requests of a lane to a worker say of it.
-func WorkHeader(principal, ticket string, epoch int64) map[string]string {
-	return map[string]string{principalHeader: Encode(principal), TicketHeader: ticket, epochHeader: strconv.FormatInt(epoch, 10)}
+// WorkerTunnelHeaders returns the headers of the requests of a tunnel to a worker.
+func WorkerTunnelHeaders(principal, grant string, epoch int64) map[string]string {
+	return map[string]string{principalHeader: Encode(principal), GrantHeader: grant, epochHeader: strconv.FormatInt(epoch, 10)}
 }
 
-// handleWorkers serves what workers and their fronts ask of each other.
+// handleWorkers registers the handlers for workers and their fronts.
 func (p *Peers) handleWorkers(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+version+offerPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
-		var t told
-		if err := json.NewDecoder(io.LimitReader(r.Body, whole)).Decode(&t); err != nil {
-			http.Error(w, "not a ticket", http.StatusBadRequest)
+		var t grantBody
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&t); err != nil {
+			http.Error(w, "not a grant", http.StatusBadRequest)
 			return
 		}
-		switch err := p.o.Workers().Hand(r.PathValue("id"), queue.Ticket{Worker: idOf(r.TLS), Key: t.Ticket}); {
+		switch err := p.o.Workers().AcceptGrant(r.PathValue("id"), queue.Grant{Worker: idOf(r.TLS), Key: t.Grant}); {
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
 		case errors.Is(err, queue.ErrUnreached):
@@ -144,32 +139,32 @@ func (p *Peers) handleWorkers(mux *http.ServeMux) {
 			w.WriteHeader(http.StatusGone)
 		}
 	})
-	mux.HandleFunc("POST "+version+claimPath+"{ticket}", func(w http.ResponseWriter, r *http.Request) {
-		text, _ := io.ReadAll(io.LimitReader(r.Body, whole))
+	mux.HandleFunc("POST "+version+claimPath+"{grant}", func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(io.LimitReader(r.Body, maxBuffered))
 		epoch, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 		switch {
 		case err != nil:
 			http.Error(w, "not an epoch", http.StatusBadRequest)
-		case p.o.Workers().Claim(r.PathValue("ticket"), idOf(r.TLS), epoch) == nil:
+		case p.o.Workers().ClaimSlot(r.PathValue("grant"), idOf(r.TLS), epoch) == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.WriteHeader(http.StatusGone)
 		}
 	})
-	mux.HandleFunc("POST "+version+claimPath+"{ticket}/why", func(w http.ResponseWriter, r *http.Request) {
-		if err := p.o.Workers().Failed(r.PathValue("ticket")); err != nil {
-			_, _ = w.Write(encodeError(err)) // who has asked may have gone
+	mux.HandleFunc("POST "+version+claimPath+"{grant}/why", func(w http.ResponseWriter, r *http.Request) {
+		if err := p.o.Workers().SlotFailure(r.PathValue("grant")); err != nil {
+			_, _ = w.Write(encodeError(err)) // the front may be gone
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc(workPath, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(workerTunnelPath, func(w http.ResponseWriter, r *http.Request) {
 		name, ok := Decode(r.Header.Get(principalHeader))
 		epoch, err := strconv.ParseInt(r.Header.Get(epochHeader), 10, 64)
 		if !ok || err != nil {
-			http.Error(w, "not a request of a lane", http.StatusBadRequest)
+			http.Error(w, "not a request of a tunnel", http.StatusBadRequest)
 			return
 		}
-		p.o.Workers().Lane(w, r.WithContext(auth.WithPrincipal(r.Context(), name)), Claimed{r.Header.Get(TicketHeader), idOf(r.TLS), epoch})
+		p.o.Workers().ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)), SlotClaim{r.Header.Get(GrantHeader), idOf(r.TLS), epoch})
 	})
 }

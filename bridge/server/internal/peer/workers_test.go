@@ -22,8 +22,8 @@ import (
 // crew is what workers and fronts ask of an instance.
 type crew struct {
 	mu     sync.Mutex // guards the rest
-	handed []queue.Ticket
-	lanes  []Claimed
+	handed []queue.Grant
+	lanes  []SlotClaim
 	asked  []string      // to leave these instances
 	left   chan struct{} // Leave waits until it is closed
 }
@@ -36,7 +36,7 @@ func (c *crew) Leave(ctx context.Context, instance string) error {
 	return nil
 }
 
-func (c *crew) Hand(id string, t queue.Ticket) error {
+func (c *crew) AcceptGrant(id string, t queue.Grant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handed = append(c.handed, t)
@@ -49,21 +49,21 @@ func (c *crew) Hand(id string, t queue.Ticket) error {
 	return queue.ErrOver
 }
 
-func (c *crew) Claim(ticket, front string, epoch int64) error {
-	if ticket != "good" || front != "BBBBBBB" || epoch != 3 {
+func (c *crew) ClaimSlot(grant, front string, epoch int64) error {
+	if grant != "good" || front != "BBBBBBB" || epoch != 3 {
 		return ErrElsewhere
 	}
 	return nil
 }
 
-func (c *crew) Failed(ticket string) error {
-	if ticket != "failed" {
+func (c *crew) SlotFailure(grant string) error {
+	if grant != "failed" {
 		return nil
 	}
 	return &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key", After: time.Second}
 }
 
-func (c *crew) Lane(w http.ResponseWriter, r *http.Request, t Claimed) {
+func (c *crew) ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lanes = append(c.lanes, t)
@@ -94,14 +94,14 @@ func TestWork(t *testing.T) {
 	b, _ := instance(t, "BBBBBBB", []string{secret}, nobody)
 	stranger, _ := instance(t, "DDDDDDD", []string{"another secret of 32 characters or more"}, nobody)
 	ctx := t.Context()
-	if err := b.Tell(ctx, a, "good", "the ticket"); err != nil {
-		t.Errorf("an offer that is wanted: %v", err)
+	if err := b.Grant(ctx, a, "good", "the grant"); err != nil {
+		t.Errorf("a request that is wanted: %v", err)
 	}
-	if err := b.Tell(ctx, a, "over", "the ticket"); !errors.Is(err, queue.ErrOver) {
-		t.Errorf("an offer that is over: %v", err)
+	if err := b.Grant(ctx, a, "over", "the grant"); !errors.Is(err, queue.ErrOver) {
+		t.Errorf("a request that is over: %v", err)
 	}
-	if err := b.Tell(ctx, a, "one way", "the ticket"); !errors.Is(err, queue.ErrUnreached) {
-		t.Errorf("an offer of a front that does not reach the worker: %v", err)
+	if err := b.Grant(ctx, a, "one way", "the grant"); !errors.Is(err, queue.ErrUnreached) {
+		t.Errorf("a request of a front that does not reach the worker: %v", err)
 	}
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,22 +111,22 @@ func TestWork(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Tell(ctx, nowhere, "good", "the ticket"); !errors.Is(err, queue.ErrUnreached) {
+	if err := b.Grant(ctx, nowhere, "good", "the grant"); !errors.Is(err, queue.ErrUnreached) {
 		t.Errorf("a front that is not there: %v", err)
 	}
-	if want := (queue.Ticket{Worker: "BBBBBBB", Key: "the ticket"}); len(c.handed) != 3 || c.handed[0] != want {
+	if want := (queue.Grant{Worker: "BBBBBBB", Key: "the grant"}); len(c.handed) != 3 || c.handed[0] != want {
 		t.Errorf("handed %+v", c.handed)
 	}
-	if err := b.AskWorker(ctx, a, "good", 3); err != nil {
+	if err := b.ClaimSlot(ctx, a, "good", 3); err != nil {
 		t.Errorf("a claim: %v", err)
 	}
-	if err := b.AskWorker(ctx, a, "good", 2); !errors.Is(err, ErrElsewhere) {
+	if err := b.ClaimSlot(ctx, a, "good", 2); !errors.Is(err, ErrElsewhere) {
 		t.Errorf("a claim with an epoch that is over: %v", err)
 	}
-	if err := b.WhyWorker(ctx, a, "files", "failed"); !errors.Is(err, bridge.ErrCredentials) || bridge.RetryAfter(err) != time.Second {
+	if err := b.SlotFailure(ctx, a, "files", "failed"); !errors.Is(err, bridge.ErrCredentials) || bridge.RetryAfter(err) != time.Second {
 		t.Errorf("why: %v", err)
 	}
-	if err := b.WhyWorker(ctx, a, "files", "good"); err != nil {
+	if err := b.SlotFailure(ctx, a, "files", "good"); err != nil {
 		t.Errorf("why, of one that has not failed: %v", err)
 	}
 	lane := func(headers map[string]string) (int, string) {
@@ -143,13 +143,13 @@ func TestWork(t *testing.T) {
 		text, _ := io.ReadAll(res.Body)
 		return res.StatusCode, string(text)
 	}
-	if status, text := lane(WorkHeader("alice", "good", 3)); status != http.StatusOK || text != "alice" {
+	if status, text := lane(WorkerTunnelHeaders("alice", "good", 3)); status != http.StatusOK || text != "alice" {
 		t.Errorf("a lane: %d %s", status, text)
 	}
-	if want := (Claimed{Ticket: "good", Front: "BBBBBBB", Epoch: 3}); len(c.lanes) != 1 || c.lanes[0] != want {
+	if want := (SlotClaim{Grant: "good", Front: "BBBBBBB", Epoch: 3}); len(c.lanes) != 1 || c.lanes[0] != want {
 		t.Errorf("lanes %+v", c.lanes)
 	}
-	for name, headers := range map[string]map[string]string{"no headers": {}, "no epoch": {principalHeader: Encode("alice"), TicketHeader: "good"}, "no principal": {principalHeader: "%", TicketHeader: "good", epochHeader: "1"}} {
+	for name, headers := range map[string]map[string]string{"no headers": {}, "no epoch": {principalHeader: Encode("alice"), GrantHeader: "good"}, "no principal": {principalHeader: "%", GrantHeader: "good", epochHeader: "1"}} {
 		if status, text := lane(headers); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
@@ -186,8 +186,8 @@ func TestWork(t *testing.T) {
 	b.AskLeave(ctx, nowhere, LeaveWorker) // nothing of what cannot be reached leads here
 	b.AskLeave(ctx, a, "something else")
 	// (S-080)
-	if err := stranger.Tell(ctx, a, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a stranger's ticket: %v", err)
+	if err := stranger.Grant(ctx, a, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a stranger's grant: %v", err)
 	}
 	if len(c.handed) != 3 {
 		t.Error("a stranger was served")

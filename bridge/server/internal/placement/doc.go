@@ -1,33 +1,32 @@
-// Package placement decides at which instance of several a connection to a server lives,
-// and carries its calls there.
+// Package placement decides which instance has the connection to a server, and carries
+// calls to it.
 //
-// # Homes
+// # Owners
 //
-// A shared connection lives at one instance, its home: that of `share: principal` and
-// `share: all`, and those of clients without sessions to a child or to a server with
-// sessions. Otherwise a server with a memory would show another face with each request
-// that reaches another instance.
+// A shared connection has one owner among the instances. Shared are the connections of
+// `share: principal` and `share: all`, and those of stateless clients to a child process or
+// to a server with sessions. With several connections, a server with memory would answer
+// differently at each instance.
 //
-// The first instance that needs such a connection claims it in the store, and is its
-// home until it stops, ends, or has not used it for long. The others reach it there.
-// When the home ends, the lane of each other instance has lost a connection and opens
-// another one, at the next home. Requests of clients without sessions go to the home one
-// by one.
+// The first instance that needs such a connection claims it in the store. It is the owner
+// until it stops, or has not used the connection for long. The other instances use it
+// through tunnels. When the owner ends, each of their lanes loses a connection, and opens
+// one at the next owner. Requests of stateless clients go to the owner one by one.
 //
 // # Workers
 //
 // The child processes of servers with `place: workers` run at workers. An instance that
-// needs a connection offers its opening in a queue; a worker with a free place takes the
-// offer, and gives a ticket for it. With that the front opens a tunnel to the worker,
-// whose only server is a child process. Nothing that the two say goes through the store.
+// needs one, the front, puts a request into a queue. A worker with a free slot takes the
+// request and sends the front a grant, by which the front opens a tunnel to the slot.
+// Messages never go through the store.
 //
-// When the worker ends, the front has lost a connection, and opens another one. When the
-// front ends, the worker keeps the child for a while: the instance that takes the session
-// over goes on with it.
+// When the worker ends, the front loses a connection and opens another one. When the front
+// ends, the worker keeps the process for a while. The instance that takes over the session
+// resumes it.
 //
 // # Tunnels
 //
-// A connection that lives elsewhere is used through an inner MCP session to that
-// instance, which is spoken as to any other server: the owner of the connection opens
-// again what it loses.
+// A tunnel is an MCP session between two instances, which a lane uses as any other
+// connection. An instance that stops asks the others to leave it, and waits until they have
+// closed their tunnels.
 package placement

@@ -23,11 +23,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// TunnelWay is the way to a server's connection at another instance. All is needed but Timeouts,
-// where there are none.
-type TunnelWay struct {
+// TunnelOptions configure a Tunnel. All are required but Timeouts, which may be zero.
+type TunnelOptions struct {
 	Server     string
-	At         string // the instance
+	At         string // the other instance
 	HTTP       remote.Config
 	Node       *cluster.Node
 	Log        *slog.Logger
@@ -36,36 +35,36 @@ type TunnelWay struct {
 	out        *outbound
 }
 
-// Tunnel is an Upstream whose connection lives at another instance.
+// Tunnel is an Upstream over a connection of another instance.
 type Tunnel struct {
 	bridge.Upstream
-	a      *streamable.Upstream
-	server string
-	rest   bridge.Client
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-	done   func() // ends the use of the other instance
+	adapter *streamable.Upstream
+	server  string
+	client  bridge.Client
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	done    func() // ends the use of the other instance
 
 	calls   gateway.InFlight
-	refused atomic.Bool // the other instance has refused a call, or is about to: it answers or refuses all
+	refused atomic.Bool // the other instance refuses calls, or is about to: it answers or refuses each call
 }
 
-// OpenTunnel opens an inner session at the other instance.
-func OpenTunnel(ctx context.Context, w TunnelWay, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
+// OpenTunnel opens a tunnel.
+func OpenTunnel(ctx context.Context, w TunnelOptions, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
 	return open(w, from, rest, func(a *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
 		return a.Open(ctx, from, rest)
 	})
 }
 
-// ResumeTunnel goes on with an inner session of another instance's: see bridge.Resumer.
-func ResumeTunnel(ctx context.Context, w TunnelWay, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (*Tunnel, error) {
+// ResumeTunnel resumes a tunnel that another instance opened: see bridge.Resumer.
+func ResumeTunnel(ctx context.Context, w TunnelOptions, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (*Tunnel, error) {
 	return open(w, from, rest, func(a *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
 		return a.Resume(ctx, from, rest, carry, above)
 	})
 }
 
-func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*streamable.Upstream, *bridge.Caller) (bridge.Upstream, error)) (*Tunnel, error) {
+func open(w TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*streamable.Upstream, *bridge.Caller) (bridge.Upstream, error)) (*Tunnel, error) {
 	a, err := streamable.NewUpstream(w.Server, w.HTTP, conn.Options{Log: w.Log, MaxMessage: w.MaxMessage, Timeouts: w.Timeouts, Era: conn.EraLegacy, Hasty: true})
 	if err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*stream
 	}
 	its := *from
 	its.Header = packed(from.Header)
-	if its.Modern() { // it stands for everybody
+	if its.Modern() { // the connection is for all stateless clients
 		its.Revision, its.Capabilities = era.LatestLegacy, nil
 	}
 	up, err := how(a, &its)
@@ -86,13 +85,13 @@ func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*stream
 		done()
 		return nil, err
 	}
-	l := &Tunnel{Upstream: up, a: a, server: w.Server, rest: rest, done: done}
+	l := &Tunnel{Upstream: up, adapter: a, server: w.Server, client: rest, done: done}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.wg.Go(func() { l.watch(w.Node, w.At, stops) })
 	return l, nil
 }
 
-// packed are headers as they go to another instance.
+// packed returns headers in the form in which they go to another instance.
 func packed(h http.Header) http.Header {
 	if h == nil {
 		return nil
@@ -100,8 +99,8 @@ func packed(h http.Header) http.Header {
 	return http.Header{peer.ForwardHeader: {peer.EncodeHeader(h)}}
 }
 
-// Call makes a call. An instance that cannot be reached has lost the connection: whoever
-// needs it opens another one.
+// Call makes a call. When the other instance cannot be reached, the connection is lost and the call unsent, so that
+// the lane opens another one.
 func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	its := *r
 	its.Header = packed(r.Header)
@@ -109,8 +108,8 @@ func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		defer l.calls.Leave()
 	} // otherwise Close has begun, and Upstream refuses it
 	m, err := l.Upstream.Call(ctx, &its)
-	if err != nil && remote.Unsent(err) { // which says nothing about the server
-		err = &bridge.Error{Server: l.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that has its connection cannot be reached"}
+	if err != nil && remote.Unsent(err) { // the server itself may work
+		err = &bridge.Error{Server: l.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that owns its connection cannot be reached"}
 	}
 	if errors.Is(err, bridge.ErrUnsent) {
 		l.refused.Store(true)
@@ -118,8 +117,7 @@ func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	return m, err
 }
 
-// watch tells who has the lane when the other instance stops, or has left or ended, also when
-// nothing is called.
+// watch reports the connection as lost when the other instance stops or is dead, also without calls.
 func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -129,14 +127,14 @@ func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 			return
 		case <-stops.Done():
 			l.refused.Store(true)
-			l.rest.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "the instance of the bridge that has its connection stops"})
+			l.client.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "the instance of the bridge that owns its connection stops"})
 			return
 		case <-tick.C:
 		}
 		if missing++; slices.ContainsFunc(n.Members(), func(m cluster.Member) bool { return m.ID == at }) {
 			missing = 0
 		}
-		if missing < 2 { // it may be put again by one that lives
+		if missing < 2 { // the store may have lost the member for a moment
 			continue
 		}
 		if dead, err := n.Dead(l.ctx, at); dead && err == nil {
@@ -144,7 +142,7 @@ func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 		}
 	}
 	if l.ctx.Err() == nil {
-		l.rest.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Public: "the instance of the bridge that had its connection has ended; whether it acted on the request is unknown"})
+		l.client.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owned its connection is gone; whether it acted on the request is unknown"})
 	}
 }
 
@@ -155,8 +153,8 @@ func (l *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	return l.Upstream.Notify(ctx, &its)
 }
 
-// Close leaves the connection, and closes what leads to it. Where the other instance refuses calls, Close
-// waits until it has refused or answered those in flight: then they can be made over another tunnel.
+// Close closes the tunnel. When the other instance refuses calls, Close first waits until each call in flight is
+// refused or answered: a refused call is made again over another tunnel.
 func (l *Tunnel) Close(ctx context.Context) error {
 	l.stop()
 	l.wg.Wait()
@@ -164,7 +162,7 @@ func (l *Tunnel) Close(ctx context.Context) error {
 		_ = l.calls.Drain(ctx)
 	}
 	defer l.done()
-	defer l.a.Close()
+	defer l.adapter.Close()
 	return l.Upstream.Close(ctx)
 }
 

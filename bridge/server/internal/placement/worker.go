@@ -17,23 +17,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 )
 
-// WorkerOptions configure Workers. All are needed.
+// WorkerOptions configure Workers. All are required.
 type WorkerOptions struct {
 	Node  *cluster.Node
 	ID    string // of this instance
 	Peers WorkerPeers
 	Queue queue.Queue
-	// Runs says that this instance is a worker itself.
+	// Runs says that this instance is a worker.
 	Runs bool
-	// Places is how many child processes run here for others at most.
+	// Places is how many child processes may run here for others.
 	Places int
-	// Placed returns the servers of which workers run the child processes, by name.
+	// Placed returns the names of the servers with place: workers.
 	Placed func() []string
-	// Local returns how a server of those is started here.
+	// Local returns how such a server is started here.
 	Local func(server string) (Local, bool)
 	Log   *slog.Logger
-	// MaxMessage and MaxBytes bound one message between instances, and all of the lanes
-	// that are served here together, in bytes.
+	// MaxMessage bounds one message between instances, and MaxBytes all messages of the tunnels served here,
+	// in bytes.
 	MaxMessage int
 	MaxBytes   int64
 }
@@ -41,112 +41,110 @@ type WorkerOptions struct {
 // Local is how a server is started at a worker.
 type Local struct {
 	Adapter bridge.Adapter
-	Most    int          // of its processes at one worker
-	Check   func() error // why none can be started here; nil if nothing can be said
+	Most    int          // processes of the server at one worker
+	Check   func() error // why no process can be started here, if that is known; may be nil
 }
 
-// WorkerPeers reaches other instances, as peer.Peers does.
+// WorkerPeers sends requests to other instances, as peer.Peers does.
 type WorkerPeers interface {
-	Tell(ctx context.Context, m cluster.Member, offer, ticket string) error
-	AskWorker(ctx context.Context, m cluster.Member, ticket string, epoch int64) error
-	WhyWorker(ctx context.Context, m cluster.Member, server, ticket string) error
-	WorkWay(m cluster.Member) remote.Config
+	Grant(ctx context.Context, m cluster.Member, offer, grant string) error
+	ClaimSlot(ctx context.Context, m cluster.Member, grant string, epoch int64) error
+	SlotFailure(ctx context.Context, m cluster.Member, server, grant string) error
+	WorkerTunnel(m cluster.Member) remote.Config
 	AskLeave(ctx context.Context, m cluster.Member, what string)
 }
 
-// Workers are the workers of a cluster, as this instance uses them, and this instance as
-// one of them.
+// Workers uses the workers of a cluster, and is this instance as a worker.
 type Workers struct {
 	o     WorkerOptions
 	front *queue.Front
-	desk  *desk         // what runs here for others
-	takes *queue.Worker // nil where this is no worker
+	slots *slots        // the processes here for others
+	taker *queue.Worker // nil unless this instance is a worker
 	out   *outbound
 
-	mu    sync.Mutex     // guards the rest
-	lanes map[string]int // open ones of this instance, by worker
+	mu      sync.Mutex     // guards the rest
+	tunnels map[string]int // open tunnels of this instance, by worker
 }
 
 var _ peer.Workers = (*Workers)(nil)
 
-// NewWorkers makes Workers. Begin has to follow when this instance has joined the others, and
-// Close ends it.
+// NewWorkers makes Workers. Begin has to follow when this instance has joined the cluster. Close ends it.
 func NewWorkers(o WorkerOptions) *Workers {
-	return &Workers{o: o, front: queue.NewFront(o.ID, o.Queue, o.Log), desk: newDesk(o), out: newOutbound(), lanes: map[string]int{}}
+	return &Workers{o: o, front: queue.NewFront(o.ID, o.Queue, o.Log), slots: newSlots(o), out: newOutbound(), tunnels: map[string]int{}}
 }
 
-// Begin takes offers from now on, if this is a worker.
+// Begin takes requests from now on, if this instance is a worker.
 func (w *Workers) Begin() {
 	if w.o.Runs {
-		w.takes = queue.NewWorker(queue.WorkerOptions{Queue: w.o.Queue, Desk: w.desk, Tell: w.tell, Log: w.o.Log})
+		w.taker = queue.NewWorker(queue.WorkerOptions{Queue: w.o.Queue, Slots: w.slots, Grant: w.grant, Log: w.o.Log})
 	}
 }
 
-// tell gives a front a ticket. An offer of one that does not live is over.
-func (w *Workers) tell(ctx context.Context, t queue.Taken, ticket string) error {
+// grant sends a grant to the front of a request. The request of a dead front is over.
+func (w *Workers) grant(ctx context.Context, t queue.Taken, grant string) error {
 	m, lives, err := w.o.Node.Living(ctx, t.Front)
 	if err != nil {
 		return fmt.Errorf("%w: %w", queue.ErrUnreached, err)
 	}
 	if !lives {
-		w.o.Log.Info("an offer was dropped: the instance that has made it does not live any more", "server", t.Server)
+		w.o.Log.Info("request for a worker dropped: the instance that made it is gone", "server", t.Server)
 		return queue.ErrOver
 	}
-	return w.o.Peers.Tell(ctx, m, t.ID, ticket)
+	return w.o.Peers.Grant(ctx, m, t.ID, grant)
 }
 
-// Hand implements peer.Workers.
-func (w *Workers) Hand(id string, t queue.Ticket) error { return w.front.Hand(id, t) }
+// AcceptGrant implements peer.Workers.
+func (w *Workers) AcceptGrant(id string, t queue.Grant) error { return w.front.Accept(id, t) }
 
 // Leave implements peer.Workers.
 func (w *Workers) Leave(ctx context.Context, instance string) error {
 	return w.out.leave(ctx, instance, w.o.Node)
 }
 
-// Again offers anew what waits for a worker: the store may have lost it. It does not block.
-func (w *Workers) Again() { w.front.Again() }
+// Again adds the waiting requests to the queue again: the store may have lost them. It does not block.
+func (w *Workers) Again() { w.front.RequestAgain() }
 
 // Free returns how many more child processes may run here for others.
 func (w *Workers) Free() int {
 	if !w.o.Runs {
 		return 0
 	}
-	return w.desk.free()
+	return w.slots.free()
 }
 
-// Drain waits until no call of another instance is under way here, or ctx ends, ends the child
-// processes, and waits until the instances that had them have left this one. Requests that come meanwhile wait at their instances, for another
-// worker.
+// Drain waits until no call of another instance is in flight, and stops the child processes. It asks the
+// instances that used them to leave, and waits for their answers. New requests wait at their instances for another
+// worker. The end of ctx cuts each wait short.
 func (w *Workers) Drain(ctx context.Context) {
-	if w.takes != nil {
-		w.takes.Close()
-		w.desk.drain(ctx)
+	if w.taker != nil {
+		w.taker.Close()
+		w.slots.drain(ctx)
 	}
 }
 
-// Close ends what runs here for others. Nobody may open a connection any more.
+// Close stops the processes here. No connection may be opened any more.
 func (w *Workers) Close(ctx context.Context) {
-	if w.takes != nil {
-		w.takes.Close()
+	if w.taker != nil {
+		w.taker.Close()
 	}
-	w.desk.close(ctx)
+	w.slots.close(ctx)
 	w.front.Close()
 }
 
-// WorkerStatus is how things stand.
+// WorkerStatus is the status of Workers.
 type WorkerStatus struct {
-	Waiting map[string]int // openings of this instance that wait for a worker, by server
-	Lanes   map[string]int // connections of this instance to workers, by worker
+	Waiting map[string]int // requests of this instance that wait for a worker, by server
+	Lanes   map[string]int // tunnels of this instance, by worker
 	Running map[string]int // child processes here for others, by server
-	Queued  map[string]int // offers in the queue, of all instances, by server; nil if the store does not say
-	// Stopping says that calls of others to what runs here wait, for another worker.
+	Queued  map[string]int // requests in the queue, of all instances, by server; nil if the store is unreachable
+	// Stopping says that calls of others to processes here wait for another worker.
 	Stopping bool
 }
 
-// Status returns how things stand. It asks the store how long the lines are.
+// Status returns the status. It asks the store for the lengths of the queues.
 func (w *Workers) Status() WorkerStatus {
 	w.mu.Lock()
-	st := WorkerStatus{Waiting: w.front.Waiting(), Lanes: maps.Clone(w.lanes), Running: w.desk.running(), Stopping: w.desk.inner.Stopping().Err() != nil}
+	st := WorkerStatus{Waiting: w.front.Waiting(), Lanes: maps.Clone(w.tunnels), Running: w.slots.running(), Stopping: w.slots.tunnels.Stopping().Err() != nil}
 	w.mu.Unlock()
 	names := w.o.Placed()
 	if len(names) == 0 {
@@ -163,18 +161,17 @@ func (w *Workers) Status() WorkerStatus {
 	return st
 }
 
-// count notes that a connection to a worker was opened, or with -1 has ended.
-func (w *Workers) count(worker string, n int) {
+// countTunnel counts an open tunnel to a worker, or with -1 a closed one.
+func (w *Workers) countTunnel(worker string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lanes[worker] += n; w.lanes[worker] == 0 {
-		delete(w.lanes, worker)
+	if w.tunnels[worker] += n; w.tunnels[worker] == 0 {
+		delete(w.tunnels, worker)
 	}
 }
 
-// places returns how many workers live, and how many free places they have had with their
-// last beat.
-func (w *Workers) places() (workers, free int) {
+// freeSlots returns how many workers live, and how many free slots they had at their last beats.
+func (w *Workers) freeSlots() (workers, free int) {
 	for _, m := range w.o.Node.Members() {
 		if m.Runs() && !m.Draining {
 			workers, free = workers+1, free+m.Free
@@ -183,14 +180,14 @@ func (w *Workers) places() (workers, free int) {
 	return workers, free
 }
 
-// unplaced is the error of a connection that no worker has opened.
-func (w *Workers) unplaced(s *WorkerServer, most int, err error) error {
+// noWorker returns the error of a connection that no worker opened.
+func (w *Workers) noWorker(s *WorkerServer, most int, err error) error {
 	e := &bridge.Error{Server: s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second}
-	switch workers, _ := w.places(); {
+	switch workers, _ := w.freeSlots(); {
 	case errors.Is(err, session.ErrFull):
 		e.Public = bridge.OverLimit("too many of its connections wait for a worker", most)
 	case errors.Is(err, session.ErrUnavailable):
-		e.Public = "no worker could be asked to start it: the store of the cluster is out of reach"
+		e.Public = "no worker could be asked to start it: the store of the cluster is unreachable"
 	case workers == 0:
 		e.Public = fmt.Sprintf("no worker has started it within %v: it has place: workers, and no instance with cluster: role: worker or all is there", s.Wait)
 	default:

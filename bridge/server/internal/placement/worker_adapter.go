@@ -20,19 +20,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// WorkerServer is a server whose child processes workers run.
+// WorkerServer is a server with place: workers.
 type WorkerServer struct {
 	Name string
-	// Queue is how many openings may wait beyond the free places of workers, and Wait how
-	// long one may.
+	// Queue is how many requests may wait beyond the free slots of workers, and Wait how long each may.
 	Queue int
 	Wait  time.Duration
-	// Handshake is how long the process may take for its handshake, once there is a worker.
+	// Handshake is how long the process may take for its handshake, once a worker has the request.
 	Handshake time.Duration
 	Timeouts  conn.Timeouts // of its calls
 }
 
-// Adapter returns what opens connections to a server at workers.
+// Adapter returns the Adapter that opens connections to a server at workers.
 func (w *Workers) Adapter(s WorkerServer) bridge.Adapter { return &workerAdapter{w, s} }
 
 type workerAdapter struct {
@@ -49,51 +48,50 @@ var (
 // BoundsOpenings implements bridge.BoundsOpenings: the queue is the bound.
 func (p *workerAdapter) BoundsOpenings() time.Duration { return p.s.Wait }
 
-// Open implements bridge.Adapter. It waits for a worker. However long that took, and what
-// was before, the handshake has its own time.
+// Open implements bridge.Adapter. It waits for a worker. The handshake has its full time after that.
 func (p *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	waiting, cancel := context.WithTimeout(ctx, p.s.Wait)
 	defer cancel()
 	for {
-		_, free := p.w.places()
+		_, free := p.w.freeSlots()
 		most := p.s.Queue + free
 		t, err := p.w.front.Wait(waiting, p.s.Name, most)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			return nil, p.w.unplaced(&p.s, most, err)
+			return nil, p.w.noWorker(&p.s, most, err)
 		}
 		m, lives, err := p.w.o.Node.Living(ctx, t.Worker)
 		if err == nil && !lives {
 			err = peer.ErrElsewhere
 		}
 		if err == nil {
-			err = p.w.o.Peers.AskWorker(ctx, m, t.Key, 0)
+			err = p.w.o.Peers.ClaimSlot(ctx, m, t.Key, 0)
 			if ctx.Err() == nil {
-				p.w.front.Tried(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
+				p.w.front.Reached(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
 			}
 		}
 		var up bridge.Upstream
-		if err != nil { // nothing was begun there
-			err = p.ended(err)
-		} else if up, err = p.start(ctx, m, t, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
+		if err != nil { // the worker started nothing
+			err = p.workerGone(err)
+		} else if up, err = p.openInTime(ctx, m, t, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
 			return up, err
 		}
-		if backoff.For(waiting, workerAgain) != nil { // there is no time for another one
+		if backoff.For(waiting, workerRetry) != nil { // no time is left for another worker
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
-		p.w.o.Log.Warn("a worker has not opened a connection: it is offered again", "server", p.s.Name, "worker", tag(t.Worker), "err", err)
+		p.w.o.Log.Warn("a worker did not open the connection: another one is asked", "server", p.s.Name, "worker", tag(t.Worker), "err", err)
 	}
 }
 
-// ended is the error of an opening whose worker cannot be asked for it any more.
-func (p *workerAdapter) ended(err error) error {
-	return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it has ended, or cannot be reached"}
+// workerGone returns the error of an opening whose worker is gone or unreachable.
+func (p *workerAdapter) workerGone(err error) error {
+	return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it is gone or unreachable"}
 }
 
-// start is open, within the time for the handshake.
-func (p *workerAdapter) start(ctx context.Context, m cluster.Member, t queue.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+// openInTime is open with the timeout of the handshake.
+func (p *workerAdapter) openInTime(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	its, cancel := context.WithTimeoutCause(ctx, p.s.Handshake, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", p.s.Handshake)})
 	defer cancel()
@@ -104,108 +102,106 @@ func (p *workerAdapter) start(ctx context.Context, m cluster.Member, t queue.Tic
 	return up, err
 }
 
-// workerAgain is how long to wait before another offer when the worker of one was of no use.
-const workerAgain = 100 * time.Millisecond
+// workerRetry is the wait before another request when a worker did not open the connection.
+const workerRetry = 100 * time.Millisecond
 
-// way is the way to what a ticket stands for.
-func (p *workerAdapter) way(m cluster.Member, key string, from *bridge.Caller, epoch int64) TunnelWay {
+// tunnelOptions returns the options of the tunnel to the slot of a grant.
+func (p *workerAdapter) tunnelOptions(m cluster.Member, key string, from *bridge.Caller, epoch int64) TunnelOptions {
 	o := &p.w.o
-	w := TunnelWay{Server: p.s.Name, At: m.ID, HTTP: o.Peers.WorkWay(m), Node: o.Node, out: p.w.out, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: p.s.Timeouts}
-	w.HTTP.Headers = peer.WorkHeader(from.Principal, key, epoch)
+	w := TunnelOptions{Server: p.s.Name, At: m.ID, HTTP: o.Peers.WorkerTunnel(m), Node: o.Node, out: p.w.out, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: p.s.Timeouts}
+	w.HTTP.Headers = peer.WorkerTunnelHeaders(from.Principal, key, epoch)
 	return w
 }
 
-// open opens the connection that a ticket stands for. The error is bridge.ErrNoWorker when
-// it says nothing about the server: the worker has ended, or has no room for a process.
-func (p *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	l, err := OpenTunnel(ctx, p.way(m, t.Key, from, 0), from, rest)
+// open opens the connection of a grant. The error is bridge.ErrNoWorker when it does not concern the server: the
+// worker is gone, or has no room for a process.
+func (p *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	l, err := OpenTunnel(ctx, p.tunnelOptions(m, t.Key, from, 0), from, rest)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if why := p.w.o.Peers.WhyWorker(ctx, m, p.s.Name, t.Key); why != nil {
+		if why := p.w.o.Peers.SlotFailure(ctx, m, p.s.Name, t.Key); why != nil {
 			return nil, why
 		}
 		if errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrInvalid) || errors.Is(err, bridge.ErrTooLarge) {
-			return nil, err // it was answered
+			return nil, err // the process answered
 		}
-		return nil, p.ended(err)
+		return nil, p.workerGone(err)
 	}
-	return p.lane(l, t), nil
+	return p.upstream(l, t), nil
 }
 
-// carried is what another instance needs to go on with a lane.
-type carried struct {
+// carryState is the data by which another instance resumes the connection.
+type carryState struct {
 	Worker string          `json:"worker"`
 	Ticket string          `json:"ticket"`
-	Inner  json.RawMessage `json:"inner"` // what it needs for the inner session
+	Inner  json.RawMessage `json:"inner"` // of the tunnel's session
 }
 
-// epochs is how far apart the numbers of requests begin that the owners of a session make
-// one after the other: see bridge.Stay.
-const epochs = 32 // bits
+// epochBits is the number of bits below the epoch in the ids of requests: see bridge.Stay.
+const epochBits = 32
 
-// Resume implements bridge.Resumer: it takes the child process from the instance that had
-// the session.
+// Resume implements bridge.Resumer: it takes the child process over from the former owner of the session.
 func (p *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	gone := func(err error) error {
-		return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable, Err: err, Public: "the worker does not have its process any more"}
+		return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable, Err: err, Public: "the worker no longer has its process"}
 	}
-	var c carried
+	var c carryState
 	if err := json.Unmarshal(carry, &c); err != nil {
 		return nil, gone(err)
 	}
-	epoch := above >> epochs
+	epoch := above >> epochBits
 	m, err := p.reclaim(ctx, c, epoch)
 	if err != nil {
 		return nil, gone(err)
 	}
-	l, err := ResumeTunnel(ctx, p.way(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
+	l, err := ResumeTunnel(ctx, p.tunnelOptions(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
 	if err != nil {
 		return nil, err
 	}
-	return p.lane(l, queue.Ticket{Worker: c.Worker, Key: c.Ticket}), nil
+	return p.upstream(l, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
 }
 
-// reclaims is how long a worker that lives, and cannot be reached, is asked for a process.
-const reclaims = 5 * time.Second
+// reclaimFor is how long a living but unreachable worker is asked for a process.
+const reclaimFor = 5 * time.Second
 
-// reclaim takes over what a ticket stands for.
-func (p *workerAdapter) reclaim(ctx context.Context, c carried, epoch int64) (cluster.Member, error) {
-	for until := time.Now().Add(reclaims); ; {
+// reclaim takes over the slot of a grant.
+func (p *workerAdapter) reclaim(ctx context.Context, c carryState, epoch int64) (cluster.Member, error) {
+	for until := time.Now().Add(reclaimFor); ; {
 		m, lives, err := p.w.o.Node.Living(ctx, c.Worker)
 		if err == nil && !lives {
 			return m, errors.New("the worker has ended")
 		}
 		if err == nil {
-			err = p.w.o.Peers.AskWorker(ctx, m, c.Ticket, epoch)
+			err = p.w.o.Peers.ClaimSlot(ctx, m, c.Ticket, epoch)
 		}
-		if err == nil || errors.Is(err, peer.ErrElsewhere) || time.Now().After(until) || backoff.For(ctx, workerAgain) != nil {
+		if err == nil || errors.Is(err, peer.ErrElsewhere) || time.Now().After(until) || backoff.For(ctx, workerRetry) != nil {
 			return m, err
 		}
 	}
 }
 
-func (p *workerAdapter) lane(l *Tunnel, t queue.Ticket) bridge.Upstream {
-	p.w.count(t.Worker, 1)
-	return &lane{l, p.w, p.s.Name, t}
+func (p *workerAdapter) upstream(l *Tunnel, t queue.Grant) bridge.Upstream {
+	p.w.countTunnel(t.Worker, 1)
+	return &workerUpstream{l, p.w, p.s.Name, t}
 }
 
-// lane is a connection to a child process at a worker.
-type lane struct {
+// workerUpstream is a connection to a child process at a worker.
+type workerUpstream struct {
 	*Tunnel
 	w      *Workers
 	server string
-	t      queue.Ticket
+	grant  queue.Grant
 }
 
-var _ bridge.Portable = (*lane)(nil)
+var _ bridge.Portable = (*workerUpstream)(nil)
 
-// pingMethod asks the child process for a sign of life: the worker itself answers pings.
+// pingMethod pings the child process: a plain ping is answered by the worker itself.
 const pingMethod = "bridge/ping"
 
 // Call makes a call.
-func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (l *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "ping" {
 		ask := *r
 		ask.Message = jsonrpc.NewRequest(pingMethod, nil)
@@ -214,27 +210,26 @@ func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	m, err := l.Tunnel.Call(ctx, r)
 	switch {
 	case err == nil && m.Error != nil:
-		if failed := l.failed(m.Error); failed != nil {
+		if failed := l.failureOf(m.Error); failed != nil {
 			m.Release()
 			return nil, failed
 		}
 	case errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnsent):
-		return nil, &bridge.Error{Server: l.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker has ended, or cannot be reached; whether it acted on the request is unknown"}
+		return nil, &bridge.Error{Server: l.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker is gone or unreachable; whether it acted on the request is unknown"}
 	}
 	return m, err
 }
 
-// kinds are the errors by which a worker says that its process has given no answer, by the
-// names that they travel under. Those come first that are kinds of others.
+// kinds lists the names under which a worker sends the failures of its process. A kind comes before the kinds that
+// it is also of.
 var kinds = []struct {
 	name string
 	kind error
 }{{"timeout", bridge.ErrTimeout}, {"too_large", bridge.ErrTooLarge}, {"invalid", bridge.ErrInvalid}, {"lost", bridge.ErrLost}}
 
-// inPlace returns what a worker answers in place of its process, which has failed; nil for
-// other errors. A process that is an instance of the bridge itself has answers with
-// data.bridge: those are its own.
-func inPlace(err error) *jsonrpc.Message {
+// failureAnswer returns the answer of a worker whose process failed, or nil for other errors. It does not use
+// data.bridge: a process that is a bridge itself answers with that.
+func failureAnswer(err error) *jsonrpc.Message {
 	for _, k := range kinds {
 		if !errors.Is(err, k.kind) || errors.Is(err, bridge.ErrUnsent) {
 			continue
@@ -248,9 +243,9 @@ func inPlace(err error) *jsonrpc.Message {
 	return nil
 }
 
-// failed returns the error that an answer of the worker stands for, so that it counts here
-// as if the process had failed here; nil for an answer of the process.
-func (l *lane) failed(answer []byte) error {
+// failureOf returns the error in an answer of the worker, or nil for an answer of the process. The error counts
+// as if the process had failed here.
+func (l *workerUpstream) failureOf(answer []byte) error {
 	e := gjson.ParseBytes(answer)
 	name := e.Get("data.worker").Str
 	for _, k := range kinds {
@@ -262,7 +257,7 @@ func (l *lane) failed(answer []byte) error {
 }
 
 // Carry implements bridge.Portable.
-func (l *lane) Carry() []byte {
+func (l *workerUpstream) Carry() []byte {
 	p, ok := l.Upstream.(bridge.Portable)
 	if !ok {
 		return nil
@@ -271,22 +266,22 @@ func (l *lane) Carry() []byte {
 	if within == nil {
 		return nil
 	}
-	carry, _ := json.Marshal(carried{l.t.Worker, l.t.Key, within}) // what is within is JSON
+	carry, _ := json.Marshal(carryState{l.grant.Worker, l.grant.Key, within}) // nothing in it can fail
 	return carry
 }
 
 // Leave implements bridge.Portable.
-func (l *lane) Leave() {
+func (l *workerUpstream) Leave() {
 	if p, ok := l.Upstream.(bridge.Portable); ok {
 		p.Leave()
 	}
 }
 
-// Close ends the child process, unless it was left to another instance.
-func (l *lane) Close(ctx context.Context) error {
-	defer l.w.count(l.t.Worker, -1)
+// Close stops the child process, unless Leave left it to another instance.
+func (l *workerUpstream) Close(ctx context.Context) error {
+	defer l.w.countTunnel(l.grant.Worker, -1)
 	return l.Tunnel.Close(ctx)
 }
 
-// errFront is why a child process ends that nobody uses any more.
-var errFront = fmt.Errorf("the instance that had it has ended, and no other one has gone on with it within %v", workerLinger)
+// errOwnerGone is the cause when a worker stops a process whose front is gone.
+var errOwnerGone = fmt.Errorf("its instance is gone, and no other one took it over within %v", workerLinger)

@@ -20,7 +20,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 	add := func(t *testing.T, q queue.Queue, server string, ids ...string) (entries []string) {
 		t.Helper()
 		for _, id := range ids {
-			entry, err := q.Add(t.Context(), server, queue.Offer{ID: id, Front: "front of " + id}, 100)
+			entry, err := q.Add(t.Context(), server, queue.Request{ID: id, Front: "front of " + id}, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		is(t, "second", take(t, q, long, "a", "b"), "a 2")
 		is(t, "another line", take(t, q, long, "c"), "c 4")
 	})
-	t.Run("waits for an offer", func(t *testing.T) {
+	t.Run("waits for a request", func(t *testing.T) {
 		q := open(t)
 		is(t, "before", take(t, q, soon, "a", "b"), "")
 		var all sync.WaitGroup
@@ -88,7 +88,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		q := open(t)
 		entries := add(t, q, "a", "1", "2")
 		one := func() error {
-			_, err := q.Add(t.Context(), "a", queue.Offer{ID: "3", Front: "front of 3"}, 2)
+			_, err := q.Add(t.Context(), "a", queue.Request{ID: "3", Front: "front of 3"}, 2)
 			return err
 		}
 		if err := one(); !errors.Is(err, session.ErrFull) {
@@ -155,7 +155,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		time.Sleep(20 * time.Millisecond) // the least that a store tells apart is a millisecond
 		is(t, "later", overdue(10*time.Millisecond), "a 1")
 		is(t, "it has another now", overdue(long), "")
-		if err := q.Back(ctx, first[0]); err != nil {
+		if err := q.Return(ctx, first[0]); err != nil {
 			t.Fatal(err)
 		}
 		is(t, "given back", overdue(long), "a 1")
@@ -171,7 +171,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		add(t, q, "a", "1", "2", "3", "4")
 		for range 3 {
 			for _, o := range take(t, q, long, "a") {
-				if err := q.Back(ctx, o); err != nil {
+				if err := q.Return(ctx, o); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -193,7 +193,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		for front := range 4 {
 			all.Go(func() {
 				for i := range n / 4 {
-					if _, err := q.Add(t.Context(), "a", queue.Offer{ID: fmt.Sprint(front, " ", i), Front: fmt.Sprint(front)}, n); err != nil {
+					if _, err := q.Add(t.Context(), "a", queue.Request{ID: fmt.Sprint(front, " ", i), Front: fmt.Sprint(front)}, n); err != nil {
 						t.Error(err)
 					}
 				}

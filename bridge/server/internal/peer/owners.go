@@ -23,111 +23,107 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Homes are the shared connections that live here, as other instances use them.
+// Homes serves the shared connections of this instance to other instances.
 type Homes interface {
-	// Mine reports whether this instance is the home of the connections to a server that
-	// are alike by what is given, also from now on.
-	Mine(ctx context.Context, server, alike string) bool
-	// Lane serves an inner session: that of another instance's lane, whose server and
-	// whose home the headers say.
-	Lane(w http.ResponseWriter, r *http.Request)
-	// Call makes a request of a client without a session. The error is ErrElsewhere when
-	// this instance is not the home. Without alike it is for a call that waits here for its client.
-	Call(ctx context.Context, server, alike string, r *bridge.Request) (*jsonrpc.Message, error)
-	// Leave ends what this instance uses of the connections that live at another one, and waits until
-	// nothing of it is left.
+	// Mine reports whether this instance owns the connection to a server with that affinity key, perhaps since
+	// now.
+	Mine(ctx context.Context, server, affinity string) bool
+	// ServeTunnel serves a tunnel. Its headers name the server and the affinity key.
+	ServeTunnel(w http.ResponseWriter, r *http.Request)
+	// Call makes a request of a stateless client. The error is ErrElsewhere when this instance is not the owner.
+	Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
+	// Leave closes the tunnels of this instance to an owner that stops, and waits until nothing uses it.
 	Leave(ctx context.Context, instance string) error
 }
 
-// ErrElsewhere: the instance is not the home of the connection, and has not acted on the
-// request.
-var ErrElsewhere = errors.New("the connection does not live at this instance")
+// ErrElsewhere says that the instance does not own the connection, and did not act on the request.
+var ErrElsewhere = errors.New("this instance does not own the connection")
 
-// Headers of what goes to a home.
+// Headers of requests to an owner. Their names are part of the wire between versions.
 const (
-	ServerHeader  = "Bridge-Server"  // which server a lane is to
-	AlikeHeader   = "Bridge-Home"    // what its connections have in common: see Encode
-	ForwardHeader = "Bridge-Forward" // headers of the client, as far as they are forwarded: see EncodeHeader
-	logsHeader    = "Bridge-Logs"
+	ServerHeader   = "Bridge-Server"  // the server
+	AffinityHeader = "Bridge-Home"    // the affinity key of the connection: see Encode
+	ForwardHeader  = "Bridge-Forward" // the forwarded headers of the client: see EncodeHeader
+	logsHeader     = "Bridge-Logs"
 )
 
-// Encode makes text one that can be the value of a header.
+// Encode encodes text as the value of a header.
 func Encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// Decode returns what Encode was given.
+// Decode reverses Encode.
 func Decode(value string) (string, bool) {
 	text, err := base64.RawURLEncoding.DecodeString(value)
 	return string(text), err == nil
 }
 
-// EncodeHeader makes headers one value, that keeps how they are written: some are
-// environment variables.
+// EncodeHeader encodes headers as one value. It keeps the case of their names: some are environment variables.
 func EncodeHeader(h http.Header) string {
 	text, _ := json.Marshal(h) // nothing in it can fail
 	return Encode(string(text))
 }
 
-// DecodeHeader returns what EncodeHeader was given.
+// DecodeHeader reverses EncodeHeader.
 func DecodeHeader(value string) (h http.Header) {
 	if text, ok := Decode(value); ok {
-		_ = json.Unmarshal([]byte(text), &h) // what is none has come from no instance
+		_ = json.Unmarshal([]byte(text), &h) // every instance sends valid JSON
 	}
 	return h
 }
 
-// LanePath is where a home serves inner sessions.
-const LanePath = version + "lane"
+// OwnerTunnelPath is the path of tunnels to an owner.
+const OwnerTunnelPath = version + "lane"
 
-// Way returns how the lanes of other instances' connections are reached at one.
-func (p *Peers) Way(m cluster.Member) remote.Config {
+// OwnerTunnel returns the client settings of tunnels to an owner.
+func (p *Peers) OwnerTunnel(m cluster.Member) remote.Config {
 	l := p.link(m)
 	return remote.Config{
-		URL: (&url.URL{Scheme: "https", Host: host(m.ID), Path: LanePath}).String(), Proxy: "none", TLS: p.trust.client(m.ID), IdleTimeout: idle,
+		URL: (&url.URL{Scheme: "https", Host: host(m.ID), Path: OwnerTunnelPath}).String(), Proxy: "none", TLS: p.trust.client(m.ID), IdleTimeout: idle,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
 	}
 }
 
-// asked is what an instance is asked for a home.
-type asked struct{ Server, Alike string }
+// ownerQuery is the question whether an instance owns a connection.
+type ownerQuery struct {
+	Server   string
+	Affinity string `json:"Alike"`
+}
 
-// AskHome asks another instance whether it is a home, also from now on. The error is
-// ErrElsewhere when it is not; any other one means that it was not reached.
-func (p *Peers) AskHome(ctx context.Context, m cluster.Member, server, alike string) error {
-	body, _ := json.Marshal(asked{server, alike}) // nothing in it can fail
+// AskOwner asks another instance whether it owns a connection, perhaps since now. The error is ErrElsewhere when it
+// does not; any other error means that it was not reached.
+func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
+	body, _ := json.Marshal(ownerQuery{server, affinity}) // nothing in it can fail
 	res, err := p.post(ctx, m, "home", nil, body)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, whole)
+	_, _ = io.CopyN(io.Discard, res.Body, maxBuffered)
 	if res.StatusCode != http.StatusNoContent {
 		return ErrElsewhere
 	}
 	return nil
 }
 
-// What an instance asks others to leave when it stops: the connections whose home it is, or the processes that
-// it runs as a worker.
+// Parts of an instance that others leave when it stops: its shared connections, or its processes as a worker.
 const (
-	LeaveHome   = "home"
+	LeaveOwner  = "home"
 	LeaveWorker = "worker"
 )
 
 const leavePath = "leave/"
 
-// AskLeave asks another instance to leave this one. It returns when nothing of that instance leads here any
-// more: it has answered, cannot be reached, or is found dead; or when ctx ends.
+// AskLeave asks another instance to leave this one. It returns when that instance confirmed, is unreachable or is
+// found dead, or when ctx ends.
 func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.link(m).dead, cancel)()
 	if status, _, err := p.ask(ctx, m, leavePath+what, nil); err != nil || status != http.StatusNoContent {
-		p.o.Log.Debug("another instance does not confirm that it has left this one", "instance", m.ID[:min(len(m.ID), session.TagLength)], "status", status, "err", err)
+		p.o.Log.Debug("another instance did not confirm that it left this one", "instance", m.ID[:min(len(m.ID), session.TagLength)], "status", status, "err", err)
 	}
 }
 
-// post sends a request to another instance. It has no GetBody: nothing sends it again by
-// itself.
+// post sends a request to another instance. It sets no GetBody, so that net/http never sends it twice.
 func (p *Peers) post(ctx context.Context, m cluster.Member, path string, h http.Header, body []byte) (*http.Response, error) {
 	u := url.URL{Scheme: "https", Host: m.Address, Path: version + path}
 	if h == nil {
@@ -138,21 +134,20 @@ func (p *Peers) post(ctx context.Context, m cluster.Member, path string, h http.
 	return p.link(m).http.RoundTrip(r.WithContext(ctx))
 }
 
-// Call makes a request of a client without a session at another instance, which is the
-// home of the server's connections that are alike by what is given. ErrElsewhere: it is
-// not. An Unsent error means that nothing of the request was sent.
-func (p *Peers) Call(ctx context.Context, m cluster.Member, server, alike string, r *bridge.Request) (*jsonrpc.Message, error) {
+// Call makes a request of a stateless client at the owner of a connection. The error is ErrElsewhere when the
+// instance is not the owner, and an Unsent when nothing of the request was sent.
+func (p *Peers) Call(ctx context.Context, m cluster.Member, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.link(m).dead, cancel)()
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AlikeHeader: {Encode(alike)}, ForwardHeader: {EncodeHeader(r.From.Header)}}
+	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AffinityHeader: {Encode(affinity)}, ForwardHeader: {EncodeHeader(r.From.Header)}}
 	if r.Logs {
 		h.Set(logsHeader, "1")
 	}
 	lost := func(err error) error {
-		return &bridge.Error{Server: server, Kind: bridge.ErrLost, Err: err, Public: "the instance of the bridge that has its connection has ended during the call: whether the server has acted on it is not known"}
+		return &bridge.Error{Server: server, Kind: bridge.ErrLost, Err: err, Public: "the instance of the bridge that owns its connection ended during the call: whether the server acted on it is unknown"}
 	}
 	res, err := p.post(traced, m, "pool/"+server, h, r.Append(nil, r.ID, r.Token()))
 	switch {
@@ -165,7 +160,7 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, alike string
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusMisdirectedRequest:
-		_, _ = io.CopyN(io.Discard, res.Body, whole)
+		_, _ = io.CopyN(io.Discard, res.Body, maxBuffered)
 		return nil, ErrElsewhere
 	default:
 		return nil, lost(errors.New(res.Status))
@@ -185,7 +180,7 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, alike string
 				return nil, lost(err)
 			}
 			return a, nil
-		case frameNote:
+		case frameNotification:
 			if n, err := jsonrpc.Parse(text); err == nil && r.Back != nil {
 				r.Back.Notify(n)
 			}
@@ -193,40 +188,40 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, alike string
 	}
 }
 
-// Unsent is the error of a request of which nothing was sent.
+// Unsent is the error of a request that was not sent.
 type Unsent struct{ Err error }
 
 func (e *Unsent) Error() string { return "the instance cannot be reached: " + e.Err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *Unsent) Unwrap() error { return e.Err }
 
-// handleHomes serves what other instances ask of shared connections.
-func (p *Peers) handleHomes(mux *http.ServeMux) {
+// handleOwners registers the handlers for shared connections.
+func (p *Peers) handleOwners(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+version+"home", func(w http.ResponseWriter, r *http.Request) {
-		var a asked
-		switch err := json.NewDecoder(io.LimitReader(r.Body, whole)).Decode(&a); {
+		var a ownerQuery
+		switch err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&a); {
 		case err != nil:
-			http.Error(w, "not the name of a home", http.StatusBadRequest)
-		case p.node.Await(r.Context(), "") == nil && p.o.Homes().Mine(r.Context(), a.Server, a.Alike):
+			http.Error(w, "not a question about an owner", http.StatusBadRequest)
+		case p.node.Await(r.Context(), "") == nil && p.o.Homes().Mine(r.Context(), a.Server, a.Affinity):
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.WriteHeader(http.StatusMisdirectedRequest)
 		}
 	})
-	mux.HandleFunc(LanePath, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(OwnerTunnelPath, func(w http.ResponseWriter, r *http.Request) {
 		name, ok := Decode(r.Header.Get(principalHeader))
 		if !ok {
 			http.Error(w, "not a principal", http.StatusBadRequest)
 			return
 		}
-		p.o.Homes().Lane(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
+		p.o.Homes().ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
 	})
 	mux.HandleFunc("POST "+version+"pool/{server}", p.pool)
 	mux.HandleFunc("POST "+version+leavePath+"{what}", func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		switch r.PathValue("what") {
-		case LeaveHome:
+		case LeaveOwner:
 			err = p.o.Homes().Leave(r.Context(), idOf(r.TLS))
 		case LeaveWorker:
 			err = p.o.Workers().Leave(r.Context(), idOf(r.TLS))
@@ -241,22 +236,22 @@ func (p *Peers) handleHomes(mux *http.ServeMux) {
 	})
 }
 
-// LaneHeader returns what the requests of an inner session say of it.
-func LaneHeader(principal, server, alike string) map[string]string {
-	return map[string]string{principalHeader: Encode(principal), ServerHeader: Encode(server), AlikeHeader: Encode(alike)}
+// OwnerTunnelHeaders returns the headers of the requests of a tunnel to an owner.
+func OwnerTunnelHeaders(principal, server, affinity string) map[string]string {
+	return map[string]string{principalHeader: Encode(principal), ServerHeader: Encode(server), AffinityHeader: Encode(affinity)}
 }
 
-// pool serves a request of a client without a session of another instance's.
+// pool serves a request of a stateless client of another instance.
 func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 	principal, ok := Decode(r.Header.Get(principalHeader))
-	alike, also := Decode(r.Header.Get(AlikeHeader))
+	affinity, also := Decode(r.Header.Get(AffinityHeader))
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(p.o.MaxMessage)))
 	if err != nil {
-		return // who has asked has gone
+		return // the asking instance is gone
 	}
 	m, err := jsonrpc.ParseUTF8(body)
 	if !ok || !also || err != nil || !m.IsRequest() {
-		http.Error(w, "not a request of a client without a session", http.StatusBadRequest)
+		http.Error(w, "not a request of a stateless client", http.StatusBadRequest)
 		return
 	}
 	if p.node.Await(r.Context(), "") != nil {
@@ -275,7 +270,7 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out.cancel = cancel
-	a, err := p.o.Homes().Call(ctx, server, alike, &bridge.Request{Message: m, From: &from, Header: from.Header, Back: out, Logs: r.Header.Get(logsHeader) != ""})
+	a, err := p.o.Homes().Call(ctx, server, affinity, &bridge.Request{Message: m, From: &from, Header: from.Header, Back: out, Logs: r.Header.Get(logsHeader) != ""})
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		out.close()

@@ -7,14 +7,12 @@ import (
 )
 
 const (
-	// passOver is for how long nothing is agreed with an instance that could not be reached
-	// so many times in a row.
+	// passOver is how long an instance is passed over that was unreachable misses times in a row.
 	passOver = 3 * time.Second
 	misses   = 2
 )
 
-// unreached are instances that could not be reached lately. Each agreement with one of them
-// takes a place for nothing.
+// unreached holds instances that were unreachable lately. A grant between such instances takes a slot in vain.
 type unreached struct {
 	mu sync.Mutex // guards of
 	of map[string]missed
@@ -22,11 +20,11 @@ type unreached struct {
 
 type missed struct {
 	n     int       // in a row
-	until time.Time // it is passed over
+	until time.Time // when it is tried again
 }
 
-// has reports whether the instance is to be passed over. After its time one attempt is let
-// through, and others when that was good.
+// has reports whether the instance is passed over. After passOver it lets one attempt through, and more when that
+// succeeds.
 func (u *unreached) has(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -39,8 +37,8 @@ func (u *unreached) has(id string) bool {
 	return false
 }
 
-// tried notes whether an instance was reached.
-func (u *unreached) tried(id string, reached bool) {
+// record records whether an instance was reached.
+func (u *unreached) record(id string, reached bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if reached {
@@ -50,6 +48,6 @@ func (u *unreached) tried(id string, reached bool) {
 	if u.of == nil {
 		u.of = map[string]missed{}
 	}
-	maps.DeleteFunc(u.of, func(_ string, m missed) bool { return time.Since(m.until) > time.Minute }) // those that have ended
+	maps.DeleteFunc(u.of, func(_ string, m missed) bool { return time.Since(m.until) > time.Minute }) // instances that are gone
 	u.of[id] = missed{u.of[id].n + 1, time.Now().Add(passOver)}
 }

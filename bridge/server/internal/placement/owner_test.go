@@ -48,7 +48,7 @@ type instance struct {
 	calls func(m cluster.Member) error // to another instance
 
 	mu     sync.Mutex        // guards the rest
-	left   []string          // homes that this one is not any more
+	left   []string          // owners that this one is not any more
 	unused map[string]func() // closes what nobody uses, by what left says
 }
 
@@ -201,10 +201,10 @@ func (v view) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (clus
 	return n.Answer(h), nil
 }
 
-func (view) Bury(string) {}
+func (view) Disconnect(string) {}
 
-// AskHome implements Peers.
-func (i *instance) AskHome(context.Context, cluster.Member, string, string) error {
+// AskOwner implements Peers.
+func (i *instance) AskOwner(context.Context, cluster.Member, string, string) error {
 	return peer.ErrElsewhere
 }
 
@@ -226,8 +226,8 @@ func (i *instance) Call(_ context.Context, m cluster.Member, _, _ string, r *bri
 	return jsonrpc.NewResult(nil, []byte(`"at `+m.ID+`"`)), nil
 }
 
-// Way implements Peers.
-func (*instance) Way(cluster.Member) remote.Config { return remote.Config{} }
+// OwnerTunnel implements Peers.
+func (*instance) OwnerTunnel(cluster.Member) remote.Config { return remote.Config{} }
 
 // Joint implements Gateway.
 func (*instance) Joint(string, bridge.Caller, bridge.Client) (Joint, []bridge.Forward, error) {
@@ -312,7 +312,7 @@ type gone struct {
 
 func (g *gone) Gone(err error) { g.lost <- err }
 
-// A home that was paused sends nothing over its connections once another instance has its
+// A owner that was paused sends nothing over its connections once another instance has its
 // place: not for sessions, of whatever instance, that use the open lane (S-012, S-040).
 func TestPaused(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
@@ -323,12 +323,12 @@ func TestPaused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := lane.Call(t.Context(), request(t, "tools/call")); err != nil || its.sent.Load() != 1 {
-			t.Fatalf("a call of the home: %v", err)
+			t.Fatalf("a call of the owner: %v", err)
 		}
 		a.w.pause(a, func() {
 			up, err := b.Shared("files", nil, true, others).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
 			if err != nil || others.opened.Load() != 1 {
-				t.Fatalf("the next home: %v", err)
+				t.Fatalf("the next owner: %v", err)
 			}
 			defer func() { _ = up.Close(t.Context()) }()
 			if err := lane.Notify(t.Context(), request(t, "notifications/x")); err == nil {
@@ -337,10 +337,10 @@ func TestPaused(t *testing.T) {
 		})
 		m, err := lane.Call(t.Context(), request(t, "tools/call"))
 		if !errors.Is(err, bridge.ErrUnsent) || !errors.Is(err, bridge.ErrLost) {
-			t.Errorf("a call of the home before = %s, %v", bridgetest.Text(m), err)
+			t.Errorf("a call of the owner before = %s, %v", bridgetest.Text(m), err)
 		}
 		if n := its.sent.Load(); n != 1 {
-			t.Errorf("%d messages were sent over the connection of the home before", n-1)
+			t.Errorf("%d messages were sent over the connection of the owner before", n-1)
 		}
 		if err := <-rest.lost; !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("the lane is told of %v", err)
@@ -355,26 +355,26 @@ func TestPaused(t *testing.T) {
 // before the pause.
 func TestPausedStateless(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "stateless\x00"
+		const affinity = "stateless\x00"
 		waits, sent := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := a.Home("files", alike, waiter{a, waits}).Call(t.Context(), request(t, "tools/call"))
+			_, err := a.Home("files", affinity, waiter{a, waits}).Call(t.Context(), request(t, "tools/call"))
 			sent <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
 		a.w.pause(a, func() {
-			if m, err := b.Home("files", alike, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
-				t.Fatalf("the next home: %s, %v", bridgetest.Text(m), err)
+			if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
+				t.Fatalf("the next owner: %s, %v", bridgetest.Text(m), err)
 			}
 		})
 		close(waits)
 		if err := <-sent; !errors.Is(err, bridge.ErrUnsent) {
 			t.Errorf("a request that has waited: %v", err)
 		}
-		if !a.has(alike) || b.has(alike) {
+		if !a.has(affinity) || b.has(affinity) {
 			t.Errorf("left: %q and %q", a.left, b.left)
 		}
-		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("the next request: %s, %v", bridgetest.Text(m), err)
 		}
 	})
@@ -391,43 +391,43 @@ func (l waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return l.i.Pooled(ctx, "files", r)
 }
 
-// A request that comes to a home that was paused, and waits until that is known, is not made
+// A request that comes to an owner that was paused, and waits until that is known, is not made
 // there.
 func TestPausedWaits(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "sessions\x00alice"
-		if !a.Mine(t.Context(), "files", alike) {
-			t.Fatal("not the home")
+		const affinity = "sessions\x00alice"
+		if !a.Mine(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
 		}
 		a.w.pause(a, func() {
-			if !b.Mine(t.Context(), "files", alike) {
-				t.Fatal("not the next home")
+			if !b.Mine(t.Context(), "files", affinity) {
+				t.Fatal("not the next owner")
 			}
 		})
-		if a.Mine(t.Context(), "files", alike) {
-			t.Error("there are two homes")
+		if a.Mine(t.Context(), "files", affinity) {
+			t.Error("there are two owners")
 		}
 	})
 }
 
-// A subscription goes on at the next home, wherever its client is, when another instance
+// A subscription continues at the next owner, wherever its client is, when another instance
 // has taken the place of one that lives.
 func TestListenMoves(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "stateless\x00alice"
+		const affinity = "stateless\x00alice"
 		ended := make(chan error, 2)
 		go func() {
-			_, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, era.Listen))
+			_, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, era.Listen))
 			ended <- err
 		}()
 		go func() { // of a client of b
-			_, err := a.Homes.Call(t.Context(), "files", alike, request(t, era.Listen))
+			_, err := a.Homes.Call(t.Context(), "files", affinity, request(t, era.Listen))
 			ended <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
 		a.w.pause(a, func() {
-			if !b.Mine(t.Context(), "files", alike) {
-				t.Fatal("not the next home")
+			if !b.Mine(t.Context(), "files", affinity) {
+				t.Fatal("not the next owner")
 			}
 		})
 		late := time.After(time.Minute)
@@ -438,26 +438,26 @@ func TestListenMoves(t *testing.T) {
 					t.Errorf("the subscription ended with %v", err)
 				}
 			case <-late:
-				t.Fatal("a subscription stays at a home that is none any more")
+				t.Fatal("a subscription stays at an owner that is none any more")
 			}
 		}
 	})
 }
 
-// A home that says of itself that it is none, for as long as anybody waits, makes an error
+// A owner that says of itself that it is none, for as long as anybody waits, makes an error
 // that says so.
 func TestNoHome(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
-		const alike = "stateless\x00alice"
-		if !b.Mine(t.Context(), "files", alike) {
-			t.Fatal("not the home")
+		const affinity = "stateless\x00alice"
+		if !b.Mine(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
 		}
 		asked := 0
 		a.calls = func(cluster.Member) error {
 			asked++
 			return peer.ErrElsewhere
 		}
-		_, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call"))
+		_, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call"))
 		if !errors.Is(err, bridge.ErrUnavailable) || !errors.Is(err, peer.ErrElsewhere) || err.Error() == "" || asked < 10 {
 			t.Errorf("after %d attempts: %v", asked, err)
 		}
@@ -468,8 +468,8 @@ func TestNoHome(t *testing.T) {
 			}
 			return nil
 		}
-		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
-			t.Errorf("a home that comes back: %s, %v", bridgetest.Text(m), err)
+		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+			t.Errorf("an owner that comes back: %s, %v", bridgetest.Text(m), err)
 		}
 	})
 }
@@ -495,11 +495,11 @@ func TestDrainGivesUp(t *testing.T) {
 		a.Drain(t.Context())
 		time.Sleep(time.Second)
 		if !b.Mine(t.Context(), "files", called) {
-			t.Error("a home that nobody uses is not given up")
+			t.Error("an owner that nobody uses is not given up")
 		}
-		for _, alike := range []string{busy, ""} {
-			if b.Mine(t.Context(), "files", alike) {
-				t.Errorf("%q has two homes", alike)
+		for _, affinity := range []string{busy, ""} {
+			if b.Mine(t.Context(), "files", affinity) {
+				t.Errorf("%q has two owners", affinity)
 			}
 		}
 		a.mu.Lock()
@@ -510,19 +510,19 @@ func TestDrainGivesUp(t *testing.T) {
 			t.Errorf("a call of its own: %v", err)
 		}
 		time.Sleep(time.Second)
-		for _, alike := range []string{busy, ""} {
-			if !b.Mine(t.Context(), "files", alike) {
-				t.Errorf("the home of %q is not given up when it is not used any more", alike)
+		for _, affinity := range []string{busy, ""} {
+			if !b.Mine(t.Context(), "files", affinity) {
+				t.Errorf("the owner of %q is not given up when it is not used any more", affinity)
 			}
 		}
 		if n := a.Here(); n != 0 {
-			t.Errorf("%d homes are left", n)
+			t.Errorf("%d owners are left", n)
 		}
 	})
 }
 
 // An instance that stops waits until each other one says that nothing of it leads there any more, however long
-// that takes, and not for a time: it ends with the answer, or with the time to drain. Where it is the home of
+// that takes, and not for a time: it ends with the answer, or with the time to drain. Where it is the owner of
 // nothing it does not wait (S-070).
 func TestDrainIsAcknowledged(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
@@ -538,7 +538,7 @@ func TestDrainIsAcknowledged(t *testing.T) {
 			return done
 		}
 		if took := <-drain(b, time.Hour); took != 0 {
-			t.Errorf("an instance that is the home of nothing took %v to drain", took)
+			t.Errorf("an instance that is the owner of nothing took %v to drain", took)
 		}
 		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
 			t.Fatal(err)
@@ -575,7 +575,7 @@ func TestDrainIsAcknowledged(t *testing.T) {
 	})
 }
 
-// An instance that was left is asked for nothing any more: a call waits for the next home.
+// An instance that was left is asked for nothing any more: a call waits for the next owner.
 func TestNothingSentToOneThatStops(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
 		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
@@ -598,7 +598,7 @@ func TestNothingSentToOneThatStops(t *testing.T) {
 		time.Sleep(time.Second)
 		a.Drain(t.Context())
 		if err := <-answered; err != nil || asked != 1 {
-			t.Errorf("a call while the home stops: %v, asked %d times", err, asked)
+			t.Errorf("a call while the owner stops: %v, asked %d times", err, asked)
 		}
 	})
 }
@@ -607,24 +607,24 @@ func TestNothingSentToOneThatStops(t *testing.T) {
 // room beside that.
 func TestRoom(t *testing.T) {
 	in(t, func(t *testing.T, a, _ *instance) {
-		call := func(alike string, to bridge.Away) error {
-			_, err := a.Home("files", alike, to).Call(t.Context(), request(t, "tools/call"))
+		call := func(affinity string, to bridge.Away) error {
+			_, err := a.Home("files", affinity, to).Call(t.Context(), request(t, "tools/call"))
 			return err
 		}
-		for i := range 3 * maxOwn {
+		for i := range 3 * maxPerCaller {
 			if err := call(fmt.Sprint("stateless\x00alice\x00X-Tenant:", i), local{a}); err != nil {
-				t.Fatalf("home %d: %v", i, err)
+				t.Fatalf("owner %d: %v", i, err)
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := a.Here(); n != maxOwn {
-			t.Errorf("%d homes of one caller, want %d", n, maxOwn)
+		if n := a.Here(); n != maxPerCaller {
+			t.Errorf("%d owners of one caller, want %d", n, maxPerCaller)
 		}
-		if !a.has("stateless\x00alice\x00X-Tenant:0") || a.has(fmt.Sprint("stateless\x00alice\x00X-Tenant:", 3*maxOwn-1)) {
+		if !a.has("stateless\x00alice\x00X-Tenant:0") || a.has(fmt.Sprint("stateless\x00alice\x00X-Tenant:", 3*maxPerCaller-1)) {
 			t.Errorf("left: %q", a.left)
 		}
 		may, done := make(chan struct{}), make(chan error)
-		for i := range maxOwn {
+		for i := range maxPerCaller {
 			go func() { done <- call(fmt.Sprint("stateless\x00alice\x00X-Tenant:", i), waiter{a, may}) }()
 		}
 		time.Sleep(time.Second) // a claim takes a beat
@@ -634,13 +634,13 @@ func TestRoom(t *testing.T) {
 		if _, err := a.Shared("files", nil, false, &server{}).Open(t.Context(), &bridge.Caller{Principal: "alice", Capabilities: []byte("{}")}, bridge.Nobody{}); !errors.Is(err, bridge.ErrOverloaded) {
 			t.Errorf("one more for sessions = %v", err)
 		}
-		for _, alike := range []string{"stateless\x00bob", "stateless\x00", ""} {
-			if err := call(alike, local{a}); err != nil {
-				t.Errorf("of another caller (%q): %v", alike, err)
+		for _, affinity := range []string{"stateless\x00bob", "stateless\x00", ""} {
+			if err := call(affinity, local{a}); err != nil {
+				t.Errorf("of another caller (%q): %v", affinity, err)
 			}
 		}
 		close(may)
-		for range maxOwn {
+		for range maxPerCaller {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}

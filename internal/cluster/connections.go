@@ -11,24 +11,22 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// A connection that is shared over all instances has a home: the one that has claimed
-// it. A claim is kept in the store as a session is, under a key that begins with this.
-const homes = "l:"
+// connectionPrefix begins the keys of shared connections. Each has one owner among the instances, as a session
+// has; the store keeps both alike.
+const connectionPrefix = "l:"
 
-// HomeKey returns the key under which the home is kept of a server's connections that
-// are alike by what is given.
-func HomeKey(server, alike string) string {
-	sum := sha256.Sum256([]byte(alike))
-	return homes + server + ":" + hex.EncodeToString(sum[:16])
+// HomeKey returns the store's key for the connection to a server with an affinity key.
+func HomeKey(server, affinity string) string {
+	sum := sha256.Sum256([]byte(affinity))
+	return connectionPrefix + server + ":" + hex.EncodeToString(sum[:16])
 }
 
-// IsHome reports whether a key is that of a home, and not a session's.
-func IsHome(key string) bool { return strings.HasPrefix(key, homes) }
+// IsHome reports whether a key is that of a shared connection, and not of a session.
+func IsHome(key string) bool { return strings.HasPrefix(key, connectionPrefix) }
 
-// Claim makes this instance the home of a key, unless another one is, which it returns
-// then. room is asked before: its error says that there is none for one more. An instance
-// that is about to stop claims nothing: it returns the one that should. While the store is
-// out of reach there are no new homes: the error is ErrUnavailable.
+// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. It calls room
+// before: an error of room means that there is no room for one more. An instance that is about to stop
+// claims nothing, and returns one that may. While the store is unreachable the error is ErrUnavailable.
 func (n *Node) Claim(ctx context.Context, key, server string, room func() error) (at Member, mine bool, err error) {
 	if n.Holds(key) {
 		return Member{}, true, nil
@@ -37,11 +35,11 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 		return Member{}, false, err
 	}
 	found, err := n.Find(ctx, key)
-	if errors.Is(err, session.ErrNotFound) { // perhaps the store has lost it, and the home claims it again
+	if errors.Is(err, session.ErrNotFound) { // the store may have lost it, and its owner claims it again
 		if err = n.Beat(ctx); err == nil {
 			found, err = n.Find(ctx, key)
 		}
-		if errors.Is(err, session.ErrNotFound) && n.mayReturn() {
+		if errors.Is(err, session.ErrNotFound) && n.mayBePutAgain() {
 			return Member{}, false, session.ErrUnavailable
 		}
 	}
@@ -55,18 +53,18 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 			return Member{}, false, err
 		}
 		if free = dead; dead {
-			n.o.Peers.Bury(found.Owner)
+			n.o.Peers.Disconnect(found.Owner)
 		}
 	}
-	good := n.good.Load()
+	good := n.lastGood.Load()
 	n.mu.Lock()
-	draining, may := n.drains.Load(), !time.Now().Before(n.noTakes)
+	draining, may := n.draining.Load(), !time.Now().Before(n.noTakesUntil)
 	n.mu.Unlock()
 	switch {
 	case !free:
-		return n.colleague(ctx, found.Owner)
+		return n.otherOwner(ctx, found.Owner)
 	case draining:
-		if least, ok := n.Least(); ok {
+		if least, ok := n.LeastLoaded(); ok {
 			return least, false, nil
 		}
 		return Member{}, false, session.ErrUnavailable
@@ -76,7 +74,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 	if full := room(); full != nil {
 		return Member{}, false, full
 	}
-	one, cancel := context.WithTimeout(ctx, tries)
+	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	var h session.Held
 	if err != nil { // nobody has it
@@ -85,7 +83,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 		h, err = n.o.Store.Take(one, found)
 	}
 	if moved, ok := errors.AsType[*session.Moved](err); ok && moved.Owner != "" && moved.Owner != n.o.Self.ID {
-		return n.colleague(ctx, moved.Owner)
+		return n.otherOwner(ctx, moved.Owner)
 	}
 	if err != nil {
 		return Member{}, false, errors.Join(session.ErrUnavailable, err)
@@ -96,15 +94,15 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 	return Member{}, true, nil
 }
 
-// mayReturn reports whether another instance may put again what the store has lost.
-func (n *Node) mayReturn() bool {
+// mayBePutAgain reports whether another instance may put again a record that the store lost.
+func (n *Node) mayBePutAgain() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.members)+len(n.forgot) > 1 && time.Now().Before(n.emptied) // it has forgotten the members, too
+	return len(n.members)+len(n.goneAt) > 1 && time.Now().Before(n.emptiedUntil) // a store that lost records lost members, too
 }
 
-// colleague returns another instance that the store names.
-func (n *Node) colleague(ctx context.Context, id string) (Member, bool, error) {
+// otherOwner returns the instance that owns a connection by the store.
+func (n *Node) otherOwner(ctx context.Context, id string) (Member, bool, error) {
 	m, ok := n.Member(id)
 	if !ok {
 		_ = n.Beat(ctx) // it is new
@@ -116,7 +114,7 @@ func (n *Node) colleague(ctx context.Context, id string) (Member, bool, error) {
 	return m, false, nil
 }
 
-// Unclaim gives a home up.
+// Unclaim gives up a shared connection.
 func (n *Node) Unclaim(ctx context.Context, key string) error {
 	n.mu.Lock()
 	e := n.held[key]

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp has a socket end when what it has sent is not acknowledged for so long.
-func giveUp(fd uintptr, after time.Duration) error {
+// setTimeout makes a socket fail when its data stays unacknowledged for that long.
+func setTimeout(fd uintptr, after time.Duration) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_RXT_CONNDROPTIME, int(after.Seconds()))
 }

@@ -33,27 +33,27 @@ type loop struct {
 	mute atomic.Int64 // so many times the worker cannot be asked
 }
 
-func (l *loop) Tell(_ context.Context, m cluster.Member, offer, ticket string) error {
+func (l *loop) Grant(_ context.Context, m cluster.Member, offer, grant string) error {
 	l.told.Add(1)
-	return l.w.Hand(offer, queue.Ticket{Worker: m.ID, Key: ticket})
+	return l.w.AcceptGrant(offer, queue.Grant{Worker: m.ID, Key: grant})
 }
 
-func (l *loop) AskWorker(_ context.Context, m cluster.Member, ticket string, epoch int64) error {
+func (l *loop) ClaimSlot(_ context.Context, m cluster.Member, grant string, epoch int64) error {
 	if l.mute.Add(-1) >= 0 {
 		return errors.New("it cannot be reached")
 	}
-	return l.w.Claim(ticket, m.ID, epoch)
+	return l.w.ClaimSlot(grant, m.ID, epoch)
 }
 
-func (l *loop) WhyWorker(_ context.Context, _ cluster.Member, _, ticket string) error {
-	return l.w.Failed(ticket)
+func (l *loop) SlotFailure(_ context.Context, _ cluster.Member, _, grant string) error {
+	return l.w.SlotFailure(grant)
 }
 
 func (l *loop) AskLeave(ctx context.Context, m cluster.Member, _ string) {
 	_ = l.w.Leave(ctx, m.ID)
 }
 
-func (l *loop) WorkWay(cluster.Member) remote.Config { return remote.Config{URL: l.url} }
+func (l *loop) WorkerTunnel(cluster.Member) remote.Config { return remote.Config{URL: l.url} }
 
 // itself starts an instance that is a worker for itself. first may answer a request.
 func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loop {
@@ -67,7 +67,7 @@ func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loo
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !first(rw) {
 			epoch, _ := strconv.ParseInt(r.Header.Get("Bridge-Epoch"), 10, 64)
-			l.w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1", Epoch: epoch})
+			l.w.ServeTunnel(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.SlotClaim{Grant: r.Header.Get(peer.GrantHeader), Front: "WORKER1", Epoch: epoch})
 		}
 	}))
 	l.url = s.URL
@@ -103,14 +103,14 @@ func TestReclaim(t *testing.T) {
 	l.mute.Store(1)
 	up := l.open(t)
 	if n := l.told.Load(); n != 2 {
-		t.Errorf("%d tickets were given, want 2", n)
+		t.Errorf("%d grants were given, want 2", n)
 	}
 	carry := up.(bridge.Portable).Carry()
 	up.(bridge.Portable).Leave()
 	_ = up.Close(context.Background())
 	l.mute.Store(2)
 	adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).(bridge.Resumer)
-	next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochs)
+	next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochBits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestWorkerIsLeft(t *testing.T) {
 		defer close(drained)
 		l.w.Drain(context.Background())
 	}()
-	<-l.w.desk.inner.Stopping().Done()
+	<-l.w.slots.tunnels.Stopping().Done()
 	later := make(chan error, 20)
 	for range cap(later) {
 		go func() { later <- ask() }()
@@ -176,15 +176,15 @@ func TestWorkerIsLeft(t *testing.T) {
 	<-drained
 }
 
-// A worker that cannot look who lives leaves an offer to others: nobody has said that it is
+// A worker that cannot look who lives leaves a request to others: nobody has said that it is
 // over.
 func TestUnknownFront(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
-		if err := g.tell(t.Context(), queue.Taken{Offer: queue.Offer{ID: "1", Front: "DEAD"}, Server: "files"}, "ticket"); !errors.Is(err, queue.ErrOver) {
+		if err := g.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "DEAD"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrOver) {
 			t.Errorf("a front that does not live: %v", err)
 		}
 		g.live.lose()
-		if err := g.tell(t.Context(), queue.Taken{Offer: queue.Offer{ID: "1", Front: "NEW"}, Server: "files"}, "ticket"); !errors.Is(err, queue.ErrUnreached) {
+		if err := g.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "NEW"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrUnreached) {
 			t.Errorf("a front that nothing is known of: %v", err)
 		}
 	})
@@ -233,11 +233,11 @@ func TestNoTimeLeft(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	_, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
-	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "has ended, or cannot be reached") {
+	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "is gone or unreachable") {
 		t.Errorf("an opening whose worker has ended: %v", err)
 	}
 	if n := l.told.Load(); n != 1 {
-		t.Errorf("%d tickets were given, want 1", n)
+		t.Errorf("%d grants were given, want 1", n)
 	}
 }
 
@@ -322,29 +322,29 @@ func TestOfferedAgain(t *testing.T) {
 			})
 			l.open(t)
 			if n := l.told.Load(); n != 2 {
-				t.Errorf("%d tickets were given, want 2", n)
+				t.Errorf("%d grants were given, want 2", n)
 			}
 		})
 	}
 }
 
-// A worker that has failed to start a server some times in a row takes no offers of it for
+// A worker that has failed to start a server some times in a row takes no requests of it for
 // a moment: others may do better.
 func TestRests(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		takes := func(what string, want bool) {
 			t.Helper()
-			if servers, _, _ := g.desk.Room(); (len(servers) > 0) != want {
-				t.Errorf("%s: offers of %v are taken", what, servers)
+			if servers, _, _ := g.slots.Room(); (len(servers) > 0) != want {
+				t.Errorf("%s: requests of %v are taken", what, servers)
 			}
 		}
 		fail := func(err error) {
 			g.a.fails = err
-			ticket, _, _ := g.desk.Reserve("files")
-			if err := g.Claim(ticket, "FRONT-A", 0); err != nil {
+			grant, _, _ := g.slots.Reserve("files")
+			if err := g.ClaimSlot(grant, "FRONT-A", 0); err != nil {
 				t.Fatal(err)
 			}
-			g.post(t.Context(), peer.Claimed{Ticket: ticket, Front: "FRONT-A"}, "", initialize)
+			g.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
 		}
 		broken := &bridge.Error{Server: "files", Kind: bridge.ErrLost, Public: "it died"}
 		fail(broken)
@@ -352,18 +352,18 @@ func TestRests(t *testing.T) {
 		takes("two failures", true)
 		fail(broken)
 		takes("three failures", false)
-		time.Sleep(resting)
+		time.Sleep(restFor)
 		takes("after a rest", true)
-		ticket, cancel, _ := g.desk.Reserve("files")
+		grant, cancel, _ := g.slots.Reserve("files")
 		takes("one is tried", false)
-		if cancel(); ticket == "" {
+		if cancel(); grant == "" {
 			t.Error("no place")
 		}
 		fail(broken)
 		takes("one more", false)
-		time.Sleep(resting)
+		time.Sleep(restFor)
 		takes("a rest is longer than the one before", false)
-		time.Sleep(resting)
+		time.Sleep(restFor)
 		takes("after that", true)
 		for range 5 {
 			fail(broken)

@@ -51,7 +51,7 @@ func TestOffersCluster(t *testing.T) {
 }
 
 // What no instance has written to a line is dropped, with a line in the log; a line that
-// somebody has made useless begins anew (S-082). Nothing of an offer can be read (S-073).
+// somebody has made useless begins anew (S-082). Nothing of a request can be read (S-073).
 func TestOffersGarbage(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(), t.Context()
@@ -64,7 +64,7 @@ func TestOffersGarbage(t *testing.T) {
 	add := func(id string) {
 		t.Helper()
 		for {
-			_, err := q.Add(ctx, "a", queue.Offer{ID: id, Front: "the front"}, 100)
+			_, err := q.Add(ctx, "a", queue.Request{ID: id, Front: "the front"}, 100)
 			if err == nil {
 				return
 			}
@@ -99,10 +99,10 @@ func TestOffersGarbage(t *testing.T) {
 	for _, values := range []map[string]any{{"o": "garbage"}, {"x": "y"}, {"o": ""}, {"o": strings.Repeat("z", 100_000)}} {
 		c.XAdd(ctx, &goredis.XAddArgs{Stream: line, Values: values})
 	}
-	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Offer{ID: "forged", Front: "the front"}, 100); err != nil {
+	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Request{ID: "forged", Front: "the front"}, 100); err != nil {
 		t.Fatal(err)
 	}
-	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the offer of another line
+	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the request of another line
 	if err := c.XAdd(ctx, &goredis.XAddArgs{Stream: "b:{q}:b", Values: moved}).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestOffersGarbage(t *testing.T) {
 	}
 	for range 5 {
 		if all, err := q.Take(ctx, []string{"b"}, 20*time.Millisecond); err != nil || len(all) > 0 {
-			t.Fatalf("the offer of another line: %+v, %v", all, err)
+			t.Fatalf("the request of another line: %+v, %v", all, err)
 		}
 	}
 	for name, spoil := range map[string]func() error{
@@ -140,7 +140,7 @@ func TestOffersGarbage(t *testing.T) {
 	}
 }
 
-// Whose user has only the rights in docs/cluster.md can offer and take.
+// Whose user has only the rights in docs/cluster.md ca request and take.
 func TestOffersRights(t *testing.T) {
 	server := redistest.Start(t)
 	admin, ctx := server.Client(), t.Context()
@@ -151,12 +151,12 @@ func TestOffersRights(t *testing.T) {
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
 	defer c.Close()
 	q := redis.New(c, options("A")).Offers(quiet)
-	entry, err := q.Add(ctx, "a", queue.Offer{ID: "1", Front: "A"}, 10)
+	entry, err := q.Add(ctx, "a", queue.Request{ID: "1", Front: "A"}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := take(ctx, t, q)
-	if err := q.Back(ctx, taken); err != nil {
+	if err := q.Return(ctx, taken); err != nil {
 		t.Error(err)
 	}
 	if again, err := q.Overdue(ctx, []string{"a"}, time.Minute, 1); err != nil || len(again) != 1 {

@@ -122,7 +122,7 @@ func (r *registry) Hello(_ context.Context, to cluster.Member, _ cluster.Hello) 
 	return cluster.Hello{ID: to.ID, State: cluster.Sure, Store: true}, nil
 }
 
-func (*registry) Bury(string) {}
+func (*registry) Disconnect(string) {}
 
 // rig is a worker in a bubble, as its peer listener would use it.
 type rig struct {
@@ -151,7 +151,7 @@ func bubble(t *testing.T, f func(*testing.T, *rig)) {
 }
 
 // post makes a request of a lane.
-func (g *rig) post(ctx context.Context, c peer.Claimed, id, body string) *httptest.ResponseRecorder {
+func (g *rig) post(ctx context.Context, c peer.SlotClaim, id, body string) *httptest.ResponseRecorder {
 	g.t.Helper()
 	r := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", strings.NewReader(body))
 	if body == "" {
@@ -159,26 +159,26 @@ func (g *rig) post(ctx context.Context, c peer.Claimed, id, body string) *httpte
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set(peer.TicketHeader, c.Ticket)
+	r.Header.Set(peer.GrantHeader, c.Grant)
 	if id != "" {
 		r.Header.Set("Mcp-Session-Id", id)
 	}
 	w := httptest.NewRecorder()
-	g.Lane(w, r, c)
+	g.ServeTunnel(w, r, c)
 	return w
 }
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
-// open has a front come for an offer, and returns its lane and the id of the inner session.
-func (g *rig) open(front string) (peer.Claimed, string) {
+// open has a front come for a request, and returns its lane and the id of the inner session.
+func (g *rig) open(front string) (peer.SlotClaim, string) {
 	g.t.Helper()
-	ticket, _, ok := g.desk.Reserve("files")
+	grant, _, ok := g.slots.Reserve("files")
 	if !ok {
 		g.t.Fatal("no place")
 	}
-	c := peer.Claimed{Ticket: ticket, Front: front}
-	if err := g.Claim(ticket, front, 0); err != nil {
+	c := peer.SlotClaim{Grant: grant, Front: front}
+	if err := g.ClaimSlot(grant, front, 0); err != nil {
 		g.t.Fatal(err)
 	}
 	w := g.post(g.t.Context(), c, "", initialize)
@@ -199,28 +199,28 @@ func (g *rig) runs(what string, want int64) {
 
 const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`
 
-// A ticket is good for 5 s, for who claims it, and once.
+// A grant is good for 5 s, for who claims it, and once.
 func TestTicket(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
-		ticket, cancel, _ := g.desk.Reserve("files")
+		grant, cancel, _ := g.slots.Reserve("files")
 		cancel()
-		if g.Free() != 3 || g.Claim(ticket, "FRONT-A", 0) == nil {
-			t.Error("a ticket that was taken back is good")
+		if g.Free() != 3 || g.ClaimSlot(grant, "FRONT-A", 0) == nil {
+			t.Error("a grant that was taken back is good")
 		}
-		late, _, _ := g.desk.Reserve("files")
-		time.Sleep(ticketLife + time.Second)
-		if g.Free() != 3 || g.Claim(late, "FRONT-A", 0) == nil {
-			t.Error("a ticket is good after its time")
+		late, _, _ := g.slots.Reserve("files")
+		time.Sleep(grantLife + time.Second)
+		if g.Free() != 3 || g.ClaimSlot(late, "FRONT-A", 0) == nil {
+			t.Error("a grant is good after its time")
 		}
 		c, id := g.open("FRONT-A")
 		g.runs("opened", 1)
-		if err := g.Claim(c.Ticket, "FRONT-B", 0); !errors.Is(err, peer.ErrElsewhere) {
+		if err := g.ClaimSlot(c.Grant, "FRONT-B", 0); !errors.Is(err, peer.ErrElsewhere) {
 			t.Errorf("claimed by another: %v", err)
 		}
 		if w := g.post(t.Context(), c, "", initialize); w.Code == http.StatusOK && !bytes.Contains(w.Body.Bytes(), []byte(`"error"`)) {
 			t.Errorf("used again: %d %s", w.Code, w.Body)
 		}
-		for name, other := range map[string]peer.Claimed{"another front": {Ticket: c.Ticket, Front: "FRONT-B"}, "no ticket": {Front: "FRONT-A"}, "another ticket": {Ticket: "x", Front: "FRONT-A"}, "another epoch": {Ticket: c.Ticket, Front: "FRONT-A", Epoch: 1}} {
+		for name, other := range map[string]peer.SlotClaim{"another front": {Grant: c.Grant, Front: "FRONT-B"}, "no grant": {Front: "FRONT-A"}, "another grant": {Grant: "x", Front: "FRONT-A"}, "another epoch": {Grant: c.Grant, Front: "FRONT-A", Epoch: 1}} {
 			if w := g.post(t.Context(), other, id, call); w.Code != http.StatusNotFound {
 				t.Errorf("%s: %d %s", name, w.Code, w.Body)
 			}
@@ -278,10 +278,10 @@ func TestClaimed(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		c, id := g.open("FRONT-A")
 		time.Sleep(workerLinger / 2)
-		if err := g.Claim(c.Ticket, "FRONT-B", 2); err != nil {
+		if err := g.ClaimSlot(c.Grant, "FRONT-B", 2); err != nil {
 			t.Fatal(err)
 		}
-		now := peer.Claimed{Ticket: c.Ticket, Front: "FRONT-B", Epoch: 2}
+		now := peer.SlotClaim{Grant: c.Grant, Front: "FRONT-B", Epoch: 2}
 		for range 3 {
 			time.Sleep(workerLinger / 2)
 			if w := g.post(t.Context(), now, id, call); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "tools/call") {
@@ -292,7 +292,7 @@ func TestClaimed(t *testing.T) {
 			t.Errorf("the one before: %d %s", w.Code, w.Body)
 		}
 		for _, older := range []int64{0, 1, 2} {
-			if err := g.Claim(c.Ticket, "FRONT-A", older); err == nil {
+			if err := g.ClaimSlot(c.Grant, "FRONT-A", older); err == nil {
 				t.Errorf("epoch %d is not older than 2", older)
 			}
 		}
@@ -309,17 +309,17 @@ func TestClaimedMeanwhile(t *testing.T) {
 		c, id := g.open("FRONT-A")
 		body, write := io.Pipe()
 		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), ""), http.MethodPost, "/peer/v1/work", body)
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.TicketHeader: c.Ticket, "Mcp-Session-Id": id} {
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.GrantHeader: c.Grant, "Mcp-Session-Id": id} {
 			r.Header.Set(name, value)
 		}
 		w, done := httptest.NewRecorder(), make(chan struct{})
 		go func() {
 			defer close(done)
-			g.Lane(w, r, c)
+			g.ServeTunnel(w, r, c)
 		}()
 		_, _ = io.WriteString(write, call[:10])
 		synctest.Wait()
-		if err := g.Claim(c.Ticket, "FRONT-B", 2); err != nil {
+		if err := g.ClaimSlot(c.Grant, "FRONT-B", 2); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(write, call[10:])
@@ -350,32 +350,32 @@ func TestPing(t *testing.T) {
 func TestFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		g.a.fails = &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key"}
-		ticket, _, _ := g.desk.Reserve("files")
-		if err := g.Claim(ticket, "FRONT-A", 0); err != nil {
+		grant, _, _ := g.slots.Reserve("files")
+		if err := g.ClaimSlot(grant, "FRONT-A", 0); err != nil {
 			t.Fatal(err)
 		}
-		w := g.post(t.Context(), peer.Claimed{Ticket: ticket, Front: "FRONT-A"}, "", initialize)
+		w := g.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
 		if !strings.Contains(w.Body.String(), "it wants a key") {
 			t.Errorf("initialize = %d %s", w.Code, w.Body)
 		}
-		if err := g.Failed(ticket); !errors.Is(err, bridge.ErrCredentials) {
+		if err := g.SlotFailure(grant); !errors.Is(err, bridge.ErrCredentials) {
 			t.Errorf("why: %v", err)
 		}
 		g.runs("failed", 0)
 		time.Sleep(failuresKept + time.Second)
-		if err := g.Failed(ticket); err != nil {
+		if err := g.SlotFailure(grant); err != nil {
 			t.Errorf("kept for ever: %v", err)
 		}
 	})
 }
 
-// A worker offers the places that it has, of each server as many as that may have, and
+// A worker requests the places that it has, of each server as many as that may have, and
 // none while it cannot start the server, or stops.
 func TestPlaces(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
 		room := func(what, want string) {
 			t.Helper()
-			servers, free, _ := g.desk.Room()
+			servers, free, _ := g.slots.Room()
 			if got := fmt.Sprint(servers, free); got != want {
 				t.Errorf("%s: %s, want %s", what, got, want)
 			}
@@ -385,16 +385,16 @@ func TestPlaces(t *testing.T) {
 		room("one runs", "[files] 2")
 		g.open("FRONT-A")
 		room("as many as the server may have", "[] 1")
-		g.desk.Reserve("other")
+		g.slots.Reserve("other")
 		room("all places are taken", "[] 0")
-		if _, _, ok := g.desk.Reserve("other"); ok {
+		if _, _, ok := g.slots.Reserve("other"); ok {
 			t.Error("one place too many")
 		}
 		broken := errors.New("there is no such program")
-		g.desk.o.Local = func(string) (Local, bool) {
+		g.slots.o.Local = func(string) (Local, bool) {
 			return Local{Adapter: g.a, Most: 3, Check: func() error { return broken }}, true
 		}
-		time.Sleep(ticketLife + time.Second)
+		time.Sleep(grantLife + time.Second)
 		room("it cannot be started", "[] 1")
 		broken = nil
 		time.Sleep(checkEvery + time.Second)

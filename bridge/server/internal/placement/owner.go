@@ -1,0 +1,635 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+// HomeOptions configure Homes. All are required.
+type HomeOptions struct {
+	Node  *cluster.Node
+	Peers HomePeers
+	Lease time.Duration
+	Drain time.Duration // how long an instance may take to stop
+	Log   *slog.Logger
+	// MaxMessage bounds one message between instances, and MaxBytes all messages of tunnels, in bytes.
+	MaxMessage int
+	MaxBytes   int64
+	Gateway    Gateway
+}
+
+// HomePeers sends requests to other instances, as peer.Peers does.
+type HomePeers interface {
+	AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error
+	Call(ctx context.Context, m cluster.Member, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
+	OwnerTunnel(m cluster.Member) remote.Config
+	AskLeave(ctx context.Context, m cluster.Member, what string)
+}
+
+// Gateway has the connections of this instance.
+type Gateway interface {
+	// Joint joins the connection to a server that sessions share. It also returns which headers of clients
+	// are forwarded to the server.
+	Joint(server string, from bridge.Caller, rest bridge.Client) (Joint, []bridge.Forward, error)
+	// Pooled makes the request of a stateless client over a connection of this instance.
+	Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
+	// Left closes the connections of an affinity key as soon as they are unused: this instance no longer owns
+	// them, or is about to give them up. It does not wait.
+	Left(server, key string)
+}
+
+// Joint is one user of a shared connection.
+type Joint interface {
+	bridge.Upstream
+	// Keep opens the connection and keeps it open until release is called.
+	Keep(ctx context.Context) (release func(), err error)
+}
+
+// Homes holds the shared connections that this instance owns, and knows the owners of others.
+type Homes struct {
+	o       HomeOptions
+	tunnels *TunnelSessions
+	known   *lru.Cache[string, string] // other owners, by store key
+	out     *outbound
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex // guards the rest
+	claims   map[string]*claim
+	pending  map[string]*pendingClaim
+	stopping bool // unused connections are kept until drained, or Close
+	drained  bool // unused connections are given up at once
+	closed   bool
+	ending   context.Context // ends with closed
+	end      context.CancelFunc
+}
+
+var (
+	_ bridge.Places = (*Homes)(nil)
+	_ peer.Homes    = (*Homes)(nil)
+)
+
+// connectionKey names the connections to a server that one instance owns together. Their affinity key begins
+// with the kind of clients and, after a NUL, their principal.
+type connectionKey struct{ server, affinity string }
+
+// storeKey returns the key of the claim in the store.
+func (w connectionKey) storeKey() string { return cluster.HomeKey(w.server, w.affinity) }
+
+// principal returns the principal of the clients, or nothing when all clients share the connection.
+func (w connectionKey) principal() string {
+	_, rest, _ := strings.Cut(w.affinity, "\x00")
+	name, _, _ := strings.Cut(rest, "\x00")
+	return name
+}
+
+// claim is the ownership of a shared connection by this instance.
+type claim struct {
+	connectionKey
+	h        *Homes
+	key      string
+	uses     int
+	since    time.Time       // when the last use ended
+	timer    *time.Timer     // gives it up; nil while it is used
+	lost     context.Context // ends with the ownership
+	markLost context.CancelFunc
+}
+
+// pendingClaim is a claim that is being made or given up.
+type pendingClaim struct {
+	connectionKey // empty until there is room for the claim, and while it is given up
+	done          chan struct{}
+}
+
+const (
+	// maxKnown bounds the owners that are remembered.
+	maxKnown = 10_000
+	// tunnelLinger is how long a claim without a connection is kept for lanes.
+	tunnelLinger = time.Minute
+	// statelessLinger is how long a claim without calls is kept for stateless clients: longer than parked
+	// calls wait for their clients.
+	statelessLinger = 15 * time.Minute
+	// maxOwned bounds the claims of this instance, and maxPerCaller those of one caller at one server.
+	maxOwned     = 10_000
+	maxPerCaller = 32
+	// ownerRetry is the wait before an unreachable owner is tried again.
+	ownerRetry = 200 * time.Millisecond
+)
+
+// NewHomes makes Homes. Close ends it.
+func NewHomes(o HomeOptions) *Homes {
+	h := &Homes{o: o, out: newOutbound(), claims: map[string]*claim{}, pending: map[string]*pendingClaim{}}
+	h.ending, h.end = context.WithCancel(context.Background())
+	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
+	h.tunnels = NewTunnelSessions(TunnelSessionOptions{
+		Adapter: (*tunnelAdapter)(h), Headers: []string{peer.ServerHeader, peer.AffinityHeader, peer.ForwardHeader},
+		Await: func(ctx context.Context) error { return o.Node.Await(ctx, "") }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
+	})
+	return h
+}
+
+// acquire counts one use of a connection until done, and claims the connection first if it has no owner. It
+// returns the owner, and no claim, when another instance owns it.
+func (h *Homes) acquire(ctx context.Context, server, affinity string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
+	its := connectionKey{server, affinity}
+	key := its.storeKey()
+	for {
+		h.mu.Lock()
+		if c := h.claims[key]; c != nil {
+			c.uses++
+			if c.timer != nil {
+				c.timer.Stop()
+				c.timer = nil
+			}
+			h.mu.Unlock()
+			done := sync.OnceFunc(func() { h.releaseUse(c, keep) })
+			if err := h.o.Node.Await(ctx, key); err != nil {
+				done()
+				return at, nil, nil, err
+			}
+			if c.lost.Err() != nil { // another instance took it while this one waited
+				done()
+				continue
+			}
+			return at, c, done, nil
+		}
+		if busy := h.pending[key]; busy != nil {
+			h.mu.Unlock()
+			select {
+			case <-busy.done:
+				continue
+			case <-ctx.Done():
+				return at, nil, nil, context.Cause(ctx)
+			}
+		}
+		b := &pendingClaim{done: make(chan struct{})}
+		h.pending[key] = b
+		h.mu.Unlock()
+		at, mine, err := h.o.Node.Claim(ctx, key, server, func() error { return h.makeRoom(b, its) })
+		h.mu.Lock()
+		if mine {
+			c := &claim{connectionKey: its, h: h, key: key}
+			c.lost, c.markLost = context.WithCancel(context.Background())
+			h.claims[key] = c
+		}
+		h.endClaim(key, b)
+		h.mu.Unlock()
+		if err != nil || !mine {
+			return at, nil, nil, err
+		}
+	}
+}
+
+// endClaim ends a pending claim. The caller holds h.mu.
+func (h *Homes) endClaim(key string, b *pendingClaim) {
+	delete(h.pending, key)
+	close(b.done)
+}
+
+// makeRoom makes room for one more claim. At a limit it gives up the claim that was unused for longest, and fails
+// when all are in use.
+func (h *Homes) makeRoom(by *pendingClaim, its connectionKey) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return session.ErrUnavailable
+	}
+	all, own := len(h.claims), 0
+	var oldest, ownOldest *claim
+	who := its.principal()
+	mine := func(o connectionKey) bool { // without access rules all clients are one caller
+		return who != "" && o.server == its.server && o.principal() == who
+	}
+	older := func(c, than *claim) *claim {
+		if c.uses == 0 && c.timer != nil && (than == nil || c.since.Before(than.since)) {
+			return c
+		}
+		return than
+	}
+	for _, c := range h.claims {
+		oldest = older(c, oldest)
+		if mine(c.connectionKey) {
+			own++
+			ownOldest = older(c, ownOldest)
+		}
+	}
+	for _, b := range h.pending {
+		if b.server != "" {
+			all++
+		}
+		if mine(b.connectionKey) {
+			own++
+		}
+	}
+	switch {
+	case own >= maxPerCaller && ownOldest == nil:
+		return full(its.server, "one caller has too many connections to it", maxPerCaller)
+	case own >= maxPerCaller:
+		h.giveUp(ownOldest)
+	case all >= maxOwned && oldest == nil:
+		return full(its.server, "this instance of the bridge owns too many shared connections", maxOwned)
+	case all >= maxOwned:
+		h.giveUp(oldest)
+	}
+	by.connectionKey = its
+	return nil
+}
+
+// full returns the error of a call without room for its connection.
+func full(server, what string, most int) error {
+	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
+}
+
+// releaseUse ends one use of a claim. A claim that stays unused for keep is given up.
+func (h *Homes) releaseUse(c *claim, keep time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.uses--
+	switch {
+	case c.uses > 0 || h.claims[c.key] != c || h.closed:
+	case h.drained:
+		h.giveUp(c)
+	case !h.stopping:
+		c.since, c.timer = time.Now(), time.AfterFunc(keep, func() { h.expire(c) })
+	}
+}
+
+// expire gives up a claim that stayed unused.
+func (h *Homes) expire(c *claim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.uses == 0 && c.timer != nil && h.claims[c.key] == c && !h.stopping {
+		h.giveUp(c)
+	}
+}
+
+// giveUp gives up an unused claim. The caller holds h.mu.
+func (h *Homes) giveUp(c *claim) {
+	delete(h.claims, c.key)
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	b := &pendingClaim{done: make(chan struct{})} // until the store has it
+	h.pending[c.key] = b
+	h.wg.Go(func() {
+		h.dropped(c)
+		h.unclaim(c.key)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.endClaim(c.key, b)
+	})
+}
+
+// dropped closes the connections of a claim that ended.
+func (h *Homes) dropped(c *claim) {
+	c.markLost()
+	h.o.Gateway.Left(c.server, c.affinity)
+}
+
+func (h *Homes) unclaim(key string) {
+	if err := h.o.Node.Unclaim(context.Background(), key); err != nil && !errors.Is(err, session.ErrFenced) {
+		h.o.Log.Debug("the claim of a shared connection could not be given up", "err", err)
+	}
+}
+
+// Lost ends the claim of a key that another instance owns now.
+func (h *Homes) Lost(key string) {
+	h.mu.Lock()
+	c := h.claims[key]
+	delete(h.claims, key)
+	if c != nil && c.timer != nil {
+		c.timer.Stop()
+	}
+	h.mu.Unlock()
+	if c != nil {
+		h.dropped(c)
+	}
+}
+
+// Leave implements peer.Homes.
+func (h *Homes) Leave(ctx context.Context, instance string) error {
+	return h.out.leave(ctx, instance, h.o.Node)
+}
+
+// Here returns how many shared connections this instance owns.
+func (h *Homes) Here() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.claims)
+}
+
+// deadAfter is how long an owner that does not answer is tried: after that it would be found dead.
+func (h *Homes) deadAfter() time.Duration { return h.o.Lease + 2*time.Second }
+
+// recheckEvery is how often an instance that stops closes unused connections.
+const recheckEvery = 50 * time.Millisecond
+
+// Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. It asks
+// the other instances to leave, waits for their answers, and gives up unused claims. New requests wait at their
+// instances for the next owner. The end of ctx cuts each wait short.
+func (h *Homes) Drain(ctx context.Context) {
+	h.mu.Lock()
+	h.stopping = true
+	for _, c := range h.claims {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}
+	used := len(h.claims) > 0
+	h.mu.Unlock()
+	h.tunnels.Drain(ctx)
+	h.tunnels.Close(ctx)
+	if used {
+		askLeave(ctx, h.o.Peers, peer.LeaveOwner, h.o.Node.Others())
+	}
+	h.giveUpIdle()
+}
+
+// giveUpIdle gives up each claim as soon as it is unused, until Close. Calls of other instances wait for that.
+func (h *Homes) giveUpIdle() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.drained = true
+	for _, c := range h.claims {
+		if c.uses == 0 {
+			h.giveUp(c)
+		}
+	}
+	h.wg.Go(func() {
+		for {
+			h.mu.Lock()
+			all := slices.Collect(maps.Values(h.claims))
+			h.mu.Unlock()
+			for _, c := range all { // an open connection without users counts as a use of its claim
+				h.o.Gateway.Left(c.server, c.affinity)
+			}
+			if backoff.For(h.ending, recheckEvery) != nil {
+				return
+			}
+		}
+	})
+}
+
+// Close gives up all claims. Their connections must be closed before.
+func (h *Homes) Close() {
+	h.mu.Lock()
+	h.stopping, h.closed = true, true
+	h.end()
+	all := h.claims
+	h.claims = map[string]*claim{}
+	h.mu.Unlock()
+	for _, c := range all {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+		c.markLost()
+		h.wg.Go(func() { h.unclaim(c.key) })
+	}
+	h.wg.Wait()
+}
+
+// CloseLanes closes the tunnels of other instances to this one. The caller closes the connections after that.
+func (h *Homes) CloseLanes(ctx context.Context) { h.tunnels.Close(ctx) }
+
+// Mine implements peer.Homes.
+func (h *Homes) Mine(ctx context.Context, server, affinity string) bool {
+	if h.tunnels.Stopping().Err() != nil {
+		return false
+	}
+	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger)
+	if err != nil || c == nil {
+		return false
+	}
+	done()
+	return true
+}
+
+// Home implements bridge.Places.
+func (h *Homes) Home(server, affinity string, here bridge.Away) bridge.Away {
+	return &ownerRoute{connectionKey{server, affinity}, h, here}
+}
+
+// errReach is the kind of an error that does not concern the server itself.
+var errReach = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
+
+// unreachable returns the error of a call whose owner cannot be reached.
+func unreachable(server string, err error) error {
+	if already, ok := errors.AsType[*bridge.Error](err); ok {
+		return already
+	}
+	return &bridge.Error{Server: server, Kind: errReach, Err: err, After: 2 * time.Second, Public: "the instance of the bridge that owns its connection is unreachable; try again later"}
+}
+
+// ownerRoute sends the requests of stateless clients to the owner of their connection.
+type ownerRoute struct {
+	connectionKey
+	h     *Homes
+	local bridge.Away // used when this instance is the owner
+}
+
+// Call implements bridge.Away. It waits while the owner is about to stop, or may be dead.
+func (a *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	until := time.Now().Add(a.h.deadAfter())
+	key := a.storeKey()
+	var at cluster.Member // the last owner that was tried
+	var refused error
+	for {
+		next, c, done, err := a.locate(ctx, key)
+		switch {
+		case err == nil && c != nil:
+			defer done()
+			return c.call(ctx, r, a.local.Call)
+		case err != nil && refused == nil:
+			return nil, unreachable(a.server, err)
+		case err != nil || next.ID == at.ID:
+			if now, ok := a.h.o.Node.Member(at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(a.h.o.Drain)) {
+				return nil, unreachable(a.server, cmp.Or(err, refused))
+			}
+			if backoff.For(ctx, ownerRetry) != nil {
+				return nil, context.Cause(ctx)
+			}
+		}
+		if err != nil {
+			continue
+		}
+		at = next
+		m, err := a.callOwner(ctx, at, r)
+		if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
+			return m, err
+		}
+		refused = err
+		a.h.known.Remove(key)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// callOwner makes the request at another instance.
+func (a *ownerRoute) callOwner(ctx context.Context, at cluster.Member, r *bridge.Request) (*jsonrpc.Message, error) {
+	_, done, err := a.h.out.enter(at.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.h.o.Peers.Call(ctx, at, a.server, a.affinity, r)
+}
+
+// locate returns the owner: another instance, or a claim of this one for one use until done.
+func (a *ownerRoute) locate(ctx context.Context, key string) (at cluster.Member, c *claim, done func(), err error) {
+	if id, ok := a.h.known.Get(key); ok {
+		if m, ok := a.h.o.Node.Member(id); ok {
+			return m, nil, nil, nil
+		}
+	}
+	if at, c, done, err = a.h.acquire(ctx, a.server, a.affinity, statelessLinger); err == nil && c == nil {
+		a.h.known.Add(key, at.ID)
+	}
+	return at, c, done, err
+}
+
+// call makes the request of a stateless client over a connection of this instance. A subscription ends with the
+// claim; its client's instance makes it again at the next owner.
+func (c *claim) call(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
+	inner, from := *r, *r.From
+	from.Stay = leaseStay{c}
+	inner.From = &from
+	if r.Method != era.Listen {
+		return call(ctx, &inner)
+	}
+	its, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(c.lost, stop)()
+	a, err := call(its, &inner)
+	if c.lost.Err() != nil && ctx.Err() == nil {
+		a.Release()
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText}
+	}
+	return a, err
+}
+
+// movedText is the public text of errors after the claim was lost.
+const movedText = "another instance of the bridge owns its connection now"
+
+// checkLease returns nil when a request may be sent over the connection. The process may have been stopped while
+// the request waited (S-012).
+func (c *claim) checkLease(ctx context.Context) error {
+	if !c.h.o.Node.Ready() {
+		if err := c.h.o.Node.Await(ctx, c.key); ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if err != nil {
+			return unreachable(c.server, err)
+		}
+	}
+	if c.lost.Err() != nil {
+		return &bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Err: errors.Join(bridge.ErrLost, peer.ErrElsewhere), Public: movedText}
+	}
+	return nil
+}
+
+// leaseStay is the Stay of requests of stateless clients at the owner.
+type leaseStay struct{ c *claim }
+
+var _ bridge.Stay = leaseStay{}
+
+// Sure implements bridge.Stay.
+func (r leaseStay) Sure(ctx context.Context) error { return r.c.checkLease(ctx) }
+
+// Carried implements bridge.Stay: no instance resumes the connection.
+func (leaseStay) Carried(string, []byte) {}
+
+// Carry implements bridge.Stay.
+func (leaseStay) Carry(string) ([]byte, int64) { return nil, 0 }
+
+// Moves implements bridge.Stay.
+func (leaseStay) Moves() bool { return false }
+
+// Instance implements bridge.Places.
+func (h *Homes) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
+	m, ok := h.o.Node.Member(id)
+	if !ok {
+		_ = h.o.Node.Beat(ctx) // it may have just started
+		if m, ok = h.o.Node.Member(id); !ok {
+			return nil, nil
+		}
+	}
+	return &parkedRoute{h, server, m}, nil
+}
+
+// parkedRoute sends requests to the instance that has a parked call.
+type parkedRoute struct {
+	h      *Homes
+	server string
+	at     cluster.Member
+}
+
+// Call implements bridge.Away. A nil answer without an error means that the instance ended.
+func (w *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, err := w.h.o.Peers.Call(ctx, w.at, w.server, parked, r)
+	if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
+		return m, err
+	}
+	if dead, notKnown := w.h.o.Node.Dead(ctx, w.at.ID); dead && notKnown == nil {
+		return nil, nil
+	}
+	return nil, unreachable(w.server, err)
+}
+
+// parked is the affinity key of parked calls: their instance serves them also when it is not the owner.
+const parked = "\x00parked"
+
+// Call implements peer.Homes.
+func (h *Homes) Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Method == era.Listen { // it lasts, and continues at the next owner
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(h.tunnels.Stopping(), stop)()
+	} else {
+		err := h.tunnels.Enter()
+		if err == nil {
+			defer h.tunnels.Leave()
+		} else if affinity != parked {
+			return nil, peer.ErrElsewhere
+		}
+	}
+	here := func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+		return h.o.Gateway.Pooled(ctx, server, r)
+	}
+	if affinity == parked {
+		return here(ctx, r)
+	}
+	_, c, done, err := h.acquire(ctx, server, affinity, statelessLinger)
+	if err != nil || c == nil {
+		return nil, peer.ErrElsewhere
+	}
+	defer done()
+	m, err := c.call(ctx, r, here)
+	if h.tunnels.Stopping().Err() != nil && r.Method == era.Listen {
+		m.Release()
+		return nil, &bridge.Error{Server: server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owns its connection stops"}
+	}
+	return m, err
+}

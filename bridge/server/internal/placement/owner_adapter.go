@@ -1,0 +1,173 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Shared implements bridge.Places.
+func (h *Homes) Shared(server string, forward []bridge.Forward, all bool, here bridge.Adapter) bridge.Adapter {
+	p := &ownerAdapter{h, server, forward, all, here}
+	if b, ok := here.(bridge.BoundsOpenings); ok {
+		return &bounded{p, b.BoundsOpenings()}
+	}
+	return p
+}
+
+// bounded is an ownerAdapter over an adapter that bounds its openings.
+type bounded struct {
+	*ownerAdapter
+	wait time.Duration
+}
+
+// BoundsOpenings implements bridge.BoundsOpenings.
+func (b *bounded) BoundsOpenings() time.Duration { return b.wait }
+
+// ownerAdapter opens the connections that sessions share, at their owner.
+type ownerAdapter struct {
+	h       *Homes
+	server  string
+	forward []bridge.Forward
+	all     bool
+	local   bridge.Adapter
+}
+
+// OfSessions begins the affinity keys of connections for sessions, unless all sessions share one.
+const OfSessions = "sessions\x00"
+
+// affinityKey returns the affinity key of a session: sessions with the same key share a connection.
+func (p *ownerAdapter) affinityKey(from *bridge.Caller) string {
+	if p.all {
+		return ""
+	}
+	affinity := OfSessions + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
+	for _, f := range bridge.Lasting(p.forward) {
+		for _, value := range from.Header[f.To] {
+			affinity += "\x00" + f.To + ":" + value
+		}
+	}
+	return affinity
+}
+
+// Open implements bridge.Adapter. It waits while the owner is about to stop, or may be dead.
+func (p *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	h, affinity := p.h, p.affinityKey(from)
+	until := time.Now().Add(h.deadAfter())
+	for {
+		m, c, done, err := h.acquire(ctx, p.server, affinity, tunnelLinger)
+		if err == nil && c != nil {
+			up, err := p.local.Open(ctx, from, rest)
+			if err != nil {
+				done()
+				return nil, err
+			}
+			return p.owned(up, c, rest, done), nil
+		}
+		if err == nil {
+			err = h.o.Peers.AskOwner(ctx, m, p.server, affinity)
+		}
+		if err == nil {
+			var up bridge.Upstream
+			if up, err = p.openTunnel(ctx, m, affinity, from, rest); !errors.Is(err, peer.ErrElsewhere) {
+				return up, err
+			}
+		}
+		if _, refused := errors.AsType[*bridge.Error](err); refused {
+			return nil, err
+		}
+		late := time.Now()
+		if now, ok := h.o.Node.Member(m.ID); errors.Is(err, peer.ErrElsewhere) && ok && now.Draining {
+			late = late.Add(-h.o.Drain)
+		}
+		if late.After(until) || backoff.For(ctx, ownerRetry) != nil {
+			return nil, unreachable(p.server, err)
+		}
+	}
+}
+
+// owned wraps a connection that this instance owns. The open connection counts as a use of its claim.
+func (p *ownerAdapter) owned(up bridge.Upstream, c *claim, rest bridge.Client, done func()) bridge.Upstream {
+	stop := context.AfterFunc(c.lost, func() {
+		rest.Gone(&bridge.Error{Server: p.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText + "; whether it acted on the request is unknown"})
+	})
+	return &ownedUpstream{up, c, func() {
+		stop()
+		done()
+	}}
+}
+
+// ownedUpstream is a shared connection that this instance owns.
+type ownedUpstream struct {
+	bridge.Upstream
+	c   *claim
+	end func()
+}
+
+// Call makes a call. It checks no lease for a ping: a failed ping would end a good connection.
+func (u *ownedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Method != "ping" && r.Method != "server/discover" {
+		if err := u.c.checkLease(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return u.Upstream.Call(ctx, r)
+}
+
+// Notify sends a notification.
+func (u *ownedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
+	if err := u.c.checkLease(ctx); err != nil {
+		return err
+	}
+	return u.Upstream.Notify(ctx, r)
+}
+
+// Close closes the connection.
+func (u *ownedUpstream) Close(ctx context.Context) error {
+	defer u.end()
+	return u.Upstream.Close(ctx)
+}
+
+// Attributes implements bridge.Attributing.
+func (u *ownedUpstream) Attributes() bool {
+	a, ok := u.Upstream.(bridge.Attributing)
+	return ok && a.Attributes()
+}
+
+// TakesEdits implements bridge.TakesEdits: servers inside the program have no owner.
+func (*ownedUpstream) TakesEdits() {}
+
+// ListensToChanges implements bridge.ListensToChanges.
+func (u *ownedUpstream) ListensToChanges() bool {
+	l, ok := u.Upstream.(bridge.ListensToChanges)
+	return !ok || l.ListensToChanges()
+}
+
+// openTunnel opens a tunnel to the owner.
+func (p *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := TunnelOptions{Server: p.server, At: m.ID, HTTP: p.h.o.Peers.OwnerTunnel(m), Node: p.h.o.Node, out: p.h.out, Log: p.h.o.Log, MaxMessage: p.h.o.MaxMessage}
+	w.HTTP.Headers = peer.OwnerTunnelHeaders(from.Principal, p.server, affinity)
+	l, err := OpenTunnel(ctx, w, from, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &remoteUpstream{l}, nil
+}
+
+// remoteUpstream is a tunnel to a shared connection of another instance.
+type remoteUpstream struct{ *Tunnel }
+
+// LivesElsewhere implements bridge.LivesElsewhere.
+func (*remoteUpstream) LivesElsewhere() {}
+
+// Attributes implements bridge.Attributing.
+func (*remoteUpstream) Attributes() bool { return true }

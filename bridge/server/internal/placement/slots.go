@@ -1,0 +1,461 @@
+package placement
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+)
+
+const (
+	// workerLinger is how long a process is kept after its front is gone, for the instance that takes over.
+	workerLinger = 30 * time.Second
+	// grantLife is how long a front has to use its grant.
+	grantLife = 5 * time.Second
+	// maxOpening is how many processes are started at once. A worker that starts as many takes no requests, so that
+	// others do.
+	maxOpening = 16
+	// failuresKept is how long a front may ask why its connection was not opened.
+	failuresKept = 10 * time.Second
+	// restFor is how long a worker takes no requests for a server after restAfter failed starts in a row:
+	// another worker may succeed. Then it tries one, and rests longer after each failure, up to longRest.
+	// longRest is shorter than requests wait, so that the fronts learn the reason.
+	restFor   = 3 * time.Second
+	longRest  = 12 * time.Second
+	restAfter = 3
+	// checkEvery is how often the worker checks whether a server can be started here.
+	checkEvery = 5 * time.Second
+)
+
+// slots holds the slots of a worker. Each is free, or taken by a grant.
+type slots struct {
+	o       WorkerOptions
+	tunnels *TunnelSessions
+	ctx     context.Context // ends with close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex // guards the rest
+	taken    map[string]*slot
+	failures map[string]error         // by grant
+	failing  map[string]startFailures // by server
+	changed  chan struct{}            // closed when a slot becomes free
+
+	checks map[string]startCheck // used only by the goroutine that takes requests
+}
+
+// slot is a slot that a grant took. At first it is empty, then a process starts, and then the process runs.
+// slots.mu guards it.
+type slot struct {
+	slots    *slots
+	grant    string
+	server   string
+	front    string // the instance that uses it; empty until one claimed it
+	epoch    int64
+	requests map[*slotRequest]struct{}
+	timer    *time.Timer // frees the slot when it stays unused
+	opening  bool
+	client   bridge.Client // of the process; nil unless that runs
+}
+
+// slotRequest is a request in flight from the front of a slot.
+type slotRequest struct{ end context.CancelFunc }
+
+// startFailures counts failed starts of a server in a row.
+type startFailures struct {
+	n     int
+	until time.Time // when the rest after them ends
+}
+
+// startCheck is the result of a check whether a server can be started here.
+type startCheck struct {
+	at  time.Time
+	err error
+}
+
+func newSlots(o WorkerOptions) *slots {
+	d := &slots{o: o, taken: map[string]*slot{}, failures: map[string]error{}, failing: map[string]startFailures{}, checks: map[string]startCheck{}, changed: make(chan struct{})}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.tunnels = NewTunnelSessions(TunnelSessionOptions{
+		Adapter: d, Headers: []string{peer.GrantHeader, peer.ForwardHeader},
+		Await: func(ctx context.Context) error { return ctx.Err() }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
+	})
+	if o.Runs {
+		d.wg.Go(d.watch)
+	}
+	return d
+}
+
+// Room implements queue.Slots.
+func (d *slots) Room() (servers []string, free int, changed <-chan struct{}) {
+	most := map[string]int{}
+	var works []string
+	for _, name := range d.o.Placed() {
+		if l, ok := d.o.Local(name); ok && d.startable(name, l) {
+			works, most[name] = append(works, name), l.Most
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.o.Node.Draining() || !d.o.Node.Ready() {
+		return nil, 0, d.changed
+	}
+	opening := 0
+	of, begun := map[string]int{}, map[string]int{}
+	for _, p := range d.taken {
+		of[p.server]++
+		if p.client == nil {
+			begun[p.server]++
+			opening++
+		}
+	}
+	for _, name := range works {
+		b := d.failing[name]
+		if of[name] < most[name] && !time.Now().Before(b.until) && (b.n < restAfter || begun[name] == 0) {
+			servers = append(servers, name)
+		}
+	}
+	return servers, min(d.o.Places-len(d.taken), maxOpening-opening), d.changed
+}
+
+// startable reports whether a server can be started here, as far as that is known. Only one goroutine calls it.
+func (d *slots) startable(name string, l Local) bool {
+	if l.Check == nil {
+		return true
+	}
+	was, known := d.checks[name]
+	if known && time.Since(was.at) < checkEvery {
+		return was.err == nil
+	}
+	now := startCheck{time.Now(), l.Check()}
+	d.checks[name] = now
+	switch {
+	case now.err != nil && (!known || was.err == nil):
+		d.o.Log.Warn("this worker takes no requests for a server that it cannot start", "server", name, "err", now.err)
+	case now.err == nil && was.err != nil:
+		d.o.Log.Info("this worker takes requests for the server again", "server", name)
+	}
+	return now.err == nil
+}
+
+// free returns the number of free slots.
+func (d *slots) free() int {
+	if d.o.Node.Draining() {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(d.o.Places-len(d.taken), 0)
+}
+
+// running returns the number of taken slots, by server.
+func (d *slots) running() map[string]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := map[string]int{}
+	for _, p := range d.taken {
+		n[p.server]++
+	}
+	return n
+}
+
+// Reserve implements queue.Slots.
+func (d *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.taken) >= d.o.Places || d.o.Node.Draining() {
+		return "", nil, false
+	}
+	p := &slot{slots: d, grant: rand.Text(), server: server, requests: map[*slotRequest]struct{}{}}
+	p.timer = time.AfterFunc(grantLife, p.expire)
+	d.taken[p.grant] = p
+	return p.grant, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if p.front == "" {
+			p.release()
+		}
+	}, true
+}
+
+// release frees the slot. The caller holds slots.mu.
+func (p *slot) release() {
+	if p.slots.taken[p.grant] != p {
+		return
+	}
+	p.timer.Stop()
+	delete(p.slots.taken, p.grant)
+	close(p.slots.changed)
+	p.slots.changed = make(chan struct{})
+}
+
+// expire frees a slot whose front did not come, or is gone.
+func (p *slot) expire() {
+	p.slots.mu.Lock()
+	if p.slots.taken[p.grant] != p || len(p.requests) > 0 || p.opening {
+		if p.opening {
+			p.timer.Reset(grantLife)
+		}
+		p.slots.mu.Unlock()
+		return // the end of the last request resets the timer
+	}
+	rest := p.client
+	if rest == nil {
+		p.release()
+	}
+	p.slots.mu.Unlock()
+	if rest != nil {
+		p.slots.o.Log.Warn("child process stopped: its instance is gone and no other took over", "server", p.server, "front", tag(p.front), "after", workerLinger.String())
+		rest.Gone(&bridge.Error{Server: p.server, Kind: bridge.ErrLost, Err: errOwnerGone, Public: "the instance of the bridge that used it is gone"})
+	}
+}
+
+func tag(id string) string { return id[:min(len(id), 6)] }
+
+// ClaimSlot implements peer.Workers.
+func (w *Workers) ClaimSlot(grant, front string, epoch int64) error {
+	return w.slots.claim(grant, front, epoch)
+}
+
+func (d *slots) claim(grant, front string, epoch int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.taken[grant]
+	switch {
+	case p == nil || d.tunnels.Stopping().Err() != nil:
+		return peer.ErrElsewhere
+	case p.front == "":
+		p.front, p.epoch = front, epoch
+		p.timer.Reset(grantLife)
+	case epoch > p.epoch && p.client != nil: // its session was taken over
+		d.o.Log.Info("another instance took over a child process", "server", p.server, "from", tag(p.front), "to", tag(front))
+		p.front, p.epoch = front, epoch
+		p.breakOff()
+		p.timer.Reset(workerLinger)
+	case front != p.front || epoch != p.epoch:
+		return peer.ErrElsewhere
+	}
+	return nil
+}
+
+// breakOff cancels the requests in flight. The caller holds slots.mu.
+func (p *slot) breakOff() {
+	for u := range p.requests {
+		u.end()
+		delete(p.requests, u)
+	}
+}
+
+// SlotFailure implements peer.Workers.
+func (w *Workers) SlotFailure(grant string) error {
+	w.slots.mu.Lock()
+	defer w.slots.mu.Unlock()
+	return w.slots.failures[grant]
+}
+
+// ServeTunnel implements peer.Workers. It answers 404 to a former front of the slot, which then knows that the
+// connection is lost.
+func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, t peer.SlotClaim) {
+	d := w.slots
+	ctx, cancel := context.WithCancel(httpio.Attached(r.Context()))
+	defer cancel()
+	u := &slotRequest{cancel}
+	d.mu.Lock()
+	p := d.taken[t.Grant]
+	if p == nil || p.front != t.Front || p.epoch != t.Epoch {
+		d.mu.Unlock()
+		rw.WriteHeader(http.StatusNotFound)
+		return
+	}
+	p.requests[u] = struct{}{}
+	p.timer.Stop()
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(p.requests, u)
+		if len(p.requests) > 0 || d.taken[t.Grant] != p {
+			return
+		}
+		if p.client != nil {
+			p.timer.Reset(workerLinger)
+		} else {
+			p.timer.Reset(grantLife)
+		}
+	}()
+	d.tunnels.Serve(rw, r.WithContext(ctx))
+}
+
+// BoundsOpenings implements bridge.BoundsOpenings: maxOpening is the bound.
+func (*slots) BoundsOpenings() time.Duration { return 0 }
+
+// Open implements bridge.Adapter for tunnels: it starts the process of a slot.
+func (d *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	grant := from.Header.Get(peer.GrantHeader)
+	d.mu.Lock()
+	p := d.taken[grant]
+	if p == nil || p.opening || p.client != nil {
+		d.mu.Unlock()
+		return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: "the grant for its process expired"}
+	}
+	p.opening = true
+	server, front := p.server, p.front
+	d.mu.Unlock()
+	up, err := d.start(ctx, server, from, rest)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.opening = false
+	if err != nil {
+		b := startFailures{n: d.failing[server].n + 1}
+		if bridge.Exhausted(err) { // another worker may have room
+			b.n = max(b.n, restAfter)
+			err = &bridge.Error{Server: server, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker has no room for another process: it has too many files or processes open, or too little memory"}
+		}
+		if b.n >= restAfter {
+			b.until = time.Now().Add(backoff.Grown(restFor, longRest, b.n-restAfter+1))
+		}
+		d.failing[server], d.failures[grant] = b, err
+		time.AfterFunc(failuresKept, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			delete(d.failures, grant)
+		})
+		p.release()
+		return nil, err
+	}
+	p.client = rest
+	delete(d.failing, server)
+	close(d.changed) // one process fewer is starting
+	d.changed = make(chan struct{})
+	d.o.Log.Info("child process started for another instance", "server", server, "front", tag(front))
+	return &child{up, p}, nil
+}
+
+func (d *slots) start(ctx context.Context, server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	l, ok := d.o.Local(server)
+	if !ok {
+		return nil, &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Public: "the worker no longer has the server"}
+	}
+	its := *from
+	its.Header = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
+	return l.Adapter.Open(ctx, &its, rest)
+}
+
+// child is the connection to a process that runs for another instance.
+type child struct {
+	bridge.Upstream
+	p *slot
+}
+
+// Call makes a call.
+func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	r.Header = nil // a child process gets headers by its environment
+	if r.Method == pingMethod {
+		ask := *r
+		ask.Message = jsonrpc.NewRequest("ping", nil)
+		if c.Server().Modern() {
+			ask.Message = r.From.Request("server/discover", nil) // that revision has no ping
+		}
+		r = &ask
+	}
+	m, err := c.Upstream.Call(ctx, r)
+	if instead := failureAnswer(err); instead != nil {
+		return instead, nil
+	}
+	return m, err
+}
+
+// Notify sends a notification.
+func (c *child) Notify(ctx context.Context, r *bridge.Request) error {
+	r.Header = nil
+	return c.Upstream.Notify(ctx, r)
+}
+
+// TakesEdits implements bridge.TakesEdits.
+func (c *child) TakesEdits() {}
+
+// ListensToChanges implements bridge.ListensToChanges.
+func (c *child) ListensToChanges() bool {
+	l, ok := c.Upstream.(bridge.ListensToChanges)
+	return !ok || l.ListensToChanges()
+}
+
+// Close stops the process and frees its slot.
+func (c *child) Close(ctx context.Context) error {
+	err := c.Upstream.Close(ctx)
+	c.p.slots.mu.Lock()
+	defer c.p.slots.mu.Unlock()
+	c.p.release()
+	return err
+}
+
+// watch cancels the requests of fronts that are found dead: a vanished machine closes no connection.
+func (d *slots) watch() {
+	missing := map[string]int{}
+	for backoff.For(d.ctx, time.Second) == nil {
+		members := d.o.Node.Members()
+		now := map[string]int{}
+		for _, front := range d.fronts() {
+			if slices.ContainsFunc(members, func(m cluster.Member) bool { return m.ID == front }) {
+				continue
+			}
+			if now[front] = missing[front] + 1; now[front] < 2 {
+				continue
+			}
+			if dead, err := d.o.Node.Dead(d.ctx, front); err != nil || !dead {
+				continue
+			}
+			d.mu.Lock()
+			for _, p := range d.taken {
+				if p.front == front && len(p.requests) > 0 {
+					p.breakOff()
+					p.timer.Reset(workerLinger)
+				}
+			}
+			d.mu.Unlock()
+		}
+		missing = now
+	}
+}
+
+// fronts returns the instances that use slots.
+func (d *slots) fronts() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []string
+	for _, p := range d.taken {
+		if p.front != "" && !slices.Contains(all, p.front) {
+			all = append(all, p.front)
+		}
+	}
+	return all
+}
+
+// drain waits for the calls in flight, stops the processes, and waits until their fronts have left this instance.
+func (d *slots) drain(ctx context.Context) {
+	d.tunnels.Drain(ctx)
+	fronts := d.fronts()
+	d.tunnels.Close(ctx)
+	askLeave(ctx, d.o.Peers, peer.LeaveWorker, slices.DeleteFunc(d.o.Node.Members(), func(m cluster.Member) bool { return !slices.Contains(fronts, m.ID) }))
+}
+
+func (d *slots) close(ctx context.Context) {
+	d.stop()
+	d.tunnels.Close(ctx)
+	d.wg.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.taken {
+		p.release()
+	}
+}

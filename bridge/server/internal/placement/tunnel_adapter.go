@@ -1,0 +1,104 @@
+package placement
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+)
+
+// ServeTunnel implements peer.Homes.
+func (h *Homes) ServeTunnel(w http.ResponseWriter, r *http.Request) { h.tunnels.Serve(w, r) }
+
+// tunnelAdapter is the Adapter behind the tunnels of other instances: each joins a shared connection of this
+// instance.
+type tunnelAdapter Homes
+
+// Open joins the shared connection that the headers of the tunnel name.
+func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	h := (*Homes)(s)
+	server, _ := peer.Decode(from.Header.Get(peer.ServerHeader))
+	affinity, _ := peer.Decode(from.Header.Get(peer.AffinityHeader))
+	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger)
+	if err == nil && c == nil {
+		err = peer.ErrElsewhere
+	}
+	if err != nil {
+		return nil, unreachable(server, err)
+	}
+	its := *from
+	its.Header = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
+	joint, forward, err := h.o.Gateway.Joint(server, its, rest)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	release, err := joint.Keep(ctx)
+	if err != nil {
+		_ = joint.Close(ctx)
+		done()
+		return nil, err
+	}
+	p := &sharedUpstream{Joint: joint, greeting: joint.Server(), forward: forward}
+	moved := context.AfterFunc(c.lost, func() {
+		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText})
+	})
+	p.end = func() {
+		moved()
+		release()
+		done()
+	}
+	return p, nil
+}
+
+// sharedUpstream is the use of a shared connection by one tunnel.
+type sharedUpstream struct {
+	Joint
+	greeting *bridge.Greeting
+	forward  []bridge.Forward
+	end      func()
+}
+
+// Server returns the greeting of the server at the time of Open.
+func (p *sharedUpstream) Server() *bridge.Greeting { return p.greeting }
+
+// TakesEdits implements bridge.TakesEdits.
+func (p *sharedUpstream) TakesEdits() {}
+
+// Attributes implements bridge.Attributing: the other instance gets each question on the stream of its call, if
+// the server attributes questions.
+func (p *sharedUpstream) Attributes() bool { return true }
+
+// Call makes a call. It translates headers from the names that the server expects to those that its lane reads.
+func (p *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	r.Header = p.forwardedHeaders(r.Header)
+	return p.Joint.Call(ctx, r)
+}
+
+// Notify sends a notification.
+func (p *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
+	r.Header = p.forwardedHeaders(r.Header)
+	return p.Joint.Notify(ctx, r)
+}
+
+func (p *sharedUpstream) forwardedHeaders(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	its, out := peer.DecodeHeader(h.Get(peer.ForwardHeader)), http.Header{}
+	for _, f := range p.forward {
+		if values := its[f.To]; len(values) > 0 {
+			out[f.From] = values
+		}
+	}
+	return out
+}
+
+// Close leaves the shared connection.
+func (p *sharedUpstream) Close(ctx context.Context) error {
+	err := p.Joint.Close(ctx)
+	p.end()
+	return err
+}

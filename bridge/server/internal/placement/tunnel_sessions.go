@@ -1,0 +1,139 @@
+package placement
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/httpio"
+)
+
+// TunnelSessionOptions configure TunnelSessions. All are required.
+type TunnelSessionOptions struct {
+	// Adapter opens the connection of a tunnel, by the headers of the caller. The tunnel ends with it.
+	Adapter bridge.Adapter
+	Headers []string // of requests, which the adapter gets
+	// Await waits until requests may begin here. Its error means that none may.
+	Await func(ctx context.Context) error
+	Log   *slog.Logger
+	// MaxMessage bounds one message, and MaxBytes all messages, in bytes.
+	MaxMessage int
+	MaxBytes   int64
+}
+
+// TunnelSessions serves the tunnels of other instances by a gateway of its own. Its only server is the connection
+// that the headers of a tunnel name. Guards and access rules act at the other instance, or behind the adapter.
+type TunnelSessions struct {
+	o        TunnelSessionOptions
+	gateway  *gateway.Gateway
+	sessions *streamable.Downstream
+	calls    gateway.InFlight
+	stopping context.Context // ends when this instance begins to stop
+	stop     context.CancelFunc
+	drained  chan struct{} // closed when no call is in flight after that, or the time is over
+	once     sync.Once     // closes it
+}
+
+// vanishedAfter is how long a tunnel without requests is kept. A living instance keeps a stream open.
+const vanishedAfter = 2 * time.Minute
+
+// maxTunnels bounds the tunnels.
+const maxTunnels = 100_000
+
+// NewTunnelSessions makes TunnelSessions. Close ends it.
+func NewTunnelSessions(o TunnelSessionOptions) *TunnelSessions {
+	s := &TunnelSessions{o: o, drained: make(chan struct{})}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	var forward []bridge.Forward
+	for _, name := range o.Headers {
+		forward = append(forward, bridge.Forward{From: name, To: name})
+	}
+	s.gateway = gateway.New(gateway.Options{
+		Log: o.Log.With("inner", true), Sessions: session.NewMemory(maxTunnels), SessionIdle: vanishedAfter, MaxBytes: o.MaxBytes, MaxLanes: maxTunnels, MaxCalls: maxTunnels,
+		PerPrincipal: limits.PerPrincipal{Sessions: maxTunnels, Calls: maxTunnels},
+		Servers: []gateway.ServerOptions{{
+			Name: "shared", Adapter: o.Adapter, EndWithServer: true, Idle: -1, Handshake: time.Hour, MaxLanes: maxTunnels, Forward: forward,
+			Limits: limits.Options{Calls: maxTunnels}, Breaker: breaker.Options{Off: true}, Cache: cache.Options{Off: true}, Retry: retry.Options{Off: true},
+		}},
+	})
+	s.sessions = streamable.New(s.gateway, streamable.Options{Log: o.Log, MaxMessage: o.MaxMessage})
+	return s
+}
+
+// Stopping returns a context that ends when this instance begins to stop.
+func (s *TunnelSessions) Stopping() context.Context { return s.stopping }
+
+// Enter counts a call of another instance until Leave. Its error means that this instance stops.
+func (s *TunnelSessions) Enter() error { return s.calls.Enter() }
+
+// Leave ends what Enter began.
+func (s *TunnelSessions) Leave() { s.calls.Leave() }
+
+// Drain waits until no call of another instance is in flight, or ctx ends. New requests wait until then, and are
+// refused.
+func (s *TunnelSessions) Drain(ctx context.Context) {
+	s.stop()
+	_ = s.calls.Drain(ctx)
+	s.once.Do(func() { close(s.drained) })
+}
+
+// Close ends all tunnels and their connections.
+func (s *TunnelSessions) Close(ctx context.Context) {
+	s.stop()
+	s.once.Do(func() { close(s.drained) })
+	s.gateway.Close(ctx)
+	s.sessions.Close()
+}
+
+// Serve serves a request of a tunnel. It answers 404 when no request may begin here: the other instance then opens
+// another tunnel.
+func (s *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
+	if s.stopping.Err() != nil { // a request on a connection that is about to close would lose its answer
+		w.Header().Set("Connection", "close")
+	}
+	if r.Method != http.MethodPost {
+		s.sessions.Serve("", w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxMessage)))
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if m, err := jsonrpc.Parse(body); err == nil && m.IsRequest() {
+		if s.o.Await(r.Context()) != nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if err := s.calls.Enter(); !errors.Is(err, bridge.ErrShutdown) && err != nil {
+			httpio.RetryAfter(w.Header(), time.Second) // too many calls
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		} else if err != nil {
+			select {
+			case <-s.drained:
+			case <-r.Context().Done():
+			}
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		defer s.calls.Leave()
+	}
+	s.sessions.Serve("", w, r)
+}

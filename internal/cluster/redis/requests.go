@@ -1,0 +1,226 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/seal"
+)
+
+//go:embed request.lua
+var requestScript string
+
+var addRequest = redis.NewScript(requestScript)
+
+// Requests is the queue of requests for workers: a stream for each server. Each request is sealed.
+type Requests struct {
+	s     *Store
+	seals *seal.Shared
+	log   *slog.Logger
+}
+
+var _ queue.Queue = (*Requests)(nil)
+
+// Offers returns the queue. It logs entries of foreign programs to log.
+func (s *Store) Offers(log *slog.Logger) *Requests {
+	return &Requests{s, seal.NewShared("cluster offer", s.o.Secrets...), log}
+}
+
+const (
+	// workers is the name of the group and of its only consumer: any worker may continue the work of another.
+	workers = "w"
+	// requestLife is how long a line without new requests is kept.
+	requestLife = time.Hour
+)
+
+// line returns the key of a line. All lines share a hash slot of Redis Cluster, so that one command reads several.
+func (q *Requests) line(server string) string { return q.s.o.Prefix + ":{q}:" + server }
+
+func (q *Requests) lines(servers []string) []string {
+	keys := make([]string, len(servers))
+	for i, name := range servers {
+		keys[i] = q.line(name)
+	}
+	return keys
+}
+
+// Add implements queue.Queue.
+func (q *Requests) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
+	text, _ := json.Marshal(o) // nothing in it can fail
+	key := q.line(server)
+	entry, err := addRequest.Run(ctx, q.s.c, []string{key}, most, q.seals.Seal(key, text), requestLife.Milliseconds()).Text()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", session.ErrFull
+	case err != nil:
+		q.heal(ctx, err, key)
+		return "", unavailable("request a connection", err)
+	}
+	return entry, nil
+}
+
+// Take implements queue.Queue.
+func (q *Requests) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
+	keys := q.lines(servers)
+	args := &redis.XReadGroupArgs{Group: workers, Consumer: workers, Count: 1, Block: wait, Streams: keys}
+	for range keys {
+		args.Streams = append(args.Streams, ">")
+	}
+	found, err := q.s.c.XReadGroup(ctx, args).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"): // there was no request yet, or the store was emptied
+		return nil, q.begin(ctx, keys)
+	case err != nil:
+		q.heal(ctx, err, keys...)
+		return nil, unavailable("take a request", err)
+	}
+	var all []queue.Taken
+	for i, key := range keys {
+		for _, s := range found {
+			if s.Stream == key {
+				all = append(all, q.opened(ctx, servers[i], s.Messages)...)
+			}
+		}
+	}
+	return all, nil
+}
+
+// begin creates missing lines.
+func (q *Requests) begin(ctx context.Context, keys []string) error {
+	for _, key := range keys {
+		if err := q.s.c.XGroupCreateMkStream(ctx, key, workers, "0").Err(); err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
+			q.heal(ctx, err, key)
+			return unavailable("create a queue for workers", err)
+		}
+	}
+	return nil
+}
+
+// Overdue implements queue.Queue.
+func (q *Requests) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]queue.Taken, error) {
+	keys := q.lines(servers)
+	answers, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			p.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: key, Group: workers, Consumer: workers, MinIdle: after, Start: "0-0", Count: int64(most)})
+		}
+		return nil
+	})
+	if len(answers) < len(keys) {
+		return nil, unavailable("look for overdue requests", err)
+	}
+	var all []queue.Taken
+	err = nil
+	for i, a := range answers {
+		found, _, failed := a.(*redis.XAutoClaimCmd).Result()
+		switch {
+		case failed == nil:
+			all = append(all, q.opened(ctx, servers[i], found)...)
+		case !strings.HasPrefix(failed.Error(), "NOGROUP"): // otherwise no request was taken yet
+			q.heal(ctx, failed, keys[i])
+			err = unavailable("look for overdue requests", failed)
+		}
+	}
+	return all, err
+}
+
+// opened reads entries of a line. It drops entries that no instance wrote (S-082).
+func (q *Requests) opened(ctx context.Context, server string, entries []redis.XMessage) (all []queue.Taken) {
+	key := q.line(server)
+	for _, e := range entries {
+		t := queue.Taken{Server: server, Entry: e.ID}
+		sealed, _ := e.Values["o"].(string)
+		text, err := q.seals.Open(key, []byte(sealed))
+		if err == nil {
+			err = json.Unmarshal(text, &t.Request)
+		}
+		if err == nil {
+			all = append(all, t)
+			continue
+		}
+		q.log.Warn("entry of the queue for workers dropped: no instance with this secret wrote it", "server", server, "entry", e.ID)
+		_ = q.Done(ctx, server, e.ID) // otherwise it returns
+	}
+	return all
+}
+
+// heal removes lines that a foreign program made useless. Fronts soon notice the missing requests, and add them again.
+func (q *Requests) heal(ctx context.Context, err error, keys ...string) {
+	text := err.Error()
+	if !strings.Contains(text, "WRONGTYPE") && !strings.Contains(text, "last possible ID") {
+		return
+	}
+	for _, key := range keys {
+		kind, err := q.s.c.Type(ctx, key).Result()
+		if err != nil || kind == "none" || kind == "stream" && strings.Contains(text, "WRONGTYPE") {
+			continue
+		}
+		q.log.Warn("queue for workers removed: another program wrote to its key; give the bridge a prefix of its own", "key", key)
+		_ = q.s.c.Del(ctx, key).Err() // otherwise the next attempt removes it
+	}
+}
+
+// Return implements queue.Queue.
+func (q *Requests) Return(ctx context.Context, t queue.Taken) error {
+	long := time.Hour.Milliseconds()
+	if err := q.s.c.Do(ctx, "XCLAIM", q.line(t.Server), workers, workers, 0, t.Entry, "IDLE", long, "JUSTID").Err(); err != nil {
+		return unavailable("return a request", err)
+	}
+	return nil
+}
+
+// Has implements queue.Queue.
+func (q *Requests) Has(ctx context.Context, server, entry string) (bool, error) {
+	key := q.line(server)
+	found, err := q.s.c.XRange(ctx, key, entry, entry).Result()
+	if err != nil {
+		q.heal(ctx, err, key)
+		return false, unavailable("look for a request", err)
+	}
+	return len(found) > 0, nil
+}
+
+// Done implements queue.Queue.
+func (q *Requests) Done(ctx context.Context, server, entry string) error {
+	key := q.line(server)
+	_, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.XAck(ctx, key, workers, entry)
+		p.XDel(ctx, key, entry)
+		return nil
+	})
+	if err != nil {
+		return unavailable("remove a request", err)
+	}
+	return nil
+}
+
+// Lengths implements queue.Queue.
+func (q *Requests) Lengths(ctx context.Context, servers []string) ([]int, error) {
+	answers, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range q.lines(servers) {
+			p.XLen(ctx, key)
+		}
+		return nil
+	})
+	if len(answers) < len(servers) {
+		return nil, unavailable("measure the queues for workers", err)
+	}
+	all := make([]int, len(servers))
+	for i, a := range answers {
+		n, failed := a.(*redis.IntCmd).Result()
+		if all[i] = int(n); failed != nil && !strings.HasPrefix(failed.Error(), "WRONGTYPE") {
+			return nil, unavailable("measure the queues for workers", failed)
+		}
+	}
+	return all, nil
+}
