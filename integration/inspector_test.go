@@ -59,7 +59,7 @@ func TestInspector(t *testing.T) {
 			}
 			code, why := 3, `"auth_required"` // has a token of the provider, which no rule lets in
 			if name == "front" {
-				code, why = 1, "no rule of this server lets you in" // gets none
+				code, why = 1, "no access rule of this server admits you" // gets none
 			}
 			inspect(newBrowser("guest"), t.TempDir(), why, code, 1, "--method", "tools/list")
 		})

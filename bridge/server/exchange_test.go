@@ -241,7 +241,7 @@ func exchange(t *testing.T, speaks, share string) {
 	far.mu.Lock()
 	before := len(far.shown)
 	far.mu.Unlock()
-	for want, who := range map[string][]string{"this one has shown none": as(aliceKey), "invalid_grant": token("eve")} {
+	for want, who := range map[string][]string{"own token of the identity provider": as(aliceKey), "invalid_grant": token("eve")} {
 		a := ask(who, "", initialize)
 		if id := a.Header("Mcp-Session-Id"); id != "" {
 			a = ask(who, id, call("1", "who"))

@@ -273,7 +273,7 @@ func TestFrontRestart(t *testing.T) {
 	}
 	// What cannot be used is known at the start.
 	r := start(filepath.Join(key, "x"))
-	if l, err := r.s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "state_dir cannot be made") {
+	if l, err := r.s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "state_dir cannot be created") {
 		t.Errorf("a folder that cannot be made: %v %v", l, err)
 	}
 }

@@ -287,11 +287,11 @@ func TestTurnedAwayLogged(t *testing.T) {
 			header []string
 			want   []string // parts of the one line; nil for none
 		}{
-			{"nothing", nil, []string{"level=DEBUG", "no key was shown"}},
-			{"for somebody else", eng(i, "ann", "my-api", time.Hour), []string{"level=INFO", `its aud [\"my-api\"] has neither`, "more=0"}},
+			{"nothing", nil, []string{"level=DEBUG", "the request has no key"}},
+			{"for somebody else", eng(i, "ann", "my-api", time.Hour), []string{"level=INFO", `its aud [\"my-api\"] must have`, "more=0"}},
 			{"the same", eng(i, "ann", "my-api", time.Hour), nil},
 			{"too old", eng(i, "ann", here, -time.Hour), []string{"level=INFO", "the token has expired"}},
-			{"a wrong key", []string{"X-API-Key", "s3cr3t-that-is-wrong"}, []string{"level=INFO", "the key that was shown is not valid"}},
+			{"a wrong key", []string{"X-API-Key", "s3cr3t-that-is-wrong"}, []string{"level=INFO", "the key of the request is not valid"}},
 		} {
 			if a := r.Do("POST", "/one/mcp", initialize, tc.header...).Wait(); a.Status() != 401 {
 				t.Errorf("%s: %d %s", tc.name, a.Status(), a.Body())

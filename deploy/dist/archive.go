@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// file is one of an archive.
+// file is a file in an archive.
 type file struct {
 	name string // with slashes
 	data []byte
 	mode int64
 }
 
-// tarball packs files into a folder. All belong to root, and have the same time.
+// tarball packs files into a folder. All belong to root and have the same time.
 func tarball(folder string, at time.Time, files []file) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -42,7 +42,7 @@ func tarball(folder string, at time.Time, files []file) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// zipped is tarball for systems that have zip files.
+// zipped is tarball for systems that use zip files.
 func zipped(folder string, at time.Time, files []file) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)

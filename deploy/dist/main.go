@@ -2,9 +2,8 @@
 //
 //	go run ./deploy/dist -version 1.2.3 -out dist
 //
-// It writes an archive for each system, a list of what is in its program (SBOM,
-// SPDX 2.3), and checksums.txt. The same commit and the same Go make the same bytes,
-// in any folder and on any machine.
+// It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), and
+// checksums.txt. The same commit and the same Go give the same bytes, in any folder and on any machine.
 package main
 
 import (
@@ -29,20 +28,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
-// program is the name of what is in the archives.
+// program is the name of the program in the archives.
 const program = "mcp-bridge"
 
-// platforms are those of a release.
+// platforms are the platforms of a release.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
-// release is what is to be made.
+// release holds the settings of a release.
 type release struct {
 	root      string // folder of the repository
-	out       string // folder for the files, which is made
+	out       string // folder for the files; created if missing
 	version   string // such as 1.2.3
 	time      time.Time
 	platforms []string // of the form linux/amd64
-	env       []string // of the go command, beside what is the same everywhere
+	env       []string // of the go command, besides what is the same everywhere
 }
 
 func main() {
@@ -54,7 +53,7 @@ func main() {
 	}
 }
 
-// command executes a command line.
+// command runs a command line.
 func command(ctx context.Context, args []string) error {
 	var r release
 	var only string
@@ -81,8 +80,7 @@ func command(ctx context.Context, args []string) error {
 	return r.make(ctx)
 }
 
-// commitTime returns the time that all files get: epoch, in seconds, or else that of
-// the commit.
+// commitTime returns the time of all files in archives: epoch, in seconds, or that of the commit.
 func commitTime(ctx context.Context, root, epoch string) (time.Time, error) {
 	if epoch == "" {
 		out, err := git(ctx, root, "log", "-1", "--format=%ct")
@@ -92,7 +90,7 @@ func commitTime(ctx context.Context, root, epoch string) (time.Time, error) {
 		epoch = out
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
-	if err != nil || seconds < 315532800 { // a zip file knows no time before 1980
+	if err != nil || seconds < 315532800 { // zip files have no time before 1980
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q: it must be seconds since 1970, and after 1980", epoch)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
@@ -102,7 +100,7 @@ func git(ctx context.Context, root string, args ...string) (string, error) {
 	return output(exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...))
 }
 
-// output runs a command, and returns what it prints without the line break at the end.
+// output runs a command and returns its output without the final line break.
 func output(c *exec.Cmd) (string, error) {
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
@@ -113,7 +111,7 @@ func output(c *exec.Cmd) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// versions are those that may be part of file names.
+// versions matches the versions that may be part of file names.
 var versions = regexp.MustCompile(`^v?[0-9A-Za-z][0-9A-Za-z.+-]*$`)
 
 // make makes all files of the release.
@@ -183,12 +181,12 @@ func (r *release) make(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		fmt.Fprintf(&list, "%x  %s\n", sums[name], name) // as sha256sum --check reads it
+		fmt.Fprintf(&list, "%x  %s\n", sums[name], name) // in the format of sha256sum --check
 	}
 	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), []byte(list.String()), 0o644)
 }
 
-// goCommand makes a go command whose result depends on the source and on Go only.
+// goCommand returns a go command whose result depends only on the source and on Go.
 func (r *release) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = r.root
@@ -197,7 +195,7 @@ func (r *release) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// build compiles the program with those tags.
+// build compiles the program with build tags.
 func (r *release) build(ctx context.Context, to, tags string, env ...string) error {
 	c := r.goCommand(ctx, "build", "-trimpath", "-buildvcs=false", "-tags=nomsgpack,"+tags,
 		"-ldflags=-s -w -buildid= -X github.com/mcp-bridge/bridge/bridge/server.version=v"+r.version, "-o", to, "./cmd/bridge")
@@ -212,8 +210,8 @@ func (r *release) build(ctx context.Context, to, tags string, env ...string) err
 	return err
 }
 
-// papers are the manual pages, and what shells complete with: all systems have the
-// same. A program for this machine writes them.
+// papers returns the manual pages and shell completions, which are the same for all systems. A program for this
+// machine writes them.
 func (r *release) papers(ctx context.Context, work string) ([]file, error) {
 	manual := filepath.Join(work, "manual")
 	if err := os.Mkdir(manual, 0o755); err != nil {
@@ -251,7 +249,7 @@ func (r *release) papers(ctx context.Context, work string) ([]file, error) {
 	return all, nil
 }
 
-// files are those of an archive, but for what its program is made of.
+// files returns the files of an archive, except those made from its program.
 func (r *release) files(system, binary string, papers []file) ([]file, error) {
 	type copied struct {
 		from, to string

@@ -22,22 +22,22 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// contents is what a program is made of.
+// contents lists the parts of a program.
 type contents struct {
-	sum     [sha256.Size]byte // of the program
-	modules []module          // the first is the program's own, the second Go's library
+	sum     [sha256.Size]byte // checksum of the program
+	modules []module          // first the program's own, then Go's library
 }
 
-// module is a module of Go whose code is in a program.
+// module is a Go module whose code is in a program.
 type module struct {
 	path, version string
-	hash          string   // as go.sum has it, h1:…; empty where there is none
-	licence       string   // an expression of SPDX
-	texts         []string // of its licences and notices
+	hash          string   // in the form of go.sum, h1:…; empty without one
+	licence       string   // SPDX expression
+	texts         []string // texts of its licences and notices
 }
 
-// contentsOf reads what a program is made of out of the program itself. root is where
-// the program's own module is.
+// contentsOf reads the list of modules from the program itself. root is the folder of the program's own
+// module.
 func contentsOf(ctx context.Context, program, root string) (*contents, error) {
 	code, err := os.ReadFile(program)
 	if err != nil {
@@ -90,10 +90,10 @@ func contentsOf(ctx context.Context, program, root string) (*contents, error) {
 	return c, nil
 }
 
-// licenceFile is how files with licences and notices are called.
+// licenceFile matches the names of files with licences and notices.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// readLicences reads the licences at the top of the module's folder.
+// readLicences reads the licences in the top folder of the module.
 func (m *module) readLicences(dir string) error {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
@@ -123,7 +123,7 @@ func (m *module) readLicences(dir string) error {
 	return nil
 }
 
-// licences are the texts that go with the program, for all modules of others.
+// licences returns the texts that accompany the program, for all modules of others.
 func (c *contents) licences() []byte {
 	var b bytes.Buffer
 	b.WriteString("mcp-bridge is made with these modules of others.\n")
@@ -136,7 +136,7 @@ func (c *contents) licences() []byte {
 	return b.Bytes()
 }
 
-// The parts of a document of SPDX 2.3 that we use.
+// The parts of an SPDX 2.3 document that dist writes.
 type (
 	document struct {
 		Version       string         `json:"spdxVersion"`
@@ -181,11 +181,11 @@ type (
 	}
 )
 
-// noAssertion says that nothing is said.
+// noAssertion is SPDX's value for "not stated".
 const noAssertion = "NOASSERTION"
 
-// spdx writes the contents as a document of SPDX. The checksum of the program is that
-// of its file, and that of a module the hash of go.sum.
+// spdx returns the contents as an SPDX document. The checksum of the program is that of its file, and that of a
+// module the hash in go.sum.
 func (c *contents) spdx(name, version string, at time.Time) ([]byte, error) {
 	d := document{
 		Version: "SPDX-2.3", Licence: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,

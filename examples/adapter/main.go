@@ -1,5 +1,5 @@
-// Command adapter serves an MCP server that listens on a socket, which the bridge cannot
-// reach by itself: package socket is the transport for that.
+// Command adapter bridges an MCP server that listens on a socket. The bridge has no transport for that;
+// package socket is one.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// newBridge makes a bridge to the server at that address.
+// newBridge returns a bridge to the server at an address.
 func newBridge(address string, log *slog.Logger) (*server.Server, error) {
 	c := config.Default()
 	s := config.DefaultServer("tools", config.ShareSession)

@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// addAskingTools adds the tools that ask the client. They are listed to every
-// client: one without the capability learns from the answer what it lacks.
+// addAskingTools adds the tools that ask the client. They are listed to every client: one without the
+// capability gets an error that names it.
 func (i *instance) addAskingTools() {
 	mcp.AddTool(i.server, &mcp.Tool{
 		Name: "sampling-request", Title: "Sampling request", Annotations: readOnly,
@@ -31,17 +31,15 @@ func (i *instance) addAskingTools() {
 	}, listRoots)
 }
 
-// ask puts a question to the client. Revisions to 2025-11-25 carry it as a
-// request of the server, made by direct, while the call is open. Revision
-// 2026-07-28 forbids that: the call returns the question as its result, and
-// the client calls again with the answer (SEP-2322). So when ask returns a
-// result, the tool returns it, and is called anew.
+// ask asks the client a question. To revision 2025-11-25, direct sends it as a request of the server while
+// the call is open. Revision 2026-07-28 forbids that: the call returns the question as its result, and the
+// client calls again with the answer (SEP-2322). If ask returns a result, the tool must return it.
 func ask[R mcp.InputResponse](req *mcp.CallToolRequest, question mcp.InputRequest, direct func() (R, error)) (answer R, again *mcp.CallToolResult, err error) {
 	if !isModern(req) {
 		answer, err = direct()
 		return answer, nil, err
 	}
-	const id = "question" // a tool asks one
+	const id = "question" // a tool asks one question
 	response, ok := req.Params.InputResponses[id]
 	if !ok {
 		return answer, &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{id: question}}, nil
@@ -53,15 +51,14 @@ func ask[R mcp.InputResponse](req *mcp.CallToolRequest, question mcp.InputReques
 	return answer, nil, nil
 }
 
-// isModern reports whether the request says for itself which revision it
-// follows, as revision 2026-07-28 demands. What an initialize request asked
-// for is no sign: a legacy client may ask for a revision newer than it gets.
+// isModern reports whether the request names its revision, as revision 2026-07-28 requires. The initialize
+// request does not decide: a legacy client may ask for a newer revision than it gets.
 func isModern(req *mcp.CallToolRequest) bool {
 	revision, _ := req.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
 	return revision >= revisionModern
 }
 
-// capabilities is never nil.
+// capabilities returns the client's capabilities, never nil.
 func capabilities(req *mcp.CallToolRequest) *mcp.ClientCapabilities {
 	if c := req.ClientCapabilities(); c != nil {
 		return c
@@ -107,8 +104,8 @@ func samplingRequest(ctx context.Context, req *mcp.CallToolRequest, in samplingA
 	return content(text("LLM sampling result:\n%s", b)), nil, nil
 }
 
-// form has a field of each primitive kind that revision 2025-06-18 allows, so
-// that every client with elicitation can show it.
+// form has a field of each primitive type of revision 2025-06-18, so that every client with elicitation can
+// show it.
 const form = `{
   "type": "object",
   "properties": {
@@ -129,7 +126,7 @@ func elicitationRequest(ctx context.Context, req *mcp.CallToolRequest, _ noArgs)
 	if can == nil {
 		return nil, nil, lacks("elicitation")
 	}
-	if can.Form == nil && can.URL != nil { // neither means form, as before 2025-11-25
+	if can.Form == nil && can.URL != nil { // without both, form is meant, as before 2025-11-25
 		return nil, nil, lacks("elicitation.form")
 	}
 	question := &mcp.ElicitParams{

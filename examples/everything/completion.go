@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// teams lists who works where, in the order in which completion offers them.
+// teams lists the names per department, in the order of completion.
 var teams = []struct {
 	department string
 	names      []string
@@ -19,9 +19,8 @@ var teams = []struct {
 	{"Support", []string{"John", "Kim", "Lee"}},
 }
 
-// complete answers completion/complete for prompts and resource templates. An
-// argument that is not completable gets no values; that is no error, since a
-// client may ask for any argument that it shows.
+// complete answers completion/complete for prompts and resource templates. An unknown argument gets no
+// values and no error, since a client may ask for any argument.
 func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	argument := req.Params.Argument
 	chosen := map[string]string{}
@@ -50,8 +49,7 @@ func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult,
 	return matching(candidates, argument.Value), nil
 }
 
-// teamCandidates completes a name within the department that the client says
-// it has chosen, and offers no name before that.
+// teamCandidates completes a name within the chosen department, and offers none before one is chosen.
 func teamCandidates(argument, department string) []string {
 	var departments []string
 	for _, team := range teams {
@@ -66,7 +64,7 @@ func teamCandidates(argument, department string) []string {
 	return nil
 }
 
-// indexes are more than one answer holds, so that hasMore can be seen.
+// indexes returns more values than one answer holds, to show hasMore.
 func indexes() []string {
 	var all []string
 	for n := 1; n <= 1000; n++ {

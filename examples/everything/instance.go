@@ -18,22 +18,22 @@ var instructions string
 
 var errEnded = errors.New("the session has ended")
 
-// An instance is one MCP server and what its client has toggled. Over stdio
-// and in a legacy session it belongs to one client and ends with the session;
-// a shared instance serves every modern HTTP client and ends by close.
+// An instance is one MCP server with the state that its client has toggled. Over stdio and in a legacy
+// session it serves one client and ends with the session. A shared instance serves all modern HTTP clients
+// until close.
 type instance struct {
 	settings settings
 	server   *mcp.Server
 
 	shared       bool
-	began, ended func() // called around the session's life; nil does nothing
+	began, ended func() // called when the session begins and ends; may be nil
 	watching     sync.Once
 
-	ctx  context.Context // ends with the instance
+	ctx  context.Context // done when the instance ends
 	stop context.CancelFunc
 	wg   sync.WaitGroup // every goroutine of the instance
 
-	mu         sync.Mutex // guards what follows, and wg.Go against wg.Wait
+	mu         sync.Mutex // guards the fields below, and wg.Go against wg.Wait
 	subscribed map[subscription]struct{}
 	logging    periodic
 	updates    periodic
@@ -74,11 +74,11 @@ func newInstance(s settings) *instance {
 	return i
 }
 
-// revisions lists what a server speaks; nil is everything.
+// revisions returns the revisions that a server supports; nil means all.
 func revisions(s settings) []string {
 	era := s.era
 	if s.kind == kindSSE {
-		era = eraLegacy // the SDK (v1.8.0) says so itself, but not yet to a request that comes at once
+		era = eraLegacy // the SDK (v1.8.0) does so too, but not for an immediate first request
 	}
 	if era == eraBoth {
 		return nil
@@ -88,8 +88,8 @@ func revisions(s settings) []string {
 	})
 }
 
-// bindCalls ends every call with the instance, because closing an SDK session
-// waits for its calls without cancelling them.
+// bindCalls cancels every call when the instance ends: closing an SDK session waits for its calls without
+// cancelling them.
 func (i *instance) bindCalls(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if ss, ok := req.GetSession().(*mcp.ServerSession); ok && !i.shared {
@@ -102,9 +102,8 @@ func (i *instance) bindCalls(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// nullIsAbsent takes "arguments": null for no arguments. The SDK (v1.8.0)
-// panics over it when the tool's schema has defaults, and that would end the
-// process, with the sessions of all other clients.
+// nullIsAbsent treats "arguments": null as no arguments. The SDK (v1.8.0) panics if the tool's schema has
+// defaults, which would end the process with the sessions of all other clients.
 func nullIsAbsent(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && string(p.Arguments) == "null" {
@@ -114,8 +113,7 @@ func nullIsAbsent(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// watch ends the instance when its session ends. The SDK tells nobody, so a
-// goroutine waits.
+// watch ends the instance when its session ends. The SDK has no callback for that, so a goroutine waits.
 func (i *instance) watch(ss *mcp.ServerSession) {
 	if i.began != nil {
 		i.began()
@@ -126,7 +124,7 @@ func (i *instance) watch(ss *mcp.ServerSession) {
 		return
 	}
 	i.wg.Go(func() {
-		_ = ss.Wait() // why the session ended changes nothing here
+		_ = ss.Wait() // the reason does not matter
 		i.stop()
 		if i.ended != nil {
 			i.ended()
@@ -134,14 +132,13 @@ func (i *instance) watch(ss *mcp.ServerSession) {
 	})
 }
 
-// close ends the instance and its sessions and returns when every goroutine
-// has ended.
+// close ends the instance and its sessions and returns when all goroutines have ended.
 func (i *instance) close() {
 	i.mu.Lock()
 	i.stop()
 	i.mu.Unlock()
 	for ss := range i.server.Sessions() {
-		_ = ss.Close() // best effort: the client may have gone first
+		_ = ss.Close() // best effort: the client may have disconnected first
 	}
 	i.wg.Wait()
 }
@@ -163,7 +160,7 @@ func (i *instance) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) e
 	return nil
 }
 
-// subscribedURIs returns each URI that somebody listens to, once.
+// subscribedURIs returns each subscribed URI once.
 func (i *instance) subscribedURIs() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -175,16 +172,14 @@ func (i *instance) subscribedURIs() []string {
 	return slices.Compact(uris)
 }
 
-// periodic is something that repeats until it is toggled off or the instance
-// ends. The zero value is off.
+// periodic is a repeated action until it is toggled off or the instance ends. The zero value is off.
 type periodic struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// toggle turns p on or off and reports which. On means that act is called at
-// once and then after every interval; off means that act no longer runs when
-// toggle returns, unless ctx ends the wait. p is a field of i.
+// toggle turns p on or off and reports which. On means that act runs at once and after every interval. Off
+// means that act no longer runs when toggle returns, unless ctx ends first. p is a field of i.
 func (i *instance) toggle(ctx context.Context, p *periodic, interval time.Duration, act func(context.Context)) (on bool, err error) {
 	i.mu.Lock()
 	if p.cancel != nil {

@@ -1,11 +1,9 @@
-// Everything is a reference MCP server for demonstrations and tests. It offers
-// something of every kind that the protocol knows, in the manner of the npm
-// package @modelcontextprotocol/server-everything, over stdio, HTTP+SSE or
-// Streamable HTTP, to legacy clients (2024-11-05 to 2025-11-25) and modern ones
-// (2026-07-28).
+// Everything is a reference MCP server for demonstrations and tests. It offers every feature of the
+// protocol, like the npm package @modelcontextprotocol/server-everything, over stdio, HTTP+SSE or
+// Streamable HTTP, to legacy clients (2024-11-05 to 2025-11-25) and modern ones (2026-07-28).
 //
-// As bridged and bridged-stdio it has the bridge within it, as a library: one
-// server, registered once, over every transport.
+// The kinds bridged and bridged-stdio use the bridge as a library in the same process: one server, over
+// every transport.
 //
 //	go run ./examples/everything stdio|sse|streamableHttp|bridged|bridged-stdio [flags]
 package main
@@ -53,33 +51,33 @@ func run(ctx context.Context, args, environ []string, stdin io.ReadCloser, stdou
 	return serveHTTP(ctx, s, stderr)
 }
 
-// The kinds of transport, as users name them.
+// The kinds of transport, as in the command line.
 const (
 	kindStdio      = "stdio"
 	kindSSE        = "sse"
 	kindStreamable = "streamableHttp"
-	// With the bridge in the same process, as a library: over HTTP, and over stdio.
+	// The bridge in the same process, as a library: over HTTP, and over stdio.
 	kindBridged      = "bridged"
 	kindBridgedStdio = "bridged-stdio"
 )
 
-// The eras that a server can be restricted to.
+// The eras that the server can be restricted to.
 const (
 	eraBoth   = "both"
 	eraLegacy = "legacy"
 	eraModern = "modern"
 )
 
-// settings is what the command line and the environment say.
+// settings are the settings from the command line and the environment.
 type settings struct {
 	kind        string
-	port        int           // 0 picks a free one
+	port        int           // 0 means any free port
 	era         string        // eraBoth, eraLegacy or eraModern
 	pageSize    int           // items per page of a listing; 0 is the SDK's 1000
-	interval    time.Duration // between periodic messages, unless the tool's caller says otherwise
-	sessionIdle time.Duration // a legacy Streamable HTTP session ends after this much silence; 0 is never
-	environ     []string      // what get-env shows
-	log         *slog.Logger  // never stdout, which belongs to the protocol
+	interval    time.Duration // default time between periodic messages
+	sessionIdle time.Duration // idle timeout of a legacy Streamable HTTP session; 0 means none
+	environ     []string      // the variables that get-env shows
+	log         *slog.Logger  // never to stdout, which carries the protocol
 }
 
 func parse(args, environ []string, stderr io.Writer) (settings, error) {
@@ -109,7 +107,7 @@ func parse(args, environ []string, stderr io.Writer) (settings, error) {
 	}
 	s.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	if s.onStdio() || s.port != port {
-		portErr = nil // nobody needs it, or the flag overrides it
+		portErr = nil // PORT is not used
 	}
 	return s, errors.Join(s.validate(), portErr, leftOver(flags.Args()))
 }

@@ -14,24 +14,23 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// revisionModern is the first revision without a handshake. Revisions are
-// dates, so they compare as strings.
+// revisionModern is the first revision without a handshake. Revisions are dates, so they compare as strings.
 const revisionModern = "2026-07-28"
 
 // serveStdio serves one client over stdin and stdout until either ends.
 func serveStdio(ctx context.Context, s settings, stdin io.ReadCloser, stdout io.Writer) error {
 	i := newInstance(s)
 	defer i.close()
-	// Run waits for the calls in flight, so a signal has to end them.
+	// Run waits for the calls in flight, so a signal must cancel them.
 	defer context.AfterFunc(ctx, i.stop)()
 	err := i.server.Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: keepOpen{stdout}})
 	if ctx.Err() != nil {
-		return nil // a signal is a way to end, not a failure
+		return nil // a signal is no failure
 	}
 	return err
 }
 
-// keepOpen keeps the transport from closing a stream that is not its own.
+// keepOpen keeps the transport from closing a stream that it did not open.
 type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }
@@ -46,7 +45,7 @@ func serveHTTP(ctx context.Context, s settings, stderr io.Writer) error {
 	srv := &http.Server{
 		Handler:           instances.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
-		// Streams hang on their request's context, so that ctx ends them.
+		// Streams end with their request's context, and so with ctx.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	served := make(chan error, 1)
@@ -63,9 +62,8 @@ func serveHTTP(ctx context.Context, s settings, stderr io.Writer) error {
 	return errors.Join(err, srv.Shutdown(grace), srv.Close())
 }
 
-// instances is the set of live instances behind one HTTP listener: one for
-// each legacy session and one that all modern clients share, because their
-// requests belong to no session.
+// instances is the set of live instances behind one HTTP listener: one per legacy session, and one for all
+// modern clients, whose requests belong to no session.
 type instances struct {
 	settings settings
 	modern   *instance
@@ -81,7 +79,7 @@ func newInstances(s settings) *instances {
 	return set
 }
 
-// path is where clients connect.
+// path returns the path of the endpoint.
 func (set *instances) path() string {
 	if set.settings.kind == kindSSE {
 		return "/sse"
@@ -96,22 +94,21 @@ func (set *instances) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(set.path(), onDemand(set, h))
-	// The SDK checks Host; this keeps web pages of other origins from posting.
+	// The SDK checks Host. This stops web pages of other origins from posting.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// streamable serves both eras on one path. The SDK serves revision 2026-07-28
-// only from a stateless handler and sessions only from a stateful one; the
-// header that every modern request must carry tells them apart.
+// streamable serves both eras on one path. The SDK serves revision 2026-07-28 only from a stateless handler,
+// and sessions only from a stateful one. The header that every modern request must have decides.
 func (set *instances) streamable() http.Handler {
 	legacy := mcp.NewStreamableHTTPHandler(set.forRequest, &mcp.StreamableHTTPOptions{
-		EventStore:     mcp.NewMemoryEventStore(nil), // lets clients resume with Last-Event-ID
+		EventStore:     mcp.NewMemoryEventStore(nil), // clients can resume with Last-Event-ID
 		SessionTimeout: set.settings.sessionIdle,
 		Logger:         set.settings.log,
 	})
 	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return set.modern.server }, &mcp.StreamableHTTPOptions{
 		Stateless:                    true,
-		PropagateRequestCancellation: true, // a modern client cancels by hanging up
+		PropagateRequestCancellation: true, // a modern client cancels by closing the connection
 		Logger:                       set.settings.log,
 	})
 	switch set.settings.era {
@@ -131,9 +128,8 @@ func (set *instances) streamable() http.Handler {
 
 type instanceKey struct{}
 
-// onDemand gives each request a way to the one new instance that it may need.
-// The SDK asks for a server on every request, several times, although only
-// the request that opens a session keeps it.
+// onDemand makes at most one new instance per request. The SDK asks for a server several times per request,
+// although only the request that opens a session keeps it.
 func onDemand(set *instances, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		get := sync.OnceValue(func() *instance { return set.add() })
@@ -143,13 +139,13 @@ func onDemand(set *instances, next http.Handler) http.Handler {
 
 func (set *instances) forRequest(r *http.Request) *mcp.Server {
 	if r.Header.Get("Mcp-Session-Id") != "" {
-		return set.modern.server // only looked at for the revisions that it speaks
+		return set.modern.server // only its list of revisions is used
 	}
 	return r.Context().Value(instanceKey{}).(func() *instance)().server
 }
 
-// add makes an instance that is in the set from its first message until its
-// session ends. Without a message there is nothing to end.
+// add returns an instance that is in the set from its first message to the end of its session. Without a
+// message there is nothing to close.
 func (set *instances) add() *instance {
 	i := newInstance(set.settings)
 	i.began = func() {
@@ -165,7 +161,7 @@ func (set *instances) add() *instance {
 	return i
 }
 
-// close ends every session and waits for what runs on its behalf.
+// close ends all sessions and waits for their goroutines.
 func (set *instances) close() {
 	set.mu.Lock()
 	live := []*instance{set.modern}

@@ -14,8 +14,7 @@ import (
 
 const intervalSchema = `{"type":"object","properties":{"intervalSeconds":{"type":"number","minimum":0.01,"maximum":3600,"description":"Seconds between messages; the server's own interval if absent"}}}`
 
-// addToggles adds the tools that switch something on and off until the
-// session ends.
+// addToggles adds the tools that switch something on and off until the session ends.
 func (i *instance) addToggles() {
 	mcp.AddTool(i.server, &mcp.Tool{
 		Name: "toggle-logging", Title: "Toggle logging",
@@ -94,7 +93,7 @@ func (i *instance) toggleUpdates(ctx context.Context, _ *mcp.CallToolRequest, in
 	return content(text("Started periodic resource updates, every %v, for the resources that are subscribed at the time.", interval)), nil, nil
 }
 
-// extraFeature is a feature of which the server can have one more.
+// extraFeature is a feature that the server can add and remove.
 type extraFeature struct {
 	kind        string
 	add, remove func()
@@ -140,7 +139,7 @@ func (i *instance) extraFeatures() []extraFeature {
 func (i *instance) toggleExtra(e extraFeature) mcp.ToolHandlerFor[noArgs, any] {
 	return func(context.Context, *mcp.CallToolRequest, noArgs) (*mcp.CallToolResult, any, error) {
 		i.mu.Lock()
-		defer i.mu.Unlock() // two callers at once must not both add; the SDK sends its notification later
+		defer i.mu.Unlock() // two concurrent callers must not both add; the SDK sends its notification later
 		i.extras[e.kind] = !i.extras[e.kind]
 		if i.extras[e.kind] {
 			e.add()

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// schema is a JSON Schema as it goes over the wire.
+// schema returns a JSON Schema for the wire.
 func schema(text string) json.RawMessage { return json.RawMessage(text) }
 
 var readOnly = &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
@@ -27,7 +27,7 @@ func text(format string, args ...any) *mcp.TextContent {
 
 func content(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{Content: c} }
 
-// addTools adds the tools that answer by themselves.
+// addTools adds the tools that answer without the client's help.
 func (i *instance) addTools() {
 	mcp.AddTool(i.server, &mcp.Tool{
 		Name: "echo", Title: "Echo", Annotations: readOnly,
@@ -108,7 +108,7 @@ func (i *instance) getEnv(context.Context, *mcp.CallToolRequest, noArgs) (*mcp.C
 	return content(text("%s", b)), nil, nil
 }
 
-// tinyImage draws a square with a diagonal, so that the tree needs no binary.
+// tinyImage draws a square with a diagonal, so that the repository needs no binary file.
 func tinyImage() ([]byte, error) {
 	const side = 16
 	img := image.NewPaletted(image.Rect(0, 0, side, side), color.Palette{color.White, color.RGBA{R: 0xD9, G: 0x77, B: 0x57, A: 0xFF}})
@@ -140,7 +140,7 @@ type annotatedArgs struct {
 func getAnnotatedMessage(_ context.Context, _ *mcp.CallToolRequest, in annotatedArgs) (*mcp.CallToolResult, any, error) {
 	var message *mcp.TextContent
 	switch in.MessageType {
-	case "error": // both must see it
+	case "error": // both audiences must see it
 		message = text("Error: Operation failed")
 		message.Annotations = &mcp.Annotations{Priority: 1, Audience: []mcp.Role{"user", "assistant"}}
 	case "success":
@@ -174,8 +174,8 @@ type weather struct {
 	Humidity    float64 `json:"humidity" jsonschema:"Relative humidity in percent"`
 }
 
-// getStructuredContent leaves the content to the SDK, which adds the same JSON
-// as text for clients that know no structured content.
+// getStructuredContent returns no content: the SDK adds the same JSON as text, for clients without support for
+// structured content.
 func getStructuredContent(_ context.Context, _ *mcp.CallToolRequest, in locationArgs) (*mcp.CallToolResult, weather, error) {
 	switch in.Location {
 	case "New York":
@@ -226,8 +226,8 @@ type longArgs struct {
 	Steps    int     `json:"steps"`
 }
 
-// longRunningOperation also logs each step, because a modern client hears log
-// messages only while a request of its own runs.
+// longRunningOperation also logs each step, because a modern client gets log messages only during its own
+// requests.
 func longRunningOperation(ctx context.Context, req *mcp.CallToolRequest, in longArgs) (*mcp.CallToolResult, any, error) {
 	step := time.Duration(in.Duration * float64(time.Second) / float64(in.Steps))
 	token := req.Params.GetProgressToken()

@@ -1,5 +1,4 @@
-// Command petstore is a small REST API to try the bridge with: the pets of
-// api/pets.yaml, in memory.
+// Command petstore is a small REST API for trying the bridge: the pets of api/pets.yaml, in memory.
 package main
 
 import (
@@ -40,7 +39,7 @@ func main() {
 	log.Fatal(http.Serve(l, newShelter(*key)))
 }
 
-// newShelter makes the API with some pets.
+// newShelter returns the API with some pets.
 func newShelter(key string) http.Handler {
 	s := &shelter{key: key, pets: []pet{{1, "Momo", "cat"}, {2, "Rex", "dog"}, {3, "Kassiopeia", "tortoise"}}}
 	mux := http.NewServeMux()
@@ -85,8 +84,7 @@ func (s *shelter) add(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusCreated, p)
 }
 
-// find returns the place of the pet that the path names, or answers that there
-// is none.
+// find returns the index of the pet in the path. If there is none, it answers so.
 func (s *shelter) find(w http.ResponseWriter, r *http.Request) int {
 	i := slices.IndexFunc(s.pets, func(p pet) bool { return strconv.Itoa(p.ID) == r.PathValue("id") })
 	if i < 0 {
@@ -123,10 +121,10 @@ func (s *shelter) remove(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller has gone: there is nobody to tell
+	_ = json.NewEncoder(w).Encode(v) // a disconnected caller needs no answer
 }
 
-// problem answers as RFC 9457 has it.
+// problem sends an error by RFC 9457.
 func problem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)

@@ -1,7 +1,6 @@
-// Command workflow-tools is a small workflow engine to try the bridge with. Its
-// workflows, a calculator and a web search, are called by webhooks. It publishes
-// which of them are active as a catalogue of tools, and tells the bridge when
-// that changes.
+// Command workflow-tools is a small workflow engine for trying the bridge. Its workflows, a calculator and a
+// web search, are called by webhooks. It publishes the active ones as a catalogue of tools, and notifies the
+// bridge of changes.
 package main
 
 import (
@@ -20,26 +19,26 @@ import (
 	"time"
 )
 
-// workflow is one of the engine's.
+// workflow is a workflow of the engine.
 type workflow struct {
-	entry  string // in the catalogue, but for the address
+	entry  string // entry of the catalogue, without the address
 	run    func(in map[string]any) (any, error)
 	active bool
 }
 
-// engine has workflows.
+// engine holds the workflows.
 type engine struct {
-	key              string // what callers have to show
-	announce, secret string // the bridge's address for changes, and what to sign them with
+	key              string // key that callers must send
+	announce, secret string // the bridge's address for changes, and the secret that signs them
 
-	mu        sync.Mutex // guards what is active
+	mu        sync.Mutex // guards the active flags
 	workflows map[string]*workflow
 }
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8095", "address to listen on; port 0 picks a free one")
 	key := flag.String("key", "engine-key", "what callers have to show as X-Engine-Key")
-	announce := flag.String("announce", "http://127.0.0.1:8808/hooks/flows", "address to tell of changes; empty for none")
+	announce := flag.String("announce", "http://127.0.0.1:8808/hooks/flows", "address that is notified of changes; empty for none")
 	secret := flag.String("secret", "only-for-this-example", "what changes are signed with")
 	flag.Parse()
 	l, err := net.Listen("tcp", *listen)
@@ -65,11 +64,11 @@ func newEngine(key, announce, secret string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /catalog.json", e.shown(e.catalog))
 	mux.HandleFunc("POST /webhook/{name}", e.shown(e.call))
-	mux.HandleFunc("POST /workflows/{name}", e.change) // for the people at the engine's own screen
+	mux.HandleFunc("POST /workflows/{name}", e.change) // for users of the engine's own interface
 	return mux
 }
 
-// shown lets those in who show the key.
+// shown admits requests with the key.
 func (e *engine) shown(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Engine-Key") != e.key {
@@ -80,7 +79,7 @@ func (e *engine) shown(f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// catalog publishes what is active. The bridge asks with the ETag that it has.
+// catalog publishes the active workflows. The bridge sends its ETag.
 func (e *engine) catalog(w http.ResponseWriter, r *http.Request) {
 	var tools []string
 	e.mu.Lock()
@@ -94,7 +93,7 @@ func (e *engine) catalog(w http.ResponseWriter, r *http.Request) {
 	sum := sha256.Sum256([]byte(text))
 	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
 	w.Header().Set("Content-Type", "application/json")
-	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(text)) // which knows of ETags
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(text)) // handles ETags
 }
 
 // call runs a workflow.
@@ -118,10 +117,10 @@ func (e *engine) call(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out) // the caller has gone: there is nobody to tell
+	_ = json.NewEncoder(w).Encode(out) // a disconnected caller needs no answer
 }
 
-// change switches a workflow on or off, and tells the bridge.
+// change switches a workflow on or off and notifies the bridge.
 func (e *engine) change(w http.ResponseWriter, r *http.Request) {
 	var to struct{ Active bool }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&to); err != nil {
@@ -145,8 +144,8 @@ func (e *engine) change(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "changed")
 }
 
-// tell announces a change. It says nothing but that there is one: the bridge
-// reads the catalogue itself. The signature is that of a body without bytes.
+// tell notifies the bridge of a change. The bridge then reads the catalogue itself. The signature is that of an
+// empty body.
 func (e *engine) tell() error {
 	if e.announce == "" {
 		return nil
@@ -164,7 +163,7 @@ func (e *engine) tell() error {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		var why bytes.Buffer
-		_, _ = why.ReadFrom(http.MaxBytesReader(nil, res.Body, 1<<10)) // what there is of it
+		_, _ = why.ReadFrom(http.MaxBytesReader(nil, res.Body, 1<<10)) // as much as arrives
 		return fmt.Errorf("%s: %s", res.Status, why.String())
 	}
 	return nil

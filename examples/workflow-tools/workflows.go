@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// pages is the web, as far as this engine knows it.
+// pages is the web that this engine searches.
 var pages = []struct{ title, url, text string }{
 	{"Model Context Protocol", "https://modelcontextprotocol.io/", "an open protocol that connects models with tools and data"},
 	{"Webhook", "https://en.wikipedia.org/wiki/Webhook", "a way for one program to tell another over HTTP that something has happened"},
@@ -31,7 +31,7 @@ func search(in map[string]any) (any, error) {
 	return map[string]any{"took_ms": 1, "pages": found}, nil
 }
 
-// calculate is the workflow of that name.
+// calculate is the workflow calculate.
 func calculate(in map[string]any) (any, error) {
 	text, _ := in["expression"].(string)
 	c := &calculation{rest: text}
@@ -45,10 +45,10 @@ func calculate(in map[string]any) (any, error) {
 	return map[string]any{"value": v}, nil
 }
 
-// calculation is an expression of which rest is still to be read.
+// calculation is an expression; rest is the unread part.
 type calculation struct{ rest string }
 
-// next returns the next character that is no blank; 0 at the end.
+// next returns the next character that is not blank; 0 at the end.
 func (c *calculation) next() byte {
 	c.rest = strings.TrimLeft(c.rest, " ")
 	if c.rest == "" {
@@ -57,7 +57,7 @@ func (c *calculation) next() byte {
 	return c.rest[0]
 }
 
-// maxNesting bounds parentheses and signs.
+// maxNesting bounds nested parentheses and signs.
 const maxNesting = 100
 
 func (c *calculation) sum(depth int) (float64, error) {

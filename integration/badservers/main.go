@@ -1,7 +1,6 @@
-// Badservers are MCP servers over Streamable HTTP of which one is good and the
-// others are as bad as servers get: one takes 5 s for each call, one comes and
-// goes each second, and one answers with garbage. It writes a line with name and
-// address for each, and for one more that is not there, and ends with its input.
+// Badservers runs MCP servers over Streamable HTTP: one good one, one that takes 5 s for each call, one that is up
+// every other second, and one that answers with garbage. It writes a line with name and address for each, and for
+// one address without a server. It ends with its input.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 )
 
 func main() {
-	debug.SetGCPercent(1000) // what this process needs is not what is measured
+	debug.SetGCPercent(1000) // the cost of this process is not measured
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "badservers:", err)
 		os.Exit(1)
@@ -74,7 +73,7 @@ func serve(l net.Listener, h http.HandlerFunc) (stop func()) {
 	}
 }
 
-// flap serves in one second and does not in the next.
+// flap serves every other second.
 func flap(at string, quit <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -95,7 +94,7 @@ func flap(at string, quit <-chan struct{}) {
 	}
 }
 
-// answer is the least of a server that works, without sessions.
+// answer is the smallest working server, without sessions.
 func answer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Method != http.MethodPost {
@@ -139,7 +138,7 @@ func slowly(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// garbage answers everything with what is none.
+// garbage answers every request with garbage.
 func garbage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":7,"result":{"content":[`+strings.Repeat("\x00}{", 1000))

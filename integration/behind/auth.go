@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// secretVariable has the secret of the client that the referee tells of.
+// secretVariable holds the client secret that the referee gives.
 const secretVariable = "BEHIND_CLIENT_SECRET"
 
-// context is what the referee tells a client about itself.
+// context is the context that the referee gives a client.
 type context struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret"`
@@ -24,11 +24,10 @@ type context struct {
 	Alg    string `json:"signing_algorithm"`
 }
 
-// document is where the referee expects the metadata of a client to be.
+// document is the address at which the referee expects the metadata of a client.
 const document = "https://conformance-test.local/client-metadata.json"
 
-// signIn returns the arguments for the bridge to sign in at an address: flags, or a file
-// in dir.
+// signIn returns the bridge's arguments for signing in at an address: flags, or a file in dir.
 func signIn(dir, command, at string) ([]string, error) {
 	var c context
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
@@ -83,8 +82,8 @@ func signIn(dir, command, at string) ([]string, error) {
 	return append(args, at), nil
 }
 
-// issuer returns the authorization server of the referee, which is not always in what it
-// tells: who gives a bridge a secret knows what it is for.
+// issuer returns the referee's authorization server. Its context may lack it: operators who configure a secret
+// know its issuer.
 func issuer(at string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -105,7 +104,7 @@ func issuer(at string) (string, error) {
 	return m.Servers[0], nil
 }
 
-// browse does what a browser does with an address that the bridge shows.
+// browse visits an address like a browser.
 func browse(address string) error {
 	res, err := http.Get(address)
 	if err != nil {
@@ -114,8 +113,8 @@ func browse(address string) error {
 	return res.Body.Close()
 }
 
-// stdio speaks with a bridge that is a stdio server: it lists the tools, and calls the one
-// that the referee has for scenarios of authorization.
+// stdio plays a client of a bridge that is a stdio server. It lists the tools and calls the one for authorization
+// scenarios.
 func stdio(bridge string, args []string) error {
 	b := exec.Command(bridge, args...)
 	b.Stderr = os.Stderr

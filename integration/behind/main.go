@@ -1,10 +1,10 @@
-// Behind runs a conformance client behind the bridge: the referee of the
-// conformance package, which starts it, is the bridge's upstream.
+// Behind runs a conformance client behind the bridge. The referee of the conformance package starts it, and is
+// the bridge's upstream.
 //
 //	behind BRIDGE CLIENT URL
 //
-// In scenarios of authorization the bridge signs in at the referee, with this program as
-// the browser: with a client that connects to it, or as a stdio server.
+// In authorization scenarios the bridge signs in at the referee, with this program as the browser: with a client
+// that connects to it, or as a stdio server.
 //
 //	behind run BRIDGE CLIENT URL
 //	behind connect BRIDGE CLIENT URL
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// authorized plays a scenario in which the bridge has to sign in at url.
+// authorized plays a scenario in which the bridge must sign in at url.
 func authorized(command, bridge, client, url string) error {
 	dir, err := os.MkdirTemp("", "behind")
 	if err != nil {
@@ -62,7 +62,7 @@ func authorized(command, bridge, client, url string) error {
 	if command == "connect" {
 		return stdio(bridge, args)
 	}
-	// The client does the same in all of them. It does not know those of extensions.
+	// The client does the same in all scenarios. It does not know those of extensions.
 	if err := os.Setenv("MCP_CONFORMANCE_SCENARIO", "auth/metadata-default"); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func authorized(command, bridge, client, url string) error {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/referee)?/mcp`)
 
-// run starts the bridge with args, and the client in front of the bridge.
+// run starts the bridge with args, and the client in front of it.
 func run(bridge, client string, args ...string) error {
 	b := exec.Command(bridge, args...)
 	b.Stderr = os.Stderr
@@ -91,7 +91,7 @@ func run(bridge, client string, args ...string) error {
 		}
 		at = address.FindString(line)
 	}
-	go io.Copy(io.Discard, lines) // ends with the bridge, and so does this process
+	go io.Copy(io.Discard, lines) // ends with the bridge, like this process
 	c := exec.Command(client, at)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	failed := c.Run()

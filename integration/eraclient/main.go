@@ -1,9 +1,8 @@
 //lint:file-ignore SA1019 roots, sampling and logging are deprecated from 2026-07-28 on, and part of every revision.
 
-// Eraclient is a client of one revision of the protocol, by the Go SDK, that
-// does what it is told on stdin, a line of JSON for each thing to do, and says
-// on stdout what it got: the script of the era matrix, eras/script.mjs, plays
-// with it (eras/gopeer.mjs).
+// Eraclient is a client of one revision of the protocol, made with the Go SDK. It reads commands from stdin, one
+// line of JSON each, and writes results to stdout. The script of the era matrix, eras/script.mjs, drives it
+// (eras/gopeer.mjs).
 //
 //	eraclient REVISION streamable|sse URL
 //	eraclient REVISION stdio COMMAND ARGS…
@@ -38,24 +37,24 @@ func main() {
 	}
 }
 
-// A line is what stdin has: something to do, or the answer to a question.
+// A line is a line of stdin: a command, or the answer to a question.
 type line struct {
 	ID     int
 	Do     string // a method, or cancel, watch, unwatch, close
 	Params json.RawMessage
-	Target int // what to cancel
+	Target int // number of the command to cancel
 
-	Answer int // the number of a question
+	Answer int // number of a question
 	Result json.RawMessage
 	Error  *jsonrpc.Error
 }
 
-// A client writes on stdout from several goroutines.
+// A client writes to stdout from several goroutines.
 type client struct {
 	revision string
 	session  *mcp.ClientSession
 
-	mu        sync.Mutex // guards what follows, and stdout
+	mu        sync.Mutex // guards the fields below, and stdout
 	questions map[int]chan line
 	asked     int
 	cancels   map[int]context.CancelFunc
@@ -73,7 +72,7 @@ func (c *client) say(v any) {
 	os.Stdout.Write(append(text, '\n'))
 }
 
-// ask puts a question of the server to stdin.
+// ask writes a question of the server to stdout and waits for the answer on stdin.
 func (c *client) ask(ctx context.Context, method string, params, into any) error {
 	answered := make(chan line, 1)
 	c.mu.Lock()
@@ -148,12 +147,12 @@ func run(revision, transport string, where []string) error {
 			c.mu.Lock()
 			c.cancels[l.ID] = cancel
 			c.mu.Unlock()
-			go c.do(ctx, l) // ends with the call, or with the process
+			go c.do(ctx, l) // ends with the call or with the process
 		}
 	}
 }
 
-// options has all that a client of the revision can do.
+// options enables all features of the revision.
 func (c *client) options() *mcp.ClientOptions {
 	capabilities := &mcp.ClientCapabilities{
 		RootsV2:  &mcp.RootCapabilities{ListChanged: c.revision < modern},
@@ -190,7 +189,7 @@ func (c *client) options() *mcp.ClientOptions {
 	return o
 }
 
-// watching passes on what the server sends.
+// watching writes the server's notifications.
 func (c *client) watching(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		c.say(map[string]any{"method": method, "params": r.GetParams()})
@@ -222,7 +221,7 @@ func (c *client) acknowledged(ctx context.Context, is func(mcp.NotificationSubsc
 	}
 }
 
-// do does one thing and says how it ended.
+// do runs a command and writes its result.
 func (c *client) do(ctx context.Context, l line) {
 	result, err := c.outcome(ctx, l)
 	said := map[string]any{"id": l.ID, "result": result}
@@ -241,7 +240,7 @@ func (c *client) do(ctx context.Context, l line) {
 	c.say(said)
 }
 
-// These are for a method that the SDK has no function for.
+// These send a method for which the SDK has no function.
 type (
 	emptyParams struct{ mcp.ParamsBase }
 	emptyResult struct{ mcp.ResultBase }

@@ -34,7 +34,7 @@ const (
 	titledForm  = `{"type":"object","properties":{"colour":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}],"default":"g"}},"required":["colour"]}`
 )
 
-// can reports whether a client declared a capability.
+// can reports whether the client declared a capability.
 func can(c *mcp.ClientCapabilities, name string) bool {
 	if c == nil {
 		return false
@@ -54,8 +54,8 @@ func can(c *mcp.ClientCapabilities, name string) bool {
 	return false
 }
 
-// A question is one to the client: as the modern era puts it in a result, and
-// how the legacy era asks it.
+// A question is a question to the client: as part of a result in the modern era, and as a request in the legacy
+// era.
 type question struct {
 	modern mcp.InputRequest
 	legacy func(context.Context, *mcp.ServerSession) (any, error)
@@ -74,8 +74,7 @@ func elicit(q *mcp.ElicitParams) question {
 	return question{&now, func(ctx context.Context, ss *mcp.ServerSession) (any, error) { return ss.Elicit(ctx, q) }}
 }
 
-// put puts a question. What it returns is the answer as JSON, or else what the
-// tool is to return.
+// put asks a question. It returns the answer as JSON, or else the result that the tool must return.
 func (s *server) put(ctx context.Context, r *mcp.CallToolRequest, key string, q question, state string) (string, *mcp.CallToolResult) {
 	var answer any
 	if s.since(modern) {
@@ -98,7 +97,7 @@ func (s *server) put(ctx context.Context, r *mcp.CallToolRequest, key string, q 
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
-		panic(err) // it came as JSON
+		panic(err) // it was JSON before
 	}
 	return string(text), nil
 }
@@ -145,8 +144,8 @@ func (s *server) addAskingTools() {
 	s.add(rev1, &mcp.Tool{Name: "rounds"}, s.rounds)
 }
 
-// rounds asks twice, and the second question builds on the first answer, which
-// in the modern era only the request state remembers.
+// rounds asks twice. The second question uses the first answer, which only the request state holds in the modern
+// era.
 func (s *server) rounds(ctx context.Context, r *mcp.CallToolRequest, _ arguments) (*mcp.CallToolResult, error) {
 	if !can(r.ClientCapabilities(), "sampling") {
 		return s.lacks("sampling")
@@ -166,7 +165,7 @@ func (s *server) rounds(ctx context.Context, r *mcp.CallToolRequest, _ arguments
 	return said(textIn(answer)), nil
 }
 
-// textIn is the text of a sampling answer, whose content is a block or several.
+// textIn returns the text of a sampling answer with one or several content blocks.
 func textIn(answer string) string {
 	type block struct{ Text string }
 	var one struct{ Content block }

@@ -1,11 +1,11 @@
 //lint:file-ignore SA1019 roots, sampling and logging are deprecated from 2026-07-28 on, and part of every revision.
 
-// Eraserver is a server of exactly one revision of the protocol, by the Go
-// SDK: the features of eras/features.mjs, for the same script.
+// Eraserver is a server of exactly one revision of the protocol, made with the Go SDK. It has the features of
+// eras/features.mjs, for the same script.
 //
 //	eraserver REVISION stdio|sse|streamable
 //
-// Over HTTP it picks a port and says where it listens.
+// Over HTTP it picks a port and prints its address.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(revision, transport string) error {
 	switch {
 	case transport == "sse":
 		handler = mcp.NewSSEHandler(get, nil)
-	case revision == modern: // the SDK serves it from a stateless handler only
+	case revision == modern: // the SDK serves this revision from a stateless handler only
 		handler = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	default:
 		handler = mcp.NewStreamableHTTPHandler(get, nil)
@@ -66,16 +66,16 @@ func run(revision, transport string) error {
 	return http.Serve(l, handler)
 }
 
-// A server is what all its sessions share.
+// A server is the state that all its sessions share.
 type server struct {
 	revision string
 	mcp      *mcp.Server
 
 	mu   sync.Mutex      // guards runs
-	runs map[string]*ran // by the key of the calls
+	runs map[string]*ran // by key of the calls
 }
 
-// ran is what happened to the calls with one key.
+// ran records the calls with one key.
 type ran struct {
 	Begun     int `json:"begun"`
 	Ended     int `json:"ended"`
@@ -98,7 +98,7 @@ func newServer(revision string) *server {
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "era-" + revision, Version: "1.0.0"}, &mcp.ServerOptions{
 		Instructions: "I speak " + revision + ".",
 		PageSize:     6,
-		// Offered from the beginning, though the handler of a tool adds to them.
+		// Declared from the beginning, though AddTool would declare it later.
 		Capabilities: &mcp.ServerCapabilities{
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 			Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true}, Logging: &mcp.LoggingCapabilities{},
@@ -116,10 +116,10 @@ func newServer(revision string) *server {
 	return s
 }
 
-// asThen makes of the SDK's answers those of the time of the revision.
+// asThen changes the SDK's answers to those of the revision's time.
 func (s *server) asThen(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-		if method == "initialize" && s.since(modern) { // which the SDK takes whatever it is to speak
+		if method == "initialize" && s.since(modern) { // the SDK accepts it in every revision
 			return nil, &jsonrpc.Error{
 				Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version",
 				Data: json.RawMessage(`{"supported":["` + s.revision + `"]}`),
@@ -127,7 +127,7 @@ func (s *server) asThen(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		result, err := next(ctx, method, r)
 		if opened, ok := result.(*mcp.InitializeResult); ok && err == nil && !s.since(rev2) {
-			opened.Capabilities.Completions = nil // there was no such flag
+			opened.Capabilities.Completions = nil // the revision has no such flag
 		}
 		var e *jsonrpc.Error
 		if method == "resources/read" && !s.since(modern) && errors.As(err, &e) && e.Code == jsonrpc.CodeInvalidParams {
@@ -177,7 +177,7 @@ func (s *server) addPrompts() {
 func (s *server) complete(ctx context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	var values []string
 	if r.Params.Argument.Name == "asks" {
-		// Not a request that may ask in return, in the modern era.
+		// In the modern era, this is a request that must not ask in return.
 		answer, err := r.Session.CreateMessage(ctx, sampling("complete"))
 		if err != nil {
 			values = append(values, fmt.Sprint("refused ", code(err)))

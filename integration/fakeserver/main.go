@@ -1,7 +1,6 @@
-// Fakeserver is a stdio MCP server that does what no good server does: it
-// crashes, hangs, floods and will not die. The integration tests run it behind
-// the bridge, hundreds at a time: hence a program of its own without the race
-// detector, and without the SDK, which would refuse to misbehave.
+// Fakeserver is a stdio MCP server that misbehaves: it crashes, hangs, floods and ignores signals. The integration
+// tests run it behind the bridge, hundreds at a time. So it is a program without the race detector, and without the
+// SDK, which would refuse to misbehave.
 package main
 
 import (
@@ -51,13 +50,13 @@ type message struct {
 	} `json:"params"`
 }
 
-// server is the process's one session.
+// server is the only session of the process.
 type server struct {
-	mu        sync.Mutex // guards what follows, and stdout
+	mu        sync.Mutex // guards the fields below, and stdout
 	out       *bufio.Writer
-	calls     map[string]string // id of a call by the message it had as argument
+	calls     map[string]string // id of a call by its argument message
 	cancelled []string          // ids that the client has cancelled
-	listed    string            // the name of the tool that is listed
+	listed    string            // name of the listed tool
 	asked     map[string]func(said string)
 }
 
@@ -98,7 +97,7 @@ func main() {
 	}
 }
 
-// forever is not select {}, which the runtime would take for a deadlock.
+// forever blocks. The runtime would take select {} for a deadlock.
 func forever() {
 	for {
 		time.Sleep(time.Hour)
@@ -152,7 +151,7 @@ func (s *server) call(m *message) {
 		s.mu.Lock()
 		s.calls[args.Message] = string(m.ID)
 		s.mu.Unlock()
-	case "cancelled": // which of the calls that hang have been cancelled
+	case "cancelled": // lists the hanging calls that were cancelled
 		s.mu.Lock()
 		id, ok := s.calls[args.Message]
 		cancelled := false
@@ -161,12 +160,12 @@ func (s *server) call(m *message) {
 		}
 		s.mu.Unlock()
 		s.text(m, fmt.Sprintf("known=%v cancelled=%v", ok, cancelled))
-	case "flood": // more than anyone allows
+	case "flood": // sends more than any limit allows
 		if token := m.Params.Meta.ProgressToken; token != nil {
 			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{"progressToken": token, "progress": 1}})
 		}
 		s.text(m, strings.Repeat("x", args.Bytes))
-	case "storm": // says again and again that its tools have changed; they have before the last time
+	case "storm": // sends list_changed again and again; the tools change before the last one
 		for i := range args.Bytes {
 			if i == args.Bytes-1 {
 				s.mu.Lock()
@@ -176,7 +175,7 @@ func (s *server) call(m *message) {
 			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 		}
 		s.text(m, "")
-	case "work": // notes in a file that it does, and does it in its own time
+	case "work": // records the call in a file and takes some time
 		s.work(m)
 	case "pid":
 		s.text(m, strconv.Itoa(os.Getpid()))
@@ -189,11 +188,11 @@ func (s *server) call(m *message) {
 	}
 }
 
-// ledger is the file in which processes note what they execute, for those who count.
+// ledger is the file in which processes record the calls that they execute, for tests that count them.
 var ledger = flag.String("ledger", "", "note in this file what the tool work is called with")
 
-// work notes its call in the ledger, tells of progress, asks a question if it is to, and
-// answers in its own time. Other calls go on meanwhile.
+// work records its call in the ledger, sends progress, may ask a question, and answers after some time. Other calls
+// run meanwhile.
 func (s *server) work(m *message) {
 	args, token := m.Params.Arguments, m.Params.Meta.ProgressToken
 	f, err := os.OpenFile(*ledger, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)

@@ -1,10 +1,8 @@
-// Package auth says who a caller is: the principal, by the key or the token that its
-// request shows ([Door]).
+// Package auth authenticates callers: a [Door] returns the principal of a request's key or token.
 //
-// A key stands in a header, as Authorization: Bearer KEY or as X-API-Key: KEY,
-// and nowhere else; never in a URL, which ends up in logs. How long it takes to
-// look a key up says nothing of the keys that there are: what is compared are
-// hashes with a random key of the process, and always all of them.
+// A key is sent as Authorization: Bearer KEY or as X-API-Key: KEY, never in a URL, which ends up in
+// logs. The time of a lookup reveals nothing about keys: it compares hashes, salted with a random key
+// of the process, and always all of them.
 package auth
 
 import (
@@ -21,24 +19,24 @@ import (
 	"time"
 )
 
-// Why a request shows nobody. They say nothing about the keys that there are.
+// Why a request has no caller. The texts reveal nothing about existing keys.
 var (
-	// ErrMissing: the request has no key.
-	ErrMissing = errors.New("no key was shown")
-	// ErrInvalid: what it shows is no key, or it shows more than one.
-	ErrInvalid = errors.New("the key that was shown is not valid")
+	// ErrMissing means that the request has no key.
+	ErrMissing = errors.New("the request has no key")
+	// ErrInvalid means that its key is unknown, or that it has more than one.
+	ErrInvalid = errors.New("the key of the request is not valid")
 )
 
-// MinLength is how long a key has to be: shorter ones can be guessed.
+// MinLength is the least length of a key: shorter ones can be guessed.
 const MinLength = 16
 
-// What is wrong with a key.
+// Faults of a key.
 var (
 	ErrShort     = errors.New("must have at least 16 characters: a shorter one can be guessed")
 	ErrCharacter = errors.New("must consist of visible ASCII characters")
 )
 
-// Check reports what is wrong with a key: it could be guessed, or not be sent.
+// Check reports a fault of a key: it could be guessed, or cannot be sent.
 func Check(key string) error {
 	switch {
 	case len(key) < MinLength:
@@ -49,37 +47,37 @@ func Check(key string) error {
 	return nil
 }
 
-// Key is one key, and whose it is.
+// Key is a key of a principal.
 type Key struct {
 	Principal string
-	// Token is the key itself; File, in its place, a file that has it, and may have
-	// a line break behind it. It is read again when it changes.
+	// Token is the key itself. File is used instead: a file with the key, perhaps with a final line
+	// break. It is read again when it changes.
 	Token, File string
 }
 
-// Keys are the keys of all who may call. Methods may be called concurrently.
+// Keys are the keys of all callers. Its methods may be called concurrently.
 type Keys struct {
 	log   *slog.Logger
 	salt  [32]byte
-	known atomic.Pointer[[]known] // as keys
-	next  atomic.Int64            // when the files are looked at again, Unix nanoseconds; 0 means never
+	known atomic.Pointer[[]known] // in the order of keys
+	next  atomic.Int64            // time of the next check of the files, Unix nanoseconds; 0 means never
 
-	turn  sync.Mutex // guards the rest; no request waits for it, since it is held while they are read
+	turn  sync.Mutex // guards the fields below; held while files are read, so no request waits for it
 	keys  []Key
-	files []*keyFile // as keys; nil for one that is in no file
-	said  []string   // as keys: what was logged last
+	files []*keyFile // in the order of keys; nil for a key without a file
+	said  []string   // in the order of keys: the fault logged last
 	heed  func(principal string, good bool)
 }
 
-// known is one key as it is compared.
+// known is a key in the form that is compared.
 type known struct {
 	principal string
 	sum       [sha256.Size]byte
 	usable    int // 1, or 0
 }
 
-// New reads the files of the keys. A key that cannot be used keeps its principal
-// out, and nobody else; the log says so.
+// New returns Keys and reads their files. A key that cannot be used locks out its own principal alone,
+// and is logged.
 func New(keys []Key, log *slog.Logger) *Keys {
 	k := &Keys{log: log, heed: func(string, bool) {}}
 	_, _ = rand.Read(k.salt[:]) // it never fails
@@ -87,8 +85,7 @@ func New(keys []Key, log *slog.Logger) *Keys {
 	return k
 }
 
-// Set has those be the keys from now on. Who is heeded (see Heed) hears of principals
-// that have none any more, and of those that have one now.
+// Set replaces the keys. It calls the function of Heed for principals that lose or get a key.
 func (k *Keys) Set(keys []Key) {
 	k.turn.Lock()
 	defer k.turn.Unlock()
@@ -100,7 +97,7 @@ func (k *Keys) Set(keys []Key) {
 			next = time.Now().Add(lookEvery).UnixNano()
 		}
 		for j := range k.keys {
-			if k.keys[j] == keys[i] { // it is not said again what is wrong with it
+			if k.keys[j] == keys[i] { // a known fault is not logged again
 				said[i] = k.said[j]
 			}
 		}
@@ -110,18 +107,16 @@ func (k *Keys) Set(keys []Key) {
 	k.next.Store(next)
 }
 
-// Heed has f called when a principal has no key any more that can be used, after
-// the last request was let in by one; and with good when it has one again, before
-// the first is. One that gets another key in the place of its own has one all the
-// time. f must not show a key.
+// Heed sets the function that is called when a principal loses its last usable key, after the last
+// admitted request; and with good when it has one again, before the first. Replacing a key is neither.
+// f must not check a key.
 func (k *Keys) Heed(f func(principal string, good bool)) {
 	k.turn.Lock()
 	defer k.turn.Unlock()
 	k.heed = f
 }
 
-// Follow looks at the files until ctx ends, so that it does not take a request to
-// notice that one has changed.
+// Follow checks the files until ctx ends, so that changes are noticed without requests.
 func (k *Keys) Follow(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -129,7 +124,7 @@ func (k *Keys) Follow(ctx context.Context) {
 		select {
 		case <-tick.C:
 			if k.next.Load() == 0 {
-				continue // there are none
+				continue // there are no files
 			}
 			k.turn.Lock()
 			k.lookNow()
@@ -140,10 +135,10 @@ func (k *Keys) Follow(ctx context.Context) {
 	}
 }
 
-// lookEvery is how long a file may have changed before it is noticed.
+// lookEvery is how long a change of a file may go unnoticed.
 const lookEvery = 2 * time.Second
 
-// find returns whose key it is that has that sum.
+// find returns the principal of a key with a sum.
 func (k *Keys) find(sum [sha256.Size]byte) (principal string, found bool) {
 	all := *k.known.Load()
 	which := -1
@@ -157,14 +152,14 @@ func (k *Keys) find(sum [sha256.Size]byte) (principal string, found bool) {
 	return all[which].principal, true
 }
 
-// The headers that show a key, in the form that Go uses as key.
+// The headers with a key, in Go's canonical form.
 const (
 	authorization = "Authorization"
 	apiKey        = "X-Api-Key"
 )
 
-// shown returns the key that the headers show. Who shows two of them cannot be
-// told, and neither can whoever is on the way that looks at the other one.
+// shown returns the key in the headers. A request with two keys is ambiguous: a proxy on the way may
+// have looked at the other one.
 func shown(h http.Header) (string, error) {
 	bearer, plain := h[authorization], h[apiKey]
 	switch {
@@ -183,17 +178,16 @@ func shown(h http.Header) (string, error) {
 	return token, nil
 }
 
-// sum is what is compared in place of a key.
+// sum returns the salted hash of a key.
 func (k *Keys) sum(key string) [sha256.Size]byte {
-	var room [4 << 10]byte // tokens are longer than keys
+	var room [4 << 10]byte // room for tokens, which are longer than keys
 	return sha256.Sum256(append(append(room[:0], k.salt[:]...), key...))
 }
 
-// Sum stands for a key that was shown. It is of use in this process only, and nobody can
-// make the key of it.
+// Sum is the salted hash of a key. It is valid in this process only and does not reveal the key.
 type Sum [sha256.Size]byte
 
-// Key returns whose a key is, and its sum. ok is false for what is no key.
+// Key returns the principal of a key, and its sum. ok is false for an unknown key.
 func (k *Keys) Key(text string) (principal string, sum Sum, ok bool) {
 	k.refresh()
 	sum = k.sum(text)
@@ -201,24 +195,23 @@ func (k *Keys) Key(text string) (principal string, sum Sum, ok bool) {
 	return principal, sum, ok
 }
 
-// Holder returns whose the key of that sum is now. ok is false if it was taken away.
+// Holder returns the present principal of the key with a sum. ok is false if the key was removed.
 func (k *Keys) Holder(sum Sum) (principal string, ok bool) {
 	k.refresh()
 	return k.find(sum)
 }
 
-// Shows reports whether a request has a header with a key, whatever that is.
+// Shows reports whether a request has a header with a key, valid or not.
 func Shows(h http.Header) bool { return len(h[authorization])+len(h[apiKey]) > 0 }
 
 type contextKey struct{}
 
-// WithPrincipal returns a context of a request whose caller is known.
+// WithPrincipal returns a context with the caller of a request.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
-// Principal returns the caller of a request; empty where nobody asks who that
-// is, and everybody is one.
+// Principal returns the caller of a request; empty where callers are not authenticated.
 func Principal(ctx context.Context) string {
 	switch v := ctx.Value(contextKey{}).(type) {
 	case string:

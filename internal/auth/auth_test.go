@@ -153,7 +153,7 @@ func TestFiles(t *testing.T) {
 			{"empty", "\n", "is empty"},
 			{"short", "0123456789abcde\n", "at least 16 characters"},
 			{"two lines", fresh + "\n" + fresh + "\n", "visible ASCII"},
-			{"long", strings.Repeat("x", maxKeyFile+1), "too long"},
+			{"long", strings.Repeat("x", maxKeyFile+1), "larger than 16 KiB"},
 			{"of another", beta, "is that of b too"},
 		} {
 			write(tc.text)

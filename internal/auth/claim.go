@@ -13,24 +13,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// prefix begins the names of the headers of a request in which its claims are. What
-// clients send under such a name is taken away.
+// prefix is the prefix of headers that carry claims inside the bridge. The bridge removes such headers
+// from clients' requests.
 const prefix = "X-Bridge-Claim-"
 
-// ClaimHeader returns the header of a request in which the bridge keeps a claim of its token.
+// ClaimHeader returns the header that carries a claim inside the bridge.
 func ClaimHeader(name string) string {
 	return http.CanonicalHeaderKey(prefix + hex.EncodeToString([]byte(name)))
 }
 
-// fleeting are claims that are others in each token.
+// fleeting are the claims that differ in each token.
 var fleeting = []string{"exp", "iat", "nbf", "jti", "auth_time"}
 
-// TokenHeader is the header of a request in which the bridge keeps the token that was shown with
-// it, for servers where that is exchanged for another one. No client can write it, and it
-// goes out to no server.
-const TokenHeader = prefix + "Token" // which is no name of Header's: those are hexadecimal
+// TokenHeader is the header that carries the caller's token inside the bridge, for servers where it
+// is exchanged. Clients cannot set it, and it is sent to no server.
+const TokenHeader = prefix + "Token" // never a name of ClaimHeader: those are hexadecimal
 
-// LastingHeaders returns headers without the token.
+// LastingHeaders returns h without the token.
 func LastingHeaders(h http.Header) http.Header {
 	if len(h[TokenHeader]) == 0 {
 		return h
@@ -40,22 +39,21 @@ func LastingHeaders(h http.Header) http.Header {
 	return h
 }
 
-// CheckClaim returns what is wrong with the name of a claim that a server is to be told.
+// CheckClaim returns the fault of a claim's name, for claims that are passed to servers.
 func CheckClaim(name string) (rule string) {
 	switch {
 	case name == "" || len(name) > 256:
 		return "names no claim, such as sub or email"
 	case slices.Contains(fleeting, name):
-		return "names a claim that is another in each token: who a caller is would change with it"
+		return "names a claim that differs in each token: the caller would seem to change with it"
 	}
 	return ""
 }
 
-// IsClaimHeader reports whether a header is one that the bridge itself writes: its name is for no
-// allow-list of a file.
+// IsClaimHeader reports whether the bridge itself writes a header. Allow-lists must not name it.
 func IsClaimHeader(name string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(name), prefix) }
 
-// StripClaims takes from headers what a client has written there.
+// StripClaims removes all headers that only the bridge may write.
 func StripClaims(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(name, prefix) {
@@ -64,11 +62,11 @@ func StripClaims(h http.Header) {
 	}
 }
 
-// maxText is how long a claim may be that a server is told, in bytes.
+// maxText bounds a claim that is passed to a server, in bytes.
 const maxText = 1 << 10
 
-// ClaimText returns a claim as a header or a variable can have it; nothing for one that would
-// not arrive as it is.
+// ClaimText returns a claim as the value of a header or variable; empty if it could not be passed
+// unchanged.
 func ClaimText(v gjson.Result) string {
 	texts := token.Texts(v)
 	if v.IsArray() {
@@ -81,7 +79,7 @@ func ClaimText(v gjson.Result) string {
 	return text
 }
 
-// plain reports whether a text arrives as it is.
+// plain reports whether a text can be passed unchanged.
 func plain(text string) bool {
 	return text != "" && text == strings.TrimSpace(text) && !strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError

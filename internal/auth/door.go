@@ -16,17 +16,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// Caller is who makes a request.
+// Caller is the authenticated caller of a request.
 type Caller struct {
-	// Principal is what everything that is kept for the caller goes by. Of a key it is
-	// the name of its rule. Of a user it begins with that name and a slash, behind which
-	// are the issuer and the subject, which no other user has (see RuleOf).
+	// Principal is the key for everything stored per caller. With a key it is the name of the rule.
+	// For a user it is the rule's name, a slash, the issuer and the subject: unique per user (see
+	// RuleOf).
 	Principal string
-	// Token is what its token says; nil for a key.
+	// Token is the verified token; nil for a key.
 	Token *token.Token
 }
 
-// WithCaller returns a context of a request whose caller is known.
+// WithCaller returns a context with the caller of a request.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	if c.Token == nil {
 		return WithPrincipal(ctx, c.Principal)
@@ -34,8 +34,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, contextKey{}, &c)
 }
 
-// TokenOf returns what the token of the caller of a request says; nil when it has shown
-// none.
+// TokenOf returns the token of a request's caller; nil without one.
 func TokenOf(ctx context.Context) *token.Token {
 	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
 		return c.Token
@@ -43,38 +42,37 @@ func TokenOf(ctx context.Context) *token.Token {
 	return nil
 }
 
-// RuleOf returns the name of the access rule that a principal was let in by.
+// RuleOf returns the name of the access rule that admitted a principal.
 func RuleOf(principal string) string {
 	rule, _, _ := strings.Cut(principal, "/")
 	return rule
 }
 
-// Rule says which users may call: all that is set has to fit (I-050).
+// Rule says which users may call. All fields that are set must match (I-050).
 type Rule struct {
 	Name   string
 	Issuer string              // one of the issuers; empty means any
-	Claims map[string][]string // patterns, of which one has to fit, by claims
-	Scopes []string            // those that the token must have
-	Users  []string            // patterns, of which one has to fit the subject; of a program only "*" does; empty means any
+	Claims map[string][]string // patterns by claim; one of each must match
+	Scopes []string            // scopes that the token must have
+	Users  []string            // patterns for the subject; programs match "*" only; empty means any
 }
 
-// Door lets callers in who show a key or a token. Its methods may be called
-// concurrently.
+// Door authenticates callers by key or token. Its methods may be called concurrently.
 type Door struct {
 	*Keys
-	tokens *token.Verifier // nil when only keys count
+	tokens *token.Verifier // nil if only keys are accepted
 	rules  []Rule
 	log    *slog.Logger
-	cut    sync.Map       // the issuers of which it was said that they cut groups off
-	ok     *atomic.Uint64 // of counts
+	cut    sync.Map       // issuers that were logged for leaving out a long claim
+	ok     *atomic.Uint64 // counts[token.OK]
 	counts map[token.Result]*atomic.Uint64
 }
 
-// ErrDenied: no rule lets the user in. Another token would not help.
-var ErrDenied = errors.New("no access rule is for this user")
+// ErrDenied means that no rule admits the user. Another token would not help.
+var ErrDenied = errors.New("no access rule admits this user")
 
-// NewDoor makes a door for those keys, and for the users whom the rules let in by tokens
-// of the issuers; without issuers, for keys alone.
+// NewDoor returns a Door for keys, and for users whom the rules admit by tokens of the issuers. Without
+// issuers it accepts keys only.
 func NewDoor(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Door {
 	d := &Door{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
 	for _, r := range Results {
@@ -87,26 +85,25 @@ func NewDoor(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger)
 	return d
 }
 
-// Results are all that Counts has.
+// Results are all results that Count takes.
 var Results = []token.Result{token.OK, token.Missing, token.Expired, token.Audience, token.Unknown, token.Signature, token.Invalid, token.Scope, token.Denied, token.Unavailable}
 
-// Tokens reports whether tokens count.
+// Tokens reports whether tokens are accepted.
 func (d *Door) Tokens() bool { return d != nil && d.tokens != nil }
 
-// Run fetches the keys of the issuers and keeps them new, until ctx ends. It is called
-// once.
+// Run fetches and refreshes the keys of the issuers until ctx ends. It is called once.
 func (d *Door) Run(ctx context.Context) {
 	if d.tokens != nil {
 		d.tokens.Run(ctx)
 	}
 }
 
-// Identify checks an ID token: see token.Verifier.
+// Identify checks an ID token (see token.Verifier).
 func (d *Door) Identify(ctx context.Context, issuer, raw, client, nonce string) (gjson.Result, error) {
 	return d.tokens.Identify(ctx, issuer, raw, client, nonce)
 }
 
-// Issuers returns the state of the issuers, by their names.
+// Issuers returns the states of the issuers, sorted by name.
 func (d *Door) Issuers() []token.State {
 	if d.tokens == nil {
 		return nil
@@ -116,32 +113,32 @@ func (d *Door) Issuers() []token.State {
 	return all
 }
 
-// NoteScope counts a request whose token lacked a scope. It counts as let in, too.
+// NoteScope counts a request whose token lacked a scope. Caller has counted it as OK before.
 func (d *Door) NoteScope() { d.counts[token.Scope].Add(1) }
 
-// Count returns how many requests have come to that result.
+// Count returns the number of requests with a result.
 func (d *Door) Count(r token.Result) uint64 { return d.counts[r].Load() }
 
-// Caller returns who makes a request with these headers for a resource. The error is
-// ErrMissing, ErrInvalid, ErrDenied, a *token.Error, or that of ctx.
+// Caller returns the caller of a request for a resource. The error is ErrMissing, ErrInvalid,
+// ErrDenied, a *token.Error, or that of ctx.
 func (d *Door) Caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	c, err := d.caller(ctx, h, to)
 	if err == nil {
 		d.ok.Add(1)
 		return c, nil
 	}
-	if n := d.counts[ResultOf(err)]; n != nil { // otherwise the client has gone
+	if n := d.counts[ResultOf(err)]; n != nil { // nil if the client has disconnected
 		n.Add(1)
 	}
 	return Caller{}, err
 }
 
-// Again returns what Caller does now, for a request that it has let in before: it counts once.
+// Again is Caller for a request that was admitted before. It does not count again.
 func (d *Door) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	return d.caller(ctx, h, to)
 }
 
-// ResultOf returns what an error of Caller is counted as; empty for none.
+// ResultOf returns the result that an error of Caller counts as; empty for other errors.
 func ResultOf(err error) token.Result {
 	var fault *token.Error
 	switch {
@@ -167,7 +164,7 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 	if name, found := d.find(sum); found {
 		return Caller{Principal: name}, nil
 	}
-	if d.tokens == nil || len(h[apiKey]) > 0 { // which is only ever a key
+	if d.tokens == nil || len(h[apiKey]) > 0 { // this header takes keys only
 		return Caller{}, ErrInvalid
 	}
 	t, err := d.tokens.Verify(ctx, text, sum, to)
@@ -187,13 +184,13 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 			return Caller{name, t}, nil
 		}
 	}
-	t.Note.Store("") // so that this is said once of a token
-	d.log.Info("a user was turned away: no rule of access fits", "issuer", t.Issuer, "sub", t.Subject)
+	t.Note.Store("") // so that this is logged once per token
+	d.log.Info("a user was refused: no access rule matches", "issuer", t.Issuer, "sub", t.Subject)
 	return Caller{}, ErrDenied
 }
 
-// principal returns the name of a user. No issuer has a query or a fragment, so that the
-// first of these signs tells where it ends (I-028).
+// principal returns the principal of a user. No issuer has a query or a fragment, so the first ? or #
+// ends it (I-028).
 func principal(rule string, t *token.Token) string {
 	if t.Machine {
 		return rule + "/" + t.Issuer + "?" + t.Subject
@@ -201,12 +198,11 @@ func principal(rule string, t *token.Token) string {
 	return rule + "/" + t.Issuer + "#" + t.Subject
 }
 
-// everybody is the pattern of Rule.Users that fits programs too.
+// everybody is the pattern of Rule.Users that also matches programs.
 const everybody = "*"
 
-// fits reports whether a rule is for the user of a token. One that names nobody is for
-// nobody. Of a program the subject is its client id, which no pattern is meant for: it may
-// be chosen so that it looks like that of a user.
+// fits reports whether a rule admits the user of a token. A rule without conditions admits nobody. The
+// subject of a program is its client id, which could be chosen to look like a user's.
 func (d *Door) fits(r *Rule, t *token.Token) bool {
 	switch {
 	case len(r.Claims)+len(r.Scopes)+len(r.Users) == 0, r.Issuer != "" && r.Issuer != t.Issuer,
@@ -223,7 +219,7 @@ func (d *Door) fits(r *Rule, t *token.Token) bool {
 		v := token.At(t.Claims, name)
 		if !v.Exists() && token.At(t.Claims, "_claim_names."+name).Exists() {
 			if _, said := d.cut.LoadOrStore(t.Issuer, true); !said {
-				d.log.Warn("an issuer leaves a claim out of tokens, because it is too long: no rule fits by it (have the issuer send fewer groups)", "issuer", t.Issuer, "claim", name)
+				d.log.Warn("an issuer leaves a claim out of tokens because it is too long, so that no rule matches it: make the issuer send fewer groups", "issuer", t.Issuer, "claim", name)
 			}
 		}
 		if !match(patterns, token.Texts(v)) {

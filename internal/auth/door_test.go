@@ -107,7 +107,7 @@ func TestNobody(t *testing.T) {
 				t.Errorf("%q, %v", got.Principal, err)
 			}
 		}
-		if n := strings.Count(log.String(), "was turned away"); n != 1 || d.Count(token.Denied) != 3 {
+		if n := strings.Count(log.String(), "was refused"); n != 1 || d.Count(token.Denied) != 3 {
 			t.Errorf("said %d times, counted %d:\n%s", n, d.Count(token.Denied), log)
 		}
 		d, issuers, _ = open(t, []Rule{{Name: "all", Users: []string{"*"}}})

@@ -12,19 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// keyFile is a file that holds a key.
+// keyFile is a file with a key.
 type keyFile struct {
 	path string
-	info os.FileInfo // of what was read last; nil when it could not be
-	at   time.Time   // and when that was
+	info os.FileInfo // of the last read; nil if that failed
+	at   time.Time   // time of the last read
 	key  string
 }
 
-// maxKeyFile bounds the file of a key.
+// maxKeyFile bounds a key file, in bytes.
 const maxKeyFile = 16 << 10
 
-// refresh looks at the files, if it is time. One request does so; others go on
-// with what is known.
+// refresh checks the files if it is time. One request does so; others use the known keys.
 func (k *Keys) refresh() {
 	due := k.next.Load()
 	if due == 0 || time.Now().UnixNano() < due || !k.turn.TryLock() {
@@ -36,16 +35,14 @@ func (k *Keys) refresh() {
 	}
 }
 
-// lookNow looks at the files, and notes when that is due again. The caller holds
-// k.turn.
+// lookNow checks the files and schedules the next check. The caller holds k.turn.
 func (k *Keys) lookNow() {
 	k.look()
 	k.next.Store(time.Now().Add(lookEvery).UnixNano())
 }
 
-// look reads the files that have changed, and makes known what the keys are now.
-// Of a key that two principals have, the one that the configuration itself gives
-// it to has it, so that nobody gets another's name by writing to its own file.
+// look reads changed files and publishes the keys. If two principals have the same key, the one whose
+// key is in the configuration itself wins: nobody can take another's name by writing to its own file.
 // The caller holds k.turn.
 func (k *Keys) look() {
 	all := make([]known, len(k.keys))
@@ -96,7 +93,7 @@ func (k *Keys) look() {
 	}
 }
 
-// able returns the principals that have a key.
+// able returns the principals with a usable key.
 func able(all []known) map[string]bool {
 	names := map[string]bool{}
 	for i := range all {
@@ -107,7 +104,7 @@ func able(all []known) map[string]bool {
 	return names
 }
 
-// say logs what has become of a key, once.
+// say logs a new fault of a key, or that the fault is gone.
 func (k *Keys) say(i int, wrong error) {
 	text := ""
 	if wrong != nil {
@@ -128,9 +125,8 @@ func (k *Keys) say(i int, wrong error) {
 	log.Info("a caller's key can be used again")
 }
 
-// read returns the key in the file. What was read before is good as long as the
-// file is the same; a file that is very young may be changed once more within
-// what its time can tell.
+// read returns the key in the file. It does not read an unchanged file again. It does so if the file was
+// very young at the last read: a second change may have the same time.
 func (f *keyFile) read() (string, error) {
 	info, err := os.Stat(f.path)
 	switch {
@@ -150,14 +146,13 @@ func (f *keyFile) read() (string, error) {
 	return key, nil
 }
 
-// Read returns the key in a file, without the line break at its end. The error
-// has no path: that is for the caller to name.
+// Read returns the key in a file, without the final line break. The caller adds the path to the error.
 func Read(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", reason(err)
-	case !info.Mode().IsRegular(): // a pipe would never end
+	case !info.Mode().IsRegular(): // reading a pipe could block forever
 		return "", errors.New("is not a file")
 	}
 	data, err := files.Read(path, maxKeyFile+1)
@@ -165,7 +160,7 @@ func Read(path string) (string, error) {
 	case err != nil:
 		return "", reason(err)
 	case len(data) > maxKeyFile:
-		return "", errors.New("is too long for a file that has nothing but a key")
+		return "", errors.New("is larger than 16 KiB: it must hold a key and nothing else")
 	}
 	key := strings.TrimRight(string(data), "\r\n")
 	if key == "" {
@@ -174,7 +169,7 @@ func Read(path string) (string, error) {
 	return key, nil
 }
 
-// reason is what the system says, without the path.
+// reason returns the system's error without the path.
 func reason(err error) error {
 	var e *fs.PathError
 	switch {

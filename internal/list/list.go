@@ -1,6 +1,5 @@
-// Package list knows the four things that servers list: tools, prompts, resources and
-// templates. It follows the pages of their lists, edits the lists as bytes, and reads
-// requests about their items.
+// Package list handles the four lists of servers: tools, prompts, resources and templates. It reads their
+// pages, edits lists as bytes, and reads requests about their items.
 package list
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Kind is one of the four things that servers list.
+// Kind is a kind of item in a server's lists.
 type Kind int
 
 // The kinds.
@@ -18,7 +17,7 @@ const (
 	Prompts
 	Resources
 	Templates
-	Kinds // how many there are
+	Kinds // the number of kinds
 )
 
 var kinds = [Kinds]struct{ method, member, capability, changed, key string }{
@@ -28,19 +27,19 @@ var kinds = [Kinds]struct{ method, member, capability, changed, key string }{
 	Templates: {"resources/templates/list", "resourceTemplates", "resources", "notifications/resources/list_changed", "uriTemplate"},
 }
 
-// Method returns the method that lists them.
+// Method returns the method that lists the items.
 func (k Kind) Method() string { return kinds[k].method }
 
-// Member returns the member of its result that has the items.
+// Member returns the member of the result that holds the items.
 func (k Kind) Member() string { return kinds[k].member }
 
-// Capability returns the capability that announces them.
+// Capability returns the capability that announces the list.
 func (k Kind) Capability() string { return kinds[k].capability }
 
-// Changed returns the notification that says that the list has changed.
+// Changed returns the notification about a changed list.
 func (k Kind) Changed() string { return kinds[k].changed }
 
-// Key returns the member by which an item is known.
+// Key returns the member that identifies an item.
 func (k Kind) Key() string { return kinds[k].key }
 
 // Of returns the kind that a method lists.
@@ -53,9 +52,8 @@ func Of(method string) (Kind, bool) {
 	return 0, false
 }
 
-// Each calls f for each item in a result that lists things of that kind: with
-// its text, and the decoded name or URI that it is known by. It reports whether
-// there is a list.
+// Each calls f for each item in a list result, with the item's text and its decoded name or URI. It reports
+// whether the result has a list.
 func (k Kind) Each(result []byte, f func(item []byte, key string)) bool {
 	list := gjson.GetBytes(result, kinds[k].member)
 	if !list.IsArray() {
@@ -70,9 +68,8 @@ func (k Kind) Each(result []byte, f func(item []byte, key string)) bool {
 	return true
 }
 
-// Edit returns the answer with each item of its list as f returns it; an item
-// of which nothing is left is dropped. Everything else of the result stays. The
-// answer given is released if another one is returned.
+// Edit returns the answer with each item replaced by the result of f; nil drops the item. All else of the
+// result stays. Edit releases a if it returns another message.
 func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *jsonrpc.Message {
 	whole := a.Whole()
 	list := gjson.GetBytes(whole, kinds[k].member)
@@ -95,16 +92,13 @@ func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 	return a.Replaced(out)
 }
 
-// Announced are the kinds whose changes a server tells of. What it says of
-// resources is about their templates, too.
+// Announced are the kinds with a list_changed notification. That of resources also covers templates.
 var Announced = [...]Kind{Tools, Prompts, Resources}
 
-// Announces reports whether a server of these capabilities tells of changes of the
-// list.
+// Announces reports whether a server with these capabilities sends the notification.
 func (k Kind) Announces(capabilities []byte) bool {
 	return gjson.GetBytes(capabilities, k.Capability()+".listChanged").Bool()
 }
 
-// Interest returns the member by which a subscription asks for changes of the list
-// (2026-07-28, subscriptions).
+// Interest returns the member of a subscription for changes of the list (2026-07-28, subscriptions).
 func (k Kind) Interest() string { return k.Capability() + "ListChanged" }

@@ -7,15 +7,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// A kept list is given out again and again, and is the same bytes in memory each
-// time: what was found out about it once need not be found out again. To know
-// that does not keep it there.
+// A cached list is the same bytes in memory each time, so it need not be examined twice. The weak pointer
+// does not keep it in memory.
 
-// Page tells one list from others.
+// Page identifies a list in memory.
 type Page = weak.Pointer[byte]
 
-// PageOf returns what tells the list in an answer from others; the zero Page when
-// its memory will be used for something else.
+// PageOf returns the Page of the list in an answer; the zero Page if its memory will be reused.
 func PageOf(a *jsonrpc.Message) Page {
 	if a.Pooled() || len(a.Result) == 0 {
 		return Page{}
@@ -23,14 +21,14 @@ func PageOf(a *jsonrpc.Message) Page {
 	return weak.Make(&a.Result[0])
 }
 
-// Memo remembers which list was the last that was looked at.
+// Memo remembers the last list that was examined.
 type Memo struct {
 	mu   sync.Mutex // guards last
 	last Page
 }
 
-// At has f look at the list in an answer, unless it was the last to be looked at.
-// f reports whether there is nothing in it that it would have to see each time.
+// At calls f to examine the list in an answer, unless it was the last one. f returns true if the list need
+// not be examined again.
 func (l *Memo) At(a *jsonrpc.Message, f func() bool) {
 	p := PageOf(a)
 	l.mu.Lock()
@@ -47,7 +45,7 @@ func (l *Memo) At(a *jsonrpc.Message, f func() bool) {
 	l.last = p
 }
 
-// Forget has the next list looked at in any case.
+// Forget makes At examine the next list in any case.
 func (l *Memo) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

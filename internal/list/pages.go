@@ -12,25 +12,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// maxPages bounds a list that is read to its end.
+// maxPages bounds the pages of one list.
 const maxPages = 1000
 
-// Next returns the cursor of the page that follows, and whether there is one:
-// an empty one is one too (A4, R-163).
+// Next returns the cursor of the next page, and whether there is one. An empty cursor is one (A4, R-163).
 func Next(page []byte) (string, bool) {
 	next := gjson.GetBytes(page, "nextCursor")
 	return next.String(), next.Type == gjson.String
 }
 
-// Why a list that is read to its end is cut off.
+// Why a list is cut off.
 var (
-	// ErrRepeats says that a page was there before, and is not to be counted again.
+	// ErrRepeats means that a page is a repetition and does not count.
 	ErrRepeats = errors.New("the server sends the same page again: its nextCursor leads back, or it does not read cursors")
 	errEndless = errors.New("the server's list has too many pages")
 )
 
-// Mark is where a server's list goes on. It knows each page that was there, and so
-// finds out when a server leads in circles.
+// Mark is a position in a server's list. It knows all pages so far, and so detects loops.
 type Mark struct {
 	Cursor string `json:"c"`
 	Seen   []byte `json:"s,omitempty"` // hashes of the pages so far
@@ -39,9 +37,9 @@ type Mark struct {
 // hashed is the length of a page's hash in Mark.Seen.
 const hashed = 6
 
-// Follow notes a page, and where the next one is. A server that does not read cursors
-// may send a fresh one with the same page again: a page is known by what it lists, and
-// by its cursor only if it lists nothing. An error says why the list ends here.
+// Follow adds a page and moves to the next one. A server that ignores cursors may send the same page with a
+// new cursor. So a page is identified by its items, and by its cursor only if it is empty. An error says
+// why the list ends here.
 func (m *Mark) Follow(k Kind, page []byte) (more bool, err error) {
 	next, more := Next(page)
 	if !more && len(m.Seen) == 0 {
@@ -68,10 +66,9 @@ func (m *Mark) Follow(k Kind, page []byte) (more bool, err error) {
 	return more, nil
 }
 
-// Pages reads a list to its end: ask asks for the page of these params, and page
-// takes its result, which is valid during the call. In the place of a page that was
-// there before, page takes an empty result. whole says that no page is missing, and cut
-// why the list was cut off, if it was.
+// Pages reads a list to its end. ask requests the page with these params, and page gets its result, which
+// is valid during the call. For a repeated page, page gets an empty result. whole means that no page is
+// missing; cut is why the list was cut off.
 func (k Kind) Pages(ask func(params []byte) (*jsonrpc.Message, error), page func(result []byte, first, last bool)) (whole bool, cut error) {
 	params := []byte("{}")
 	var at Mark

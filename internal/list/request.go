@@ -9,14 +9,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Unknown answers a request about a tool or a prompt that there is not (A14).
+// Unknown returns the error for an unknown tool or prompt (A14).
 func (k Kind) Unknown(name string) *jsonrpc.Message {
 	what := map[Kind]string{Tools: "tool", Prompts: "prompt"}[k]
 	return jsonrpc.InvalidParams("Unknown " + what + ": " + name)
 }
 
-// NoResource answers a request about a resource that there is not (A14).
-// 2026-07-28 has no code of its own for it (R-090).
+// NoResource returns the error for an unknown resource (A14). 2026-07-28 has no code of its own for it
+// (R-090).
 func NoResource(modern bool, uri string) *jsonrpc.Message {
 	code := jsonrpc.CodeNoResource
 	if modern {
@@ -25,8 +25,7 @@ func NoResource(modern bool, uri string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
 }
 
-// Reference is what a request for completion is about: a prompt, or a resource or
-// template.
+// Reference is the subject of a completion request: a prompt, or a resource or template.
 type Reference struct {
 	Name, URI string // one of them is empty
 
@@ -34,11 +33,9 @@ type Reference struct {
 	params, ref map[string]json.RawMessage
 }
 
-// ReferenceOf reads params.ref of a request for completion; the message, if it is
-// not nil, answers one that has none. What stands twice, or under a name that
-// differs in case only, could mean one thing to us and another to the server: there
-// is none in what goes on. A reference to both a prompt and a resource is none:
-// which of them counts would be for the server to say.
+// ReferenceOf parses params.ref of a completion request. If it has none, the returned message is the error
+// answer. A member that occurs twice, or whose name differs in case only, is ambiguous and is removed. A
+// reference to both a prompt and a resource is an error: servers might choose differently.
 func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
 	r := &Reference{m: m, params: rawjson.Members(m.Params, "ref")}
 	r.ref = rawjson.Members(r.params["ref"], "name", "uri")
@@ -51,10 +48,10 @@ func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
 	return r, nil
 }
 
-// Named returns the request about the prompt of that name.
+// Named returns the request with another prompt name.
 func (r *Reference) Named(name string) *jsonrpc.Message { return r.about("name", name) }
 
-// Located returns the request about its resource or template.
+// Located returns the request with the URI of its resource or template.
 func (r *Reference) Located() *jsonrpc.Message { return r.about("uri", r.URI) }
 
 func (r *Reference) about(member, text string) *jsonrpc.Message {
@@ -69,5 +66,5 @@ func (r *Reference) about(member, text string) *jsonrpc.Message {
 		panic(err) // raw members that were just decoded always encode
 	}
 	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
-	return c.Clone() // parsed: its progress token is found
+	return c.Clone() // parsed, so that its progress token is known
 }

@@ -8,28 +8,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Rewrites remembers what became of a server's lists between two revisions. The
-// zero value remembers nothing yet.
+// Rewrites caches a server's lists as rewritten for another revision. The zero value is an empty cache.
 type Rewrites struct {
 	mu    sync.Mutex // guards the rest
 	all   map[rewrite][]byte
 	bytes int
 }
 
-// rewrite is a list on its way from a server of one revision to a client of
-// another.
+// rewrite is the key of a list, rewritten from the server's revision to the client's.
 type rewrite struct {
 	Page
 	from, to string
 }
 
-// Limits of what is remembered of a server's lists.
+// Limits of the cache.
 const (
 	maxRewrites     = 64
 	maxRewriteBytes = 4 << 20
 )
 
-// Result is era.Result.
+// Result is era.Result with the cache.
 func (w *Rewrites) Result(a *jsonrpc.Message, method, from, to string) []byte {
 	if _, is := Of(method); !is || from == to {
 		return era.Result(method, a.Result, from, to)

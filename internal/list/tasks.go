@@ -11,24 +11,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// TaskTools is which tools of a server are called as tasks only, as some clients
-// have seen in its lists.
+// TaskTools records which tools of a server need a task, as seen in lists that clients requested.
 type TaskTools struct {
-	noted Memo // of lists, for required
+	noted Memo // the last list in required
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	required map[string]bool
-	whole    bool      // required says it of every tool
-	asked    time.Time // when a list was asked for that says so
+	whole    bool      // required covers all tools
+	asked    time.Time // when the list was last requested
 }
 
-// SurveyEvery is how often the tools are listed to know which are tasks.
+// SurveyEvery is the least time between two requests for the list of tools.
 const SurveyEvery = time.Second
 
-const maxTools = 20_000 // of which it is remembered
+const maxTools = 20_000 // tools in TaskTools.required
 
-// Requires reports whether a tool can be called as a task only, and whether that
-// is known.
+// Requires reports whether a tool can be called only as a task, and whether that is known.
 func (c *TaskTools) Requires(tool string) (required, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,22 +34,22 @@ func (c *TaskTools) Requires(tool string) (required, known bool) {
 	return required, known || c.whole
 }
 
-// MayAsk reports whether a list of the tools may be asked for before a call: what
-// does not come is not asked for with each.
+// MayAsk reports whether the list may be requested before a call. A list that fails is not requested with
+// each call.
 func (c *TaskTools) MayAsk() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.asked) >= SurveyEvery
 }
 
-// Asks notes that a list was asked for.
+// Asks records a request for the list.
 func (c *TaskTools) Asks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = time.Now()
 }
 
-// Outdated notes that the list of tools has changed. It may be asked for at once.
+// Outdated records that the list has changed. It may be requested at once.
 func (c *TaskTools) Outdated() {
 	c.Forget()
 	c.mu.Lock()
@@ -59,7 +57,7 @@ func (c *TaskTools) Outdated() {
 	c.asked = time.Time{}
 }
 
-// Forget notes that the server may be another one.
+// Forget records that the server may be another one.
 func (c *TaskTools) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,8 +65,8 @@ func (c *TaskTools) Forget() {
 	c.noted.Forget()
 }
 
-// Survey reads the list to its end: ask asks for the page of these params. An error
-// says why the list was cut off.
+// Survey reads the whole list; ask requests the page with these params. An error says why the list was cut
+// off.
 func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) error {
 	_, cut := Tools.Pages(ask, func(page []byte, first, _ bool) {
 		c.note(page, first)
@@ -81,8 +79,7 @@ func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) er
 	return cut
 }
 
-// Look takes a page of the list, the answer to r, unless it is the one that was
-// looked at last.
+// Look reads a page of the list, the answer to r, unless it was the last one.
 func (c *TaskTools) Look(r, a *jsonrpc.Message) {
 	c.noted.At(a, func() bool {
 		c.note(a.Result, !gjson.GetBytes(r.Params, "cursor").Exists())

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// Limiter are those about one thing, of which there may be one from time to time. The zero
-// value is ready for use, by several goroutines.
+// Limiter limits log lines about one thing. The zero value is ready for use, also concurrently.
 type Limiter struct {
-	mu   sync.Mutex // guards the rest
-	next time.Time  // when there may be another line
-	more int        // since the last one
+	mu   sync.Mutex // guards the fields below
+	next time.Time  // time of the next allowed line
+	more int        // lines suppressed since the last one
 }
 
-// Due reports whether it is time for a line, and how many had none before it. After a line
-// there is none for as long as every.
+// Due reports whether a line may be logged, and the number of suppressed lines before it. It allows one
+// line per period.
 func (l *Limiter) Due(every time.Duration) (more int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package logs keeps the last lines of the bridge's log while somebody looks: its own, and
-// those that servers write to their standard error. A Limiter keeps the log readable where
-// a line each would be too many.
+// Package logs stores the last lines of the bridge's log while somebody reads them, those of servers'
+// standard error too. A Limiter limits lines that would be too many.
 package logs
 
 import (
@@ -15,7 +14,7 @@ import (
 const (
 	maxLines = 500
 	maxText  = 2 << 10 // bytes of a message or a value
-	maxAttrs = 24      // of a line
+	maxAttrs = 24      // attributes of a line
 	linger   = time.Minute
 )
 
@@ -24,15 +23,15 @@ type Line struct {
 	At     time.Time         `json:"at"`
 	Level  string            `json:"level"`
 	Text   string            `json:"msg"`
-	Server string            `json:"server,omitempty"` // it is about that one
+	Server string            `json:"server,omitempty"` // the server that the line is about
 	Attrs  map[string]string `json:"attrs,omitempty"`
 }
 
-// Log keeps lines. Its methods may be called concurrently.
+// Log stores lines. Its methods may be called concurrently.
 type Log struct {
 	on atomic.Bool
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	holds int
 	timer *time.Timer
 	since time.Time
@@ -41,11 +40,11 @@ type Log struct {
 	last  int
 }
 
-// New returns a log that keeps nothing yet.
+// New returns a Log, which stores nothing yet.
 func New() *Log { return &Log{tell: map[int]func(*Line){}, lines: NewRing[*Line](maxLines)} }
 
-// Look has lines kept until done is called, and a minute longer. tell is called for each,
-// and must neither block nor log; nil for who only asks.
+// Look makes the log store lines until done is called, and a minute longer. It calls tell for each line;
+// tell must neither block nor log, and may be nil.
 func (l *Log) Look(tell func(*Line)) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +81,7 @@ func (l *Log) off() {
 	}
 }
 
-// Close ends it for good.
+// Close stops storing lines for good.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +91,7 @@ func (l *Log) Close() {
 	l.on.Store(false)
 }
 
-// Lines returns the last lines that fit, the oldest first, and since when they are kept.
+// Lines returns the last lines for which fits is true, oldest first, and since when lines are stored.
 func (l *Log) Lines(most int, fits func(*Line) bool) (lines []*Line, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,15 +106,14 @@ func (l *Log) Lines(most int, fits func(*Line) bool) (lines []*Line, since time.
 	return lines, l.since
 }
 
-// Handler returns a handler that passes all on to next, and has the log keep what is at
-// least for information.
+// Handler returns a handler that passes all records to next, and stores those of at least level Info.
 func (l *Log) Handler(next slog.Handler) slog.Handler { return &handler{next, l, nil, ""} }
 
 type handler struct {
 	slog.Handler
 	l     *Log
-	attrs []slog.Attr // with the names of their groups
-	group string      // with a dot behind it
+	attrs []slog.Attr // names have the prefix of their groups
+	group string      // prefix of names, with a final dot
 }
 
 // Enabled implements slog.Handler.
@@ -134,7 +132,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// keep keeps a line.
+// keep stores a line.
 func (h *handler) keep(r *slog.Record) {
 	line := &Line{At: r.Time, Level: r.Level.String(), Text: clip(r.Message), Attrs: map[string]string{}}
 	add := func(a slog.Attr) bool {

@@ -80,7 +80,7 @@ func TestExchange(t *testing.T) {
 		asked(4)
 		// The caller's own has ended: what it has shown since counts, and nobody else's.
 		<-time.After(time.Minute)
-		if _, err := m.Token(bob); err == nil || !strings.Contains(err.Error(), "the token of its caller has ended") {
+		if _, err := m.Token(bob); err == nil || !strings.Contains(err.Error(), "the caller's token has expired") {
 			t.Errorf("with a token that has ended: %v", err)
 		}
 		asked(4)
@@ -107,9 +107,9 @@ func TestExchangeRefused(t *testing.T) {
 		other := http.Header{}
 		(&oauth.Subject{Token: "good", Issuer: "https://other.example.com", Principal: "staff/ann", Until: time.Now().Add(time.Hour)}).Put(other)
 		for want, ctx := range map[string]context.Context{
-			"this one has shown none": t.Context(),
-			"of another issuer":       oauth.WithSubject(t.Context(), other),
-			"invalid_grant":           shown(t, "staff/eve", "bad-token-of-eve", time.Hour),
+			"the caller's own token": t.Context(),
+			"must be of the issuer":  oauth.WithSubject(t.Context(), other),
+			"invalid_grant":          shown(t, "staff/eve", "bad-token-of-eve", time.Hour),
 		} {
 			_, err := m.Token(ctx)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "bad-token") {
@@ -192,12 +192,12 @@ func TestExchangeBounded(t *testing.T) {
 // Faults of the settings.
 func TestExchangeSettings(t *testing.T) {
 	for want, change := range map[string]func(*oauth.Settings){
-		"exchange must be standard":         func(s *oauth.Settings) { s.Exchange = "yes" },
-		"exchange is of no use with login":  func(s *oauth.Settings) { s.Login = true },
-		"issuer is missing: the tokens of ": func(s *oauth.Settings) { s.Issuer, s.Client.Secret, s.Client.KeyFile = "", "", "key.pem" },
-		"client is missing":                 func(s *oauth.Settings) { s.Client = nil },
-		"scopes are missing: with exchange": func(s *oauth.Settings) { s.Resource = oauth.ResourceOff },
-		"without a resource":                func(s *oauth.Settings) { s.API = true },
+		"exchange must be standard":                  func(s *oauth.Settings) { s.Exchange = "yes" },
+		"exchange and login exclude each other":      func(s *oauth.Settings) { s.Login = true },
+		"issuer is missing: the bridge sends tokens": func(s *oauth.Settings) { s.Issuer, s.Client.Secret, s.Client.KeyFile = "", "", "key.pem" },
+		"client is missing":                          func(s *oauth.Settings) { s.Client = nil },
+		"scopes are missing: with exchange":          func(s *oauth.Settings) { s.Resource = oauth.ResourceOff },
+		"without a resource":                         func(s *oauth.Settings) { s.API = true },
 	} {
 		s := exchanging(oauth.ExchangeStandard)
 		s.Client = &oauth.Client{ID: "a", Secret: "b"}

@@ -14,45 +14,43 @@ import (
 )
 
 const (
-	// margin is how long before its end a token is not used any more, or a fifth of its life
-	// if that is less.
+	// margin is how long before its end a token is replaced: a fifth of its life if that is less.
 	margin = 30 * time.Second
-	// usualLife is taken when the authorization server does not say how long a token lives.
+	// usualLife is the lifetime of a token whose expiry is unknown.
 	usualLife = 5 * time.Minute
-	// askLimit is for all requests that a token takes.
+	// askLimit is the timeout for all requests that getting one token takes.
 	askLimit = time.Minute
-	// After a token was not to be had, the next is asked for no sooner than that, twice as
-	// long each time, up to maxPause.
+	// firstPause is the pause after a failed request for a token. It doubles with each failure, up
+	// to maxPause.
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
-	// renewPause is how long after a token that the server did not accept no other is asked
-	// for because of that.
+	// renewPause is the least time between two new tokens that the server's refusals cause.
 	renewPause = 10 * time.Second
-	// maxKept bounds the tokens that are kept for one server.
+	// maxKept bounds the cached tokens for one server.
 	maxKept = 10_000
 )
 
-// keeper keeps tokens in memory until shortly before they end, by what they are for. Those
-// who need the same one at the same time share one request.
+// keeper caches tokens in memory until shortly before they expire. Concurrent callers with the same
+// key share one request.
 type keeper struct {
 	log  *slog.Logger
 	life context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	kept   *simplelru.LRU[string, *held]
 }
 
-// held is a token that there is, or that is asked for.
+// held is a cached token, or one being requested.
 type held struct {
-	done    chan struct{} // closed when the next three are there
-	token   string        // empty as long as it is not known who gives tokens
-	until   time.Time     // after done guarded by the keeper's lock
+	done    chan struct{} // closed when token, until and err are set
+	token   string        // empty while the authorization server is unknown
+	until   time.Time     // guarded by the keeper's lock once done is closed
 	err     error
-	fails   int       // how many before this one were not to be had
-	renewed time.Time // when the server has last refused the one before
+	fails   int       // number of failed requests before this one
+	renewed time.Time // when a refusal last caused a new token
 }
 
 func newKeeper(log *slog.Logger) *keeper {
@@ -62,7 +60,7 @@ func newKeeper(log *slog.Logger) *keeper {
 	return k
 }
 
-// close ends requests for tokens, and waits for them.
+// close cancels requests for tokens and waits for them.
 func (k *keeper) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -71,8 +69,8 @@ func (k *keeper) close() {
 	k.wg.Wait()
 }
 
-// get returns the token that is kept under a key. If there is none, ask gets it. It is
-// nobody's in particular: the end of one call does not end it.
+// get returns the token of a key. It calls ask if there is none. The request belongs to no caller:
+// the end of ctx does not cancel it.
 func (k *keeper) get(ctx context.Context, key string, ask func(context.Context) (*discovery.Token, error)) (string, error) {
 	k.mu.Lock()
 	one, _ := k.kept.Get(key)
@@ -100,7 +98,7 @@ func (k *keeper) get(ctx context.Context, key string, ask func(context.Context) 
 	}
 }
 
-// over reports whether another has to be asked for. The caller holds the keeper's lock.
+// over reports whether a new token must be requested. The caller holds the keeper's lock.
 func (h *held) over(now time.Time) bool {
 	select {
 	case <-h.done:
@@ -110,24 +108,24 @@ func (h *held) over(now time.Time) bool {
 	}
 }
 
-// refused hears that the server does not accept the token under a key, and reports whether
-// to send the request again: with a new one, or with one that is there by now.
+// refused handles the refusal of a token. It reports whether to send the request again, with a new
+// token or one that replaced it already.
 func (k *keeper) refused(key, token string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	one, _ := k.kept.Get(key)
 	if one == nil {
-		return true // another is asked for
+		return true // get requests another one
 	}
 	select {
 	case <-one.done:
 	default:
-		return true // another is on its way
+		return true // another one is being requested
 	}
 	now := time.Now()
 	switch {
 	case one.err != nil || one.token != token:
-		return true // there is another, or none: get says which
+		return true // there is another one, or an error, which get returns
 	case token != "" && !one.renewed.IsZero() && now.Sub(one.renewed) < renewPause:
 		return false
 	}
@@ -143,11 +141,11 @@ func (k *keeper) fetch(one *held, ask func(context.Context) (*discovery.Token, e
 	t, err := ask(ctx)
 	switch {
 	case err != nil:
-		// Who asks meanwhile is told the same: an authorization server that refuses, or is
-		// down, is not asked with each call.
+		// The failure is cached for a while: an authorization server that refuses or is down must not
+		// get a request with each call.
 		one.until = time.Now().Add(backoff.Grown(firstPause, maxPause, one.fails+1))
 		one.err = failure(err)
-		k.log.Warn("no token for the server", "err", err)
+		k.log.Warn("the bridge got no token for the server", "err", err)
 	case t != nil:
 		life := cmp.Or(t.Lives, usualLife)
 		one.token, one.until = t.Access, began.Add(life-min(margin, life/5))

@@ -19,14 +19,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Failure is why there is no token. Nothing was sent to the server.
+// Failure is why there is no token. The request was not sent to the server.
 type Failure struct {
-	Public string // what a client may know
-	Err    error  // all that is known, for the log; may be nil
-	SignIn bool   // a person has to sign in
+	Public string // message for clients
+	Err    error  // the cause, for the log; may be nil
+	SignIn bool   // a person must sign in
 }
 
-// Error returns all that is known.
+// Error returns the message with the cause.
 func (f *Failure) Error() string {
 	if f.Err == nil {
 		return f.Public
@@ -34,45 +34,45 @@ func (f *Failure) Error() string {
 	return f.Public + ": " + f.Err.Error()
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Options are what tokens for a server are made with.
+// Options are the settings and dependencies for tokens of one server.
 type Options struct {
 	Settings
-	Server    *url.URL          // the address of the server
+	Server    *url.URL          // address of the server
 	Transport http.RoundTripper // for requests to addresses that the server names
 	Log       *slog.Logger
 }
 
 // Machine gets tokens for one server without a person: by client credentials (I-300), or by
-// exchange of the tokens that callers show (I-303).
+// exchanging the tokens of callers (I-303).
 type Machine struct {
 	o      Options
 	find   *discovery.Finder
 	ask    *discovery.Asker
 	tokens *keeper
 
-	mu        sync.Mutex                       // guards the rest
-	challenge discovery.Challenge              // what the server has said last
-	heard     bool                             // it has said something
-	shown     *simplelru.LRU[string, *Subject] // by principals: of its subjects the one that lives longest
+	mu        sync.Mutex                       // guards the fields below
+	challenge discovery.Challenge              // the server's last challenge
+	heard     bool                             // the server has refused a request
+	shown     *simplelru.LRU[string, *Subject] // each principal's longest-lived subject
 }
 
-// NewMachine makes what gets tokens without a person. Close ends it.
+// NewMachine returns a Machine. The caller closes it.
 func NewMachine(o Options) *Machine {
 	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newKeeper(o.Log)}
 	m.shown, _ = simplelru.NewLRU[string, *Subject](maxKept, nil) // the size is positive
 	return m
 }
 
-// Close ends requests for tokens, and waits for them.
+// Close cancels requests for tokens and waits for them.
 func (m *Machine) Close() { m.tokens.close() }
 
 type scopesKey struct{}
 
-// WithScopes returns a context for Machine's methods: the request needs these scopes, if the
-// settings name none.
+// WithScopes returns a context for Machine's methods with the scopes that the request needs. The
+// scopes of the settings take precedence.
 func WithScopes(ctx context.Context, scopes []string) context.Context {
 	if len(scopes) == 0 {
 		return ctx
@@ -80,7 +80,7 @@ func WithScopes(ctx context.Context, scopes []string) context.Context {
 	return context.WithValue(ctx, scopesKey{}, scopes)
 }
 
-// scopes returns those that a request needs, as far as that is known before it is sent.
+// scopes returns the scopes that a request needs, as far as they are known.
 func (m *Machine) scopes(ctx context.Context) []string {
 	if len(m.o.Scopes) > 0 {
 		return m.o.Scopes
@@ -89,11 +89,11 @@ func (m *Machine) scopes(ctx context.Context) []string {
 	return scopes
 }
 
-// wanted is the token that a request needs.
+// wanted describes the token that a request needs.
 type wanted struct {
-	key    string // what it is kept by
+	key    string // cache key
 	scopes []string
-	by     *Subject // that is exchanged for it; nil with client credentials
+	by     *Subject // the subject to exchange; nil with client credentials
 }
 
 func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
@@ -107,7 +107,7 @@ func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
 	return w, err
 }
 
-// Token returns a token, and asks for one if there is none.
+// Token returns a cached token or requests one.
 func (m *Machine) Token(ctx context.Context) (string, error) {
 	w, err := m.wanted(ctx)
 	if err != nil {
@@ -116,8 +116,8 @@ func (m *Machine) Token(ctx context.Context) (string, error) {
 	return m.tokens.get(ctx, w.key, func(ctx context.Context) (*discovery.Token, error) { return m.get(ctx, &w) })
 }
 
-// Refused hears of a request that the server has refused. It is sent again once, with a
-// new token. More than its settings say is not asked for: a 403 is an answer.
+// Refused handles a refused request. After 401 it is sent again once, with a new token. After 403 it
+// is not: the scopes of the settings are not widened.
 func (m *Machine) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	if status != http.StatusUnauthorized || before > 0 {
 		return false, nil
@@ -131,7 +131,7 @@ func (m *Machine) Refused(ctx context.Context, token string, h http.Header, stat
 	return err == nil && m.tokens.refused(w.key, token), err
 }
 
-// failure is what those are told who wait for a token.
+// failure returns the error for the callers that wait for a token.
 func failure(err error) *Failure {
 	public := "there is no token for it"
 	if e, ok := errors.AsType[*discovery.Error](err); ok && e.Code != "" {
@@ -140,8 +140,7 @@ func failure(err error) *Failure {
 	return &Failure{Public: public, Err: err}
 }
 
-// get gets a token; nil without an error means that the server has not said yet who gives
-// some.
+// get requests a token. It returns nil without an error while the authorization server is unknown.
 func (m *Machine) get(ctx context.Context, w *wanted) (*discovery.Token, error) {
 	at, resource, scopes, err := m.where(ctx, w.scopes)
 	if err != nil || at == nil {
@@ -161,13 +160,13 @@ func (m *Machine) get(ctx context.Context, w *wanted) (*discovery.Token, error) 
 		form.Set("scope", strings.Join(scopes, " "))
 	}
 	t, err := m.ask.Token(ctx, at, m.o.Client.Grant(), form)
-	if err == nil && w.by != nil { // it is not used when the caller could not show its own any more
+	if err == nil && w.by != nil { // it must not outlive the caller's own token
 		t.Lives = min(cmp.Or(t.Lives, usualLife), max(time.Until(w.by.Until), time.Second))
 	}
 	return t, err
 }
 
-// Grant returns the client as authorization servers are shown it.
+// Grant returns the client in the form of package discovery.
 func (c *Client) Grant() *discovery.Client {
 	g := &discovery.Client{ID: c.ID, Secret: c.Secret, Key: assertion.Key{File: c.KeyFile, ID: c.KeyID, Algorithm: c.Algorithm}}
 	if c.InBody {
@@ -176,9 +175,9 @@ func (c *Client) Grant() *discovery.Client {
 	return g
 }
 
-// where returns who gives tokens, for what, and which scopes to ask for (I-211). Without
-// an issuer in the settings the server names it: a key signs for that one alone, and a
-// secret would not be sent (Settings.Validate).
+// where returns the authorization server, the resource, and the scopes to request (I-211). Without an
+// issuer in the settings the server names it. That is safe for keys, which sign for one issuer alone;
+// Settings.Validate refuses a secret without an issuer.
 func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Issuer, resource string, scopes []string, err error) {
 	m.mu.Lock()
 	c, heard := m.challenge, m.heard
@@ -215,7 +214,7 @@ func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Iss
 		name = r.Issuers[0]
 	case !heard:
 		return nil, "", nil, nil
-	default: // as 2025-03-26 has it
+	default: // by revision 2025-03-26
 		name = m.find.Origin()
 	}
 	if at, err = m.find.Issuer(ctx, name); err != nil {
@@ -225,10 +224,10 @@ func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Iss
 		at = m.find.Assumed()
 	}
 	if at == nil {
-		return nil, "", nil, fmt.Errorf("the authorization server %s has no metadata: set token_url, or correct issuer", name)
+		return nil, "", nil, fmt.Errorf("the authorization server %s publishes no metadata: set token_url, or correct issuer", name)
 	}
 	if len(at.Methods) > 0 && m.o.Client.KeyFile != "" && !slices.Contains(at.Methods, discovery.Key) {
-		m.o.Log.Debug("the authorization server does not say that it takes signed assertions", "issuer", at.Name)
+		m.o.Log.Debug("the metadata of the authorization server does not list signed assertions (private_key_jwt)", "issuer", at.Name)
 	}
 	return at, resource, scopes, nil
 }

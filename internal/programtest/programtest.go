@@ -1,12 +1,9 @@
-// Package programtest has what tests start: programs of this module, and packages
-// of npm. Tests of several packages run at the same time and need the same ones:
-// each is built, or installed, once.
+// Package programtest provides programs for tests: programs of this module, and npm packages. Tests of
+// several packages run at the same time and need the same programs: each is built or installed once.
 //
-// "make test" names a new, empty folder in BRIDGE_TEST_PROGRAMS, and all tests of that
-// run build into it. Without the variable, as with plain "go test", each package builds
-// for itself. A program is never older than its source: every process of tests asks the
-// go command to build what it starts, and the go command leaves a program as it is
-// only if that is what it would build.
+// "make test" names a new, empty folder in BRIDGE_TEST_PROGRAMS, where all tests of that run build. Without the
+// variable, as with plain "go test", each package builds for itself. A program is never older than its
+// source: every test process calls the go command, which rebuilds only what has changed.
 package programtest
 
 import (
@@ -22,17 +19,17 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// own makes the folder for what this process builds if BRIDGE_TEST_PROGRAMS is not set.
+// own makes the folder for the builds of this process if BRIDGE_TEST_PROGRAMS is not set.
 var own = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "programs-")
 	ownDir = dir
 	return dir, err
 })
 
-// ownDir is what own has made; empty before that.
+// ownDir is the folder that own has made; empty before.
 var ownDir string
 
-// Main runs the tests of a package that uses Build, and returns the code to exit with.
+// Main runs the tests of a package that uses Build, and returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if ownDir != "" {
@@ -41,12 +38,11 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// builds has a func() (string, error) for each program, by its path below the folder.
+// builds holds a func() (string, error) for each program, by its path below the folder.
 var builds sync.Map
 
-// Build builds a program and returns its path. The package is written as seen from the
-// folder of the repository, such as ./cmd/bridge. If race is set, it has the race detector.
-// TestMain must call Main.
+// Build builds a program and returns its path. The package path is relative to the repository, such as
+// ./cmd/bridge. With race, the program has the race detector. TestMain must call Main.
 func Build(t testing.TB, pkg string, race bool) string {
 	t.Helper()
 	name := filepath.Join(map[bool]string{false: "plain", true: "race"}[race], filepath.FromSlash(pkg))
@@ -92,7 +88,7 @@ func build(root, target, pkg string, race bool) (string, error) {
 	return target, nil
 }
 
-// lock waits until no other process has the lock at path, and takes it.
+// lock waits for the lock at path and takes it.
 func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -104,13 +100,12 @@ func lock(path string) (unlock func(), err error) {
 	return func() { l.Unlock() }, nil
 }
 
-// ErrNotInstalled is what Packages returns if they are not installed, and it may not do that.
+// ErrNotInstalled means that npm packages are missing and must not be installed.
 var ErrNotInstalled = errors.New("are not installed")
 
-// Packages returns the folder node_modules with all packages that the package-lock.json
-// of a folder names, such as integration, as seen from the folder of the repository. If install
-// is set and they are not there, it installs them. What another process is just installing
-// is waited for.
+// Packages returns the folder node_modules with all packages of the package-lock.json in a folder, such as
+// integration, relative to the repository. With install it installs missing packages. It waits for another
+// process that installs them.
 func Packages(folder string, install bool) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -144,7 +139,7 @@ func packages(dir string, install bool) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if complete() { // another process was faster
+	if complete() { // another process has installed them
 		return modules, nil
 	}
 	cmd := exec.Command(npm, "ci", "--no-audit", "--no-fund")
@@ -155,7 +150,7 @@ func packages(dir string, install bool) (string, error) {
 	return modules, nil
 }
 
-// began is the folder in which the tests began: some go to another one.
+// began is the folder in which the tests began: some tests change it.
 var began, errBegan = os.Getwd()
 
 // Root returns the folder of the repository.

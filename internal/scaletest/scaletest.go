@@ -1,5 +1,4 @@
-// Package scaletest says how much of a large test runs: how often it repeats something,
-// and how large its input is.
+// Package scaletest sets how much of a large test runs: the number of repetitions and the size of its input.
 package scaletest
 
 import (
@@ -10,8 +9,7 @@ import (
 	"testing"
 )
 
-// Whole is set if BRIDGE_TEST_MATRIX is "all", as "make soak" has it: everything runs in
-// full.
+// Whole is set if BRIDGE_TEST_MATRIX is "all", as "make soak" sets it: everything runs in full.
 var Whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
 
 // Large skips a test that costs more than "make test" has time for. It runs if
@@ -23,7 +21,7 @@ func Large(t testing.TB) {
 	}
 }
 
-// Of returns whole if the whole was asked for, and otherwise part.
+// Of returns whole if Whole is set, else part.
 func Of(part, whole int) int {
 	if Whole {
 		return whole
@@ -31,9 +29,8 @@ func Of(part, whole int) int {
 	return part
 }
 
-// Alone is for what a test computes in a single goroutine: the race detector
-// has nothing to find there, but takes ten times as long. It returns whole if
-// the detector is off, as "make alone" has it, and otherwise part.
+// Alone is for computations in a single goroutine: the race detector finds nothing there but takes ten times as
+// long. It returns whole without the detector, as "make alone" runs, else part.
 func Alone(part, whole int) int {
 	if Raced {
 		return part
@@ -41,8 +38,8 @@ func Alone(part, whole int) int {
 	return whole
 }
 
-// Unraced is for a test that computes for long in a single goroutine. It skips the test
-// if the race detector is on: "make alone" runs it.
+// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make alone"
+// runs it.
 func Unraced(t testing.TB) {
 	t.Helper()
 	if Raced {
@@ -50,9 +47,8 @@ func Unraced(t testing.TB) {
 	}
 }
 
-// Waits is for a package whose tests wait most of the time, for a program or for a time to
-// pass: so many of those that may run in parallel do so, also on fewer processors, unless
-// -parallel says how many. It is called by TestMain.
+// Waits is for a package whose tests mostly wait. It lets that many parallel tests run, also on fewer
+// processors, unless -parallel is set. TestMain calls it.
 func Waits(atOnce int) {
 	flag.Parse()
 	given := false
@@ -65,6 +61,6 @@ func Waits(atOnce int) {
 	}
 }
 
-// AtOnce is the variable with which a program ends at once that has the race detector.
-// Otherwise it would wait for a second, for reports of goroutines that still run.
+// AtOnce is the variable that makes a program with the race detector exit at once. It would otherwise wait a
+// second for reports of running goroutines.
 const AtOnce = "GORACE=atexit_sleep_ms=0"

@@ -1,10 +1,9 @@
-// Package seal makes handles that a client keeps and gives back, such as
-// requestState: nobody else can read, change or invent them.
+// Package seal makes handles that clients store and return, such as requestState. Nobody else can read,
+// change or forge them.
 //
-// A token is base64url, without padding, of a version byte, a random nonce, and
-// the payload under AES-256-GCM. Its kind is authenticated but not in it. A
-// token says nothing of when it was made and for whom, and it opens any number
-// of times: who needs that puts it into the payload and keeps count.
+// A token is base64url, without padding, of a version byte, a random nonce, and the payload under
+// AES-256-GCM. Its kind is authenticated but not contained. A token has no time and no owner, and opens any
+// number of times: callers put such data into the payload.
 package seal
 
 import (
@@ -22,39 +21,36 @@ import (
 )
 
 const (
-	// MaxToken is the length above which a token is refused unread. A payload
-	// that is to come back must be at most about three quarters of it.
+	// MaxToken is the longest token that Open reads. A payload must be shorter than about three
+	// quarters of it.
 	MaxToken = 256 << 10
 
 	version       = 1
-	versionShared = 2 // under a key of several processes: see Shared
-	prefix        = 1 // the version; what follows is nonce, text and tag
+	versionShared = 2 // with a key of several processes (see Shared)
+	prefix        = 1 // the version; nonce, text and tag follow
 )
 
-// ErrForged is the error for every token that does not open: text that is no
-// token, one of another kind or of another key, or that was changed. Which of
-// them it is, is not told.
-var ErrForged = errors.New("the token is not one of ours")
+// ErrForged is the error for every token that does not open: malformed, changed, or of another kind or key.
+// It does not reveal which.
+var ErrForged = errors.New("the token was not issued by this bridge, or its key was replaced")
 
-// encoding takes one text for each token only.
+// encoding accepts only one text for each token.
 var encoding = base64.RawURLEncoding.Strict()
 
-// Key seals and opens. It may be used concurrently. A random nonce is good for
-// some four thousand million tokens.
+// Key seals and opens. It may be used concurrently. A random nonce is safe for about 2^32 tokens.
 type Key struct {
 	aead   cipher.AEAD // adds the nonce itself
-	shared *Shared     // in its place, if it is not nil
+	shared *Shared     // replaces aead if not nil
 }
 
-// New returns a key of secrets that several processes have: the first seals, and what
-// any of them has sealed opens. Without secrets it is one of this process: what it seals
-// is lost with it.
+// New returns a key from secrets that several processes share. The first seals, and all open. Without
+// secrets the key is random, so that no token outlives the process.
 func New(secrets ...string) (*Key, error) {
 	if len(secrets) > 0 {
 		return &Key{shared: NewShared("handles", secrets...)}, nil
 	}
 	secret := make([]byte, 32)
-	rand.Read(secret) // it does not fail: it ends the process
+	rand.Read(secret) // it never returns an error
 	block, err := aes.NewCipher(secret)
 	if err != nil {
 		return nil, err
@@ -66,8 +62,7 @@ func New(secrets ...string) (*Key, error) {
 	return &Key{aead: aead}, nil
 }
 
-// Seal returns a token for the payload. Only Open with the same kind gives it
-// back.
+// Seal returns a token for the payload. Only Open with the same kind returns the payload.
 func (k *Key) Seal(kind string, payload []byte) string {
 	if k.shared != nil {
 		head := []byte{versionShared}
@@ -81,7 +76,7 @@ func (k *Key) Seal(kind string, payload []byte) string {
 
 // Open returns the payload of a token of that kind, or ErrForged.
 func (k *Key) Open(kind, token string) ([]byte, error) {
-	// The decoder passes over line breaks: the same token would have many texts.
+	// The decoder ignores line breaks: one token would have many texts.
 	if len(token) > MaxToken || strings.ContainsAny(token, "\r\n") {
 		return nil, ErrForged
 	}
@@ -99,17 +94,17 @@ func (k *Key) Open(kind, token string) ([]byte, error) {
 	return payload, nil
 }
 
-// bound is what the tag vouches for beside the payload. The first part has a
-// fixed length, so no two kinds make the same.
+// bound returns the additional authenticated data. Its first part has a fixed length, so that no two kinds
+// make the same data.
 func bound(head []byte, kind string) []byte {
 	return append(bytes.Clone(head), kind...)
 }
 
-// Fingerprint stands for a text in a payload: of whose it is, say.
+// Fingerprint returns a short hash that represents a text, such as an owner, in a payload.
 func Fingerprint(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Format keeps the key out of whatever it is printed to.
+// Format prints no key.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, "seal.Key") }

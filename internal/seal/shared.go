@@ -11,15 +11,13 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Shared seals what several processes keep in one place, under a key of the secret
-// that they share. Its random nonces have 192 bits: any number of processes may use
-// it, any number of times.
+// Shared seals data that several processes share, with a key derived from their common secret. Its random
+// nonces have 192 bits: any number of processes may use it any number of times.
 type Shared struct {
-	aeads []cipher.AEAD // the first seals, and all open
+	aeads []cipher.AEAD // the first seals, all open
 }
 
-// NewShared makes the key for one purpose from secrets: the first of them seals, and
-// what any of them has sealed opens.
+// NewShared returns the key for one purpose. The first secret seals, and all open.
 func NewShared(purpose string, secrets ...string) *Shared {
 	s := &Shared{}
 	for _, secret := range secrets {
@@ -32,8 +30,8 @@ func NewShared(purpose string, secrets ...string) *Shared {
 	return s
 }
 
-// Derive makes n bytes for one purpose from a secret, from which neither the secret
-// nor what is made for another purpose can be told.
+// Derive derives n bytes for one purpose from a secret. They reveal neither the secret nor the bytes for
+// another purpose.
 func Derive(secret, purpose string, n int) []byte {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "mcp-bridge "+purpose, n)
 	if err != nil {
@@ -42,14 +40,14 @@ func Derive(secret, purpose string, n int) []byte {
 	return key
 }
 
-// Seal returns the payload sealed. Only Open with the same place gives it back.
+// Seal seals the payload. Only Open with the same place returns it.
 func (s *Shared) Seal(place string, payload []byte) []byte {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX, chacha20poly1305.NonceSizeX+len(payload)+chacha20poly1305.Overhead)
-	rand.Read(nonce) // it does not fail: it ends the process
+	rand.Read(nonce) // it never returns an error
 	return s.aeads[0].Seal(nonce, nonce, payload, []byte(place))
 }
 
-// Open returns what was sealed for that place, or ErrForged.
+// Open returns the payload that was sealed for that place, or ErrForged.
 func (s *Shared) Open(place string, sealed []byte) ([]byte, error) {
 	if len(sealed) < chacha20poly1305.NonceSizeX {
 		return nil, ErrForged
@@ -63,5 +61,5 @@ func (s *Shared) Open(place string, sealed []byte) ([]byte, error) {
 	return nil, ErrForged
 }
 
-// Format keeps the key out of whatever it is printed to.
+// Format prints no key.
 func (s *Shared) Format(f fmt.State, _ rune) { io.WriteString(f, "seal.Shared") }

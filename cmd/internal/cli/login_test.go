@@ -104,7 +104,7 @@ func TestConnectSignsIn(t *testing.T) {
 	for _, args := range [][]string{nil, {"--no-login"}} {
 		p := signed(t, len(args) > 0)
 		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
-		want, word := "it wants a token; sign in: mcp-bridge login URL", "login_required"
+		want, word := "it needs a token; sign in: mcp-bridge login URL", "login_required"
 		if args != nil {
 			want, word = "it wants valid credentials (HTTP 401)", "upstream_unavailable"
 		}
@@ -123,7 +123,7 @@ func TestLookSignsIn(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		for _, args := range [][]string{{"tools", p.URL}, {"call", p.URL, "echo"}, {"prompts", p.URL}, {"resources", p.URL}} {
 			code, out, errs := command(t, args...)
-			if code != exit.Server || out != "" || !strings.HasSuffix(errs, "; sign in: mcp-bridge login URL\n") || cut != strings.Contains(errs, "the login that is kept for it cannot be read") {
+			if code != exit.Server || out != "" || !strings.HasSuffix(errs, "; sign in: mcp-bridge login URL\n") || cut != strings.Contains(errs, "the stored login for it cannot be read") {
 				t.Errorf("%q: %d %s%s", args, code, out, errs)
 			}
 		}
@@ -247,7 +247,7 @@ func TestLogoutFails(t *testing.T) {
 		t.Fatalf("login = %d %s%s", code, out, errs)
 	}
 	p.Issuer.Answer("/revoke", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	if code, out, errs := command(t, "logout", p.URL); code != 1 || out != "" || !strings.Contains(errs, p.URL+": the tokens are forgotten here, but could not be taken back") {
+	if code, out, errs := command(t, "logout", p.URL); code != 1 || out != "" || !strings.Contains(errs, p.URL+": the login is removed here, but its tokens could not be revoked") {
 		t.Errorf("logout = %d %s%s", code, out, errs)
 	}
 	broken := filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "abc.json")
@@ -257,7 +257,7 @@ func TestLogoutFails(t *testing.T) {
 	if code, out, _ := command(t, "logins"); code != 0 || strings.Contains(out, "abc") {
 		t.Errorf("logins = %d %s", code, out)
 	}
-	if code, out, errs := command(t, "logout", "--all"); code != 1 || out != "" || !strings.Contains(errs, "the login is removed, but its tokens could not be taken back") {
+	if code, out, errs := command(t, "logout", "--all"); code != 1 || out != "" || !strings.Contains(errs, "the login is removed, but its tokens could not be revoked") {
 		t.Errorf("logout --all = %d %s%s", code, out, errs)
 	}
 	if _, err := os.Stat(broken); !os.IsNotExist(err) {

@@ -112,7 +112,7 @@ func TestOnline(t *testing.T) {
 		}},
 		{"bare", `[{ issuer: "` + bare.URL + `" }]`, 0, []string{"clients cannot register by themselves", "does not have S256"}},
 		{"broken", `[{ issuer: "` + good.URL + `" }, { issuer: "` + broken.URL + `" }]`, exit.Failure, []string{"fault: the keys at " + broken.URL + "/jwks: the answer is 500", "1 key can be used"}},
-		{"another issuer", `[{ issuer: "` + good.URL + `/" }]`, exit.Failure, []string{"is of another issuer"}},
+		{"another issuer", `[{ issuer: "` + good.URL + `/" }]`, exit.Failure, []string{"write the issuer exactly like that"}},
 		{"no introspection", `[{ issuer: "` + opaque.URL + `", introspection: { client: { id: a, secret: b }, always: true } }]`, exit.Failure, []string{"names no introspection_endpoint", "clients whose id is a URL (CIMD) need no registration"}},
 		{"fronted", `[{ issuer: "` + bare.URL + `", front: { client: { id: a, secret: b } } }]`, 0, []string{"register the bridge there, with the redirect URI https://mcp.example.com/tools/oauth/callback\n"}},
 		{"introspection", `[{ issuer: "` + bare.URL + `", introspection: { client: { id: a, secret: b } } }]`, 0, []string{"opaque tokens are asked about at " + bare.URL + "/introspect"}},

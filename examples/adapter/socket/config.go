@@ -1,8 +1,8 @@
-// Package socket speaks MCP over a socket: one JSON message on each line, both ways, over
-// a connection of TCP or a Unix socket. Each session of the bridge's has its own.
+// Package socket is a transport for MCP over a socket: one JSON message per line, in both directions, over a
+// TCP connection or a Unix socket. Each session of the bridge has its own connection.
 //
-// It makes the handshake of the revisions from 2024-11-05 to 2025-11-25. Nothing on the
-// wire says who calls, and nothing is encrypted: it is for servers on the same machine.
+// It does the handshake of the revisions 2024-11-05 to 2025-11-25. The wire names no caller and is not
+// encrypted: use it for servers on the same machine.
 package socket
 
 import (
@@ -10,19 +10,19 @@ import (
 	"net/url"
 )
 
-// Config says where a server listens.
+// Config is the configuration of one server.
 type Config struct {
-	// Address is that of the server: tcp://HOST:PORT or unix:///PATH.
+	// Address is the server's address: tcp://HOST:PORT or unix:///PATH.
 	Address string
 }
 
-// Validate reports what is wrong with the settings. It only looks.
+// Validate reports faults of the settings. It opens nothing.
 func (c Config) Validate() error {
 	_, _, err := c.target()
 	return err
 }
 
-// target returns what net.Dial takes.
+// target returns the arguments of net.Dial.
 func (c Config) target() (network, address string, err error) {
 	u, err := url.Parse(c.Address)
 	switch {

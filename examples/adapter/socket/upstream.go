@@ -21,13 +21,13 @@ import (
 type Adapter struct {
 	name conn.Name
 	o    conn.Options
-	// network and address are what net.Dial takes.
+	// network and address are the arguments of net.Dial.
 	network, address string
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
 
-// New makes the adapter for the server of that name. o has the limits of its calls.
+// New returns the adapter for the server with a name. o has the limits of its calls.
 func New(name string, c Config, o conn.Options) (*Adapter, error) {
 	network, address, err := c.target()
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil: // clients hear the first text, the log the address too
+	case err != nil: // clients get the first text; the log gets the address too
 		return nil, a.name.Unavailable("it cannot be connected to", err)
 	}
 	l := &link{a: a, wire: wire, rest: rest}
@@ -52,7 +52,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	l.running.Go(l.read)
 	l.server, err = conn.Handshake(ctx, l.Conn, from, a.o.Revision)
 	if err == nil {
-		err = l.life.Opened() // it may have ended just now
+		err = l.life.Opened() // the connection may have ended just now
 	}
 	if err == nil {
 		return l, nil
@@ -61,8 +61,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return nil, a.name.Ended(l.life.Over(), err)
 }
 
-// link is one connection. It has the methods of bridge.Upstream from conn.Conn, except
-// for Server and Close.
+// link is a connection. It gets the methods of bridge.Upstream from conn.Conn, except Server and Close.
 type link struct {
 	*conn.Conn
 	a       *Adapter
@@ -70,17 +69,17 @@ type link struct {
 	rest    bridge.Client
 	server  *bridge.Greeting
 	queue   *conn.Queue
-	running sync.WaitGroup // of read and write
+	running sync.WaitGroup // the goroutines of read and write
 	life    conn.Life
-	unread  atomic.Pointer[bridge.Error] // why nothing can be written any more
+	unread  atomic.Pointer[bridge.Error] // why writing failed
 }
 
-// Server returns what the handshake said.
+// Server returns the server's answer to the handshake.
 func (l *link) Server() *bridge.Greeting { return l.server }
 
 // Close ends the connection and waits for its goroutines.
 func (l *link) Close(context.Context) error {
-	l.life.Close() // from now on its end is no news
+	l.life.Close() // from now on, the end is not reported
 	l.queue.Stop(l.a.name.Unsent("its connection was closed", nil), io.EOF)
 	l.Fail(l.a.name.Closed())
 	_ = l.wire.Close()
@@ -90,17 +89,17 @@ func (l *link) Close(context.Context) error {
 
 const (
 	writeLimit = 5 * time.Minute        // how long the server may leave a message unread
-	lastWords  = 250 * time.Millisecond // how long it may then still answer
+	lastWords  = 250 * time.Millisecond // how long it may still answer after that
 )
 
-// write writes what the queue has, until that is stopped.
+// write writes the messages in the queue until the queue is stopped.
 func (l *link) write() {
 	for {
 		m, err := l.queue.Take()
 		if err != nil {
 			return
 		}
-		_ = l.wire.SetWriteDeadline(time.Now().Add(writeLimit)) // a closed wire fails below
+		_ = l.wire.SetWriteDeadline(time.Now().Add(writeLimit)) // a closed connection fails below
 		_, err = l.wire.Write(append(m.Line.B, '\n'))
 		m.Line.Free()
 		if err != nil {
@@ -110,39 +109,37 @@ func (l *link) write() {
 	}
 }
 
-// deaf notes that nothing can be written any more. It leaves it to read to end the
-// connection: answers may be on their way.
+// deaf records that writing failed. read ends the connection later: answers may still arrive.
 func (l *link) deaf(err error) {
 	const why = "it does not read what is sent to it"
 	lost := l.a.name.Lost(why, err)
 	l.unread.CompareAndSwap(nil, lost)
-	l.queue.Stop(l.a.name.Unsent(why, lost), io.EOF) // what comes now was surely not sent
+	l.queue.Stop(l.a.name.Unsent(why, lost), io.EOF) // later messages are surely not sent
 	_ = l.wire.SetReadDeadline(time.Now().Add(lastWords))
 }
 
-// read hands on what comes, until the wire ends. It alone tells of the end, so that
-// nothing comes after that.
+// read delivers messages until the connection ends. It alone reports the end, so that no message follows.
 func (l *link) read() {
 	err := l.receive()
-	_ = l.wire.Close() // a write may be waiting
+	_ = l.wire.Close() // a write may be blocked
 	lost := cmp.Or(l.unread.Load(), l.a.name.Lost("it ended the connection", err))
 	news, gone := l.life.End(lost)
 	if !news {
 		return
 	}
 	l.queue.Stop(l.a.name.Unsent("its connection has ended", lost), io.EOF)
-	l.Fail(lost) // calls under way may have had an effect
+	l.Fail(lost) // calls in flight may have had an effect
 	if gone {
 		l.rest.Gone(lost)
 	}
 }
 
-// receive hands on messages. It waits for nothing but the wire.
+// receive delivers messages. It waits only for the connection.
 func (l *link) receive() error {
 	texts := &conn.Parser{Options: l.a.o, Conn: l.Conn, Quotes: true, Unit: "lines",
 		Warning: "ignored lines of the server that are not MCP messages"}
 	defer texts.Warn()
-	in := l.Intake() // what comes counts among the bytes under way
+	in := l.Intake() // messages count among the bytes in flight
 	defer in.Drop()
 	r := bufio.NewReader(l.wire)
 	for {
@@ -152,18 +149,18 @@ func (l *link) receive() error {
 			return err
 		case over != nil:
 			l.a.o.Log.Warn("message dropped", "why", in.Why(l.a.o.MaxMessage), "id", string(over.ID()))
-			l.Unkept(&in, over.ID(), l.a.o.MaxMessage) // costs its own call, and no other
+			l.Unkept(&in, over.ID(), l.a.o.MaxMessage) // fails its own call only
 		case len(bytes.TrimSpace(line.B)) == 0:
 			line.Free()
 		default:
-			_ = texts.Parse(line, line.B, &in, l.Deliver) // has logged it, and failed the call
+			_ = texts.Parse(line, line.B, &in, l.Deliver) // Parse has logged the error and failed the call
 		}
 		in.Drop()
 	}
 }
 
-// line reads one line. It keeps nothing of a line that is too long, or has no room: over
-// has found out whose answer that is.
+// line reads a line. It drops a line that is too long or for which there is no room; over then knows the id of
+// its call.
 func (l *link) line(r *bufio.Reader, in *conn.Intake) (line *jsonrpc.Buffer, over *jsonrpc.Finder, err error) {
 	line = jsonrpc.NewBuffer(0)
 	for {

@@ -1,5 +1,5 @@
-// Package assertion signs who the bridge is, for authorization servers that know its key in
-// place of a secret (RFC 7523: private_key_jwt).
+// Package assertion signs and checks client assertions: a client's key authenticates it instead of a
+// secret (RFC 7523: private_key_jwt).
 package assertion
 
 import (
@@ -24,22 +24,22 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// life is for how long an assertion is good: it is sent at once.
+// life is the lifetime of an assertion. It is sent at once.
 const life = 60 * time.Second
 
-// Algorithms are all that a key may sign by.
+// Algorithms are the supported signature algorithms.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// Key is what signs.
+// Key is a key that signs assertions.
 type Key struct {
-	// File names a file with the PEM private key. ID is the name that the authorization server
-	// has for it, and Algorithm what it signs by; empty means the usual one for the key.
+	// File names a file with the PEM private key. ID is its kid at the authorization server, and
+	// Algorithm its algorithm; empty means the usual one.
 	File, ID, Algorithm string
 }
 
-// Show puts into a form who the client is (RFC 7523 §2.2, §3). It is for that issuer alone,
-// so that no other can use it (I-301). taken are the algorithms that the issuer takes; nil if
-// it does not say. The file is read each time: it may have been replaced.
+// Show adds an assertion to a form (RFC 7523 §2.2, §3). Its audience is the issuer alone, so that no
+// other can use it (I-301). taken are the issuer's algorithms; nil if it lists none. The file is read
+// each time: it may have been replaced.
 func (k *Key) Show(form url.Values, client, issuer string, taken []string) error {
 	key, err := Read(k.File)
 	if err != nil {
@@ -77,8 +77,8 @@ func (k *Key) Show(form url.Values, client, issuer string, taken []string) error
 	return nil
 }
 
-// Look reads the file of a key, if one is named, and notes its absolute path: fault is why it
-// is of no use, and remark what else is to be said of it. Neither shows what is in it.
+// Look makes the path of a key file absolute and reads it. fault says why it cannot be used, and remark is
+// a warning. Neither shows the key.
 func Look(file *string, absolute func(string) string) (remark string, fault error) {
 	if *file == "" {
 		return "", nil
@@ -110,7 +110,7 @@ func Read(path string) (crypto.Signer, error) {
 		block, text = pem.Decode(text)
 	}
 	if block == nil {
-		return nil, errors.New("there is no PEM private key in it")
+		return nil, errors.New("it must hold a PEM private key")
 	}
 	var key any
 	switch block.Type {
@@ -122,12 +122,12 @@ func Read(path string) (crypto.Signer, error) {
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	}
 	if err != nil {
-		return nil, errors.New("its private key cannot be read: it must be of RSA, ECDSA or Ed25519, and have no password")
+		return nil, errors.New("its private key cannot be read: it must be RSA, ECDSA or Ed25519, without a password")
 	}
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
 		if k.N.BitLen() < 2048 {
-			return nil, errors.New("its RSA key has fewer than 2048 bits")
+			return nil, errors.New("its RSA key must have at least 2048 bits")
 		}
 		return k, nil
 	case *ecdsa.PrivateKey:
@@ -135,11 +135,11 @@ func Read(path string) (crypto.Signer, error) {
 	case ed25519.PrivateKey:
 		return k, nil
 	}
-	return nil, errors.New("its private key is of none of RSA, ECDSA and Ed25519")
+	return nil, errors.New("its private key must be RSA, ECDSA or Ed25519")
 }
 
-// algorithm returns what a key signs by: what is set, or the first that fits the key and
-// that the issuer takes.
+// algorithm returns the algorithm for a key: the set one, or the first that fits the key and that the issuer
+// takes.
 func algorithm(key crypto.Signer, set string, taken []string) (jose.SignatureAlgorithm, error) {
 	var can []jose.SignatureAlgorithm
 	switch k := key.(type) {
@@ -148,7 +148,7 @@ func algorithm(key crypto.Signer, set string, taken []string) (jose.SignatureAlg
 	case *ecdsa.PrivateKey:
 		alg, ok := map[int]jose.SignatureAlgorithm{256: jose.ES256, 384: jose.ES384, 521: jose.ES512}[k.Curve.Params().BitSize]
 		if !ok {
-			return "", errors.New("key_file: the curve of the key is none of P-256, P-384 and P-521")
+			return "", errors.New("key_file: the curve of the key must be P-256, P-384 or P-521")
 		}
 		can = []jose.SignatureAlgorithm{alg}
 	default:
@@ -160,7 +160,7 @@ func algorithm(key crypto.Signer, set string, taken []string) (jose.SignatureAlg
 		}
 	}
 	if set != "" {
-		return "", fmt.Errorf("algorithm %s does not fit the key: it can sign by %v", set, can)
+		return "", fmt.Errorf("algorithm %s does not fit the key: use one of %v", set, can)
 	}
-	return "", fmt.Errorf("the authorization server takes none of the algorithms of the key, %v", can)
+	return "", fmt.Errorf("the authorization server supports none of the key's algorithms, %v: use another key", can)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Type is what a form says in client_assertion_type.
+// Type is the value of client_assertion_type.
 const Type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 const (
@@ -23,8 +23,7 @@ const (
 	skew    = 30 * time.Second
 )
 
-// Subject returns the client that an assertion is of as it says itself; nothing of another text.
-// Nobody has checked it yet.
+// Subject returns the client that an assertion names; empty for another text. It verifies nothing.
 func Subject(text string) string {
 	if len(text) > maxText {
 		return ""
@@ -43,20 +42,19 @@ var algorithms = func() (all []jose.SignatureAlgorithm) {
 	return all
 }()
 
-// Check checks an assertion of a client, which is for one of these audiences, by the keys of the
-// client (RFC 7523 §3). It returns its id, and how long the assertion counts: for so long the
-// caller has to know that it was shown, since it counts once.
+// Check verifies a client's assertion for one of the audiences, by the client's keys (RFC 7523 §3). It
+// returns the assertion's jti and remaining lifetime: for that long, the caller must refuse it a second time.
 func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string, left time.Duration, err error) {
 	if len(text) > maxText {
-		return "", 0, errors.New("the assertion is longer than 16 KiB")
+		return "", 0, errors.New("the assertion must not be longer than 16 KiB")
 	}
 	signed, err := jose.ParseSignedCompact(text, algorithms)
 	if err != nil {
-		return "", 0, errors.New("the assertion is no JSON Web Token with an algorithm that counts")
+		return "", 0, errors.New("the assertion must be a JSON Web Token with a supported algorithm")
 	}
 	h := signed.Signatures[0].Protected
 	if kind, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains([]string{"", "jwt", "client-authentication+jwt"}, strings.ToLower(kind)) {
-		return "", 0, errors.New("the assertion is a token of another type")
+		return "", 0, errors.New("the typ of the assertion must be JWT or client-authentication+jwt")
 	}
 	var payload []byte
 	for _, k := range keys.Find(h.KeyID, h.KeyID != "", h.Algorithm) {
@@ -65,7 +63,7 @@ func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string
 		}
 	}
 	if payload == nil {
-		return "", 0, errors.New("the assertion is signed by none of the keys of the client")
+		return "", 0, errors.New("the assertion must be signed by a key of the client")
 	}
 	var c struct {
 		Issuer    string          `json:"iss"`
@@ -77,13 +75,13 @@ func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string
 		NotBefore *float64        `json:"nbf"`
 	}
 	if err := json.Unmarshal(payload, &c); err != nil {
-		return "", 0, errors.New("the claims of the assertion cannot be read")
+		return "", 0, errors.New("the claims of the assertion are malformed")
 	}
 	var aud []string
 	if json.Unmarshal(c.Audience, &aud) != nil {
 		aud = make([]string, 1)
 		if json.Unmarshal(c.Audience, &aud[0]) != nil {
-			return "", 0, errors.New("the assertion has no aud")
+			return "", 0, errors.New("the assertion must have aud")
 		}
 	}
 	now := time.Now()
@@ -95,17 +93,17 @@ func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string
 	}
 	switch {
 	case c.Issuer != client || c.Subject != client:
-		return "", 0, errors.New("iss and sub of the assertion are not the client")
+		return "", 0, errors.New("iss and sub of the assertion must be the client_id")
 	case !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(audiences, strings.TrimSuffix(a, "/")) }):
-		return "", 0, errors.New("the assertion is for somebody else (aud)")
+		return "", 0, errors.New("aud of the assertion must be this server's issuer or token endpoint")
 	case c.Expires == nil || !now.Before(at(c.Expires).Add(skew)):
-		return "", 0, errors.New("the assertion has expired, or has no exp")
+		return "", 0, errors.New("the assertion has expired or has no exp")
 	case at(c.Expires).Sub(now) > maxLife:
-		return "", 0, errors.New("the assertion counts for more than 10 minutes")
+		return "", 0, errors.New("the assertion must expire within 10 minutes")
 	case at(c.Issued).Sub(now) > skew || at(c.NotBefore).Sub(now) > skew:
-		return "", 0, errors.New("the assertion is not good yet")
+		return "", 0, errors.New("the assertion is not valid yet (iat or nbf)")
 	case c.ID == "" || len(c.ID) > maxID:
-		return "", 0, errors.New("the assertion has no jti, or one of more than 256 bytes")
+		return "", 0, errors.New("the assertion must have a jti of at most 256 bytes")
 	}
 	return c.ID, at(c.Expires).Add(skew).Sub(now), nil
 }

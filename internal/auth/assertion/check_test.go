@@ -69,15 +69,15 @@ func TestCheck(t *testing.T) {
 		}
 		unsigned := authtest.Encode(t, authtest.Claims{"alg": "none"}) + "." + authtest.Encode(t, claims()) + "."
 		for name, tc := range map[string]struct{ text, want string }{
-			"nothing": {"", "no JSON Web Token"}, "alg none": {unsigned, "no JSON Web Token"}, "too long": {strings.Repeat("x", 17<<10), "16 KiB"},
-			"a key of another": {stranger.Sign(t, typed, claims()), "none of the keys"}, "an access token": {key.Sign(t, nil, claims()), "another type"},
-			"iss": {key.Sign(t, typed, claims("iss", "x")), "not the client"}, "sub": {key.Sign(t, typed, claims("sub", "x")), "not the client"},
-			"aud": {key.Sign(t, typed, claims("aud", "https://idp.example.com")), "somebody else"}, "no aud": {key.Sign(t, typed, claims("aud", nil)), "no aud"},
-			"aud is an object": {key.Sign(t, typed, claims("aud", authtest.Claims{"a": issuer})), "no aud"},
+			"nothing": {"", "must be a JSON Web Token"}, "alg none": {unsigned, "must be a JSON Web Token"}, "too long": {strings.Repeat("x", 17<<10), "16 KiB"},
+			"a key of another": {stranger.Sign(t, typed, claims()), "signed by a key of the client"}, "an access token": {key.Sign(t, nil, claims()), "the typ of the assertion"},
+			"iss": {key.Sign(t, typed, claims("iss", "x")), "must be the client_id"}, "sub": {key.Sign(t, typed, claims("sub", "x")), "must be the client_id"},
+			"aud": {key.Sign(t, typed, claims("aud", "https://idp.example.com")), "aud of the assertion must be"}, "no aud": {key.Sign(t, typed, claims("aud", nil)), "must have aud"},
+			"aud is an object": {key.Sign(t, typed, claims("aud", authtest.Claims{"a": issuer})), "must have aud"},
 			"expired":          {key.Sign(t, typed, claims("exp", now-31)), "expired"}, "no exp": {key.Sign(t, typed, claims("exp", nil)), "expired"},
 			"for an hour": {key.Sign(t, typed, claims("exp", now+3600)), "10 minutes"}, "for ever": {key.Sign(t, typed, claims("exp", 1e300)), "10 minutes"},
-			"tomorrow": {key.Sign(t, typed, claims("nbf", now+86400)), "not good yet"}, "no jti": {key.Sign(t, typed, claims("jti", nil)), "no jti"},
-			"a long jti": {key.Sign(t, typed, claims("jti", strings.Repeat("x", 257))), "no jti"}, "claims that are none": {key.Sign(t, typed, []string{"x"}), "cannot be read"},
+			"tomorrow": {key.Sign(t, typed, claims("nbf", now+86400)), "not valid yet"}, "no jti": {key.Sign(t, typed, claims("jti", nil)), "must have a jti"},
+			"a long jti": {key.Sign(t, typed, claims("jti", strings.Repeat("x", 257))), "must have a jti"}, "claims that are none": {key.Sign(t, typed, []string{"x"}), "are malformed"},
 		} {
 			if _, _, err := assertion.Check(tc.text, client, []string{issuer}, keys); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: %v, want %s", name, err, tc.want)

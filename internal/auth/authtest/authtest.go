@@ -1,5 +1,4 @@
-// Package authtest is an issuer of tokens for tests. It signs whatever it is told to
-// sign, and answers what it is told to answer.
+// Package authtest is an issuer of tokens for tests. It signs any claims and sends any answer that a test sets.
 package authtest
 
 import (
@@ -22,16 +21,16 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Claims are what a token says, and the header of one likewise.
+// Claims are the claims or the header of a token.
 type Claims = map[string]any
 
-// Key is one that signs.
+// Key is a key that signs.
 type Key struct {
 	ID, Alg string
 	Private crypto.Signer
 }
 
-// NewKey makes a key for an algorithm, of the size that is usual.
+// NewKey returns a key of the usual size for an algorithm.
 func NewKey(t testing.TB, id, alg string) *Key {
 	t.Helper()
 	k := &Key{ID: id, Alg: alg}
@@ -51,7 +50,7 @@ func NewKey(t testing.TB, id, alg string) *Key {
 	return k
 }
 
-// JWK returns the public key as a set has it.
+// JWK returns the public key in the form of a key set.
 func (k *Key) JWK(t testing.TB) map[string]any {
 	t.Helper()
 	data, err := jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Use: "sig"}.MarshalJSON()
@@ -65,26 +64,25 @@ func (k *Key) JWK(t testing.TB) map[string]any {
 	return out
 }
 
-// Issuer is an identity provider. It answers requests as an http.Handler, and without
-// a network as an http.RoundTripper.
+// Issuer is an identity provider. It serves requests as an http.Handler, and without a network as an
+// http.RoundTripper.
 type Issuer struct {
 	t testing.TB
-	// URL is the issuer.
+	// URL is the issuer identifier.
 	URL string
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	keys     []*Key
 	override map[string]http.HandlerFunc
 	asked    map[string]int
 }
 
-// New makes an issuer of that URL, which is only reached by RoundTrip, with one key for
-// ES256 of the id k1.
+// New returns an issuer with a URL, which is reached by RoundTrip only. It has one ES256 key with the id k1.
 func New(t testing.TB, issuer string) *Issuer {
 	return &Issuer{t: t, URL: issuer, keys: []*Key{NewKey(t, "k1", "ES256")}, override: map[string]http.HandlerFunc{}, asked: map[string]int{}}
 }
 
-// Serve makes an issuer that listens on loopback until the test ends.
+// Serve returns an issuer that listens on loopback until the test ends.
 func Serve(t testing.TB) *Issuer {
 	i := New(t, "")
 	s := httptest.NewServer(i)
@@ -93,7 +91,7 @@ func Serve(t testing.TB) *Issuer {
 	return i
 }
 
-// Set has those be its keys.
+// Set replaces its keys.
 func (i *Issuer) Set(keys ...*Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -107,21 +105,21 @@ func (i *Issuer) Keys() []*Key {
 	return i.keys
 }
 
-// Answer has f answer requests for a path; nil is as it is at first.
+// Answer sets the handler of a path; nil restores the default.
 func (i *Issuer) Answer(path string, f http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.override[path] = f
 }
 
-// Asked returns how many requests there were for a path.
+// Asked returns the number of requests for a path.
 func (i *Issuer) Asked(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.asked[path]
 }
 
-// ServeHTTP has the metadata and the keys. The set is at /jwks.
+// ServeHTTP serves the metadata, and the keys at /jwks.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	f, keys := i.override[r.URL.Path], i.keys
@@ -152,8 +150,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// RoundTrip answers a request without a network; a handler that waits for the end of
-// the request's context is a server that hangs.
+// RoundTrip answers a request without a network. A handler that waits for the end of the request's context is a
+// server that hangs.
 func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
@@ -163,8 +161,7 @@ func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Claims returns what a good token says that is for those resources, with changes: a
-// nil takes a claim away.
+// Claims returns the claims of a valid token for some resources, with changes; nil removes a claim.
 func (i *Issuer) Claims(audience any, changes ...Claims) Claims {
 	now := time.Now()
 	c := Claims{"iss": i.URL, "aud": audience, "sub": "ann", "client_id": "app", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
@@ -180,15 +177,13 @@ func (i *Issuer) Claims(audience any, changes ...Claims) Claims {
 	return c
 }
 
-// Token returns a good token for those resources, with changes to its claims, signed by
-// the first of its keys.
+// Token returns a valid token for some resources, with changes to its claims, signed by the first key.
 func (i *Issuer) Token(audience any, changes ...Claims) string {
 	i.t.Helper()
 	return i.Keys()[0].Sign(i.t, nil, i.Claims(audience, changes...))
 }
 
-// Sign signs claims, which may be text as it is to be; the header has what is given
-// beside alg, kid and typ, or in place of these.
+// Sign signs claims, which may be raw text. header is merged over alg, kid and typ.
 func (k *Key) Sign(t testing.TB, header Claims, claims any) string {
 	t.Helper()
 	h := Claims{"alg": k.Alg, "kid": k.ID, "typ": "at+jwt"}
@@ -235,7 +230,7 @@ func (k *Key) sign(t testing.TB, data []byte) []byte {
 	return out
 }
 
-// Encode returns a part of a token: text as it is, all else as JSON.
+// Encode returns a part of a token: raw text unchanged, other values as JSON.
 func Encode(t testing.TB, part any) string {
 	t.Helper()
 	data, is := part.(string)

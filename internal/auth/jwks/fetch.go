@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	maxDocument = 1 << 20          // of a set, and of metadata
-	fetchLimit  = 10 * time.Second // for one request
+	maxDocument = 1 << 20          // bytes of a set or of metadata
+	fetchLimit  = 10 * time.Second // timeout of one request
 	minKept     = 5 * time.Minute
 	maxKept     = time.Hour
 )
 
-// errNotThere is the error for an address that has no such document.
+// errNotThere means that an address has no document.
 var errNotThere = errors.New("there is no such document")
 
-// Client makes the client of requests to an issuer: it follows no redirect, which could
-// lead anywhere (I-020).
+// Client returns a client for requests to an issuer. It follows no redirect, which could lead anywhere
+// (I-020).
 func Client(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: transport, Timeout: fetchLimit,
@@ -38,9 +38,8 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Transport makes what carries requests to an issuer: by the proxies of the environment,
-// and to whom certificates are shown that the system trusts, or that are signed by one in
-// the file of PEM certificates, if there is one.
+// Transport returns a transport for requests to an issuer. It uses the proxies of the environment, and
+// trusts the certificates of the system and those in caFile, a PEM file, if set.
 func Transport(caFile string) (http.RoundTripper, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -51,7 +50,7 @@ func Transport(caFile string) (http.RoundTripper, error) {
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
-			err = at.Err // without the path, which may be a secret
+			err = at.Err // without the path, which may hold a secret
 		}
 		return nil, err
 	}
@@ -66,8 +65,7 @@ func Transport(caFile string) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// Safe returns what is wrong with the address of something of an issuer's: it must be
-// https, or http on this machine.
+// Safe reports a fault of an issuer's address: it must be https, or http on this machine.
 func Safe(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -76,7 +74,7 @@ func Safe(address string) error {
 	case u.Scheme == "https" || u.Scheme == "http" && Local(u.Hostname()):
 		return nil
 	}
-	return errors.New("must be https: anybody on the way could put keys of its own in their place; http is for this machine only")
+	return errors.New("must be https: over http, anybody on the network could replace the keys; http is for this machine only")
 }
 
 // Local reports whether a host is this machine.
@@ -85,8 +83,7 @@ func Local(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// set fetches the set, from where it is said to be, or from where the metadata of the
-// issuer says so. kept is how long it may be kept.
+// set fetches the set from From, or from the jwks_uri in the issuer's metadata. kept is its lifetime.
 func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err error) {
 	from := s.o.From
 	if s.o.Text != nil {
@@ -108,7 +105,7 @@ func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err err
 	return data, age(h.Get("Cache-Control")), nil
 }
 
-// readFile returns the text of a file of keys.
+// readFile reads a file with keys or certificates.
 func readFile(path string) ([]byte, error) {
 	data, err := files.Read(path, maxDocument+1)
 	if err == nil && len(data) > maxDocument {
@@ -117,23 +114,21 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// Metadata are the parts of an issuer's metadata that are of use here.
+// Metadata are members of an issuer's metadata.
 type Metadata struct {
 	Issuer        string // issuer
 	Keys          string // jwks_uri
 	Introspection string // introspection_endpoint
 
-	// What clients need of it: where they register by themselves, whether their id may be
-	// the URL of a document, how they prove that a code is theirs (S256), and which scopes
-	// there are. A provider may have what it does not say.
+	// These tell how clients can use it: registration, ids that are URLs of documents, PKCE methods, and
+	// scopes. A provider may support more than it lists.
 	Registration string   // registration_endpoint
 	Documents    bool     // client_id_metadata_document_supported
 	Proofs       []string // code_challenge_methods_supported
 	Scopes       []string // scopes_supported
 }
 
-// UnmarshalJSON reads each member by itself: one that is not what it should be counts as
-// missing, and costs nothing else.
+// UnmarshalJSON reads each member by itself: a malformed one counts as missing.
 func (m *Metadata) UnmarshalJSON(data []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
@@ -147,7 +142,7 @@ func (m *Metadata) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// part returns what a member is, or nothing.
+// part parses a member; the zero value if it is malformed.
 func part[T any](data json.RawMessage) (v T) {
 	if data == nil || json.Unmarshal(data, &v) != nil {
 		var none T
@@ -156,7 +151,7 @@ func part[T any](data json.RawMessage) (v T) {
 	return v
 }
 
-// discover returns where the metadata of the issuer says that its keys are.
+// discover returns the jwks_uri in the issuer's metadata.
 func (s *Set) discover(ctx context.Context) (string, error) {
 	m, err := s.Metadata(ctx)
 	if err != nil {
@@ -168,8 +163,8 @@ func (s *Set) discover(ctx context.Context) (string, error) {
 	return m.Keys, nil
 }
 
-// Metadata fetches the metadata of the issuer, wherever it may be (RFC 8414 §3, §5,
-// and OpenID Connect Discovery §4).
+// Metadata fetches the issuer's metadata from the addresses of RFC 8414 §3 and §5 and OpenID Connect
+// Discovery §4.
 func (s *Set) Metadata(ctx context.Context) (*Metadata, error) {
 	u, err := url.Parse(s.o.Issuer)
 	if err != nil {
@@ -191,14 +186,14 @@ func (s *Set) Metadata(ctx context.Context) (*Metadata, error) {
 		}
 		var m Metadata
 		if json.Unmarshal(data, &m) != nil {
-			return nil, fmt.Errorf("the metadata at %s is no JSON", place)
+			return nil, fmt.Errorf("the metadata at %s must be JSON", place)
 		}
 		if m.Issuer != s.o.Issuer {
-			return nil, fmt.Errorf("the metadata at %s is of another issuer, %.200q: write the issuer exactly as it is there", place, m.Issuer)
+			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", place, m.Issuer)
 		}
 		return &m, nil
 	}
-	return nil, fmt.Errorf("the issuer has no metadata: looked at %s", strings.Join(places, ", "))
+	return nil, fmt.Errorf("the issuer publishes no metadata: tried %s", strings.Join(places, ", "))
 }
 
 func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, error) {
@@ -229,7 +224,7 @@ func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, err
 	return data, a.Header, err
 }
 
-// age returns how long something may be kept that came with that Cache-Control.
+// age returns the lifetime that a Cache-Control header sets.
 func age(control string) time.Duration {
 	for part := range strings.SplitSeq(control, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")

@@ -1,10 +1,8 @@
-// Package jwks keeps the public keys of an issuer of tokens: it fetches them, fetches
-// them again when they may have changed, and bounds how often strangers can have it
-// do so.
+// Package jwks holds the public keys of an issuer of tokens. It fetches them, refreshes them, and bounds
+// how often strangers can cause a fetch.
 //
-// An issuer that publishes a new key and signs with it at once is believed at once:
-// a key id that is not known has the set fetched, for all who wait for it together,
-// and at most once in ten seconds. Nobody else waits for that.
+// A new key of the issuer works at once: an unknown key id causes a fetch, at most once in ten seconds.
+// All requests that need it share it, and no other request waits.
 package jwks
 
 import (
@@ -20,63 +18,62 @@ import (
 
 // Why there is no key.
 var (
-	// ErrUnknown: the issuer has no such key.
+	// ErrUnknown means that the issuer has no such key.
 	ErrUnknown = errors.New("the issuer has no such key")
-	// ErrUnavailable: the keys of the issuer could not be fetched, so nothing can be
-	// said of a token of it whose key is not known.
+	// ErrUnavailable means that the keys could not be fetched, so that a token with an unknown key
+	// cannot be checked.
 	ErrUnavailable = errors.New("the keys of the issuer could not be fetched")
 )
 
 const (
-	againEvery = 10 * time.Second // between two fetches for keys that are not known
-	retryFirst = time.Second      // between two fetches when one has failed, at first
-	retryMost  = 30 * time.Second // and later
-	oldest     = 24 * time.Hour   // how long a set counts that cannot be fetched again
-	maxTried   = 8                // keys for a token that does not say which
-	waitLimit  = 2 * time.Second  // how long a request waits for a fetch: the issuer may hang
+	againEvery = 10 * time.Second // least time between two fetches for unknown keys
+	retryFirst = time.Second      // pause after a failed fetch, at first
+	retryMost  = 30 * time.Second // and at most
+	oldest     = 24 * time.Hour   // how long a set is used that cannot be refreshed
+	maxTried   = 8                // keys that are tried for a token without kid
+	waitLimit  = 2 * time.Second  // how long a request waits for a fetch
 )
 
-// Options say whose keys these are.
+// Options are the settings of a Set.
 type Options struct {
 	Issuer string
-	// From is the URL or the file of the set. Empty: the metadata of the issuer says
-	// where it is.
+	// From is the URL or file of the set. Empty means the jwks_uri in the issuer's metadata.
 	From string
-	// Text is the set itself, in the place of From.
+	// Text is the set itself, instead of From.
 	Text   []byte
 	Client *http.Client // see Client
 	Log    *slog.Logger
 }
 
-// Set are the keys of one issuer. Run fetches them; other methods may be called
-// concurrently, also before Run and after it.
+// Set holds the keys of one issuer. Run fetches them. Other methods may be called concurrently, also before
+// and after Run.
 type Set struct {
 	o       Options
-	now     atomic.Pointer[keys] // nil as long as there is none
-	ask     chan struct{}        // has a place when the set is wanted anew
-	ended   chan struct{}        // closed when Run has ended
+	now     atomic.Pointer[keys] // nil if there are none
+	ask     chan struct{}        // holds an item when a fetch is requested
+	ended   chan struct{}        // closed when Run returns
 	fetched atomic.Uint64
 	failed  atomic.Uint64
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	flight chan struct{}
-	next   time.Time // when a key that is not known may have the set fetched again
-	fault  string    // why the last fetch failed, or what of it is not used
+	next   time.Time // when an unknown key may cause the next fetch
+	fault  string    // why the last fetch failed, or why some keys are not used
 	stale  bool      // the last fetch failed
 }
 
-// keys are a set as it was fetched.
+// keys are the keys of one fetch.
 type keys struct {
 	all []*Key
 	at  time.Time
 }
 
-// New makes a set, which is empty until Run has fetched it.
+// New returns a Set without keys.
 func New(o Options) *Set {
 	return &Set{o: o, ask: make(chan struct{}, 1), ended: make(chan struct{}), flight: make(chan struct{})}
 }
 
-// Run fetches the keys and keeps them new until ctx ends. It is called once.
+// Run fetches and refreshes the keys until ctx ends. It is called once.
 func (s *Set) Run(ctx context.Context) {
 	defer close(s.ended)
 	pause := retryFirst
@@ -104,8 +101,8 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// Try fetches the keys once, for somebody who looks whether that can be done: it returns
-// how many can be used, and why others cannot.
+// Try fetches the keys once, for a check of the configuration. It returns the number of usable keys, and
+// why others are not.
 func (s *Set) Try(ctx context.Context) (usable int, skipped []error, err error) {
 	data, _, err := s.set(ctx)
 	if err != nil {
@@ -115,7 +112,7 @@ func (s *Set) Try(ctx context.Context) (usable int, skipped []error, err error) 
 	return len(all), skipped, err
 }
 
-// begin notes that the set is being fetched.
+// begin records that a fetch is in flight.
 func (s *Set) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,12 +120,12 @@ func (s *Set) begin() {
 		s.flight = make(chan struct{})
 	}
 	select {
-	case <-s.ask: // who has asked meanwhile waits for this one
+	case <-s.ask: // a request for a fetch waits for this one
 	default:
 	}
 }
 
-// fetch fetches the set, and says when that is due again.
+// fetch fetches the set. It returns when the next fetch is due.
 func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, 2*fetchLimit) // for metadata and set
 	defer cancel()
@@ -154,13 +151,13 @@ func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
 	return next, err
 }
 
-// tooOld reports whether the set is too old to count.
+// tooOld reports whether the set is too old to be used.
 func (s *Set) tooOld() bool {
 	now := s.now.Load()
 	return now != nil && time.Since(now.at) > oldest
 }
 
-// publish has those be the keys. Tokens of a key that is not among them end (I-023).
+// publish replaces the keys. Tokens of removed keys end (I-023).
 func (s *Set) publish(all []*Key) {
 	old := s.now.Load()
 	if old == nil {
@@ -184,12 +181,12 @@ func (s *Set) publish(all []*Key) {
 	for _, k := range old.all {
 		if !stays[k] {
 			k.gone.Store(true)
-			s.o.Log.Info("an issuer has withdrawn a key: tokens signed by it no longer count", "issuer", s.o.Issuer, "kid", fmt.Sprintf("%.100q", k.ID))
+			s.o.Log.Info("an issuer has withdrawn a key: tokens signed by it are refused", "issuer", s.o.Issuer, "kid", fmt.Sprintf("%.100q", k.ID))
 		}
 	}
 }
 
-// say logs how a fetch went, when that has changed.
+// say logs a changed result of a fetch.
 func (s *Set) say(err error, skipped []error) {
 	text := ""
 	if err != nil {
@@ -212,8 +209,8 @@ func (s *Set) say(err error, skipped []error) {
 	}
 }
 
-// Find returns the keys that a signature may be of: those with the id, or, without one,
-// all that fit the algorithm. The error is ErrUnknown or ErrUnavailable, or that of ctx.
+// Find returns the keys that may have made a signature: those with the id, or, without one, all that fit the
+// algorithm. The error is ErrUnknown or ErrUnavailable, or that of ctx.
 func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*Key, error) {
 	if now := s.now.Load(); now != nil {
 		if found, some := now.find(id, named, alg); some {
@@ -224,7 +221,7 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 	switch {
 	case wait == nil:
 		return nil, s.unknown()
-	case s.now.Load() == nil && s.lastFailed(): // it is tried again, and there is nothing to wait for
+	case s.now.Load() == nil && s.lastFailed(): // Run retries by itself
 		return nil, ErrUnavailable
 	}
 	limit := time.NewTimer(waitLimit)
@@ -252,8 +249,7 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 	return nil, err
 }
 
-// unknown returns why a key is not in the set: when that could not be fetched again, the
-// issuer may have a new one.
+// unknown returns why a key is not in the set. If the last fetch failed, the issuer may have a new key.
 func (s *Set) unknown() error {
 	if s.lastFailed() {
 		return ErrUnavailable
@@ -261,15 +257,15 @@ func (s *Set) unknown() error {
 	return ErrUnknown
 }
 
-// lastFailed reports whether the last fetch has failed.
+// lastFailed reports whether the last fetch failed.
 func (s *Set) lastFailed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stale
 }
 
-// again has the set fetched again, or finds that this is being done: the channel is
-// closed when it is. It is nil when it was done a moment ago.
+// again requests a fetch, or joins the one in flight. wait is closed when it ends. wait is nil if a fetch
+// ended a moment ago.
 func (s *Set) again() (wait chan struct{}, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +274,7 @@ func (s *Set) again() (wait chan struct{}, first bool) {
 	}
 	now := time.Now()
 	if now.Before(s.next) {
-		if s.now.Load() == nil { // nothing can be said of any key
+		if s.now.Load() == nil { // there are no keys to judge by
 			done := make(chan struct{})
 			close(done)
 			return done, false
@@ -294,8 +290,7 @@ func (s *Set) again() (wait chan struct{}, first bool) {
 	return s.flight, true
 }
 
-// find returns the keys for an algorithm. some is false when there is none of that id,
-// or none at all that fits.
+// find returns the keys for an algorithm. some is false if no key has the id, or if none fits.
 func (k *keys) find(id string, named bool, alg string) (found []*Key, some bool) {
 	for _, key := range k.all {
 		if named && key.ID != id {
@@ -313,11 +308,11 @@ func (k *keys) find(id string, named bool, alg string) (found []*Key, some bool)
 type State struct {
 	Issuer  string
 	Have    bool      // there are keys
-	Stale   bool      // and could not be fetched again when it was time
-	At      time.Time // when they were fetched
-	Fault   string    // why the last fetch failed, or what of it is not used; for operators
-	Fetched uint64    // how often they were, or were to be
-	Failed  uint64    // how often that failed
+	Stale   bool      // the last fetch failed
+	At      time.Time // when the keys were fetched
+	Fault   string    // why the last fetch failed, or why some keys are not used; for operators
+	Fetched uint64    // number of fetches
+	Failed  uint64    // number of failed fetches
 }
 
 // State returns the state of the keys.

@@ -167,14 +167,14 @@ func TestBadAnswers(t *testing.T) {
 		answer            http.HandlerFunc
 	}{
 		{"N-42 1 MiB", set, "larger than 1 MiB", text(`{"keys":[],"x":"` + strings.Repeat("x", 1<<20) + `"}`)},
-		{"N-42 HTML", set, "no JSON Web Key Set", text("<html>sign in</html>")},
+		{"N-42 HTML", set, "not a JSON Web Key Set", text("<html>sign in</html>")},
 		{"N-42 500", set, "500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }},
 		{"N-42 hanging", set, "deadline", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-		{"N-42 empty", set, "no key", text(`{"keys":[]}`)},
+		{"N-42 empty", set, "no usable key", text(`{"keys":[]}`)},
 		{"N-42 101 keys", set, "101 keys", text(`{"keys":[` + strings.Repeat("{},", 100) + `{}]}`)},
-		{"N-43 metadata of another issuer", meta, "another issuer", text(`{"issuer":"https://evil.example.com","jwks_uri":"https://evil.example.com/jwks"}`)},
-		{"N-43 a slash more", meta, "another issuer", text(`{"issuer":"` + issuer + `/","jwks_uri":"` + issuer + `/jwks"}`)},
-		{"no metadata", meta, "no metadata", http.NotFound},
+		{"N-43 metadata of another issuer", meta, "write the issuer exactly", text(`{"issuer":"https://evil.example.com","jwks_uri":"https://evil.example.com/jwks"}`)},
+		{"N-43 a slash more", meta, "write the issuer exactly", text(`{"issuer":"` + issuer + `/","jwks_uri":"` + issuer + `/jwks"}`)},
+		{"no metadata", meta, "publishes no metadata", http.NotFound},
 		{"keys over http", meta, "must be https", text(`{"issuer":"` + issuer + `","jwks_uri":"http://idp.example.com/jwks"}`)},
 		{"no keys", meta, "must be a URL", text(`{"issuer":"` + issuer + `"}`)},
 		{"N-44 redirect of the keys", set, "302", func(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +238,7 @@ func TestLeftOut(t *testing.T) {
 			t.Errorf("small: %v", err)
 		}
 		st := s.State()
-		for _, want := range []string{"key 1: is a private key", "key 2: has 1024 bits", "key 7: is no key"} {
+		for _, want := range []string{"key 1: is a private key", "key 2: has 1024 bits", "key 7: is not a JSON Web Key"} {
 			if !strings.Contains(st.Fault, want) {
 				t.Errorf("%q says nothing of %q", st.Fault, want)
 			}

@@ -14,22 +14,22 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Key is one public key of an issuer.
+// Key is a public key of an issuer.
 type Key struct {
-	// ID is its kid; it may be empty, and two keys may have the same.
+	// ID is its kid; may be empty, and shared by several keys.
 	ID string
 	// Public is an *rsa.PublicKey, an *ecdsa.PublicKey or an ed25519.PublicKey.
 	Public any
 
-	alg  string // what it is for alone; empty means all that fit
-	raw  string // as the set has it
+	alg  string // its only algorithm; empty means all that fit
+	raw  string // its text in the set
 	gone atomic.Bool
 }
 
-// Gone reports whether the issuer has taken the key back.
+// Gone reports whether the issuer has withdrawn the key.
 func (k *Key) Gone() bool { return k.gone.Load() }
 
-// fits reports whether the key is one for an algorithm (I-014).
+// fits reports whether the key fits an algorithm (I-014).
 func (k *Key) fits(alg string) bool {
 	if k.alg != "" && k.alg != alg {
 		return false
@@ -46,22 +46,22 @@ func (k *Key) fits(alg string) bool {
 }
 
 const (
-	maxKeys    = 100  // of one set
-	minRSABits = 2048 // what is shorter can be broken
+	maxKeys    = 100  // in one set
+	minRSABits = 2048 // shorter keys can be broken
 )
 
-// errOther is why a key is left out that is none of ours, and no fault of the set.
+// errOther means that a key is for another purpose. That is no fault of the set.
 var errOther = errors.New("is for something else")
 
-// parse reads a set of keys. skipped says of those that cannot be used why; keys of
-// types that are not known, or for encryption, are left out without a word.
+// parse parses a set. skipped are the faults of unusable keys. Keys of unknown types and for encryption are
+// left out without a fault.
 func parse(data []byte) (keys []*Key, skipped []error, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	switch err := json.Unmarshal(data, &set); {
 	case err != nil:
-		return nil, nil, errors.New("what was fetched is no JSON Web Key Set")
+		return nil, nil, errors.New("the text is not a JSON Web Key Set")
 	case len(set.Keys) > maxKeys:
 		return nil, nil, fmt.Errorf("the set has %d keys, more than %d", len(set.Keys), maxKeys)
 	}
@@ -76,13 +76,12 @@ func parse(data []byte) (keys []*Key, skipped []error, err error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, skipped, errors.New("the set has no key that signatures could be checked with")
+		return nil, skipped, errors.New("the set has no usable key for signatures")
 	}
 	return keys, skipped, nil
 }
 
-// Check reports what is wrong with the text of a set, if there is no key in it that can
-// be used.
+// Check reports the faults of a set without a usable key.
 func Check(data []byte) error {
 	_, skipped, err := parse(data)
 	return errors.Join(append(skipped, err)...)
@@ -95,18 +94,18 @@ func parseKey(raw []byte) (*Key, error) {
 		D    *json.RawMessage `json:"d"`
 	}
 	if err := json.Unmarshal(raw, &about); err != nil {
-		return nil, errors.New("is no key")
+		return nil, errors.New("is not a JSON Web Key")
 	}
 	switch {
 	case about.Type != "RSA" && about.Type != "EC" && about.Type != "OKP", about.Use != "" && about.Use != "sig":
 		return nil, errOther
 	case about.D != nil:
-		return nil, errors.New("is a private key: whoever has read it can sign tokens")
+		return nil, errors.New("is a private key: everybody who has read it can sign tokens")
 	}
 	var k jose.JSONWebKey
 	if err := k.UnmarshalJSON(raw); err != nil || !k.Valid() {
 		if about.Type == "OKP" || about.Type == "EC" {
-			return nil, errOther // of a curve that is not known
+			return nil, errOther // an unknown curve
 		}
 		return nil, errors.New("cannot be read")
 	}
@@ -122,11 +121,10 @@ func parseKey(raw []byte) (*Key, error) {
 	return &Key{ID: k.KeyID, Public: k.Key, alg: k.Algorithm, raw: string(raw)}, nil
 }
 
-// Fixed is a set that stays as it is.
+// Fixed is a set that does not change.
 type Fixed struct{ keys }
 
-// Parse reads the text of a set. Keys that cannot be used are left out, unless there is no
-// other.
+// Parse parses a set. It leaves unusable keys out, and fails if there is no other.
 func Parse(data []byte) (*Fixed, error) {
 	all, skipped, err := parse(data)
 	if err != nil {
@@ -135,8 +133,7 @@ func Parse(data []byte) (*Fixed, error) {
 	return &Fixed{keys{all: all}}, nil
 }
 
-// Find returns the keys for an algorithm, a few at most: those of that id, or all if none is
-// named.
+// Find returns some keys for an algorithm: those with the id, or all if none is named.
 func (f *Fixed) Find(id string, named bool, alg string) []*Key {
 	found, _ := f.find(id, named, alg)
 	return found

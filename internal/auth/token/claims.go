@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	maxName  = 256 // bytes of who the caller is
-	maxDepth = 33  // arrays and objects in one another
+	maxName  = 256 // bytes of a subject or client
+	maxDepth = 33  // levels of nested arrays and objects
 )
 
-// object checks that data is one JSON object, in which no name stands twice (I-019):
-// of two that read it, each could take another one.
+// object parses a JSON object in which no name occurs twice (I-019): two readers could take different
+// members.
 func object(data []byte) (gjson.Result, error) {
 	switch {
-	case rawjson.Deeper(data, maxDepth): // before what calls itself for each level
+	case rawjson.Deeper(data, maxDepth): // before checks that recurse for each level
 		return gjson.Result{}, errors.New("it is nested too deeply")
 	case !utf8.Valid(data) || !gjson.ValidBytes(data):
-		return gjson.Result{}, errors.New("it is no JSON")
+		return gjson.Result{}, errors.New("it is not JSON")
 	}
 	v := gjson.ParseBytes(data)
 	if !v.IsObject() {
-		return v, errors.New("it is no object of JSON")
+		return v, errors.New("it is not a JSON object")
 	}
 	return v, single(v)
 }
 
-// single reports a name that stands twice in an object, however deep.
+// single reports a name that occurs twice in an object, at any depth.
 func single(v gjson.Result) (err error) {
 	names := map[string]bool{}
 	object := v.IsObject()
 	v.ForEach(func(key, value gjson.Result) bool {
 		if object {
 			if names[key.Str] {
-				err = errors.New("a claim is there twice")
+				err = errors.New("a claim occurs twice")
 				return false
 			}
 			names[key.Str] = true
@@ -54,7 +54,7 @@ func single(v gjson.Result) (err error) {
 	return err
 }
 
-// member returns the member of an object that has exactly that name.
+// member returns the member of an object with exactly that name.
 func member(v gjson.Result, name string) (found gjson.Result) {
 	if !v.IsObject() {
 		return found
@@ -69,8 +69,8 @@ func member(v gjson.Result, name string) (found gjson.Result) {
 	return found
 }
 
-// At returns the claim of that name. Where none has the whole name, dots lead into
-// objects, as in realm_access.roles (I-051).
+// At returns the claim of a name. If no claim has the whole name, dots lead into objects, as in
+// realm_access.roles (I-051).
 func At(claims gjson.Result, name string) gjson.Result {
 	if v := member(claims, name); v.Exists() {
 		return v
@@ -86,8 +86,8 @@ func At(claims gjson.Result, name string) gjson.Result {
 	return gjson.Result{}
 }
 
-// Texts returns a claim as the texts that it can be compared by: of text, a number or
-// a boolean one, of a list one for each of these in it, and of all else none.
+// Texts returns the texts of a claim for comparisons: one for text, a number or a boolean, those of the
+// items for a list, none for others.
 func Texts(v gjson.Result) (all []string) {
 	switch {
 	case v.Type == gjson.String:
@@ -107,7 +107,7 @@ func Texts(v gjson.Result) (all []string) {
 	return all
 }
 
-// seconds reads a time of a token, which may have a fraction.
+// seconds parses a time in a token, which may have a fraction.
 func seconds(v gjson.Result) (time.Time, bool) {
 	if v.Type != gjson.Number || math.Abs(v.Num) > 1<<40 || math.IsNaN(v.Num) {
 		return time.Time{}, false
@@ -116,7 +116,7 @@ func seconds(v gjson.Result) (time.Time, bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true
 }
 
-// list reads a claim that is one text, or a list of texts.
+// list parses a claim that is a text or a list of texts.
 func list(v gjson.Result) (all []string, ok bool) {
 	switch {
 	case v.Type == gjson.String:
@@ -132,22 +132,22 @@ func list(v gjson.Result) (all []string, ok bool) {
 	return all, ok
 }
 
-// nameable reports whether a text may be who a caller is: it is shown in logs.
+// nameable reports whether a text may name a caller: it is shown in logs.
 func nameable(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == utf8.RuneError
 	})
 }
 
-// CheckScope returns what is wrong with a scope (RFC 6749 §3.3).
+// CheckScope returns the fault of a scope (RFC 6749 §3.3).
 func CheckScope(s string) (rule string) {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return "is no scope: it has visible ASCII characters, and neither quotes nor spaces"
+		return "must be a scope: visible ASCII characters without spaces, quotes and backslashes"
 	}
 	return ""
 }
 
-// scopes returns what the claims allow, with what is implied by that, sorted.
+// scopes returns the scopes in the claims and the implied ones, sorted.
 func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 	names := []string{"scope", "scp"}
 	if i.o.ScopeClaim != "" {
@@ -170,13 +170,13 @@ func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 		}
 		words, ok := list(v)
 		if !ok {
-			return nil, errors.New("its scopes are neither text nor a list of texts")
+			return nil, errors.New("its scopes must be a text or a list of texts")
 		}
 		for _, w := range words {
 			add(strings.Fields(w))
 		}
 	}
-	for n := 0; n < len(all); n++ { // all grows
+	for n := 0; n < len(all); n++ { // all grows in the loop
 		add(i.o.Implies[all[n]])
 	}
 	slices.Sort(all)

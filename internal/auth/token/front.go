@@ -13,20 +13,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Front says how tokens are checked that the bridge itself gives to users of an issuer.
-// Each counts as one of the issuer that says what its ID token has said.
+// Front is how to verify the tokens that the bridge itself issues to users of an issuer. Each counts as a
+// token of that issuer, with the claims of the user's ID token.
 type Front struct {
 	// Issuer is the iss of these tokens.
 	Issuer string
-	// Keys are those that they are signed by: a JSON Web Key Set.
+	// Keys are the keys that sign them: a JSON Web Key Set.
 	Keys []byte
-	// Open returns what an ID token of the issuer would say now, of the claims of a token of
-	// ours whose signature is good: an object. over reports whether the login has ended: it
-	// is asked each time that the token is shown.
+	// Open returns the present claims of the user of a verified token: an object. over reports
+	// whether the login has ended; it is called each time that the token is used.
 	Open func(claims gjson.Result) (said []byte, over func() bool, err error)
 }
 
-// issuer returns the issuer of these tokens, for users of another one.
+// issuer returns the state of the issuer of these tokens, for users of another issuer.
 func (f *Front) issuer(of Issuer, log *slog.Logger) *issuer {
 	o := Issuer{URL: f.Issuer, Implies: of.Implies, Skew: of.Skew, Front: f}
 	return &issuer{
@@ -35,7 +34,7 @@ func (f *Front) issuer(of Issuer, log *slog.Logger) *issuer {
 	}
 }
 
-// user makes a good token of ours one of the issuer whose user it is for.
+// user turns a verified token of the bridge into one of its user's issuer.
 func (i *issuer) user(t *Token) error {
 	said, over, err := i.o.Front.Open(t.Claims)
 	if err == nil {
@@ -45,14 +44,14 @@ func (i *issuer) user(t *Token) error {
 		return refuse(Invalid, i.o.URL, "the token: %v", err)
 	}
 	if t.over = over; over() {
-		return refuse(Invalid, i.o.URL, "the login has ended that the token is of")
+		return refuse(Invalid, i.o.URL, "the login of the token has ended: sign in again")
 	}
 	t.Issuer = i.users
 	return nil
 }
 
-// Identify checks an ID token that an issuer has given to a client, and returns what it
-// says (OpenID Connect Core §3.1.3.7). An empty nonce is not looked at.
+// Identify verifies an ID token that an issuer has issued to a client, and returns its claims (OpenID
+// Connect Core §3.1.3.7). It checks no nonce if nonce is empty.
 func (v *Verifier) Identify(ctx context.Context, from, raw, client, nonce string) (claims gjson.Result, err error) {
 	i := v.issuers[from]
 	if i == nil {
@@ -61,7 +60,7 @@ func (v *Verifier) Identify(ctx context.Context, from, raw, client, nonce string
 	no := func(why string) (gjson.Result, error) { return gjson.Result{}, errors.New("the ID token: " + why) }
 	head, body, err := split(raw)
 	if err != nil {
-		return no("it is no JSON Web Token")
+		return no("it is not a JSON Web Token")
 	}
 	h, err := readHeader(head)
 	if err != nil {
@@ -72,7 +71,7 @@ func (v *Verifier) Identify(ctx context.Context, from, raw, client, nonce string
 	}
 	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
-		return no("it is not signed with an algorithm that its issuer may use")
+		return no("its signature algorithm is not allowed for its issuer")
 	}
 	if _, err := i.signer(ctx, h, parsed, body); err != nil {
 		return no(err.Error())
@@ -86,13 +85,13 @@ func (v *Verifier) Identify(ctx context.Context, from, raw, client, nonce string
 	case strings.Contains(h.typ, "at+"):
 		return no("it is an access token")
 	case member(claims, "iss").Str != from:
-		return no("it is of another issuer")
+		return no("its iss is another issuer")
 	case !ok || !slices.Contains(aud, client) || azp.Exists() && azp.Str != client || len(aud) > 1 && !azp.Exists():
-		return no("it is for another client")
+		return no("its aud or azp is another client")
 	case nonce != "" && member(claims, "nonce").Str != nonce:
-		return no("it is of another sign-in: its nonce is another one")
+		return no("its nonce is that of another sign-in")
 	case sub.Type != gjson.String || !nameable(sub.Str):
-		return no("it does not say of whom it is: sub must be text of 1 to 256 bytes without control characters")
+		return no("it names no user: sub must be text of 1 to 256 bytes without control characters")
 	}
 	return claims, nil
 }

@@ -19,68 +19,64 @@ import (
 
 const (
 	maxAnswer = 1 << 20
-	// placeKept is how long it is believed where the metadata of the issuer says that
-	// the endpoint is.
+	// placeKept is the lifetime of the endpoint's address from the metadata.
 	placeKept = time.Hour
-	// findLimit is how long it may take to find out where that is, lostKept how long it
-	// is known that it was not found, and placeStays how long the former place counts
-	// then before it is looked for again.
+	// findLimit is the timeout for finding the address. lostKept is the lifetime of a failure.
+	// placeStays is how long the old address is used after a failure.
 	findLimit  = 2 * time.Second
 	lostKept   = 5 * time.Second
 	placeStays = time.Minute
-	// maxAsked bounds the requests that are under way, and maxSpare those beyond that are
-	// about tokens that were good: whoever makes tokens up does not keep these waiting.
+	// maxAsked bounds the requests in flight. maxSpare are additional ones for tokens that were
+	// valid before, so that made-up tokens do not delay them.
 	maxAsked = 48
 	maxSpare = 16
-	// sayEvery is how often it is logged that something is wrong.
+	// sayEvery is the least time between two logged failures.
 	sayEvery = time.Minute
 )
 
-// ErrUnavailable: there was no answer, or none that says anything of the token.
+// ErrUnavailable means that there was no answer about the token.
 var ErrUnavailable = errors.New("the issuer could not be asked about the token")
 
-// EndpointOptions say whom to ask.
+// EndpointOptions are the settings of an Endpoint.
 type EndpointOptions struct {
 	Issuer string
-	// URL is where to ask. Empty: where the metadata of the issuer says.
+	// URL is the introspection endpoint. Empty means the one in the issuer's metadata.
 	URL string
-	// ID and Secret are the bridge's own at the issuer. They are sent in the header
-	// Authorization, or with InBody in the body.
+	// ID and Secret are the bridge's own at the issuer. They are sent in the Authorization header,
+	// or in the body with InBody.
 	ID, Secret string
 	InBody     bool
-	Key        assertion.Key // that signs, in place of Secret
+	Key        assertion.Key // signs instead of Secret
 	// Metadata fetches the metadata of the issuer.
 	Metadata func(context.Context) (*jwks.Metadata, error)
 	Client   *http.Client // see jwks.Client
 	Log      *slog.Logger
 }
 
-// Endpoint is where an issuer answers questions about its tokens. Its methods may be
-// called concurrently.
+// Endpoint is the introspection endpoint of an issuer. Its methods may be called concurrently.
 type Endpoint struct {
 	o            EndpointOptions
 	slots, spare chan struct{}
 
-	mu     sync.Mutex    // guards the rest; it is not held while something is fetched
-	place  string        // what the metadata has said
-	lost   error         // or why it has not
-	until  time.Time     // and how long that is believed
-	seeks  chan struct{} // closed when that is known again; nil when nobody looks
-	fault  string        // why the last question had no answer
-	warned bool          // that was logged
-	lines  logs.Limiter  // about that
+	mu     sync.Mutex    // guards the rest; not held during a fetch
+	place  string        // address from the metadata
+	lost   error         // why there is none
+	until  time.Time     // when place or lost expires
+	seeks  chan struct{} // closed when a lookup in flight ends; nil without one
+	fault  string        // why the last request failed
+	warned bool          // fault was logged
+	lines  logs.Limiter  // limits the logged faults
 	asked  uint64
 	failed uint64
 }
 
-// NewEndpoint makes an endpoint. It asks nothing.
+// NewEndpoint returns an Endpoint. It sends no request.
 func NewEndpoint(o EndpointOptions) *Endpoint {
 	return &Endpoint{o: o, slots: make(chan struct{}, maxAsked), spare: make(chan struct{}, maxSpare)}
 }
 
-// Ask returns what the issuer says of a token: the text of its answer, whatever that is.
-// The error is ErrUnavailable. It takes as long as ctx lets it. good says that the token was
-// good when it was asked about before.
+// Ask returns the issuer's raw answer about a token. The error is ErrUnavailable. ctx is the timeout. good
+// means that the token was valid before.
 func (e *Endpoint) Ask(ctx context.Context, raw string, good bool) ([]byte, error) {
 	var spare chan struct{}
 	if good {
@@ -92,7 +88,7 @@ func (e *Endpoint) Ask(ctx context.Context, raw string, good bool) ([]byte, erro
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	case <-ctx.Done():
-		e.say(errors.New("there are too many questions under way: it is too slow"))
+		e.say(errors.New("it is too slow: too many requests are in flight"))
 		return nil, ErrUnavailable
 	}
 	answer, err := e.ask(ctx, raw)
@@ -120,11 +116,11 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, place, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, errors.New("its address is no URL")
+		return nil, errors.New("its address must be a URL")
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	if !e.o.InBody && e.o.Key.File == "" { // encoded as RFC 6749, section 2.3.1 has it
+	if !e.o.InBody && e.o.Key.File == "" { // encoded by RFC 6749 §2.3.1
 		r.SetBasicAuth(url.QueryEscape(e.o.ID), url.QueryEscape(e.o.Secret))
 	}
 	a, err := e.o.Client.Do(r)
@@ -139,7 +135,7 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	switch a.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, fmt.Errorf("%s: the answer is %s: are the id and the secret of introspection right, and may this client ask?", place, a.Status)
+		return nil, fmt.Errorf("%s: the answer is %s: check id and secret of introspection, and the client's permission to introspect", place, a.Status)
 	default:
 		return nil, fmt.Errorf("%s: the answer is %s", place, a.Status)
 	}
@@ -153,8 +149,7 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	return answer, nil
 }
 
-// find returns where to ask. One looks for all. As long as nothing else is known, the former
-// place counts.
+// find returns the address. Concurrent callers share a lookup. Meanwhile the old address is used.
 func (e *Endpoint) find(ctx context.Context) (string, error) {
 	if e.o.URL != "" {
 		return e.o.URL, nil
@@ -182,7 +177,7 @@ func (e *Endpoint) find(ctx context.Context) (string, error) {
 	return e.place, e.lost
 }
 
-// look looks where to ask, for all who wait for that.
+// look looks the address up and wakes the callers that wait for it.
 func (e *Endpoint) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findLimit)
 	defer cancel()
@@ -190,7 +185,7 @@ func (e *Endpoint) look(ctx context.Context) {
 	switch {
 	case err != nil:
 	case m.Introspection == "":
-		err = errors.New("the metadata of the issuer names no introspection_endpoint: set url under introspection")
+		err = errors.New("the metadata of the issuer has no introspection_endpoint: set url under introspection")
 	default:
 		if err = jwks.Safe(m.Introspection); err != nil {
 			err = fmt.Errorf("the metadata of the issuer: introspection_endpoint %w", err)
@@ -210,8 +205,8 @@ func (e *Endpoint) look(ctx context.Context) {
 	e.seeks = nil
 }
 
-// say notes how a question went, and logs that when it has changed; not each time if that
-// goes to and fro.
+// say records the result of a request and logs changes. It does not log each change of an unstable
+// endpoint.
 func (e *Endpoint) say(err error) {
 	e.mu.Lock()
 	e.asked++
@@ -228,16 +223,16 @@ func (e *Endpoint) say(err error) {
 	e.mu.Unlock()
 	switch log := e.o.Log.With("issuer", e.o.Issuer); {
 	case warned && !was:
-		log.Warn("an issuer cannot be asked about tokens", "err", err)
+		log.Warn("introspection fails: tokens of the issuer cannot be checked", "err", err)
 	case was && !warned:
-		log.Info("an issuer can be asked about tokens again")
+		log.Info("introspection works again")
 	}
 }
 
 // IntrospectionState is the state of an endpoint.
 type IntrospectionState struct {
-	Fault         string // why the last question had no answer; for operators
-	Asked, Failed uint64 // questions
+	Fault         string // why the last request failed; for operators
+	Asked, Failed uint64 // requests
 }
 
 // State returns the state of the endpoint.

@@ -18,42 +18,39 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Introspection says how to ask an issuer about tokens that only it can read (RFC 7662).
+// Introspection says how to ask an issuer about opaque tokens (RFC 7662).
 type Introspection struct {
-	// URL is where to ask. Default: where the metadata of the issuer says.
+	// URL is the introspection endpoint. Default: the one in the issuer's metadata.
 	URL string `yaml:"url"`
-	// Client is the bridge itself, as the issuer knows it.
+	// Client is the bridge's client at the issuer.
 	Client Client `yaml:"client"`
-	// Cache is how long a good token counts without being asked about again: at most 5m.
-	// Default 30s.
+	// Cache is how long an answer about a valid token is cached: at most 5m. Default 30s.
 	Cache time.Duration `yaml:"cache"`
-	// Always asks about JSON Web Tokens too. Their keys are not needed then. Default false.
+	// Always introspects JSON Web Tokens too, and uses no keys for them. Default false.
 	Always bool `yaml:"always"`
 }
 
-// Client is what the bridge is known by at an issuer.
+// Client is the bridge's client at an issuer.
 type Client struct {
-	// ID and Secret are what the issuer has registered.
+	// ID and Secret are its registered client_id and client_secret.
 	ID     string `yaml:"id"`
 	Secret string `yaml:"secret"`
-	// KeyFile names a file with the PEM private key that signs in place of a secret. KeyID is
-	// the name that the issuer has for it, and Algorithm what it signs by. Default: the usual
-	// one for the key.
+	// KeyFile names a file with the PEM private key that signs instead of a secret. KeyID is its kid
+	// at the issuer, and Algorithm its algorithm. Default: the usual one.
 	KeyFile   string `yaml:"key_file"`
 	KeyID     string `yaml:"key_id"`
 	Algorithm string `yaml:"algorithm"`
-	// InBody sends both in the body, in place of the header Authorization. Default false.
+	// InBody sends both in the body instead of the Authorization header. Default false.
 	InBody bool `yaml:"in_body"`
 }
 
-// Look looks at the file of the key, as assertion.Look does.
+// Look checks the key file like assertion.Look.
 func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
 	remark, fault = assertion.Look(&c.KeyFile, absolute)
 	return "key_file", remark, fault
 }
 
-// Wrong returns the rule that the settings break, and the key that it is about, such as
-// ": url"; nothing for good ones.
+// Wrong returns the rule that the settings break, and its key, such as ": url"; nothing for valid settings.
 func (in *Introspection) Wrong() (key, rule string) {
 	switch {
 	case in.Client.ID == "":
@@ -61,37 +58,37 @@ func (in *Introspection) Wrong() (key, rule string) {
 	case in.Client.Secret == "" && in.Client.KeyFile == "":
 		return ": client: secret", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }, or a key_file in place of the secret`
 	case in.Client.KeyFile != "" && (in.Client.Secret != "" || in.Client.InBody):
-		return ": client: key_file", "is in the place of secret and in_body: remove these"
+		return ": client: key_file", "replaces secret and in_body: remove these"
 	case in.Client.KeyFile == "" && in.Client.KeyID+in.Client.Algorithm != "":
-		return ": client", "has key_id or algorithm, which are of use with key_file only"
+		return ": client", "has key_id or algorithm, which need key_file"
 	case in.Client.Algorithm != "" && !slices.Contains(assertion.Algorithms, in.Client.Algorithm):
 		return ": client: algorithm", "must be one of " + strings.Join(assertion.Algorithms, ", ")
 	case in.URL != "" && jwks.Safe(in.URL) != nil:
-		return ": url", "must be https, as tokens and the secret of the client go there; http is for this machine only"
+		return ": url", "must be https, since tokens and the secret of the client are sent there; http is for this machine only"
 	case in.Cache < 0 || in.Cache > MaxCache:
-		return ": cache", "must be at most 5m: for so long a token goes on that was revoked"
+		return ": cache", "must be at most 5m: a revoked token works for that long"
 	}
 	return "", ""
 }
 
 const (
-	// DefaultCache is how long an answer counts if nothing is said, and MaxCache how
-	// long at most: for so long a token goes on that was revoked.
+	// DefaultCache is the default of Introspection.Cache, and MaxCache its maximum: a revoked token
+	// works for that long.
 	DefaultCache = 30 * time.Second
 	MaxCache     = 5 * time.Minute
 
-	refusedKept = 5 * time.Second // an answer that a token is not good
-	maxRefused  = 10_000          // such answers
-	askLimit    = 5 * time.Second // how long a request waits for an answer
+	refusedKept = 5 * time.Second // lifetime of the answer that a token is not valid
+	maxRefused  = 10_000          // cached answers of that kind
+	askLimit    = 5 * time.Second // how long a request waits for the answer
 )
 
 type gateKey struct{}
 
-// Gate says whether an issuer may be asked about a token that was never good.
+// Gate limits the introspection of tokens that were never valid.
 type Gate interface {
-	// Pass reports whether it may be asked now. Otherwise Pass is called again when busy
-	// is closed; a nil busy says that it is not asked at all. Pass must not block. When it
-	// was ok, it is not called again in the same Verify.
+	// Pass reports whether the issuer may be asked now. If not, Pass is called again when busy is
+	// closed; with a nil busy the issuer is not asked. Pass must not block. After an ok it is not
+	// called again in the same Verify.
 	Pass() (busy <-chan struct{}, ok bool)
 }
 
@@ -100,27 +97,26 @@ func WithGate(ctx context.Context, gate Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, gate)
 }
 
-// asker asks an issuer about tokens: once for all who wait for the answer (I-025). Nobody
-// else waits for it.
+// asker introspects tokens. Concurrent requests with one token share a question (I-025).
 type asker struct {
-	v    *Verifier // that knows good tokens
+	v    *Verifier // caches valid tokens
 	i    *issuer
 	at   *Endpoint
 	kept time.Duration
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	flights map[[32]byte]*flight
 	refused *simplelru.LRU[[32]byte, refused]
 }
 
-// flight is a question that is under way.
+// flight is a question in flight.
 type flight struct {
-	done chan struct{} // closed when the rest is there
+	done chan struct{} // closed when t and err are set
 	t    *Token
 	err  error
 }
 
-// refused is an answer that a token is not good.
+// refused is the answer that a token is not valid.
 type refused struct {
 	why   *Error
 	until time.Time
@@ -134,23 +130,22 @@ func newAsker(v *Verifier, i *issuer, at *Endpoint, kept time.Duration) *asker {
 	return &asker{v: v, i: i, at: at, kept: kept, flights: map[[32]byte]*flight{}, refused: few}
 }
 
-// opaque reports whether a text may be a token: it is asked about in the name of whoever
-// shows it.
+// opaque reports whether a text may be an opaque token. Only such a text is sent to the issuer.
 func opaque(raw string) bool {
 	return raw != "" && len(raw) <= maxToken && !strings.ContainsFunc(raw, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._~+/=", r)
 	})
 }
 
-// formed reports whether a text begins as a JSON Web Token does, encrypted or not.
+// formed reports whether a text begins like a JSON Web Token, encrypted or not.
 func formed(raw string) bool {
 	head, _, more := strings.Cut(raw, ".")
 	data, err := base64.RawURLEncoding.DecodeString(head)
 	return more && err == nil && gjson.ValidBytes(data) && data[0] == '{'
 }
 
-// verify returns what the issuer says of a token, for whatever resource it is. had is what
-// it said before, or nil: who goes by that hears when the token is not good any more.
+// verify introspects a token, for any resource. had is the cached token, or nil. An answer that the token
+// is not valid any more also ends had.
 func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
 	if had != nil && !had.Until.After(time.Now()) {
 		return nil, expired(a.i.o.URL)
@@ -163,8 +158,8 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 			a.mu.Unlock()
 			return nil, no.why
 		}
-		unknown := had == nil && (!known || no.why.Asked)        // it was never good
-		if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // it has just been asked about
+		unknown := had == nil && (!known || no.why.Asked)        // the token was never valid
+		if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // another request has just introspected it
 			a.mu.Unlock()
 			return t, nil
 		}
@@ -173,7 +168,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 			if busy, ok := gate.Pass(); !ok {
 				a.mu.Unlock()
 				if busy == nil {
-					return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "too many tokens were made up by whoever shows this one: its issuer was not asked", Asked: true, Unasked: true, Text: !formed(raw)}
+					return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "its issuer was not asked: this client has sent too many invalid tokens", Asked: true, Unasked: true, Text: !formed(raw)}
 				}
 				if err := a.await(ctx, busy, until); err != nil {
 					return nil, err
@@ -196,7 +191,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 	}
 }
 
-// await waits until done is closed, but not for ever.
+// await waits for done, up to the time until.
 func (a *asker) await(ctx context.Context, done <-chan struct{}, until time.Time) error {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -214,9 +209,9 @@ func (a *asker) unavailable() *Error {
 	return refuse(Unavailable, a.i.o.URL, "%v", ErrUnavailable)
 }
 
-// fly asks, for all who wait: that the first of them goes away ends nothing.
+// fly introspects a token for all who wait. The end of the first one's ctx does not cancel it.
 func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token, unknown bool) {
-	f.err = a.unavailable() // if nothing else is found
+	f.err = a.unavailable() // unless the answer says otherwise
 	defer func() {
 		a.mu.Lock()
 		delete(a.flights, sum)
@@ -242,21 +237,20 @@ func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, ha
 	}
 }
 
-// read returns what an answer says (I-024). One that has no iss is of the issuer that was
-// asked. One without aud is for the client that got the token, which has to be one that
-// audience lists. What was never good may be a guess at a key, unless it has the form of a
-// JSON Web Token.
+// read checks an answer (I-024). Without iss, the issuer is the one that was asked. Without aud, the
+// token is for the client that got it, which must be in audience. A token that was never valid may be
+// a guess at a key, unless it has the form of a JSON Web Token.
 func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool) (*Token, error) {
 	url := a.i.o.URL
 	claims, err := object(answer)
 	if err != nil {
-		return nil, refuse(Unavailable, url, "what the issuer says of the token: %v", err)
+		return nil, refuse(Unavailable, url, "the introspection answer: %v", err)
 	}
 	if member(claims, "active").Type != gjson.True {
-		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has ended, was revoked, or is no token of it", Asked: unknown, Text: unknown && !formed(raw)}
+		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has expired, was revoked, or is not a token of this issuer", Asked: unknown, Text: unknown && !formed(raw)}
 	}
 	if iss := member(claims, "iss"); iss.Exists() && iss.Str != url {
-		return nil, refuse(Unknown, url, "the issuer says that the token is of another one, %.200q", iss.Str)
+		return nil, refuse(Unknown, url, "the introspection answer names another issuer, %.200q", iss.Str)
 	}
 	t, err := a.i.read(claims, true)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package token checks the tokens that identity providers have issued for the bridge:
-// JSON Web Tokens (RFC 9068), by the keys of their issuers.
+// Package token verifies the tokens that identity providers issue for the bridge: JSON Web Tokens (RFC
+// 9068), by the keys of their issuers, and opaque tokens, by introspection (RFC 7662).
 //
-// A token counts if it is signed by a key of the issuer that it names, is meant for the
-// resource that was asked for, is neither too old nor too new, and says of whom it is.
-// What else a token is, such as an ID token or one that is bound to a key, is refused.
+// A token is valid if the issuer that it names has signed it, its audience is the requested resource,
+// it is neither expired nor from the future, and it names its subject. Tokens of other kinds, such as ID
+// tokens and tokens bound to a key, are refused.
 package token
 
 import (
@@ -28,70 +28,69 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Issuer says whose tokens count, and which of them.
+// Issuer is an issuer whose tokens are accepted, and the rules for them.
 type Issuer struct {
 	// URL is the issuer, exactly as its tokens name it.
 	URL string
-	// Audience is what a token may be for beside the resource that was asked for.
+	// Audience lists accepted audiences besides the requested resource.
 	Audience []string
-	// JWKS is the URL or the file of its keys. Default: where its metadata says.
+	// JWKS is the URL or file of its keys. Default: the jwks_uri in its metadata.
 	JWKS string
-	// Algorithms are those that it may sign with. Default: Algorithms.
+	// Algorithms are its allowed signature algorithms. Default: Algorithms.
 	Algorithms []string
-	// ScopeClaim has the scopes. Default: scope and scp.
+	// ScopeClaim is the claim with the scopes. Default: scope and scp.
 	ScopeClaim string
-	// Implies has the scopes that others have in them, by these.
+	// Implies maps scopes to those that they include.
 	Implies map[string][]string
-	// Skew is by how much the clocks may differ. Default 30s.
+	// Skew is the allowed difference of the clocks. Default 30s.
 	Skew time.Duration
-	// Introspection says how to ask it about tokens that only it can read; nil means that
-	// these do not count. One issuer at most has it: such a token does not say whose it is.
+	// Introspection says how to ask it about opaque tokens; nil refuses these. At most one issuer
+	// has it, since such a token does not name its issuer.
 	Introspection *Introspection
-	// Front is set if the bridge gives tokens to its users, too.
+	// Front is set if the bridge issues tokens to its users.
 	Front *Front
-	// Transport makes the requests to it. Default: that of net/http.
+	// Transport sends the requests to it. Default: that of net/http.
 	Transport http.RoundTripper
 }
 
-// Algorithms are those that tokens may be signed with. Each is of a public key: one that
-// is secret would have to be the issuer's and ours, and who has it can make tokens.
+// Algorithms are the supported signature algorithms. All use public keys: with a secret key, everybody
+// who can verify a token could make one.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 const (
-	// DefaultSkew is by how much clocks may differ if nothing is said, and MaxSkew by
-	// how much at most.
+	// DefaultSkew is the default of Issuer.Skew, and MaxSkew its maximum.
 	DefaultSkew = 30 * time.Second
 	MaxSkew     = 5 * time.Minute
 
 	maxToken = 16 << 10 // bytes
-	maxKnown = 10_000   // tokens that are known to be good
+	maxKnown = 10_000   // cached valid tokens
 )
 
-// Result is what became of a check, as metrics have it.
+// Result is the result of a check, as a label of metrics.
 type Result string
 
-// The results of checks.
+// Results of checks.
 const (
 	OK          Result = "ok"
-	Missing     Result = "missing"     // nothing was shown
-	Expired     Result = "expired"     // too old
-	Audience    Result = "audience"    // for somebody else
-	Unknown     Result = "issuer"      // of no issuer that counts
-	Signature   Result = "signature"   // not signed by its issuer
-	Invalid     Result = "invalid"     // anything else that is wrong with it
-	Scope       Result = "scope"       // a scope is missing
-	Denied      Result = "denied"      // no rule lets it in
-	Unavailable Result = "unavailable" // it cannot be checked
+	Missing     Result = "missing"     // no token
+	Expired     Result = "expired"     // expired
+	Audience    Result = "audience"    // for another audience
+	Unknown     Result = "issuer"      // of an unknown issuer
+	Signature   Result = "signature"   // not signed by a key of its issuer
+	Invalid     Result = "invalid"     // any other fault
+	Scope       Result = "scope"       // lacks a scope
+	Denied      Result = "denied"      // no rule admits its user
+	Unavailable Result = "unavailable" // cannot be checked now
 )
 
-// Error is why a token does not count. Its text is for operators, and has nothing of the
-// token but who gave it, for whom and as what; clients are told only what the result says.
+// Error is why a token is refused. Why is for operators. It holds nothing of the token but issuer,
+// audience and type. Clients learn no more than Result.
 type Error struct {
 	Result Result
-	Issuer string // if it is one that counts
+	Issuer string // empty for an unknown issuer
 	Why    string
-	Text   bool // it has not even the form of a token: it may be a guess at a key
-	// Asked: its issuer knows nothing of it. Unasked: it was not asked, because of many such.
+	Text   bool // it has not the form of a token: it may be a guess at a key
+	// Asked: its issuer does not know it. Unasked: the issuer was not asked, after too many such tokens.
 	Asked, Unasked bool
 }
 
@@ -103,37 +102,36 @@ func refuse(r Result, issuer, format string, args ...any) *Error {
 
 func expired(issuer string) *Error { return refuse(Expired, issuer, "the token has expired") }
 
-// Token is what a token says that was found good.
+// Token is a verified token.
 type Token struct {
-	// Issuer and Subject are who the caller is. Machine says that the subject is a
-	// client, which acts for nobody.
+	// Issuer and Subject identify the caller. Machine means that the subject is a client that acts
+	// for no user.
 	Issuer, Subject string
 	Machine         bool
-	// Client is who got the token, if it says so.
+	// Client is the client that got the token; may be empty.
 	Client string
-	// Scopes are what it allows, and what is implied by that, sorted.
+	// Scopes are its scopes and the implied ones, sorted.
 	Scopes []string
-	// Until is when it ends, the difference of the clocks included.
+	// Until is when it expires, plus the allowed skew.
 	Until time.Time
-	// Claims are all that it says: an object.
+	// Claims are its claims, an object.
 	Claims gjson.Result
 
-	// Note keeps what its reader has made of it.
+	// Note caches a result for the reader of the token.
 	Note atomic.Value
 
 	audience []string
-	client   bool        // the audience is the client that got the token, for the lack of another
-	key      *jwks.Key   // nil for a token that its issuer was asked about
-	over     func() bool // of a token of a Front: whether its login has ended; nil for others
+	client   bool        // there was no aud: audience is the client that got the token
+	key      *jwks.Key   // nil for an introspected token
+	over     func() bool // for a Front's token: reports whether its login has ended; nil for others
 
-	// Of a token that its issuer was asked about: how long the answer counts, and whether
-	// a later one was that it is not good.
+	// For an introspected token: how long the answer is valid, and whether a later answer revoked the
+	// token.
 	fresh time.Time
 	ended *atomic.Bool
 }
 
-// Gone reports whether the issuer has taken the key back that the token is signed by, or
-// has said of the token itself that it is not good any more.
+// Gone reports whether the issuer has revoked the token, or the key that has signed it.
 func (t *Token) Gone() bool {
 	if t.key == nil {
 		return t.ended.Load()
@@ -141,52 +139,51 @@ func (t *Token) Gone() bool {
 	return t.key.Gone() || t.over != nil && t.over()
 }
 
-// Fronted reports whether the token is one that the bridge has given itself to a user of
-// the issuer. It counts nowhere else, and must not be handed on.
+// Fronted reports whether the bridge itself has issued the token to a user of the issuer. No other server
+// accepts it, and it must not be passed on.
 func (t *Token) Fronted() bool { return t.over != nil }
 
-// counts reports whether a token that was good needs no other look.
+// counts reports whether a verified token is still valid without another check.
 func (t *Token) counts(now time.Time) bool {
 	return !t.Gone() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))
 }
 
-// Resource is what a token has to be for: Root + Path, or the Root alone, which is the
-// bridge as a whole.
+// Resource is the audience that a token needs: Root + Path, or Root alone, which is the whole bridge.
 type Resource struct{ Root, Path string }
 
-// Is reports whether an address is that of the resource, or of the bridge as a whole. A
-// slash at its end makes no difference (I-016).
+// Is reports whether an address is that of the resource or of the whole bridge. A trailing slash makes
+// no difference (I-016).
 func (r Resource) Is(address string) bool {
 	address = strings.TrimSuffix(address, "/")
 	rest, ok := strings.CutPrefix(address, r.Root)
 	return ok && r.Root != "" && (rest == "" || rest == r.Path)
 }
 
-// Verifier checks tokens. Its methods may be called concurrently.
+// Verifier verifies tokens. Its methods may be called concurrently.
 type Verifier struct {
 	issuers map[string]*issuer
-	opaque  *asker // of tokens that cannot be read; nil when these do not count
+	opaque  *asker // introspects opaque tokens; nil if they are refused
 
 	mu    sync.Mutex // guards known
 	known *simplelru.LRU[[32]byte, *Token]
 }
 
-// issuer is an Issuer that is ready for use.
+// issuer is the state of an Issuer.
 type issuer struct {
 	o          Issuer
 	keys       *jwks.Set
 	algorithms []jose.SignatureAlgorithm
-	asks       *asker // nil when it is not asked about tokens
-	users      string // of a Front, the issuer whose users its tokens are for
+	asks       *asker // nil without introspection
+	users      string // for a Front, the issuer of its users
 }
 
-// keyed reports whether keys of the issuer are used.
+// keyed reports whether the issuer's keys are needed.
 func (i *issuer) keyed() bool { return !i.always() || i.o.Front != nil }
 
-// always reports whether the issuer is asked about each of its tokens.
+// always reports whether all tokens of the issuer are introspected.
 func (i *issuer) always() bool { return i.asks != nil && i.o.Introspection.Always }
 
-// New makes a verifier of the tokens of those issuers. It fetches nothing: see Run.
+// New returns a Verifier for tokens of issuers. It sends no requests: Run does.
 func New(issuers []Issuer, log *slog.Logger) *Verifier {
 	known, _ := simplelru.NewLRU[[32]byte, *Token](maxKnown, nil) // the size is positive
 	v := &Verifier{issuers: map[string]*issuer{}, known: known}
@@ -198,7 +195,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			o.Algorithms = Algorithms
 		}
 		i := &issuer{o: o, keys: jwks.New(jwks.Options{Issuer: o.URL, From: o.JWKS, Client: jwks.Client(o.Transport), Log: log})}
-		for _, a := range Algorithms { // never another one, whatever the list says (I-011)
+		for _, a := range Algorithms { // only supported ones, whatever the list says (I-011)
 			for _, wanted := range o.Algorithms {
 				if a == wanted {
 					i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
@@ -221,12 +218,11 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 	return v
 }
 
-// Run fetches the keys of all issuers and keeps them new, until ctx ends. It is called
-// once.
+// Run fetches and refreshes the keys of all issuers until ctx ends. It is called once.
 func (v *Verifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, i := range v.issuers {
-		if i.keyed() { // otherwise it may have none
+		if i.keyed() { // an issuer without keys may publish none
 			wg.Go(func() { i.keys.Run(ctx) })
 		}
 	}
@@ -236,11 +232,11 @@ func (v *Verifier) Run(ctx context.Context) {
 // State is the state of an issuer.
 type State struct {
 	jwks.State
-	Keys  bool                // keys of it are used
-	Asked *IntrospectionState // nil when it is not asked about tokens
+	Keys  bool                // its keys are needed
+	Asked *IntrospectionState // nil without introspection
 }
 
-// States returns the state of the issuers, in no order.
+// States returns the states of the issuers, in no order.
 func (v *Verifier) States() []State {
 	var all []State
 	for _, i := range v.issuers {
@@ -254,12 +250,11 @@ func (v *Verifier) States() []State {
 	return all
 }
 
-// Verify returns what a token says, if it counts for the resource. sum identifies it:
-// a hash that nobody can choose a token for. The error is an *Error, or that of ctx.
-// What is returned is shared, and not to be changed.
+// Verify returns a token if it is valid for the resource. sum must identify it: a hash for which nobody
+// can choose a token. The error is an *Error, or that of ctx. The result is shared: do not change it.
 func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Resource) (*Token, error) {
 	t := v.get(sum)
-	if t == nil || !t.counts(time.Now()) { // what is found says why
+	if t == nil || !t.counts(time.Now()) { // the new check says why
 		had := t
 		var err error
 		if t, err = v.verify(ctx, raw, sum, had); err != nil {
@@ -268,17 +263,17 @@ func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Reso
 			}
 			return nil, err
 		}
-		if t.key != nil { // of others, who has asked has done so
+		if t.key != nil { // the asker has stored the others
 			v.keep(sum, t)
 		}
 	}
 	if i := v.issuers[t.Issuer]; !t.meant(to, i.o.Audience) {
-		return nil, refuse(Audience, t.Issuer, "the token is for something else: its aud %.300s has neither the address of the endpoint nor that of the bridge, nor one that audience lists", fmt.Sprintf("%q", t.audience))
+		return nil, refuse(Audience, t.Issuer, "the token is for another resource: its aud %.300s must have the address of the endpoint, that of the bridge, or one in audience", fmt.Sprintf("%q", t.audience))
 	}
 	return t, nil
 }
 
-// get returns a token that was good; nil for one that is not known.
+// get returns a verified token from the cache; nil for an unknown one.
 func (v *Verifier) get(sum [32]byte) *Token {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -286,31 +281,31 @@ func (v *Verifier) get(sum [32]byte) *Token {
 	return t
 }
 
-// keep remembers a good token.
+// keep adds a verified token to the cache.
 func (v *Verifier) keep(sum [32]byte, t *Token) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known.Add(sum, t)
 }
 
-// forget forgets a token that was good, if the error says that it is not any more.
+// forget removes a token from the cache if the error means that it is not valid any more.
 func (v *Verifier) forget(sum [32]byte, had *Token, err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Result == Unavailable {
-		return // nothing is known of it
+		return // the check failed: this says nothing about the token
 	}
 	if had.ended != nil {
 		had.ended.Store(true)
 	}
 	if had.key == nil && e.Result == Expired {
-		return // it is known why it does not count: nobody is asked again
+		return // it stays, so that its issuer is not asked again about it
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known.Remove(sum)
 }
 
-// meant reports whether one of its audiences is the resource, or one that counts too.
+// meant reports whether one of the audiences is the resource or one in also.
 func (t *Token) meant(to Resource, also []string) bool {
 	for _, a := range t.audience {
 		if !t.client && to.Is(a) {
@@ -325,17 +320,16 @@ func (t *Token) meant(to Resource, also []string) bool {
 	return false
 }
 
-// header is what is read of the header of a token.
+// header is the header of a JSON Web Token.
 type header struct {
 	alg, kid, typ string
-	named         bool // there is a kid
+	named         bool // it has a kid
 }
 
-// types are those that an access token may have (I-012).
+// types are the accepted types of access tokens (I-012).
 var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/at+jwt": true}
 
-// verify returns what a token says, for whatever resource it is. had is what it said when
-// that was last looked at, or nil.
+// verify verifies a token for any resource. had is the cached token, or nil.
 func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
 	head, body, err := split(raw)
 	if v.opaque != nil && opaque(raw) && (err != nil || !gjson.ValidBytes(head)) {
@@ -350,12 +344,12 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	}
 	claims, err := object(body)
 	if err != nil {
-		return nil, refuse(Invalid, "", "what the token says: %v", err)
+		return nil, refuse(Invalid, "", "the claims of the token: %v", err)
 	}
 	iss := member(claims, "iss")
 	i := v.issuers[iss.Str]
 	if i == nil || iss.Type != gjson.String {
-		return nil, refuse(Unknown, "", "the token is of no issuer that oauth lists, %.200q", iss.Str)
+		return nil, refuse(Unknown, "", "the issuer of the token, %.200q, is not in oauth", iss.Str)
 	}
 	if i.always() {
 		if ends, ok := seconds(member(claims, "exp")); ok && !ends.Add(i.o.Skew).After(time.Now()) {
@@ -363,8 +357,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 		}
 		return i.asks.verify(ctx, raw, sum, had)
 	}
-	// All that costs nothing comes first: only who has a token that could be good has
-	// keys fetched (I-021).
+	// The cheap checks come first: only a token that could be valid causes a fetch of keys (I-021).
 	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
 		return nil, refuse(Signature, i.o.URL, "the token is not signed with an algorithm that its issuer may use, or not in the compact form")
@@ -376,7 +369,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	if t.key, err = i.signer(ctx, h, parsed, body); err != nil {
 		return nil, err
 	}
-	if t.Scopes, err = i.scopes(claims); err != nil { // which may be work, so that it is for its issuer only to cause
+	if t.Scopes, err = i.scopes(claims); err != nil { // last, since it may be much work: only the issuer may cause that
 		return nil, refuse(Invalid, i.o.URL, "the token: %v", err)
 	}
 	if i.users != "" {
@@ -385,7 +378,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	return t, nil
 }
 
-// signer returns the key of the issuer that has signed what is in a token.
+// signer returns the issuer's key that has signed a token.
 func (i *issuer) signer(ctx context.Context, h header, parsed *jose.JSONWebSignature, body []byte) (*jwks.Key, error) {
 	keys, err := i.keys.Find(ctx, h.kid, h.named, h.alg)
 	switch {
@@ -404,20 +397,20 @@ func (i *issuer) signer(ctx context.Context, h header, parsed *jose.JSONWebSigna
 	return nil, refuse(Signature, i.o.URL, "the token is not signed by a key of its issuer")
 }
 
-// split returns the header and the payload of a token in the compact form.
+// split decodes the header and the payload of a token in compact form.
 func split(raw string) (head, body []byte, err error) {
 	if len(raw) > maxToken {
 		return nil, nil, errors.New("the token is longer than 16 KiB")
 	}
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		return nil, nil, errors.New("what was shown is neither a key nor a JSON Web Token")
+		return nil, nil, errors.New("the credential is neither a key nor a JSON Web Token")
 	}
 	if head, err = base64.RawURLEncoding.Strict().DecodeString(parts[0]); err == nil {
 		body, err = base64.RawURLEncoding.Strict().DecodeString(parts[1])
 	}
 	if err != nil {
-		return nil, nil, errors.New("what was shown is neither a key nor a JSON Web Token")
+		return nil, nil, errors.New("the credential is neither a key nor a JSON Web Token")
 	}
 	return head, body, nil
 }
@@ -432,15 +425,15 @@ func readHeader(data []byte) (h header, err error) {
 	case alg.Type != gjson.String || kid.Exists() && kid.Type != gjson.String || typ.Exists() && typ.Type != gjson.String:
 		return h, errors.New("alg, kid and typ must be text")
 	case member(v, "crit").Exists(), member(v, "b64").Exists():
-		return h, errors.New("it asks for an extension that is not understood")
+		return h, errors.New("it needs an extension (crit or b64), which the bridge does not support")
 	case !types[strings.ToLower(typ.Str)]:
-		return h, fmt.Errorf("its type is not that of an access token, %.50q", typ.Str)
+		return h, fmt.Errorf("its typ is %.50q, which is not that of an access token", typ.Str)
 	}
 	return header{alg.Str, kid.Str, strings.ToLower(typ.Str), kid.Exists()}, nil
 }
 
-// read checks the claims of a token of the issuer, all but for whom it is and what it
-// allows. asked says that they are the issuer's answer to a question about the token.
+// read checks the claims of a token, except audience and scopes. asked means that the claims are an
+// introspection answer.
 func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	no := func(r Result, format string, args ...any) (*Token, error) {
 		return nil, refuse(r, i.o.URL, format, args...)
@@ -454,7 +447,7 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 		return no(Invalid, "this is no access token: %s", what)
 	}
 	if member(claims, "cnf").Exists() {
-		return no(Invalid, "the token is bound to a key (cnf), and was shown without it")
+		return no(Invalid, "the token is bound to a key (cnf), which the bridge does not support")
 	}
 	client := member(claims, "client_id")
 	if !client.Exists() {
@@ -466,24 +459,24 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	}
 	var ok bool
 	if t.audience, ok = list(aud); !ok || len(t.audience) == 0 {
-		return no(Audience, "the token has no aud, or one that is no text: it could be for anybody")
+		return no(Audience, "the token must have an aud of text: without it, the token could be for anybody")
 	}
 	t.Subject, t.Client = member(claims, "sub").Str, client.Str
 	if s := member(claims, "sub"); !s.Exists() {
 		t.Subject, t.Machine = t.Client, true
 	}
 	if !nameable(t.Subject) || t.Client != "" && !nameable(t.Client) {
-		return no(Invalid, "the token does not say of whom it is: sub must be text of 1 to 256 bytes without control characters")
+		return no(Invalid, "the token names no user: sub must be text of 1 to 256 bytes without control characters")
 	}
 	return t, nil
 }
 
-// until returns when a token ends, the difference of the clocks included.
+// until returns when a token expires, plus the allowed skew.
 func (i *issuer) until(claims gjson.Result) (end time.Time, err error) {
 	now := time.Now()
 	ends, ok := seconds(member(claims, "exp"))
 	if !ok {
-		return end, refuse(Invalid, i.o.URL, "the token has no exp: one that does not end is not taken")
+		return end, refuse(Invalid, i.o.URL, "the token must have exp: the bridge accepts no token without an end")
 	}
 	if end = ends.Add(i.o.Skew); !end.After(now) {
 		return end, expired(i.o.URL)
@@ -491,15 +484,15 @@ func (i *issuer) until(claims gjson.Result) (end time.Time, err error) {
 	for _, name := range []string{"nbf", "iat"} {
 		if v := member(claims, name); v.Exists() {
 			if at, ok := seconds(v); !ok || at.After(now.Add(i.o.Skew)) {
-				return end, refuse(Invalid, i.o.URL, "the %s of the token is ahead, or no time: are the clocks right?", name)
+				return end, refuse(Invalid, i.o.URL, "the %s of the token is in the future or no time: check the clocks", name)
 			}
 		}
 	}
 	return end, nil
 }
 
-// otherUse returns what says of a token that it is for something else than access, such as
-// to get the next one; empty if nothing does. What issuers write has no standard.
+// otherUse returns why a token is not for access but, for example, for renewal; empty if it may be. There
+// is no standard for such claims.
 func otherUse(claims gjson.Result, asked bool) string {
 	is := func(name string, values ...string) bool {
 		v := member(claims, name)

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Challenge is what a server says of the token that it wants (RFC 6750 §3, RFC 9728 §5.1).
+// Challenge says which token a server needs (RFC 6750 §3, RFC 9728 §5.1).
 type Challenge struct {
-	// Metadata is where the metadata of the resource is; empty if it does not say.
+	// Metadata is the address of the resource's metadata; may be empty.
 	Metadata string
-	// Scopes are those that the request needs; nil if it does not say.
+	// Scopes are the scopes that the request needs; may be nil.
 	Scopes []string
-	// Error is why a token was refused, such as insufficient_scope; empty without one.
+	// Error is why the token was refused, such as insufficient_scope; may be empty.
 	Error string
 }
 
-// Bearer returns the challenge for bearer tokens that an answer has. There may be several
-// headers, and several challenges in each. A header that cannot be read counts as none (I-201).
+// Bearer returns the bearer challenge of an answer. There may be several headers with several
+// challenges each. A malformed header counts as none (I-201).
 func Bearer(h http.Header) (Challenge, bool) {
 	for _, line := range h.Values("WWW-Authenticate") {
 		for _, c := range challenges(line) {
@@ -30,14 +30,14 @@ func Bearer(h http.Header) (Challenge, bool) {
 	return Challenge{}, false
 }
 
-// challenge is one of any scheme.
+// challenge is a challenge of any scheme.
 type challenge struct {
 	scheme string
 	params map[string]string
 }
 
-// challenges reads a header: a list of challenges, each with parameters, one token, or
-// nothing (RFC 9110 §11.6.1). It returns nil for what is none.
+// challenges parses a header: a list of challenges, each with parameters, one token, or nothing (RFC
+// 9110 §11.6.1). It returns nil for a malformed header.
 func challenges(s string) (all []challenge) {
 	for {
 		s = strings.TrimLeft(s, " \t,")
@@ -70,7 +70,7 @@ func challenges(s string) (all []challenge) {
 	}
 }
 
-// word returns the token that s begins with, and what follows.
+// word returns the token at the beginning of s, and the rest.
 func word(s string) (token, rest string) {
 	n := 0
 	for n < len(s) && httpguts.IsTokenRune(rune(s[n])) {
@@ -79,7 +79,7 @@ func word(s string) (token, rest string) {
 	return s[:n], s[n:]
 }
 
-// token68 cuts off what some schemes have in place of parameters, such as Negotiate.
+// token68 cuts off the text that some schemes use instead of parameters, such as Negotiate.
 func token68(s string) (rest string, ok bool) {
 	n := 0
 	for n < len(s) && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || strings.IndexByte("-._~+/", s[n]) >= 0) {
@@ -93,7 +93,7 @@ func token68(s string) (rest string, ok bool) {
 	return rest, end == "" || end[0] == ','
 }
 
-// text returns the value that s begins with: a token, or text in quotes.
+// text returns the value at the beginning of s: a token or a quoted string.
 func text(s string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest = word(s)

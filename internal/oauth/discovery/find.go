@@ -1,9 +1,9 @@
-// Package discovery finds the authorization server of a server, and asks it for tokens.
-// It reads the metadata of the server (RFC 9728), and of the authorization server that
-// this names (RFC 8414, OpenID Connect Discovery).
+// Package discovery finds the authorization server of a server and requests tokens there. It reads
+// the metadata of the server (RFC 9728), and that of the authorization server which the first names
+// (RFC 8414, OpenID Connect Discovery).
 //
-// All that it reads was written by strangers. Reading metadata sends no secret, and
-// trusts nothing that would give one server the tokens of another.
+// Strangers have written all that it reads. Reading metadata sends no secret, and accepts nothing
+// that would give one server the tokens of another.
 package discovery
 
 import (
@@ -27,10 +27,9 @@ import (
 
 const (
 	maxDocument = 1 << 20
-	// MaxDepth is how deep a document may be nested. What checks it further calls itself for
-	// each level.
+	// MaxDepth bounds the nesting of a document: later checks recurse for each level.
 	MaxDepth = 100
-	// Limit is how long one request takes at most.
+	// Limit is the timeout of one request.
 	Limit        = 10 * time.Second
 	maxRedirects = 3
 	maxListed    = 100 // issuers or scopes in a list
@@ -40,23 +39,22 @@ const (
 	openid       = "openid-configuration"
 )
 
-// Finder reads metadata for one server.
+// Finder reads metadata on behalf of one server.
 type Finder struct {
 	server  *url.URL
 	client  *http.Client
-	trusted []string // hosts
+	trusted []string // hosts that the operator has named
 }
 
-// NewFinder makes a finder for the server at that address, which the operator has set. The
-// transport should refuse addresses that strangers may not name. trusted are addresses that
-// the operator has set too.
+// NewFinder returns a finder for the server at an address, which the operator has set. transport
+// should refuse addresses that strangers must not name. trusted are other addresses of the operator.
 func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) *Finder {
 	at := *server
 	at.Fragment, at.User, at.Scheme, at.Host = "", nil, strings.ToLower(at.Scheme), strings.ToLower(at.Host)
 	return &Finder{&at, &http.Client{Transport: transport, Timeout: Limit, CheckRedirect: near}, Hosts(trusted...)}
 }
 
-// Hosts returns the hosts of addresses, with their ports.
+// Hosts returns the hosts of addresses, with ports.
 func Hosts(addresses ...string) (all []string) {
 	for _, a := range addresses {
 		if u, err := url.Parse(a); err == nil && u.Host != "" {
@@ -66,7 +64,7 @@ func Hosts(addresses ...string) (all []string) {
 	return all
 }
 
-// near follows a few redirects within an origin (I-214).
+// near allows a few redirects within an origin (I-214).
 func near(r *http.Request, via []*http.Request) error {
 	if first := via[0].URL; len(via) > maxRedirects || r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
 		return http.ErrUseLastResponse
@@ -80,16 +78,15 @@ func Loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-// Address parses the address of something that metadata names. It has to be https. If the
-// server itself is on this machine, or the operator has named it, it may be http on this
-// machine too (I-214).
+// Address parses an address in metadata. It must be https. It may be http on this machine if the
+// server is on this machine or the operator has named the host (I-214).
 func (f *Finder) Address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
-		return nil, fmt.Errorf("%q is not a URL such as https://login.example.com/token", sanitize.Text(clip(text)))
+		return nil, fmt.Errorf("%q must be a URL such as https://login.example.com/token", sanitize.Text(clip(text)))
 	case u.User != nil || u.Fragment != "":
-		return nil, fmt.Errorf("%q has a user or a #fragment", sanitize.Text(clip(text)))
+		return nil, fmt.Errorf("%q must have no user and no #fragment", sanitize.Text(clip(text)))
 	case u.Scheme == "https", u.Scheme == "http" && Loopback(u.Hostname()) && (Loopback(f.server.Hostname()) || slices.ContainsFunc(f.trusted, func(host string) bool { return strings.EqualFold(host, u.Host) })):
 		return u, nil
 	}
@@ -100,26 +97,26 @@ func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 
 
 // Resource is the metadata of a server.
 type Resource struct {
-	// Name is what tokens are for, exactly as the server writes it.
+	// Name is the resource that tokens are for, exactly as the server writes it.
 	Name string
 	// Issuers are the authorization servers, at least one.
 	Issuers []string
-	// Scopes are what a token should have to begin with; nil if it does not say.
+	// Scopes are the scopes that a token should have at first; nil if it names none.
 	Scopes []string
 }
 
-// errNotThere says that there is no such document at an address.
+// errNotThere means that an address has no document.
 var errNotThere = errors.New("there is no such document")
 
-// Resource reads the metadata of the server: at the address that a challenge has named, if
-// any, else where RFC 9728 puts it. nil means that there is none (I-202, I-207).
+// Resource reads the server's metadata: at the address of a challenge if named is set, else at the
+// addresses of RFC 9728. nil means that there is none (I-202, I-207).
 func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) {
 	origin, path := f.Origin(), strings.TrimSuffix(f.server.EscapedPath(), "/")
 	places := []string{origin + wellKnown + prm}
 	if path != "" {
 		places = slices.Insert(places, 0, origin+wellKnown+prm+path)
 	}
-	if u, err := url.Parse(named); err == nil && u.IsAbs() { // others have no meaning (I-201)
+	if u, err := url.Parse(named); err == nil && u.IsAbs() { // relative ones are ignored (I-201)
 		places = slices.Insert(slices.DeleteFunc(places, func(p string) bool { return p == named }), 0, named)
 	}
 	for _, place := range places {
@@ -139,22 +136,21 @@ func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) 
 	return nil, nil
 }
 
-// resource reads the metadata, which must be about this server.
+// resource parses the metadata, which must be about this server.
 func (f *Finder) resource(data []byte) (*Resource, error) {
 	r := &Resource{Name: one(data, "resource")}
 	if !f.covers(r.Name) {
-		return nil, fmt.Errorf("it says that it is %q, another resource: sign-in is refused", sanitize.Text(clip(r.Name)))
+		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused", sanitize.Text(clip(r.Name)))
 	}
 	r.Issuers, r.Scopes = list(data, "authorization_servers"), list(data, "scopes_supported")
 	if len(r.Issuers) == 0 {
-		return nil, errors.New("it names no authorization server")
+		return nil, errors.New("its authorization_servers must name at least one")
 	}
 	return r, nil
 }
 
-// covers reports whether a resource is this server: the same address, or the beginning of
-// it up to a slash, within its origin. Nothing is made equal that is not, since a token is
-// for exactly that text (I-203).
+// covers reports whether a resource is this server: its address, or a prefix of that up to a slash.
+// It normalizes nothing, since a token is for exactly that text (I-203).
 func (f *Finder) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || strings.HasSuffix(resource, "#") {
@@ -171,11 +167,10 @@ func (f *Finder) covers(resource string) bool {
 	return ok && (rest == "" || strings.HasSuffix(its, "/") || rest[0] == '/') || own == "" && its == "/"
 }
 
-// Origin is that of the server, without a slash at the end.
+// Origin returns the server's origin, without a trailing slash.
 func (f *Finder) Origin() string { return f.server.Scheme + "://" + f.server.Host }
 
-// Server is the address of the server, as a resource is named: without a query, in which a
-// key may be.
+// Server returns the server's address as a resource: without the query, which may hold a key.
 func (f *Finder) Server() string {
 	u := *f.server
 	u.RawQuery, u.ForceQuery = "", false
@@ -184,39 +179,38 @@ func (f *Finder) Server() string {
 
 // Issuer is the metadata of an authorization server.
 type Issuer struct {
-	// Name is what it calls itself, exactly.
+	// Name is its issuer identifier, exactly as it writes it.
 	Name string `json:"name"`
-	// Authorization, Token, Registration, Revocation and Device are its endpoints; empty if
-	// it has none.
+	// Authorization, Token, Registration, Revocation and Device are its endpoints; empty for none.
 	Authorization string `json:"authorization,omitempty"`
 	Token         string `json:"token"`
 	Registration  string `json:"registration,omitempty"`
 	Revocation    string `json:"revocation,omitempty"`
 	Device        string `json:"device,omitempty"`
-	// Methods are the ways in which clients may show who they are at the token endpoint,
-	// and Algorithms those by which they may sign; nil if it does not say.
+	// Methods are the client authentication methods of the token endpoint, and Algorithms those of
+	// signed assertions; nil if it lists none.
 	Methods    []string `json:"methods,omitempty"`
 	Algorithms []string `json:"algorithms,omitempty"`
-	// Scopes are all that it has; nil if it does not say.
+	// Scopes are its scopes; nil if it lists none.
 	Scopes []string `json:"scopes,omitempty"`
-	// Challenges are the methods of PKCE that it says it has.
+	// Challenges are its PKCE methods.
 	Challenges []string `json:"challenges,omitempty"`
-	// Documents says that a client may be named by the URL of its metadata.
+	// Documents means that a client id may be the URL of the client's metadata.
 	Documents bool `json:"documents,omitempty"`
-	// NamesItself says that its answers to an authorization request have iss.
+	// NamesItself means that its answers to an authorization request have iss.
 	NamesItself bool `json:"names_itself,omitempty"`
-	// Assumed says that it has no metadata: its endpoints are where 2025-03-26 puts them.
+	// Assumed means that it publishes no metadata: its endpoints are those of revision 2025-03-26.
 	Assumed bool `json:"assumed,omitempty"`
 }
 
-// Issuer reads the metadata of an authorization server (I-205). nil means that it has none.
+// Issuer reads the metadata of an authorization server (I-205). nil means that there is none.
 func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 	u, err := f.Address(name)
 	if err != nil {
 		return nil, fmt.Errorf("the authorization server %w", err)
 	}
 	if u.RawQuery != "" || u.ForceQuery {
-		return nil, fmt.Errorf("the authorization server %q has a query", sanitize.Text(clip(name)))
+		return nil, fmt.Errorf("the authorization server %q must have no query", sanitize.Text(clip(name)))
 	}
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
 	places := []string{origin + wellKnown + oauth + path, origin + wellKnown + openid + path}
@@ -240,7 +234,7 @@ func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 	return nil, nil
 }
 
-// issuer reads the metadata, which must be of the one that was asked for (I-206).
+// issuer parses the metadata, which must be of the named issuer (I-206).
 func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 	i := &Issuer{
 		Name: one(data, "issuer"), Authorization: one(data, "authorization_endpoint"), Token: one(data, "token_endpoint"),
@@ -251,10 +245,10 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 		NamesItself: gjson.GetBytes(data, "authorization_response_iss_parameter_supported").Type == gjson.True,
 	}
 	if i.Name != name && i.Name != name+"/" && i.Name+"/" != name {
-		return nil, fmt.Errorf("it is of another issuer, %q: sign-in is refused", sanitize.Text(clip(i.Name)))
+		return nil, fmt.Errorf("its issuer is %q, which is another one: sign-in is refused", sanitize.Text(clip(i.Name)))
 	}
 	if i.Token == "" {
-		return nil, errors.New("it names no token_endpoint")
+		return nil, errors.New("its token_endpoint is missing")
 	}
 	for _, e := range []struct{ key, address string }{
 		{"authorization_endpoint", i.Authorization}, {"token_endpoint", i.Token}, {"registration_endpoint", i.Registration},
@@ -270,14 +264,13 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 	return i, nil
 }
 
-// Assumed returns where the endpoints are of a server of 2025-03-26 that has no metadata
-// (I-207).
+// Assumed returns the endpoints of a server of 2025-03-26 without metadata (I-207).
 func (f *Finder) Assumed() *Issuer {
 	o := f.Origin()
 	return &Issuer{Name: o, Authorization: o + "/authorize", Token: o + "/token", Registration: o + "/register", Assumed: true}
 }
 
-// get reads a document. The error is errNotThere when there is none.
+// get fetches a document. The error is errNotThere if there is none.
 func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
 	u, err := f.Address(place)
 	if err != nil {
@@ -294,10 +287,10 @@ func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
 	case res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests,
-		res.StatusCode == http.StatusOK && (kind == "text/html" || kind == "text/plain") && err == nil: // the page of a site that has one for every address
+		res.StatusCode == http.StatusOK && (kind == "text/html" || kind == "text/plain") && err == nil: // a site may send a page for every address
 		return nil, errNotThere
 	case res.StatusCode/100 == 3:
-		return nil, errors.New("it redirects to another origin, which is not followed")
+		return nil, errors.New("the answer redirects to another origin: set the final address")
 	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("the answer is HTTP %d", res.StatusCode)
 	}
@@ -308,14 +301,14 @@ func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
 	case len(data) > maxDocument:
 		return nil, errors.New("the answer is larger than 1 MiB")
 	case rawjson.Deeper(data, MaxDepth):
-		return nil, fmt.Errorf("the answer is nested too deeply: more than %d levels", MaxDepth)
+		return nil, fmt.Errorf("the answer is nested deeper than %d levels", MaxDepth)
 	case !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject():
-		return nil, errors.New("the answer is no JSON object")
+		return nil, errors.New("the answer must be a JSON object")
 	}
 	return data, nil
 }
 
-// Reason takes the address out of an error of net/http: it may hold a code or a token.
+// Reason removes the address from an error of net/http: it may hold a code or a token.
 func Reason(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -330,7 +323,7 @@ func one(data []byte, key string) string {
 	return ""
 }
 
-// list returns the texts of a list; nil for an empty one (I-211).
+// list returns the strings of a list; nil for an empty list (I-211).
 func list(data []byte, key string) (all []string) {
 	gjson.GetBytes(data, key).ForEach(func(_, v gjson.Result) bool {
 		if v.Type == gjson.String {
@@ -341,14 +334,14 @@ func list(data []byte, key string) (all []string) {
 	return all
 }
 
-// Answered checks the iss of the answer to an authorization request: has says whether there
-// was one (I-213; RFC 9207 §2.4). Nothing else of a wrong answer may be used.
+// Answered checks iss in the answer to an authorization request; has says whether there was one
+// (I-213; RFC 9207 §2.4). After an error, nothing else of the answer may be used.
 func (i *Issuer) Answered(iss string, has bool) error {
 	switch {
 	case has && iss != i.Name:
-		return errors.New("the answer came from another authorization server than was asked: it is refused")
+		return errors.New("the answer has the iss of another authorization server than was asked: it is refused")
 	case !has && i.NamesItself:
-		return errors.New("the answer does not say which authorization server it came from: it is refused")
+		return errors.New("the answer has no iss, which the authorization server promises in its metadata: it is refused")
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// The ways in which a client shows who it is.
+// Client authentication methods.
 const (
 	None  = "none"
 	Basic = "client_secret_basic"
@@ -36,33 +36,33 @@ const (
 	maxToken  = 64 << 10
 )
 
-// Client is who asks.
+// Client is the bridge as a client of an authorization server.
 type Client struct {
 	ID     string
 	Secret string // empty without one
-	// Method is how it shows who it is; empty means as the issuer wants it.
+	// Method is its authentication method; empty means one that the issuer supports.
 	Method string
-	Key    assertion.Key // that signs, in place of a secret
+	Key    assertion.Key // signs assertions, instead of a secret
 }
 
-// Token is what an authorization server has given.
+// Token is the answer of a token endpoint.
 type Token struct {
 	Access  string
 	Refresh string   // empty without one
-	ID      string   // says who the user is (OpenID Connect); empty without one, and not checked
-	Scopes  []string // that were granted; nil if it does not say
-	// Lives is for how long the token is good; 0 if it does not say.
+	ID      string   // the ID token (OpenID Connect), unchecked; empty without one
+	Scopes  []string // granted scopes; nil if the answer has no scope
+	// Lives is the token's lifetime; 0 if it is unknown.
 	Lives time.Duration
 }
 
-// Error is a refusal of an authorization server.
+// Error is an error answer of an authorization server.
 type Error struct {
 	Status int
-	Code   string // such as invalid_grant; empty if it gives none
-	Text   string // what it says of it, without what we have sent; empty if nothing
+	Code   string // such as invalid_grant; may be empty
+	Text   string // its description, without secrets of the request; may be empty
 }
 
-// Error says what the server has answered.
+// Error returns status, code and description.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("the authorization server says %d", e.Status)
 	if e.Code != "" {
@@ -74,8 +74,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Strange reports whether it looks as if no authorization server has answered: there is
-// nothing at that address, or the request is refused without a code.
+// Strange reports whether the answer is not that of an authorization server: nothing is at the
+// address, or the error has no code.
 func (e *Error) Strange() bool {
 	switch e.Status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
@@ -86,8 +86,8 @@ func (e *Error) Strange() bool {
 	return e.Status/100 == 3 || e.Status/100 == 4 && e.Code == ""
 }
 
-// Refused returns the code with which an authorization server has refused; empty for every
-// other failure, which says nothing about tokens (I-256).
+// Refused returns the error code of an authorization server. It returns "" for other failures, which
+// say nothing about tokens (I-256).
 func Refused(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok && e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout {
 		return e.Code
@@ -98,8 +98,8 @@ func Refused(err error) string {
 // Asker sends requests to authorization servers.
 type Asker struct{ client *http.Client }
 
-// NewAsker makes one. The transport should refuse addresses that strangers may not name. No
-// redirect is followed: a secret goes to the address that was meant, or nowhere.
+// NewAsker returns an Asker. transport should refuse addresses that strangers must not name. No
+// redirect is followed, so that a secret goes to no other address.
 func NewAsker(transport http.RoundTripper) *Asker {
 	return &Asker{&http.Client{
 		Transport: transport, Timeout: limit,
@@ -107,7 +107,7 @@ func NewAsker(transport http.RoundTripper) *Asker {
 	}}
 }
 
-// Token asks for a token at the token endpoint of an issuer.
+// Token requests a token at the token endpoint of an issuer.
 func (a *Asker) Token(ctx context.Context, at *Issuer, c *Client, form url.Values) (*Token, error) {
 	data, err := a.Send(ctx, at, at.Token, c, form)
 	if err != nil {
@@ -116,11 +116,11 @@ func (a *Asker) Token(ctx context.Context, at *Issuer, c *Client, form url.Value
 	return read(data)
 }
 
-// Send sends a form to an endpoint of an issuer, as a client, and returns the answer.
+// Send sends a form to an endpoint of an issuer as a client, and returns the answer.
 func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client, form url.Values) ([]byte, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return nil, errors.New("the endpoint of the authorization server is not a URL")
+		return nil, errors.New("the endpoint of the authorization server must be a URL")
 	}
 	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}}
 	if form, err = c.show(at, form, h); err != nil {
@@ -148,14 +148,14 @@ func (a *Asker) do(r *http.Request) (status int, data []byte, err error) {
 	data, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return 0, nil, fmt.Errorf("the answer of the authorization server breaks off: %w", Reason(err))
+		return 0, nil, fmt.Errorf("the answer of the authorization server is cut off: %w", Reason(err))
 	case len(data) > maxAnswer:
 		return 0, nil, errors.New("the answer of the authorization server is larger than 1 MiB")
 	}
 	return res.StatusCode, data, nil
 }
 
-// secrets are the values of a form that nobody else may see.
+// secrets returns the secret values of a form.
 func secrets(form url.Values) (all []string) {
 	for _, name := range []string{"client_secret", "client_assertion", "refresh_token", "code", "code_verifier", "subject_token", "assertion", "token", "device_code"} {
 		all = append(all, form.Get(name))
@@ -163,7 +163,7 @@ func secrets(form url.Values) (all []string) {
 	return all
 }
 
-// refusal reads an error (RFC 6749 §5.2). What was sent is taken out of it.
+// refusal parses an error answer (RFC 6749 §5.2) and removes secrets from it.
 func refusal(status int, data []byte, hidden []string) *Error {
 	e := &Error{Status: status}
 	if code := gjson.GetBytes(data, "error"); code.Type == gjson.String && len(code.Str) < 60 && httpguts.ValidHeaderFieldName(code.Str) {
@@ -182,7 +182,7 @@ func refusal(status int, data []byte, hidden []string) *Error {
 	return e
 }
 
-// show adds what shows who the client is (I-219).
+// show adds the client's authentication to a request (I-219).
 func (c *Client) show(at *Issuer, form url.Values, h http.Header) (url.Values, error) {
 	out := url.Values{}
 	for name, values := range form {
@@ -191,7 +191,7 @@ func (c *Client) show(at *Issuer, form url.Values, h http.Header) (url.Values, e
 	switch method := c.method(at); method {
 	case None:
 		out.Set("client_id", c.ID)
-	case Basic: // encoded as RFC 6749 §2.3.1 has it
+	case Basic: // encoded by RFC 6749 §2.3.1
 		r := http.Request{Header: h}
 		r.SetBasicAuth(url.QueryEscape(c.ID), url.QueryEscape(c.Secret))
 	case Post:
@@ -202,12 +202,12 @@ func (c *Client) show(at *Issuer, form url.Values, h http.Header) (url.Values, e
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("%q is no way in which the bridge can show an authorization server who it is", sanitize.Text(method))
+		return nil, fmt.Errorf("the bridge does not support the client authentication method %q", sanitize.Text(method))
 	}
 	return out, nil
 }
 
-// method returns how the client shows who it is.
+// method returns the client's authentication method at an issuer.
 func (c *Client) method(at *Issuer) string {
 	switch {
 	case c.Key.File != "":
@@ -222,18 +222,18 @@ func (c *Client) method(at *Issuer) string {
 	return Basic
 }
 
-var errDeep = fmt.Errorf("the answer of the authorization server is nested too deeply: more than %d levels", MaxDepth)
+var errDeep = fmt.Errorf("the answer of the authorization server is nested deeper than %d levels", MaxDepth)
 
-// read reads the answer that has a token (I-220).
+// read parses the answer of a token endpoint (I-220).
 func read(data []byte) (*Token, error) {
 	t := &Token{Access: gjson.GetBytes(data, "access_token").Str, Refresh: gjson.GetBytes(data, "refresh_token").Str, ID: gjson.GetBytes(data, "id_token").Str}
 	switch {
-	case rawjson.Deeper(data, MaxDepth): // before what calls itself for each level
+	case rawjson.Deeper(data, MaxDepth): // before checks that recurse for each level
 		return nil, errDeep
 	case !gjson.ValidBytes(data) || t.Access == "" || len(t.Access) > maxToken || !httpguts.ValidHeaderFieldValue(t.Access) || strings.ContainsAny(t.Access, " \t"):
-		return nil, errors.New("the answer of the authorization server has no token that can be used")
+		return nil, errors.New("the answer of the authorization server has no usable access_token")
 	case !strings.EqualFold(gjson.GetBytes(data, "token_type").String(), "bearer") && gjson.GetBytes(data, "token_type").Exists():
-		return nil, errors.New("the authorization server gives tokens of another type than bearer")
+		return nil, errors.New("the token_type of the authorization server's answer must be Bearer")
 	}
 	if v := gjson.GetBytes(data, "scope"); v.Type == gjson.String {
 		t.Scopes = strings.Fields(v.Str)
@@ -244,12 +244,11 @@ func read(data []byte) (*Token, error) {
 	return t, nil
 }
 
-// Register sends the metadata of a client to a registration endpoint (RFC 7591), and
-// returns the answer.
+// Register sends client metadata to a registration endpoint (RFC 7591), and returns the answer.
 func (a *Asker) Register(ctx context.Context, endpoint string, metadata map[string]any) ([]byte, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return nil, errors.New("the registration endpoint is not a URL")
+		return nil, errors.New("the registration endpoint must be a URL")
 	}
 	text, err := json.Marshal(metadata)
 	if err != nil {
@@ -268,7 +267,7 @@ func (a *Asker) Register(ctx context.Context, endpoint string, metadata map[stri
 	case rawjson.Deeper(data, MaxDepth):
 		return nil, errDeep
 	case !gjson.ValidBytes(data):
-		return nil, errors.New("its answer is no JSON")
+		return nil, errors.New("its answer must be JSON")
 	}
 	return data, nil
 }

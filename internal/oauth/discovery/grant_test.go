@@ -62,7 +62,7 @@ func TestTokenAnswers(t *testing.T) {
 		_, registered := discovery.NewAsker(n).Register(t.Context(), "https://idp.example.com/register", nil)
 		_, given := answered(t, http.StatusOK, body)
 		for _, err := range []error{registered, given} {
-			if err == nil || !strings.Contains(err.Error(), "nested too deeply: more than 100 levels") {
+			if err == nil || !strings.Contains(err.Error(), "nested deeper than 100 levels") {
 				t.Errorf("nested too deeply: %v", err)
 			}
 		}

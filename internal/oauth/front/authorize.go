@@ -23,39 +23,39 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// request is what a client has asked for (RFC 6749 §4.1.1).
+// request is an authorization request (RFC 6749 §4.1.1).
 type request struct {
-	Client    string   `json:"c"`           // what stands for its id
+	Client    string   `json:"c"`           // fingerprint of its id
 	ID        string   `json:"i"`           // see idOf
-	Name      string   `json:"n,omitempty"` // as it calls itself
+	Name      string   `json:"n,omitempty"` // the client's own name for itself
 	Redirect  string   `json:"r"`
 	State     string   `json:"s,omitempty"`
 	Challenge string   `json:"p"`
 	Resource  string   `json:"a"`
 	Scopes    []string `json:"o,omitempty"`
-	Keyed     bool     `json:"k,omitempty"` // the client shows that it has its key
-	// Browser stands for the cookie of the browser that it is in the hands of, and At is
-	// when it came there.
+	Keyed     bool     `json:"k,omitempty"` // the client authenticates with a key
+	// Browser is the fingerprint of the browser's consent cookie, and At when the page was
+	// shown there.
 	Browser string `json:"b,omitempty"`
 	At      int64  `json:"t"`
 }
 
-// over reports whether it has been there for too long.
-func over(at int64, life time.Duration) bool {
+// older reports whether a time is more than life ago.
+func older(at int64, life time.Duration) bool {
 	since := time.Since(time.UnixMilli(at))
 	return since > life || since < -life
 }
 
-// is reports whether a secret is the one that a text stands for.
-func is(secret, standsFor string) bool {
+// hasFingerprint reports whether a secret has the fingerprint standsFor.
+func hasFingerprint(secret, standsFor string) bool {
 	return secret != "" && subtle.ConstantTimeCompare([]byte(seal.Fingerprint(secret)), []byte(standsFor)) == 1
 }
 
-// address returns where the client is called back. It says who has sent the browser there
-// (I-111).
+// address returns the client's redirect address with the values. Its iss parameter names the
+// front (I-111).
 func (f *Front) address(q *request, values url.Values) string {
 	to, err := url.Parse(q.Redirect)
-	if err != nil { // it was looked at before
+	if err != nil { // authorize has parsed it before
 		return ""
 	}
 	values.Set("iss", f.o.Root)
@@ -69,8 +69,8 @@ func (f *Front) address(q *request, values url.Values) string {
 	return to.String()
 }
 
-// leave sends the browser elsewhere.
-func leave(w http.ResponseWriter, to string) {
+// redirect redirects the browser.
+func redirect(w http.ResponseWriter, to string) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -79,44 +79,44 @@ func leave(w http.ResponseWriter, to string) {
 }
 
 func (f *Front) refuse(w http.ResponseWriter, q *request, code, text string) {
-	leave(w, f.address(q, url.Values{"error": {code}, "error_description": {text}}))
+	redirect(w, f.address(q, url.Values{"error": {code}, "error_description": {text}}))
 }
 
-// stop tells what is wrong with a request before the user was asked. Anybody can register a
-// site here: the browser is not sent to one before its user has done something
-// (RFC 9700 §4.11.2). A program on the user's machine is told at once.
+// stop refuses a request before the user was asked. Anybody can register a site here, so the
+// browser does not go to a site before its user has done something (RFC 9700 §4.11.2). A program
+// on the user's machine gets the error at once.
 func (f *Front) stop(w http.ResponseWriter, q *request, code, text string) {
-	u, k := place(q.Redirect)
+	u, k := classify(q.Redirect)
 	if k != web {
 		f.refuse(w, q, code, text)
 		return
 	}
-	show(w, http.StatusBadRequest, shown{
-		Text: "The program that has sent you here, at " + u.Host + ", asks for what is not served here: " + text + " (" + code + ").",
+	show(w, http.StatusBadRequest, pageData{
+		Text: "The program at " + u.Host + " that sent you here made a request that this server refuses: " + text + " (" + code + ").",
 		Back: f.address(q, url.Values{"error": {code}, "error_description": {text}}), Host: u.Host,
 	})
 }
 
-// authorize asks the user whether a client may have what it asks for. What is wrong before
-// the address to go back to is known to be the client's is told the user alone.
+// authorize asks the user for consent. Errors that come before redirect_uri is known to be the
+// client's go to the user alone.
 func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	all := r.URL.Query()
 	resources := all["resource"]
 	delete(all, "resource")
 	get, ok := single(all)
 	if !ok {
-		page(w, http.StatusBadRequest, "The program that has sent you here asks for something twice.")
+		page(w, http.StatusBadRequest, "The program that sent you here sent a parameter twice: its address must have each once.")
 		return
 	}
 	id := get("client_id")
-	c, err := f.known(r, id)
+	c, err := f.findClient(r, id)
 	if err != nil {
-		page(w, http.StatusBadRequest, "The program that has sent you here is not known: "+err.Error()+".")
+		page(w, http.StatusBadRequest, "The program that sent you here is unknown: "+err.Error()+".")
 		return
 	}
 	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge"), Keyed: c.keyed()}
-	if !f.takes(c, q.Redirect) {
-		page(w, http.StatusBadRequest, "The program that has sent you here wants you to be sent to an address that is not one of its own.")
+	if !f.allowsRedirect(c, q.Redirect) {
+		page(w, http.StatusBadRequest, "The program that sent you here asks to send you to an address that it did not register.")
 		return
 	}
 	stop := func(code, text string) { f.stop(w, q, code, text) }
@@ -129,13 +129,13 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		stop("unsupported_response_type", "response_type must be code")
 		return
 	case get("request") != "" || get("request_uri") != "":
-		stop("request_not_supported", "request and request_uri are not served here")
+		stop("request_not_supported", "this server takes no request and no request_uri: send the parameters themselves")
 		return
 	case q.Challenge == "" || get("code_challenge_method") != "S256" || err != nil || len(challenge) != sha256.Size:
 		stop("invalid_request", "PKCE is required: code_challenge with code_challenge_method=S256")
 		return
 	case len(resources) > 1:
-		stop("invalid_target", "a token is for one resource: ask for each by itself")
+		stop("invalid_target", "a token is for one resource: request one for each")
 		return
 	}
 	q.Resource = f.o.Root
@@ -144,18 +144,18 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	standard, ours := f.o.Resource(q.Resource)
 	if !ours {
-		stop("invalid_target", "the resource is none of this server")
+		stop("invalid_target", "the resource is not on this server: take it from the server's protected resource metadata")
 		return
 	}
-	q.Scopes = f.asked(get("scope"), standard)
-	if f.remembers(r, q) && (q.ID == id || !isDocument(id)) { // otherwise the page could not name its document later
+	q.Scopes = f.grantedScopes(get("scope"), standard)
+	if f.skipsConsent(r, q) && (q.ID == id || !isDocument(id)) { // otherwise a later consent page could not name the client's document
 		f.begin(w, r, q, false)
 		return
 	}
 	f.consent(w, r, q, id)
 }
 
-// consent asks the user of a browser for consent.
+// consent shows the consent page.
 func (f *Front) consent(w http.ResponseWriter, r *http.Request, q *request, client string) {
 	browser := cmp.Or(f.cookieOf(r, "consent"), rand.Text())
 	q.Browser, q.At = seal.Fingerprint(browser), time.Now().UnixMilli()
@@ -163,10 +163,10 @@ func (f *Front) consent(w http.ResponseWriter, r *http.Request, q *request, clie
 	f.question(w, q, client)
 }
 
-// consented hears what the user has answered. Only the page of authorize in the same browser
-// can have sent it (I-105).
-func (f *Front) consented(w http.ResponseWriter, r *http.Request) {
-	const foreign = "This answer did not come from the page that has asked. Go back and begin again."
+// consentAnswer handles the user's answer. Only the consent page in the same browser can have sent it
+// (I-105).
+func (f *Front) consentAnswer(w http.ResponseWriter, r *http.Request) {
+	const foreign = "This answer did not come from the consent page of this browser. Go back and begin again."
 	if origin := r.Header.Get("Origin"); origin != "" && origin != strings.TrimSuffix(f.o.Root, f.base) {
 		page(w, http.StatusForbidden, foreign)
 		return
@@ -179,15 +179,15 @@ func (f *Front) consented(w http.ResponseWriter, r *http.Request) {
 	get, ok := single(r.PostForm)
 	q := &request{}
 	switch {
-	case err != nil || !ok || !f.open("request", get("request"), q) || !is(f.cookieOf(r, "consent"), q.Browser):
+	case err != nil || !ok || !f.open("request", get("request"), q) || !hasFingerprint(f.cookieOf(r, "consent"), q.Browser):
 		page(w, http.StatusForbidden, foreign)
 		return
-	case over(q.At, attemptLife):
-		page(w, http.StatusForbidden, ended)
+	case older(q.At, attemptLife):
+		page(w, http.StatusForbidden, pageEnded)
 		return
 	case get("answer") != "allow":
-		f.o.Log.Info("a user did not let a client in", "client", q.ID, "from", f.o.From(r).String())
-		f.refuse(w, q, "access_denied", "the user has not agreed")
+		f.o.Log.Info("a user denied consent to a client", "client", q.ID, "from", f.o.From(r).String())
+		f.refuse(w, q, "access_denied", "the user did not agree")
 		return
 	}
 	f.begin(w, r, q, true)
@@ -198,75 +198,74 @@ const (
 	maxAgreed   = 20
 )
 
-// agreed is what a user has agreed to: the client, where it is sent to, and what it gets.
-func (q *request) agreed() string {
-	text, _ := json.Marshal([]any{q.Client, q.Redirect, q.Resource, slices.Sorted(slices.Values(q.Scopes))}) // texts always can
+// consentKey returns the fingerprint of a consent: the client, its address, the resource and scopes.
+func (q *request) consentKey() string {
+	text, _ := json.Marshal([]any{q.Client, q.Redirect, q.Resource, slices.Sorted(slices.Values(q.Scopes))}) // texts always marshal
 	return seal.Fingerprint(string(text))
 }
 
-// remembered returns what the users of a browser have agreed to and when, the oldest first.
-func (f *Front) remembered(r *http.Request) (all []agreement) {
+// agreements returns the consents that the browser remembers, oldest first.
+func (f *Front) agreements(r *http.Request) (all []agreement) {
 	if f.o.Consent == ConsentRemember {
 		f.open("agreed", f.cookieOf(r, "agreed"), &all)
 	}
-	return slices.DeleteFunc(all, func(a agreement) bool { return over(a.At, rememberFor) })
+	return slices.DeleteFunc(all, func(a agreement) bool { return older(a.At, rememberFor) })
 }
 
 type agreement struct {
 	To   string `json:"a"`
-	User string `json:"u"` // who has agreed: stands for the subject
+	User string `json:"u"` // fingerprint of the subject
 	At   int64  `json:"t"`
 }
 
-// remembers reports whether the user need not be asked before it is known who it is: somebody
-// has agreed in this browser, a program of this machine has opened the page, and is called
-// back there. No page must have led there: with one that a stranger
-// has made, the user would sign a stranger's program in (I-105). Nor is it ever so for a site:
-// what a link in a mail opens looks as if a program had done it.
-func (f *Front) remembers(r *http.Request, q *request) bool {
-	_, k := place(q.Redirect)
-	to := q.agreed()
-	return r.Header.Get("Sec-Fetch-Site") == "none" && k != web && slices.ContainsFunc(f.remembered(r), func(a agreement) bool { return a.To == to })
+// skipsConsent reports whether the sign-in can begin without the consent page. Somebody has agreed in
+// this browser, and a program on this machine opened the page and gets the answer. No other page
+// may lead here: a stranger's page could make the user sign in the stranger's program (I-105).
+// A site always needs the page: a link in a mail looks as if a program had opened it.
+func (f *Front) skipsConsent(r *http.Request, q *request) bool {
+	_, k := classify(q.Redirect)
+	to := q.consentKey()
+	return r.Header.Get("Sec-Fetch-Site") == "none" && k != web && slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to })
 }
 
-// agrees reports whether it is remembered that this user has agreed (I-105).
-func (f *Front) agrees(r *http.Request, q *request, subject string) bool {
-	to, user := q.agreed(), seal.Fingerprint(subject)
-	return slices.ContainsFunc(f.remembered(r), func(a agreement) bool { return a.To == to && a.User == user })
+// hasAgreed reports whether the browser remembers that this user has agreed (I-105).
+func (f *Front) hasAgreed(r *http.Request, q *request, subject string) bool {
+	to, user := q.consentKey(), seal.Fingerprint(subject)
+	return slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to && a.User == user })
 }
 
-// remember keeps in the browser that the user who has signed in there has agreed.
+// remember stores in the browser that the signed-in user has agreed.
 func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request, subject string) {
 	if f.o.Consent != ConsentRemember {
 		return
 	}
-	one := agreement{q.agreed(), seal.Fingerprint(subject), time.Now().UnixMilli()}
-	all := append(slices.DeleteFunc(f.remembered(r), func(had agreement) bool { return had.To == one.To && had.User == one.User }), one)
+	one := agreement{q.consentKey(), seal.Fingerprint(subject), time.Now().UnixMilli()}
+	all := append(slices.DeleteFunc(f.agreements(r), func(a agreement) bool { return a.To == one.To && a.User == one.User }), one)
 	all = all[max(0, len(all)-maxAgreed):]
 	http.SetCookie(w, f.cookie("agreed", f.sealed("agreed", all), rememberFor))
 }
 
-// attempt is a sign-in that is under way: the state that the provider brings back.
+// attempt is a sign-in in progress. It is sealed into the state that the provider returns.
 type attempt struct {
 	Request  request `json:"q"`
-	Asked    bool    `json:"k,omitempty"` // the user was asked, and has agreed; otherwise it is remembered of somebody
-	Slot     string  `json:"l"`           // the name of the cookie
-	Browser  string  `json:"b"`           // stands for what is in it
+	Asked    bool    `json:"k,omitempty"` // the user has just agreed; otherwise the browser remembers somebody's consent
+	Slot     string  `json:"l"`           // suffix of the cookie's name
+	Browser  string  `json:"b"`           // fingerprint of the cookie's value
 	Verifier string  `json:"v"`
 	Nonce    string  `json:"n"`
 	At       int64   `json:"t"`
 }
 
-// begin sends the browser to the provider. The cookie binds the sign-in to it (I-106).
+// begin sends the browser to the provider. A cookie binds the sign-in to the browser (I-106).
 func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked bool) {
-	at, err := f.at(r.Context())
+	at, err := f.providerMetadata(r.Context())
 	if err != nil {
-		f.refuse(w, q, "temporarily_unavailable", "the identity provider cannot be reached")
+		f.refuse(w, q, errIdP.code, errIdP.text)
 		return
 	}
 	to, err := url.Parse(at.Authorization)
 	if err != nil {
-		f.refuse(w, q, "server_error", "the identity provider cannot be used")
+		f.refuse(w, q, "server_error", "the identity provider's authorization_endpoint is not a URL")
 		return
 	}
 	browser := rand.Text()
@@ -292,44 +291,44 @@ func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked 
 	}
 	to.RawQuery = values.Encode()
 	http.SetCookie(w, f.cookie("signin-"+a.Slot, browser, attemptLife))
-	leave(w, to.String())
+	redirect(w, to.String())
 }
 
-// ended is what a user is told whose sign-in cannot go on.
-const ended = "This sign-in has ended. Go back and begin again."
+// pageEnded is the page for a sign-in that cannot continue.
+const pageEnded = "This sign-in has ended. Go back and begin again."
 
-// callback hears from the provider. First it must be the answer to what this browser has
-// asked, then of the provider that was asked; only then it is looked at (I-106, I-107).
+// callback handles the provider's answer. It must belong to an attempt of this browser and come
+// from the provider that was asked, before anything else of it is read (I-106, I-107).
 func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	get, ok := single(r.URL.Query())
 	a := &attempt{}
-	if !ok || !f.open("attempt", get("state"), a) || over(a.At, attemptLife) || !is(f.cookieOf(r, "signin-"+a.Slot), a.Browser) {
-		page(w, http.StatusForbidden, ended)
+	if !ok || !f.open("attempt", get("state"), a) || older(a.At, attemptLife) || !hasFingerprint(f.cookieOf(r, "signin-"+a.Slot), a.Browser) {
+		page(w, http.StatusForbidden, pageEnded)
 		return
 	}
 	http.SetCookie(w, f.cookie("signin-"+a.Slot, "", 0))
 	q, log := &a.Request, f.o.Log.With("client", a.Request.ID, "from", f.o.From(r).String())
 	sum := sha256.Sum256([]byte(get("state")))
-	if !f.first(sum) {
-		page(w, http.StatusForbidden, ended)
+	if !f.firstReturn(sum) {
+		page(w, http.StatusForbidden, pageEnded)
 		return
 	}
-	at, err := f.at(r.Context())
+	at, err := f.providerMetadata(r.Context())
 	if err != nil {
-		f.refuse(w, q, "temporarily_unavailable", "the identity provider cannot be reached")
+		f.refuse(w, q, errIdP.code, errIdP.text)
 		return
 	}
 	if err := at.Answered(get("iss"), r.URL.Query().Has("iss")); err != nil {
 		log.Warn("a sign-in was refused", "err", err)
-		page(w, http.StatusForbidden, ended)
+		page(w, http.StatusForbidden, pageEnded)
 		return
 	}
 	if code := get("error"); code != "" || get("code") == "" {
-		log.Info("the provider did not let a user in", "error", fmt.Sprintf("%.100q", code))
+		log.Info("the provider refused a sign-in", "error", fmt.Sprintf("%.100q", code))
 		if code == "access_denied" {
-			f.refuse(w, q, code, "the sign-in was refused")
+			f.refuse(w, q, code, "the identity provider refused the sign-in")
 		} else {
-			f.refuse(w, q, "server_error", "the identity provider has let nobody in")
+			f.refuse(w, q, "server_error", "the sign-in at the identity provider failed: the bridge's log says why")
 		}
 		return
 	}
@@ -340,90 +339,90 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		log.Warn("a sign-in has failed", "err", err)
-		f.refuse(w, q, "server_error", "the identity provider has let nobody in")
+		log.Warn("a sign-in failed", "err", err)
+		f.refuse(w, q, "server_error", "the sign-in at the identity provider failed: the bridge's log says why")
 		return
 	}
-	if after := f.signing.take(l.Subject); after > 0 { // also of somebody whom no rule lets in
+	if after := f.signing.take(l.Subject); after > 0 { // before the access rules, so that strangers are limited too
 		log.Warn("a user signs in too often", "issuer", f.o.Provider, "sub", l.Subject)
 		f.refuse(w, q, "temporarily_unavailable", "too many sign-ins of this user: try again later")
 		return
 	}
-	if !f.admits(r.Context(), &l) { // before anything is kept of somebody who is a stranger here
-		f.refuse(w, q, "access_denied", "no rule of this server lets you in")
+	if !f.admits(r.Context(), &l) { // before anything is stored for a stranger
+		f.refuse(w, q, "access_denied", "no access rule of this server admits you: ask its operator")
 		return
 	}
-	if !a.Asked && !f.agrees(r, q, l.Subject) { // who has agreed in this browser is somebody else
+	if !a.Asked && !f.hasAgreed(r, q, l.Subject) { // somebody else has agreed in this browser
 		f.consent(w, r, q, q.ID)
 		return
 	}
 	ctx := context.WithoutCancel(r.Context())
-	// Another instance may have heard this answer, or this one before it was started again.
-	place := "state:" + hex.EncodeToString(sum[:16])
-	if first, err := f.put(ctx, place, nil, []byte(f.sealed(place, true)), attemptLife, twice); err == nil && !first {
-		page(w, http.StatusForbidden, ended)
+	// Another instance may have had this answer, or this one before a restart.
+	key := "state:" + hex.EncodeToString(sum[:16])
+	if first, err := f.put(ctx, key, nil, []byte(f.sealed(key, true)), attemptLife, twice); err == nil && !first {
+		page(w, http.StatusForbidden, pageEnded)
 		return
 	} else if err != nil {
-		f.refuse(w, q, f.lost(err).code, errStore.text)
+		f.refuse(w, q, f.storeFailed(err).code, errStore.text)
 		return
 	}
 	id := rand.Text()
-	key := codeKey(id)
-	ok, err = f.put(ctx, key, nil, []byte(f.sealed(key, given{Request: *q, Login: l, ID: rand.Text()})), codeLife, twice)
+	key = codeKey(id)
+	ok, err = f.put(ctx, key, nil, []byte(f.sealed(key, codeValue{Request: *q, Login: l, ID: rand.Text()})), codeLife, twice)
 	if err != nil || !ok {
-		log.Error("a code cannot be kept", "err", err)
-		f.refuse(w, q, "temporarily_unavailable", "the store of this server cannot be reached")
+		log.Error("a code cannot be stored", "err", err)
+		f.refuse(w, q, errStore.code, errStore.text)
 		return
 	}
 	if a.Asked {
 		f.remember(w, r, q, l.Subject)
 	}
 	log.Info("a user has signed in", "issuer", f.o.Provider, "sub", l.Subject, "resource", q.Resource, "renewed", l.Refresh != "")
-	leave(w, f.address(q, url.Values{"code": {f.sealed("code", id)}}))
+	redirect(w, f.address(q, url.Values{"code": {f.sealed("code", id)}}))
 }
 
-// admits reports whether some rule lets the user of a login in.
+// admits reports whether an access rule admits the user of a login.
 func (f *Front) admits(ctx context.Context, l *login) bool {
 	if f.o.Admits == nil {
 		return true
 	}
-	out, no := f.issue(rand.Text(), l, l.Scopes)
-	if no != nil {
+	out, refusal := f.issue(rand.Text(), l, l.Scopes)
+	if refusal != nil {
 		return false
 	}
 	text, _ := out["access_token"].(string)
 	return f.o.Admits(ctx, text, l.Resource)
 }
 
-var errBusy = errors.New("too many sign-ins come back from the provider")
+var errBusy = errors.New("too many sign-ins at once")
 
-// enter makes room for one more code that the provider is asked about. Anybody can make codes
-// up, and each costs a request in the name of the bridge (I-114).
-func (f *Front) enter(r *http.Request) (done func(), err error) {
+// takeSlot takes a slot for exchanging a code at the provider. Anybody can make up codes, and each
+// costs a request in the bridge's name (I-114).
+func (f *Front) takeSlot(r *http.Request) (done func(), err error) {
 	if f.returning.take(network(f.o.From(r))) > 0 {
 		return nil, errBusy
 	}
-	limit := time.NewTimer(askWait)
+	limit := time.NewTimer(slotWait)
 	defer limit.Stop()
 	select {
-	case f.codes <- struct{}{}:
-		return func() { <-f.codes }, nil
+	case f.codeSlots <- struct{}{}:
+		return func() { <-f.codeSlots }, nil
 	case <-limit.C:
 	case <-r.Context().Done():
 	}
 	return nil, errBusy
 }
 
-// signIn exchanges the code of the provider, and finds out who the user is. It goes on when
-// the browser goes away.
+// signIn exchanges the provider's code and identifies the user. It continues when the browser
+// disconnects.
 func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err error) {
-	done, err := f.enter(r)
+	done, err := f.takeSlot(r)
 	if err != nil {
 		return l, err
 	}
 	defer done()
 	ctx := context.WithoutCancel(r.Context())
-	at, err := f.at(ctx)
+	at, err := f.providerMetadata(ctx)
 	if err != nil {
 		return l, err
 	}
@@ -431,17 +430,17 @@ func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err e
 	if err != nil {
 		return l, err
 	}
-	l = login{Client: a.Request.Client, ID: a.Request.ID, Resource: a.Request.Resource, Scopes: f.granted(a.Request.Scopes, t), Refresh: t.Refresh, Nonce: a.Nonce, Keyed: a.Request.Keyed}
+	l = login{Client: a.Request.Client, ID: a.Request.ID, Resource: a.Request.Resource, Scopes: f.grantedBy(a.Request.Scopes, t), Refresh: t.Refresh, Nonce: a.Nonce, Keyed: a.Request.Keyed}
 	return l, f.identify(ctx, &l, t.ID, a.Nonce)
 }
 
-// granted returns the scopes that a client gets.
-func (f *Front) granted(wanted []string, t *discovery.Token) (all []string) {
+// grantedBy returns the wanted scopes that the provider has granted.
+func (f *Front) grantedBy(wanted []string, t *discovery.Token) (all []string) {
 	switch {
 	case f.o.ScopePrefix == "":
 		return wanted
-	case t.Scopes == nil: // it may not even know them: a rule may be for their sake alone
-		f.o.Log.Warn("with scope_prefix the provider decides on scopes, but it does not say which it grants: clients get none", "issuer", f.o.Provider)
+	case t.Scopes == nil: // the provider may not know them, so none is safe to grant
+		f.o.Log.Warn("the provider's answer has no scope, which scope_prefix needs: clients get no scopes", "issuer", f.o.Provider)
 	}
 	for _, s := range wanted {
 		if slices.Contains(t.Scopes, f.o.ScopePrefix+s) {
@@ -451,20 +450,18 @@ func (f *Front) granted(wanted []string, t *discovery.Token) (all []string) {
 	return all
 }
 
-// protocol are claims of an ID token that say something of the token and nothing of the user.
+// protocol are the claims of an ID token that describe the token, not the user.
 var protocol = []string{"iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "at_hash", "c_hash", "s_hash", "client_id", "scope", "scp", "token_use", "typ", "cnf"}
 
-// maxClaims is how much there may be of what an ID token says of a user: it is in each
-// request of the client.
+// maxClaims bounds the claims about a user, in bytes: each request of the client carries them.
 const maxClaims = 4 << 10
 
-var errOtherUser = errors.New("the provider says now that it is another user")
+var errOtherUser = errors.New("the provider's ID token now names another user")
 
-// identify reads the ID token of a login: for the first time, or a newer one of the same
-// user.
+// identify reads the login's first ID token, or a newer one of the same user.
 func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error {
 	if raw == "" {
-		return errors.New("the provider gives no ID token: it must know OpenID Connect")
+		return errors.New("the provider's answer has no ID token: it must support OpenID Connect")
 	}
 	claims, err := f.o.Identify(ctx, raw, f.client.ID, nonce)
 	if err != nil {
@@ -486,8 +483,8 @@ func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error
 		return err
 	}
 	if len(text) > maxClaims {
-		return fmt.Errorf("the ID token says %d bytes of the user, more than 4096: have the provider put fewer claims, or fewer groups, into it", len(text))
+		return fmt.Errorf("the ID token has %d bytes of claims about the user, more than 4096: make the provider send fewer claims or groups", len(text))
 	}
-	l.Subject, l.User, l.Said = subject, text, time.Now().UnixMilli()
+	l.Subject, l.User, l.UserAt = subject, text, time.Now().UnixMilli()
 	return nil
 }

@@ -15,23 +15,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// client is what is known of a client.
+// client is a registered client, or one with a metadata document.
 type client struct {
 	Name      string   `json:"n,omitempty"`
 	Redirects []string `json:"r"`
-	At        int64    `json:"t,omitempty"` // when it has registered
-	// keys, or keysAt, is how it shows who it is; without, nobody can tell. Only a document
-	// has them.
+	At        int64    `json:"t,omitempty"` // when it registered
+	// keys or keysAt are the keys that authenticate the client; a client without both is public.
+	// Only a document can have them.
 	keys   *jwks.Fixed
 	keysAt string
 }
 
-// keyed reports whether the client shows who it is, by a key.
+// keyed reports whether the client authenticates with a key.
 func (c *client) keyed() bool { return c.keys != nil || c.keysAt != "" }
 
-// most returns how long its document counts at most: one with keys, or that says where they
-// are, as long as keys do.
-func (c *client) most() time.Duration {
+// documentLife returns the maximum lifetime of the client's document. A document with keys, or with their
+// address, lives as long as keys do.
+func (c *client) documentLife() time.Duration {
 	if c.keyed() {
 		return keysMost
 	}
@@ -40,39 +40,38 @@ func (c *client) most() time.Duration {
 
 const (
 	maxRedirects = 8
-	maxAddresses = 2 << 10 // bytes of all of them
+	maxAddresses = 2 << 10 // bytes of all redirect addresses
 	maxName      = 100
 )
 
-// kind is where an address leads that users are to be sent to.
+// kind is the kind of a redirect address.
 type kind int
 
 const (
-	dangerous kind = iota // never there
-	strange               // to a program, by a scheme that is not in the settings
-	own                   // as strange, before it is looked up there
+	dangerous kind = iota // never allowed
+	program               // a program, by a scheme of its own: allowed if the settings list it
 	web                   // a site
 	machine               // a program on the machine of the user
 )
 
-// honest reports whether an address that a user is shown looks like no other: letters of
-// other alphabets may. Written as %E2%88%95, even a slash of them could be in a host.
-func honest(address string, u *url.URL) bool {
+// readable reports whether users can read an address for what it is. Letters of other alphabets may
+// look like ASCII, and even a slash can hide in a host as %E2%88%95.
+func readable(address string, u *url.URL) bool {
 	return !strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) &&
 		!strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' })
 }
 
-// place tells where an address leads (I-103).
-func place(address string) (*url.URL, kind) {
+// classify parses a redirect address and returns its kind (I-103).
+func classify(address string) (*url.URL, kind) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(address, "#") || u.User != nil || len(address) > maxAddresses || !honest(address, u) {
+	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(address, "#") || u.User != nil || len(address) > maxAddresses || !readable(address, u) {
 		return nil, dangerous
 	}
 	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil { // some read it nevertheless, in their own way
+	if err != nil { // clients parse a malformed query in different ways
 		return nil, dangerous
 	}
-	for _, name := range []string{"code", "state", "iss", "error"} { // which would be there twice
+	for _, name := range []string{"code", "state", "iss", "error"} { // the answer adds these, so they would occur twice
 		if query.Has(name) {
 			return nil, dangerous
 		}
@@ -87,19 +86,19 @@ func place(address string) (*url.URL, kind) {
 	case scheme == "http" || scheme == "https":
 		return nil, dangerous
 	}
-	return u, own
+	return u, program
 }
 
-// redirects returns those of the addresses that are allowed; ok is false if one of them is
-// dangerous, or there are too many. One that is merely not allowed costs only itself.
+// redirects returns the addresses that are allowed. ok is false if one is dangerous or there are
+// too many. Addresses that are merely not listed are left out.
 func (f *Front) redirects(all []string) (good []string, ok bool) {
 	size := 0
 	for _, a := range all {
 		size += len(a)
-		switch _, k := place(a); {
+		switch _, k := classify(a); {
 		case k == dangerous:
 			return nil, false
-		case k == own && !slices.Contains(f.programs(), a):
+		case k == program && !slices.Contains(f.programs(), a):
 		case !slices.Contains(good, a):
 			good = append(good, a)
 		}
@@ -107,7 +106,7 @@ func (f *Front) redirects(all []string) (good []string, ok bool) {
 	return good, len(all) <= maxRedirects && size <= maxAddresses
 }
 
-// programs returns the addresses with schemes of their own that are allowed.
+// programs returns the allowed addresses with schemes of programs.
 func (f *Front) programs() []string {
 	if f.o.Redirects != nil {
 		return f.o.Redirects
@@ -115,27 +114,26 @@ func (f *Front) programs() []string {
 	return Redirects
 }
 
-// takes reports whether users may be sent to an address: one that the client has given, and
-// that is still allowed. Only the port of one on the user's machine may be another
-// (RFC 8252 §7.3).
-func (f *Front) takes(c *client, address string) bool {
-	u, k := place(address)
-	if k == dangerous || k == own && !slices.Contains(f.programs(), address) {
+// allowsRedirect reports whether users may be sent to an address: the client has registered it, and it is
+// still allowed. An address on the user's machine may have another port (RFC 8252 §7.3).
+func (f *Front) allowsRedirect(c *client, address string) bool {
+	u, k := classify(address)
+	if k == dangerous || k == program && !slices.Contains(f.programs(), address) {
 		return false
 	}
 	return slices.ContainsFunc(c.Redirects, func(given string) bool {
 		if given == address {
 			return true
 		}
-		g, gk := place(given)
+		g, gk := classify(given)
 		return k == machine && gk == machine && g.Scheme == u.Scheme && g.Hostname() == u.Hostname() && g.EscapedPath() == u.EscapedPath() && g.RawQuery == u.RawQuery && g.Opaque == u.Opaque
 	})
 }
 
-// register registers a client: the answer is all that is kept of it (I-101).
+// register registers a client. The sealed client_id holds the whole registration (I-101).
 func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 	if after := f.registering.take(network(f.o.From(r))); after > 0 {
-		wait(w, after)
+		tooMany(w, after)
 		return
 	}
 	const bad, where = "invalid_client_metadata", "invalid_redirect_uri"
@@ -162,15 +160,15 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, bad, "only the authorization code grant is served: grant_types must have authorization_code, response_types code")
 		return
 	}
-	c := client{Name: clip(m.Name), Redirects: redirects, At: time.Now().Unix()}
+	c := client{Name: displayName(m.Name), Redirects: redirects, At: time.Now().Unix()}
 	answer(w, http.StatusCreated, "no-store", map[string]any{
 		"client_id": f.sealed("client", c), "client_id_issued_at": c.At, "client_name": c.Name, "redirect_uris": c.Redirects,
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": "none",
 	})
 }
 
-// clip returns a name as it may be shown.
-func clip(name string) string {
+// displayName returns a name in a form that can be shown.
+func displayName(name string) string {
 	name = sanitize.Text(strings.ToValidUTF8(name, ""))
 	if len(name) <= maxName {
 		return name
@@ -182,7 +180,7 @@ func clip(name string) string {
 	}
 }
 
-// registered returns a client that has registered; nil for an id that is not ours.
+// registered returns the client of an id; nil if this front did not issue the id.
 func (f *Front) registered(id string) *client {
 	c := &client{}
 	if !f.open("client", id, c) {

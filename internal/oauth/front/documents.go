@@ -20,9 +20,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// wrongDocument is what is wrong with a document that was fetched: who is sent here may know. What
-// else happens when it is fetched, a status too, says something of the network, and is logged
-// alone.
+// wrongDocument is a fault of a fetched document, for the user. Other failures, such as a status,
+// reveal the bridge's network and go to the log only.
 type wrongDocument string
 
 // Error implements error.
@@ -31,71 +30,70 @@ func (w wrongDocument) Error() string { return string(w) }
 const (
 	maxDocument = 64 << 10
 	limit       = 5 * time.Second
-	least       = time.Minute // for which one counts
-	most        = 24 * time.Hour
-	// faultFor is for how long it is known that there is none.
-	faultFor     = 10 * time.Second
+	minLife     = time.Minute // lifetime of a document, at least
+	maxLife     = 24 * time.Hour
+	// failureLife is the lifetime of a failure.
+	failureLife  = 10 * time.Second
 	maxDocuments = 1000
-	// FormerFor is for how long one is used that cannot be fetched again.
+	// FormerFor is how long an old document is used while it cannot be fetched again.
 	FormerFor    = time.Hour
 	maxFetches   = 32 // at the same time
 	maxFetchesOf = 2  // at the same time, from one host, or for one network
-	// patience is for how long one may take that others wait for.
-	patience = time.Second
+	// slotPatience is how long a fetch may take when others need its slot.
+	slotPatience = time.Second
 )
 
-// documents fetches documents of one kind, and keeps what was read of them. Its methods may be
-// called concurrently.
+// documents fetches and caches documents of one kind. Its methods may be called concurrently.
 type documents[T any] struct {
-	client *http.Client
-	what   string // they are, for the log
-	most   func(*T) time.Duration
-	log    *slog.Logger
+	client  *http.Client
+	kind    string // name of the kind, for the log
+	maxLife func(*T) time.Duration
+	log     *slog.Logger
 
-	mu    sync.Mutex // guards the rest; it is not held while one is fetched
-	all   *simplelru.LRU[string, *document[T]]
-	busy  map[string]int // how many are being fetched from a host, and for a network
-	under []*fetch       // those that are under way, the one that began first in front
+	mu       sync.Mutex // guards the rest; not held during a fetch
+	all      *simplelru.LRU[string, *document[T]]
+	inFlight map[string]int // fetches in flight per host and per network
+	running  []*fetch       // fetches in flight, oldest first
 }
 
-// document is what was read of one, or why there is nothing.
+// document is a parsed document, or why there is none.
 type document[T any] struct {
-	done  chan struct{} // closed when the rest is there
+	done  chan struct{} // closed when the other fields are set
 	value *T
 	err   error
 	until time.Time
-	// former is what was there before, and may be used until another time.
-	former      *T
-	formerUntil time.Time
+	// old is the document before this one; it may be used until oldUntil.
+	old      *T
+	oldUntil time.Time
 }
 
-// fetch is a document that is being fetched.
+// fetch is a fetch in flight.
 type fetch struct {
 	began time.Time
-	end   context.CancelFunc // has it make room for another one
+	end   context.CancelFunc // cancels it, to free its slot
 }
 
-// newDocuments makes what fetches documents, which are called that, by a transport that must refuse
-// private networks. most tells for how long one counts at most, whatever it says of itself.
+// newDocuments returns a cache of documents named what. transport must refuse private networks.
+// most returns the maximum lifetime of a document.
 func newDocuments[T any](transport http.RoundTripper, what string, most func(*T) time.Duration, log *slog.Logger) *documents[T] {
 	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
 	return &documents[T]{
 		client: &http.Client{Transport: transport, Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		what:   what, most: most, log: log, all: all, busy: map[string]int{},
+		kind:   what, maxLife: most, log: log, all: all, inFlight: map[string]int{},
 	}
 }
 
-// Get returns the document at an address, for somebody in a network. allow is asked before it is fetched,
-// and read reads it. Those who want the same at the same time share one request.
+// Get returns the document at an address, for a caller in a network. It fetches only if allow
+// returns true, and parses with read. Concurrent calls for one address share a fetch.
 func (d *documents[T]) Get(ctx context.Context, id, network string, allow func() bool, read func([]byte) (*T, error)) (*T, error) {
 	u, err := url.Parse(id)
 	if err != nil {
 		return nil, err
 	}
-	places := []string{"host " + strings.ToLower(u.Hostname()), "for " + network}
+	keys := []string{"host " + strings.ToLower(u.Hostname()), "for " + network}
 	d.mu.Lock()
 	one, ok := d.all.Get(id)
-	had := one
+	before := one
 	if ok {
 		select {
 		case <-one.done:
@@ -105,37 +103,37 @@ func (d *documents[T]) Get(ctx context.Context, id, network string, allow func()
 	}
 	if !ok {
 		one = &document[T]{done: make(chan struct{})}
-		if had != nil {
-			one.former, one.formerUntil = had.value, had.until.Add(FormerFor)
-			if had.former != nil {
-				one.former, one.formerUntil = had.former, had.formerUntil
+		if before != nil {
+			one.old, one.oldUntil = before.value, before.until.Add(FormerFor)
+			if before.old != nil {
+				one.old, one.oldUntil = before.old, before.oldUntil
 			}
 		}
-		full := slices.ContainsFunc(places, func(p string) bool { return d.busy[p] >= maxFetchesOf })
+		full := slices.ContainsFunc(keys, func(p string) bool { return d.inFlight[p] >= maxFetchesOf })
 		if full || !allow() {
 			d.mu.Unlock()
-			return one.fallback(wrongDocument("too many are fetched for this address, or from its host: try again later"))
+			return one.fallback(wrongDocument("too many fetches for your address or from its host: try again later"))
 		}
-		if !d.room(d.busy[places[1]]) {
+		if !d.makeSlot(d.inFlight[keys[1]]) {
 			d.mu.Unlock()
-			return one.fallback(wrongDocument("too many are being fetched: try again later"))
+			return one.fallback(wrongDocument("too many fetches at once: try again later"))
 		}
 		d.all.Add(id, one)
 		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 		defer end()
 		this := &fetch{time.Now(), end}
-		d.under = append(d.under, this)
-		for _, p := range places {
-			d.busy[p]++
+		d.running = append(d.running, this)
+		for _, p := range keys {
+			d.inFlight[p]++
 		}
 		d.mu.Unlock()
 		d.fetch(ctx, id, one, read)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.under = slices.DeleteFunc(d.under, func(other *fetch) bool { return other == this })
-		for _, p := range places {
-			if d.busy[p]--; d.busy[p] == 0 {
-				delete(d.busy, p)
+		d.running = slices.DeleteFunc(d.running, func(other *fetch) bool { return other == this })
+		for _, p := range keys {
+			if d.inFlight[p]--; d.inFlight[p] == 0 {
+				delete(d.inFlight, p)
 			}
 		}
 		return one.value, one.err
@@ -149,40 +147,39 @@ func (d *documents[T]) Get(ctx context.Context, id, network string, allow func()
 	}
 }
 
-// room makes room for one more to be fetched, for a network that so many are being fetched for,
-// and reports whether there is. Half of it is for networks that none is being fetched for; for
-// them, the one that began first has to go if it is slow. d.mu is held.
-func (d *documents[T]) room(had int) bool {
-	switch n := len(d.under); {
+// makeSlot makes a slot for a fetch and reports whether there is one. had is the number of fetches in
+// flight for the caller's network. Half of the slots are for networks without one. For these, the
+// oldest fetch is cancelled if it is slow. d.mu is held.
+func (d *documents[T]) makeSlot(had int) bool {
+	switch n := len(d.running); {
 	case n < maxFetches/2:
 	case had > 0:
 		return false
 	case n >= maxFetches:
-		if time.Since(d.under[0].began) < patience {
+		if time.Since(d.running[0].began) < slotPatience {
 			return false
 		}
-		d.under[0].end()
-		d.under = slices.Delete(d.under, 0, 1)
+		d.running[0].end()
+		d.running = slices.Delete(d.running, 0, 1)
 	}
 	return true
 }
 
-// fallback returns the former document where there is one still, or why there is none.
+// fallback returns the former document if it may still be used, or err.
 func (d *document[T]) fallback(err error) (*T, error) {
-	if d.former != nil && time.Now().Before(d.formerUntil) {
-		return d.former, nil
+	if d.old != nil && time.Now().Before(d.oldUntil) {
+		return d.old, nil
 	}
 	return nil, err
 }
 
-// errFetch says that an answer is no document, but that there may be one still.
+// errFetch is an HTTP status instead of a document.
 type errFetch int
 
 func (e errFetch) Error() string { return fmt.Sprintf("the answer is HTTP %d", int(e)) }
 
-// lasts reports whether what has gone wrong says nothing of the document: that it could not
-// be fetched just then.
-func lasts(err error) bool {
+// permanent reports whether a failure is about the document. Other failures are temporary.
+func permanent(err error) bool {
 	if status, ok := errors.AsType[errFetch](err); ok {
 		return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
 	}
@@ -190,21 +187,21 @@ func lasts(err error) bool {
 	return ok
 }
 
-// fetch fetches one.
+// fetch fetches a document.
 func (d *documents[T]) fetch(ctx context.Context, id string, one *document[T], read func([]byte) (*T, error)) {
 	defer close(one.done)
-	one.until = time.Now().Add(faultFor)
+	one.until = time.Now().Add(failureLife)
 	defer func() {
-		if one.err == nil || lasts(one.err) {
-			one.former = nil
+		if one.err == nil || permanent(one.err) {
+			one.old = nil
 			return
 		}
 		why := one.err
 		if ctx.Err() != nil {
-			why, one.until = errors.New("it was slow while others waited"), time.Now()
+			why, one.until = errors.New("it was too slow while others waited"), time.Now()
 		}
 		if one.value, one.err = one.fallback(why); one.err == nil {
-			d.log.Warn(d.what+" cannot be fetched: for up to an hour, what was there before counts", "url", fmt.Sprintf("%.200q", id), "err", why)
+			d.log.Warn(d.kind+" cannot be fetched: the bridge uses the old document for up to an hour", "url", fmt.Sprintf("%.200q", id), "err", why)
 		}
 	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
@@ -228,23 +225,23 @@ func (d *documents[T]) fetch(ctx context.Context, id string, one *document[T], r
 	case res.StatusCode != http.StatusOK:
 		one.err = errFetch(res.StatusCode)
 	case len(data) > maxDocument:
-		one.err = wrongDocument("it is larger than 64 KiB")
+		one.err = wrongDocument("it must not be larger than 64 KiB")
 	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
-		one.err = wrongDocument("it is not sent as application/json")
+		one.err = wrongDocument("its Content-Type must be application/json")
 	default:
 		if one.value, one.err = read(data); one.err == nil {
-			one.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.most(one.value)))
+			one.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.maxLife(one.value)))
 		}
 	}
 }
 
-// age returns how long a document counts that came with that Cache-Control.
+// age returns the lifetime that a Cache-Control header sets.
 func age(control string) time.Duration {
 	for part := range strings.SplitSeq(control, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
-			return min(max(time.Duration(seconds)*time.Second, least), most)
+			return min(max(time.Duration(seconds)*time.Second, minLife), maxLife)
 		}
 	}
-	return least
+	return minLife
 }

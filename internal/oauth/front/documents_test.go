@@ -27,11 +27,11 @@ func (webDocument) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestSlowNetworks(t *testing.T) {
 	// rig returns what fetches a document: it says what became of that, and after how long.
 	rig := func(t *testing.T) func(host, network string) (string, time.Duration) {
-		d := newDocuments(webDocument{}, "documents", func(*string) time.Duration { return least }, slog.New(slog.DiscardHandler))
+		d := newDocuments(webDocument{}, "documents", func(*string) time.Duration { return minLife }, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() {
 			synctest.Wait()
-			if len(d.busy) > 0 || len(d.under) > 0 {
-				t.Errorf("%d networks and hosts are busy at the end, and %d under way", len(d.busy), len(d.under))
+			if len(d.inFlight) > 0 || len(d.running) > 0 {
+				t.Errorf("%d networks and hosts are busy at the end, and %d under way", len(d.inFlight), len(d.running))
 			}
 		})
 		return func(host, network string) (string, time.Duration) {
@@ -80,7 +80,7 @@ func TestSlowNetworks(t *testing.T) {
 		if got, _ := get("early.example.com", "another"); !strings.Contains(got, "too many") {
 			t.Errorf("when none of them is slow yet: %s", got)
 		}
-		time.Sleep(patience)
+		time.Sleep(slotPatience)
 		if got, _ := get("own.example.com", "network 7"); !strings.Contains(got, "too many") {
 			t.Errorf("a second document of a network, when all places are taken: %s", got)
 		}
@@ -97,7 +97,7 @@ func TestSlowNetworks(t *testing.T) {
 		for n, after := range took {
 			want := limit
 			if n == 0 {
-				want = patience
+				want = slotPatience
 			}
 			if after != want {
 				t.Errorf("document %d was fetched for %v, want %v", n, after, want)

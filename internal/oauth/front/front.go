@@ -2,13 +2,12 @@
 // clients cannot use as it is: one that registers no clients, knows no resource indicators,
 // or gives tokens that nobody else can read.
 //
-// Clients register themselves here, and get tokens from here. Users sign in at the
-// provider, after they have agreed to it on a page of this package. No token of the
-// provider reaches a client, and none of a client the provider.
+// Clients register themselves here and get their tokens here. Users agree on a page of this
+// package and then sign in at the provider. Clients get no token of the provider, and the
+// provider gets none of a client.
 //
-// As much as possible is kept by others, sealed: a registration is the client's id, and
-// a sign-in that is under way is the state that the provider brings back. Only codes, and
-// what refresh tokens are good for, are in the Store.
+// The front stores little. A registration is sealed into the client's id, and a sign-in in
+// progress into the state that the provider returns. Only codes and logins are in the Store.
 package front
 
 import (
@@ -46,91 +45,91 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Options are what a front is made of.
+// Options are the settings and dependencies of a Front.
 type Options struct {
 	Settings
-	// Root is the public address of the bridge, without a slash at its end. It is the name
-	// of the front as an issuer.
+	// Root is the public address of the bridge, without a trailing slash. It is the front's
+	// issuer identifier.
 	Root string
-	// Provider is the issuer at which users sign in. Transport makes requests to it.
+	// Provider is the issuer where users sign in. Transport sends requests to it.
 	Provider  string
 	Transport http.RoundTripper
-	// Documents makes requests for metadata of clients, to addresses that strangers name.
-	// It must refuse those of private networks.
+	// Documents fetches metadata of clients, from addresses that strangers name. It must refuse
+	// private networks.
 	Documents http.RoundTripper
-	// Identify checks an ID token of the provider, and returns its claims. An empty nonce
-	// is not looked at.
+	// Identify checks an ID token of the provider and returns its claims. It checks no nonce if
+	// nonce is empty.
 	Identify func(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
-	// Admits reports whether the holder of an access token may use a resource; nil means
-	// that everybody may.
+	// Admits reports whether the holder of an access token may use a resource; nil admits
+	// everybody.
 	Admits func(ctx context.Context, token, resource string) bool
-	// Resource returns the scopes that clients are told to ask for at an address; ok is
-	// false if it is none of the bridge.
+	// Resource returns the scopes that clients should request at an address; ok is false if
+	// the bridge does not serve the address.
 	Resource func(address string) (scopes []string, ok bool)
-	// Scopes returns all scopes that there are.
+	// Scopes returns all scopes of the bridge.
 	Scopes func() []string
-	// From returns the address that a request comes from.
+	// From returns the client address of a request.
 	From func(*http.Request) netip.Addr
-	// Secrets are what keys are made of: the first is used, and all count. None means that
-	// they are made up, and end with the process.
+	// Secrets are the seeds of all keys. The first one seals and signs; all of them open and
+	// verify. Without any, a random one lives as long as the process.
 	Secrets []string
-	// Store keeps codes and logins; nil means the memory of this process.
+	// Store stores codes and logins; nil means in memory.
 	Store Store
 	Log   *slog.Logger
 }
 
 const (
-	attemptLife = 10 * time.Minute    // from the page that asks for consent to the end of the sign-in
-	codeLife    = time.Minute         // until a code is used
-	usedLife    = time.Hour           // how long it is known that it was
-	tokenLife   = 15 * time.Minute    // of an access token that a refresh token renews
-	aloneLife   = time.Hour           // of one that nothing renews
-	loginLife   = 30 * 24 * time.Hour // of a refresh token that nobody uses
-	grace       = 10 * time.Second    // for which a refresh token counts that was used
-	providerFor = time.Hour           // how long the metadata of the provider counts
-	awayFor     = 10 * time.Second    // until it is asked for again if it cannot be had
-	// Who asks for it waits for so long at most: without any or after a failure, and with a former one.
-	meetFor      = 10 * time.Second
-	meetAgainFor = 2 * time.Second
+	attemptLife   = 10 * time.Minute    // from the consent page to the end of the sign-in
+	codeLife      = time.Minute         // lifetime of an unused code
+	usedLife      = time.Hour           // how long a used code is remembered
+	tokenLife     = 15 * time.Minute    // lifetime of an access token with a refresh token
+	plainLife     = time.Hour           // lifetime of an access token without one
+	loginLife     = 30 * 24 * time.Hour // lifetime of an unused refresh token
+	grace         = 10 * time.Second    // how long a used refresh token still works
+	providerLife  = time.Hour           // lifetime of the provider's metadata
+	providerPause = 10 * time.Second    // pause after a failed fetch of it
+	// How long a fetch of it may take: without older metadata or after a failure, and with it.
+	providerTimeout = 10 * time.Second
+	refreshTimeout  = 2 * time.Second
 
-	maxBody  = 64 << 10
-	bodyWait = 10 * time.Second // until a body must be there
-	maxState = 1 << 10
-	maxEnded = 20_000
-	maxUsed  = 20_000
-	maxAsked = 32
-	askWait  = 10 * time.Second // until there must be room for one more
+	maxBody      = 64 << 10
+	bodyWait     = 10 * time.Second // timeout for reading a request's body
+	maxState     = 1 << 10
+	maxEnded     = 20_000
+	maxUsed      = 20_000
+	maxExchanges = 32
+	slotWait     = 10 * time.Second // how long a code waits for a slot
 )
 
-// Front is the authorization server. Its methods may be called concurrently; those of nil
-// serve nothing.
+// Front is the authorization server. Its methods may be called concurrently. A nil Front
+// serves no paths.
 type Front struct {
-	o      Options
-	base   string // the path of the root
-	routes map[string]http.HandlerFunc
-	seals  *seal.Key
-	signer jose.Signer
-	keys   []byte // the public ones, as a set
-	client *discovery.Client
-	find   *discovery.Finder
-	ask    *discovery.Asker
-	docs   *documents[client]
-	sets   *documents[jwks.Fixed]
+	o          Options
+	base       string // the path of the root
+	routes     map[string]http.HandlerFunc
+	seals      *seal.Key
+	signer     jose.Signer
+	keys       []byte // the public keys, as a JSON Web Key Set
+	client     *discovery.Client
+	find       *discovery.Finder
+	ask        *discovery.Asker
+	clientDocs *documents[client]
+	keySets    *documents[jwks.Fixed]
 
-	registering, fetching, returning, signing, showing limiter
-	codes                                              chan struct{} // has one for each code that the provider is asked about
-	endings                                            endings
+	registering, fetching, returning, signing, uses limiter
+	codeSlots                                       chan struct{} // holds one item for each code being exchanged at the provider
+	endings                                         endings
 
-	mu       sync.Mutex // guards the rest
-	provider *discovery.Issuer
-	away     error                              // why there is none, or no newer one
-	until    time.Time                          // how long these count
-	asking   chan struct{}                      // closed when it has been asked for again; nil while nobody asks
-	ended    *simplelru.LRU[string, struct{}]   // logins that have ended
-	used     *simplelru.LRU[[32]byte, struct{}] // states that have come back
+	mu            sync.Mutex // guards the fields below
+	provider      *discovery.Issuer
+	providerErr   error                              // why the last fetch failed
+	providerUntil time.Time                          // when provider or providerErr expires
+	providerFetch chan struct{}                      // closed when the fetch in flight ends; nil without one
+	ended         *simplelru.LRU[string, struct{}]   // ended logins
+	used          *simplelru.LRU[[32]byte, struct{}] // states that the provider has returned
 }
 
-// New makes a front.
+// New returns a front.
 func New(o Options) (*Front, error) {
 	root, err := url.Parse(o.Root)
 	if err != nil {
@@ -142,18 +141,18 @@ func New(o Options) (*Front, error) {
 	}
 	if len(o.Secrets) == 0 {
 		o.Secrets = []string{rand.Text() + rand.Text()}
-		o.Log.Warn("the front has no key_file: after a restart, all clients register and sign in again")
+		o.Log.Warn("the front has no key_file: after a restart, all clients must register and all users sign in again")
 	}
 	if o.Store == nil {
 		o.Store = NewMemory()
 	}
 	f := &Front{
 		o: o, base: root.EscapedPath(), client: o.Client.Grant(),
-		find: discovery.NewFinder(at, o.Transport), ask: discovery.NewAsker(o.Transport), docs: newDocuments[client](o.Documents, "the metadata of a client", (*client).most, o.Log),
-		sets:        newDocuments[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
+		find: discovery.NewFinder(at, o.Transport), ask: discovery.NewAsker(o.Transport), clientDocs: newDocuments[client](o.Documents, "the metadata of a client", (*client).documentLife, o.Log),
+		keySets:     newDocuments[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
 		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
-		returning: newLimiter(time.Second, 100), codes: make(chan struct{}, maxAsked),
-		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
+		returning: newLimiter(time.Second, 100), codeSlots: make(chan struct{}, maxExchanges),
+		signing: newLimiter(time.Minute, 30), uses: newLimiter(time.Second, 30),
 	}
 	f.ended, _ = simplelru.NewLRU[string, struct{}](maxEnded, nil) // the sizes are positive
 	f.endings.owed, _ = lru.New[string, struct{}](maxEnded)
@@ -162,17 +161,17 @@ func New(o Options) (*Front, error) {
 		return nil, err
 	}
 	f.routes = map[string]http.HandlerFunc{
-		f.base + "/authorize":      only("GET, HEAD", f.authorize),
-		f.base + "/oauth/consent":  only("POST", f.consented),
-		f.base + "/oauth/callback": only("GET", f.callback),
-		f.base + "/token":          open("POST", f.token),
-		f.base + "/register":       open("POST", f.register),
-		f.base + "/oauth/revoke":   open("POST", f.taken),
-		f.base + "/oauth/jwks":     open("GET, HEAD", func(w http.ResponseWriter, _ *http.Request) { send(w, http.StatusOK, "max-age=300", f.keys) }),
+		f.base + "/authorize":      pageHandler("GET, HEAD", f.authorize),
+		f.base + "/oauth/consent":  pageHandler("POST", f.consentAnswer),
+		f.base + "/oauth/callback": pageHandler("GET", f.callback),
+		f.base + "/token":          apiHandler("POST", f.token),
+		f.base + "/register":       apiHandler("POST", f.register),
+		f.base + "/oauth/revoke":   apiHandler("POST", f.revocation),
+		f.base + "/oauth/jwks":     apiHandler("GET, HEAD", func(w http.ResponseWriter, _ *http.Request) { send(w, http.StatusOK, "max-age=300", f.keys) }),
 	}
 	for _, name := range []string{"oauth-authorization-server", "openid-configuration"} {
 		for _, path := range []string{"/.well-known/" + name + f.base, f.base + "/.well-known/" + name} {
-			f.routes[path] = open("GET, HEAD", func(w http.ResponseWriter, _ *http.Request) {
+			f.routes[path] = apiHandler("GET, HEAD", func(w http.ResponseWriter, _ *http.Request) {
 				answer(w, http.StatusOK, "max-age=300", f.metadata(name == "openid-configuration"))
 			})
 		}
@@ -180,13 +179,13 @@ func New(o Options) (*Front, error) {
 	return f, nil
 }
 
-// derive makes the keys, each for its own use (I-113).
+// derive derives the keys from the secrets, each for its own use (I-113).
 func (f *Front) derive() (err error) {
 	var seals []string
 	var set jose.JSONWebKeySet
 	for i, secret := range f.o.Secrets {
-		// What was said of users of one provider must not count for those of another, nor at
-		// another bridge with the same secret.
+		// Seals of one provider must not open for another provider, nor at another bridge with
+		// the same secret.
 		of, err := json.Marshal([]string{f.o.Root, f.o.Provider, f.client.ID})
 		if err != nil {
 			return err
@@ -217,7 +216,7 @@ func (f *Front) derive() (err error) {
 
 // signingKey returns the key that signs access tokens.
 func signingKey(secret, of string) *ecdsa.PrivateKey {
-	for n := 0; ; n++ { // one number in four thousand million is too large for the curve
+	for n := 0; ; n++ { // one candidate in 2^32 is too large for the curve
 		raw := seal.Derive(secret, "front signing key "+strconv.Itoa(n)+" "+of, 32)
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw); err == nil {
 			return key
@@ -225,18 +224,19 @@ func signingKey(secret, of string) *ecdsa.PrivateKey {
 	}
 }
 
-// Issuer returns the name of the front as an issuer.
+// Issuer returns the front's issuer identifier.
 func (f *Front) Issuer() string { return f.o.Root }
 
-// Callback returns where the provider sends browsers back to. It has to be registered there.
+// Callback returns the address to which the provider sends browsers back. It must be
+// registered at the provider.
 func Callback(root string) string { return root + "/oauth/callback" }
 
-// Tokens returns how access tokens of the front are checked.
+// Tokens returns the settings for checking the front's access tokens.
 func (f *Front) Tokens() *token.Front {
-	return &token.Front{Issuer: f.o.Root, Keys: f.keys, Open: f.opened}
+	return &token.Front{Issuer: f.o.Root, Keys: f.keys, Open: f.userClaims}
 }
 
-// Paths returns the paths that it serves.
+// Paths returns the paths that the front serves.
 func (f *Front) Paths() []string {
 	if f == nil {
 		return nil
@@ -244,11 +244,11 @@ func (f *Front) Paths() []string {
 	return slices.Sorted(maps.Keys(f.routes))
 }
 
-// ServeHTTP serves a request for one of its paths.
+// ServeHTTP serves a request for one of the paths.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Anybody may send a body here, and could keep a connection by never ending it. The
-	// limit stays for one that is not read: net/http does so at the end. It sets another
-	// one for the next request.
+	// Anybody may send a body here and could hold a connection by never ending it. The deadline
+	// stays for a body that is not read: net/http reads it at the end, and sets a new deadline for
+	// the next request.
 	c := http.NewResponseController(w)
 	if r.ContentLength != 0 && c.SetReadDeadline(time.Now().Add(bodyWait)) == nil {
 		r.Body = &limited{r.Body, c}
@@ -257,8 +257,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.routes[r.URL.Path](w, r)
 }
 
-// limited is a body with a time limit, which goes when all of it is there: after that,
-// net/http would take it for the client's going.
+// limited is a body that clears the read deadline at its end. Later, net/http would take an
+// expired deadline for a disconnected client.
 type limited struct {
 	io.ReadCloser
 	c *http.ResponseController
@@ -267,13 +267,13 @@ type limited struct {
 func (l *limited) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		_ = l.c.SetReadDeadline(time.Time{}) // it could be set: it can be taken away
+		_ = l.c.SetReadDeadline(time.Time{}) // setting it worked, so clearing it works
 	}
 	return n, err
 }
 
-// only serves the pages of the front, for browsers that are led there.
-func only(methods string, f http.HandlerFunc) http.HandlerFunc {
+// pageHandler serves a page for browsers.
+func pageHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(strings.Split(methods, ", "), r.Method) {
 			w.Header().Set("Allow", methods)
@@ -284,9 +284,9 @@ func only(methods string, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// open serves what clients ask for. They may be pages of any site: none of it goes by
+// apiHandler serves an endpoint for clients. Clients may be pages of any site, since no endpoint uses
 // cookies (I-100).
-func open(methods string, f http.HandlerFunc) http.HandlerFunc {
+func apiHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", "*")
@@ -305,8 +305,8 @@ func open(methods string, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// metadata returns what the front says of itself (RFC 8414 §2). The document of OpenID
-// Connect must have more, without which some clients refuse it.
+// metadata returns the front's metadata (RFC 8414 §2). Some clients refuse a document of OpenID
+// Connect without its additional members.
 func (f *Front) metadata(openid bool) map[string]any {
 	m := map[string]any{
 		"issuer": f.o.Root, "authorization_endpoint": f.o.Root + "/authorize", "token_endpoint": f.o.Root + "/token",
@@ -331,75 +331,75 @@ func (f *Front) metadata(openid bool) map[string]any {
 	return m
 }
 
-// at returns the metadata of the provider. A former one counts while there is no other, and
-// while it is asked for again. Those who wait for the first share one request.
-func (f *Front) at(ctx context.Context) (*discovery.Issuer, error) {
+// providerMetadata returns the provider's metadata. Older metadata is used while a fetch runs and after one
+// that failed. Callers that wait for the first metadata share one fetch.
+func (f *Front) providerMetadata(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
-	had, away, fresh, asking := f.provider, f.away, time.Now().Before(f.until), f.asking
-	if !fresh && asking == nil {
-		f.asking = make(chan struct{})
+	old, lastErr, fresh, fetch := f.provider, f.providerErr, time.Now().Before(f.providerUntil), f.providerFetch
+	if !fresh && fetch == nil {
+		f.providerFetch = make(chan struct{})
 	}
 	f.mu.Unlock()
 	switch {
-	case had != nil && (fresh || asking != nil):
-		return had, nil
+	case old != nil && (fresh || fetch != nil):
+		return old, nil
 	case fresh:
-		return nil, away
-	case asking == nil:
-		return f.meet(context.WithoutCancel(ctx)) // for all who come after
+		return nil, lastErr
+	case fetch == nil:
+		return f.fetchProvider(context.WithoutCancel(ctx)) // other callers wait for it
 	}
 	select {
-	case <-asking:
-		return f.at(ctx)
+	case <-fetch:
+		return f.providerMetadata(ctx)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// meet asks the provider for its metadata, and tells those who wait for it.
-func (f *Front) meet(ctx context.Context) (*discovery.Issuer, error) {
+// fetchProvider fetches the provider's metadata and wakes the callers that wait for it.
+func (f *Front) fetchProvider(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
-	patience := meetFor
-	if f.provider != nil && f.away == nil { // after a failure it may take the whole time
-		patience = meetAgainFor
+	timeout := providerTimeout
+	if f.provider != nil && f.providerErr == nil { // after a failure it gets the full timeout
+		timeout = refreshTimeout
 	}
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	now, err := f.find.Issuer(ctx, f.o.Provider)
 	switch {
 	case err == nil && now == nil:
-		err = errors.New("it has no metadata")
+		err = errors.New("it publishes no metadata")
 	case err == nil && now.Authorization == "":
 		err = errors.New("its metadata names no authorization_endpoint")
 	}
 	if err != nil {
-		f.o.Log.Warn("the provider of the front cannot be used", "issuer", f.o.Provider, "err", err)
+		f.o.Log.Warn("the metadata of the front's provider cannot be used", "issuer", f.o.Provider, "err", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	close(f.asking)
-	f.asking = nil
+	close(f.providerFetch)
+	f.providerFetch = nil
 	if err == nil {
-		f.provider, f.away, f.until = now, nil, time.Now().Add(providerFor)
+		f.provider, f.providerErr, f.providerUntil = now, nil, time.Now().Add(providerLife)
 		return now, nil
 	}
-	f.away, f.until = err, time.Now().Add(awayFor)
+	f.providerErr, f.providerUntil = err, time.Now().Add(providerPause)
 	if f.provider != nil {
 		return f.provider, nil
 	}
 	return nil, err
 }
 
-// fail answers with an error of OAuth (RFC 6749 §5.2).
+// fail sends an error of OAuth (RFC 6749 §5.2).
 func fail(w http.ResponseWriter, status int, code, text string) {
 	answer(w, status, "no-store", map[string]string{"error": code, "error_description": text})
 }
 
-// answer answers with JSON.
+// answer sends v as JSON.
 func answer(w http.ResponseWriter, status int, cache string, v any) {
 	data, err := json.Marshal(v)
-	if err != nil { // nothing that is sent can fail
+	if err != nil { // no value that is sent can fail
 		status, data = http.StatusInternalServerError, []byte("{}")
 	}
 	send(w, status, cache, data)
@@ -413,17 +413,16 @@ func send(w http.ResponseWriter, status int, cache string, data []byte) {
 		h.Set("Pragma", "no-cache")
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // a client that has gone needs no answer
+	_, _ = w.Write(data) // a disconnected client needs no answer
 }
 
-// wait tells a client to come back later.
-func wait(w http.ResponseWriter, after time.Duration) {
+// tooMany refuses a request that exceeds a rate limit.
+func tooMany(w http.ResponseWriter, after time.Duration) {
 	httpio.RetryAfter(w.Header(), after)
-	fail(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many requests from this address")
+	fail(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many requests from this address: try again later")
 }
 
-// single returns the parameters of a request by their names; ok is false if one is there
-// twice, which could be read in two ways.
+// single returns a getter of the parameters. ok is false if one occurs twice, which is ambiguous.
 func single(all url.Values) (_ func(name string) string, ok bool) {
 	for _, values := range all {
 		if len(values) > 1 {
@@ -433,11 +432,11 @@ func single(all url.Values) (_ func(name string) string, ok bool) {
 	return all.Get, true
 }
 
-// sealed returns a handle of that kind for a value; open reads it.
+// sealed seals a value as one of a kind; open opens it.
 func (f *Front) sealed(kind string, v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return "" // nothing that is sealed can fail
+		return "" // no value that is sealed can fail
 	}
 	return f.seals.Seal("front "+kind, data)
 }
@@ -447,9 +446,8 @@ func (f *Front) open(kind, text string, into any) bool {
 	return err == nil && json.Unmarshal(data, into) == nil
 }
 
-// asked returns the scopes that a client gets of those that it asks for: those that there
-// are; without any, what clients are told to ask for.
-func (f *Front) asked(text string, standard []string) []string {
+// grantedScopes returns the requested scopes that exist, or the standard ones if text names none.
+func (f *Front) grantedScopes(text string, standard []string) []string {
 	var all []string
 	known := f.o.Scopes()
 	for s := range strings.FieldsSeq(text) {
@@ -463,7 +461,7 @@ func (f *Front) asked(text string, standard []string) []string {
 	return all
 }
 
-// idOf returns what stands for a client in tokens, and in the log.
+// idOf returns the client's name in tokens and in the log.
 func idOf(client string) string {
 	if isDocument(client) && len(client) <= 200 {
 		return client
@@ -471,22 +469,22 @@ func idOf(client string) string {
 	return "registered-" + seal.Fingerprint(client)
 }
 
-// end has the tokens of a login end that were given out, or are shown, here.
-func (f *Front) end(id string) {
+// markEnded ends the access tokens of a login at this instance.
+func (f *Front) markEnded(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended.Add(id, struct{}{})
 }
 
-// over reports whether a login has ended.
-func (f *Front) over(id string) bool {
+// hasEnded reports whether a login has ended.
+func (f *Front) hasEnded(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ended.Contains(id)
 }
 
-// first reports whether a state comes back for the first time.
-func (f *Front) first(sum [32]byte) bool {
+// firstReturn reports whether a state is returned for the first time.
+func (f *Front) firstReturn(sum [32]byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.used.Contains(sum) {
@@ -496,12 +494,12 @@ func (f *Front) first(sum [32]byte) bool {
 	return true
 }
 
-// secure reports whether browsers reach the front over https. Otherwise they are on this
-// machine, and might not keep cookies that are for https.
+// secure reports whether browsers reach the front over https. Otherwise they run on this machine
+// and may drop cookies that need https.
 func (f *Front) secure() bool { return strings.HasPrefix(f.o.Root, "https:") }
 
-// cookie returns a cookie, for as long. The prefix keeps other hosts of the domain from
-// setting it.
+// cookie returns a cookie with a lifetime. The prefix of its name keeps other hosts of the domain
+// from setting it.
 func (f *Front) cookie(name, value string, life time.Duration) *http.Cookie {
 	c := &http.Cookie{Name: f.named(name), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: f.secure(), MaxAge: int(life.Seconds())}
 	if life <= 0 {

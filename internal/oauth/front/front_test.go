@@ -855,7 +855,7 @@ func TestConsent(t *testing.T) {
 			t.Errorf("after ten minutes, with its cookie: %d %s", a.Code, a.Header())
 		}
 		a = r.do("POST", "/oauth/consent", url.Values{"request": {page}, "answer": {"allow"}}, "Cookie", strings.Join(held, "; "))
-		if a.Code != 403 || !strings.Contains(a.Body.String(), ended) {
+		if a.Code != 403 || !strings.Contains(a.Body.String(), pageEnded) {
 			t.Errorf("a page that is ten minutes old was answered: %d %s", a.Code, a.Header())
 		}
 	})
@@ -1103,7 +1103,7 @@ func TestDocuments(t *testing.T) {
 			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || time.Since(began) > 6*time.Second || strings.Contains(a.Body.String(), "deadline") {
 				t.Errorf("%s: %d after %v", name, a.Code, time.Since(began))
 			}
-			time.Sleep(faultFor + time.Second)
+			time.Sleep(failureLife + time.Second)
 		}
 		if a := r.do("GET", "/authorize?"+ask("https://inside.example.com/c").Encode(), nil); !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || !strings.Contains(r.log.String(), "no such host") {
 			t.Errorf("what the network says: %s\n%s", a.Body, r.log)
@@ -1139,16 +1139,16 @@ func TestDocuments(t *testing.T) {
 			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != tc.want || !strings.Contains(a.Body.String(), "The app") {
 				t.Errorf("the former document, %s: %d", name, a.Code)
 			}
-			time.Sleep(faultFor + time.Second)
+			time.Sleep(failureLife + time.Second)
 		}
 		time.Sleep(FormerFor)
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 {
 			t.Errorf("an hour later: %d", a.Code)
 		}
-		if !strings.Contains(r.log.String(), "what was there before counts") {
+		if !strings.Contains(r.log.String(), "the bridge uses the old document") {
 			t.Error("nothing is logged of the former document")
 		}
-		time.Sleep(faultFor + time.Second)
+		time.Sleep(failureLife + time.Second)
 		serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Cache-Control", "public, max-age=7200")
 			oauthtest.JSON(w, 200, good)
@@ -1161,7 +1161,7 @@ func TestDocuments(t *testing.T) {
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || strings.Contains(a.Body.String(), "404") {
 			t.Errorf("one that is gone: %d %s", a.Code, a.Body)
 		}
-		time.Sleep(faultFor + time.Second)
+		time.Sleep(failureLife + time.Second)
 		fetched = len(r.docs.Sent(id)) - 1
 		serve(func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, good) })
 		access, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
@@ -1384,7 +1384,7 @@ func TestRenewal(t *testing.T) {
 		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
 			t.Errorf("another user: %s", fault)
 		}
-		if !strings.Contains(r.log.String(), "it is another user") {
+		if !strings.Contains(r.log.String(), "now names another user") {
 			t.Errorf("the log is %s", r.log)
 		}
 		set(func() { r.p.claims = nil })
@@ -1407,12 +1407,12 @@ func TestRenewal(t *testing.T) {
 		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
 			t.Errorf("when it is less: %s", fault)
 		}
-		time.Sleep(saidFor + time.Minute)
+		time.Sleep(unconfirmedFor + time.Minute)
 		set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
 		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
 			t.Errorf("for the first time in a day: %d %s", a.Code, a.Body)
 		}
-		time.Sleep(saidFor + time.Minute)
+		time.Sleep(unconfirmedFor + time.Minute)
 		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
 			t.Errorf("for a day: %s", fault)
 		}
@@ -1491,7 +1491,7 @@ func TestProvider(t *testing.T) {
 				if got.Get("error") != "server_error" || got.Has("code") || got.Get("iss") != root || got.Get("state") != "the state" {
 					t.Errorf("the client is called back with %v", got)
 				}
-				if !strings.Contains(r.log.String(), "a sign-in has failed") || strings.Contains(r.log.String(), "the-secret") {
+				if !strings.Contains(r.log.String(), "a sign-in failed") || strings.Contains(r.log.String(), "the-secret") {
 					t.Errorf("the log is %s", r.log)
 				}
 			})
@@ -1576,7 +1576,7 @@ func TestProviderOnce(t *testing.T) {
 	fronted(t, change, func(t *testing.T, r *rig) {
 		var wg sync.WaitGroup
 		ask := func() {
-			if at, err := r.at(t.Context()); err != nil || at.Token != provider+"/token" {
+			if at, err := r.providerMetadata(t.Context()); err != nil || at.Token != provider+"/token" {
 				t.Errorf("the metadata: %v %v", at, err)
 			}
 		}
@@ -1590,7 +1590,7 @@ func TestProviderOnce(t *testing.T) {
 		}
 		close(wait)
 		wg.Wait()
-		time.Sleep(providerFor + time.Second)
+		time.Sleep(providerLife + time.Second)
 		hangs := make(chan struct{})
 		gate.Store(&hangs)
 		first := time.Now()
@@ -1601,16 +1601,16 @@ func TestProviderOnce(t *testing.T) {
 			t.Errorf("another one asks %d times, and waits %v", asked.Load()-before, time.Since(began))
 		}
 		wg.Wait() // the one that asks goes on with what there is, and soon
-		if took := time.Since(first); took > meetAgainFor {
+		if took := time.Since(first); took > refreshTimeout {
 			t.Errorf("the one that asks waits %v for a provider that hangs", took)
 		}
-		time.Sleep(awayFor + time.Second)
+		time.Sleep(providerPause + time.Second)
 		slow := make(chan struct{})
 		gate.Store(&slow)
-		time.AfterFunc(meetAgainFor+time.Second, func() { close(slow) })
+		time.AfterFunc(refreshTimeout+time.Second, func() { close(slow) })
 		ask()
 		before = asked.Load()
-		time.Sleep(2 * awayFor)
+		time.Sleep(2 * providerPause)
 		if ask(); asked.Load() != before {
 			t.Error("a provider that is slow is never read again")
 		}
@@ -1829,12 +1829,12 @@ func TestLimits(t *testing.T) {
 		if ok, err := m.Swap(t.Context(), "login:1", nil, []byte("x"), time.Hour); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		for i := range maxKept + 10 {
+		for i := range maxStored + 10 {
 			if ok, err := m.Swap(t.Context(), fmt.Sprint("code:", i), nil, []byte("x"), time.Minute); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}
-		if n := m.all["code"].Len(); n != maxKept {
+		if n := m.all["code"].Len(); n != maxStored {
 			t.Errorf("%d are kept", n)
 		}
 		if v, _ := m.Get(t.Context(), "login:1"); v == nil {

@@ -135,7 +135,7 @@ func TestDocumentKeysMistakes(t *testing.T) {
 			want string
 		}{
 			"no keys": {map[string]any{}, "jwks or jwks_uri"}, "both": {map[string]any{"jwks": keys, "jwks_uri": "https://a.example.com/k"}, "jwks or jwks_uri"},
-			"http": {map[string]any{"jwks_uri": "http://app.example.com/k"}, "https address"}, "keys that are none": {map[string]any{"jwks": map[string]any{"keys": []any{}}}, "has no key"},
+			"http": {map[string]any{"jwks_uri": "http://app.example.com/k"}, "must be https"}, "keys that are none": {map[string]any{"jwks": map[string]any{"keys": []any{}}}, "has no usable key"},
 			"good": {map[string]any{"jwks": keys}, "The app"}, "the other is null": {map[string]any{"jwks": keys, "jwks_uri": nil}, "The app"},
 			"apart": {map[string]any{"jwks": nil, "jwks_uri": "https://app.example.com/k"}, "The app"}, "null": {map[string]any{"jwks": nil}, "jwks or jwks_uri"},
 		} {

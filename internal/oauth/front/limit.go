@@ -9,11 +9,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxLimited is of how many it is known how often they have come. Of those beyond, the one
-// goes that has not come for the longest time.
+// maxLimited bounds the keys that a limiter remembers. Beyond it, the limiter forgets the key that
+// was unused for longest.
 const maxLimited = 4096
 
-// limiter bounds how often something may be done from one address, or by one user (I-114).
+// limiter limits how often one address or user may do something (I-114).
 type limiter struct {
 	every time.Duration
 	burst int
@@ -22,29 +22,28 @@ type limiter struct {
 	by *simplelru.LRU[string, *rate.Limiter]
 }
 
-// newLimiter lets so many through at once, and then one in so long.
+// newLimiter returns a limiter that allows burst at once, then one every interval.
 func newLimiter(every time.Duration, burst int) limiter {
 	by, _ := simplelru.NewLRU[string, *rate.Limiter](maxLimited, nil) // the size is positive
 	return limiter{every: every, burst: burst, by: by}
 }
 
-// network returns what stands for the address that a request comes from: of IPv6, what one
-// subscriber has.
+// network returns the address of a request as a key: a subscriber's whole network for IPv6.
 func network(from netip.Addr) string { return prefix(from, 64) }
 
-// site returns what stands for all addresses that one company may have.
+// site returns a key for all addresses that one company may have.
 func site(from netip.Addr) string { return prefix(from, 48) }
 
-// prefix returns the beginning of an address of IPv6, or one of IPv4.
+// prefix returns an IPv6 address cut to some bits, or a whole IPv4 address.
 func prefix(from netip.Addr, bits int) string {
 	if from = from.Unmap().WithZone(""); !from.Is6() {
 		bits = 32
 	}
-	p, _ := from.Prefix(bits) // the zero address has one, too
+	p, _ := from.Prefix(bits) // the zero address has a prefix too
 	return p.String()
 }
 
-// take counts one. It returns how long that one has to wait; 0 if it need not.
+// take counts one use of a key. It returns how long the caller must wait; 0 if it need not.
 func (l *limiter) take(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,11 +74,11 @@ func TestCodesAtATime(t *testing.T) {
 				})
 			}
 		}
-		come(maxAsked + 5)
-		if n := asked(); n != maxAsked {
-			t.Errorf("the provider is asked about %d codes at a time, want %d", n, maxAsked)
+		come(maxExchanges + 5)
+		if n := asked(); n != maxExchanges {
+			t.Errorf("the provider is asked about %d codes at a time, want %d", n, maxExchanges)
 		}
-		<-time.After(askWait + time.Second)
+		<-time.After(slotWait + time.Second)
 		synctest.Wait()
 		mu.Lock()
 		if late != 5 {
@@ -89,8 +89,8 @@ func TestCodesAtATime(t *testing.T) {
 		synctest.Wait()
 		close(hold)
 		wg.Wait()
-		if n := asked(); n != maxAsked+3 || late != 5 {
-			t.Errorf("the provider was asked about %d codes, want %d; %d were refused", n, maxAsked+3, late)
+		if n := asked(); n != maxExchanges+3 || late != 5 {
+			t.Errorf("the provider was asked about %d codes, want %d; %d were refused", n, maxExchanges+3, late)
 		}
 	})
 }

@@ -23,14 +23,14 @@ var pages = template.Must(template.New("").Parse(`<!doctype html><html lang="en"
 </body></html>
 `))
 
-// policy lets a page be in no frame and load nothing (I-105). It has no form-action: browsers
-// would apply that to where the provider is, and to all that it leads to.
+// policy forbids frames and all loading (I-105). It has no form-action: browsers would apply that
+// to the provider's address and all its redirects.
 var policy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; frame-ancestors 'none'"
 }()
 
-type shown struct {
+type pageData struct {
 	Text                                              string
 	Name, Resource, Host, Redirect, Document, Request string
 	Action, Back                                      string
@@ -38,21 +38,21 @@ type shown struct {
 	Scopes                                            []string
 }
 
-// page shows a text.
-func page(w http.ResponseWriter, status int, text string) { show(w, status, shown{Text: text}) }
+// page shows a page with one text.
+func page(w http.ResponseWriter, status int, text string) { show(w, status, pageData{Text: text}) }
 
-// question shows the page that asks for consent.
+// question shows the consent page.
 func (f *Front) question(w http.ResponseWriter, q *request, client string) {
-	u, k := place(q.Redirect)
+	u, k := classify(q.Redirect)
 	if k == dangerous {
-		page(w, http.StatusBadRequest, ended)
+		page(w, http.StatusBadRequest, pageEnded)
 		return
 	}
-	s := shown{Name: q.Name, Resource: q.Resource, Host: u.Host, Redirect: q.Redirect, Request: f.sealed("request", q), Action: f.base + "/oauth/consent", Machine: k != web, Scopes: q.Scopes}
+	s := pageData{Name: q.Name, Resource: q.Resource, Host: u.Host, Redirect: q.Redirect, Request: f.sealed("request", q), Action: f.base + "/oauth/consent", Machine: k != web, Scopes: q.Scopes}
 	if s.Name == "" {
 		s.Name = "A program without a name"
 	}
-	if k == own {
+	if k == program {
 		s.Host = u.Scheme + "://" + u.Host
 	}
 	if isDocument(client) {
@@ -61,9 +61,9 @@ func (f *Front) question(w http.ResponseWriter, q *request, client string) {
 	show(w, http.StatusOK, s)
 }
 
-func show(w http.ResponseWriter, status int, s shown) {
+func show(w http.ResponseWriter, status int, s pageData) {
 	var text bytes.Buffer
-	if err := pages.Execute(&text, s); err != nil { // it has nothing that can fail
+	if err := pages.Execute(&text, s); err != nil { // the template cannot fail
 		status = http.StatusInternalServerError
 	}
 	h := w.Header()
@@ -71,7 +71,7 @@ func show(w http.ResponseWriter, status int, s shown) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the answer would have no Origin
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the form would be sent without Origin
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // a browser that has gone needs no answer
+	_, _ = w.Write(text.Bytes()) // a disconnected browser needs no answer
 }

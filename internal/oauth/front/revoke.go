@@ -11,56 +11,56 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// taken ends the login that a token is of: the client does not need it any more (RFC 7009).
-// A token that is none, or none any more, is as good as ended. The provider is not told: some
-// end all that a user has there by way of the bridge, and so the logins of other clients.
-func (f *Front) taken(w http.ResponseWriter, r *http.Request) {
-	client, get, no := f.asker(r)
-	if no == nil && get("token") == "" {
-		no = bad("invalid_request", "the form has no token")
+// revocation ends the login of a token that the client no longer needs (RFC 7009). Unknown and expired
+// tokens count as revoked. The provider's token is not revoked: some providers then end all of the
+// user's logins at the bridge, those of other clients too.
+func (f *Front) revocation(w http.ResponseWriter, r *http.Request) {
+	client, get, refusal := f.readForm(r)
+	if refusal == nil && get("token") == "" {
+		refusal = bad("invalid_request", "the form must have token")
 	}
-	if no == nil {
-		no = f.takeBack(context.WithoutCancel(r.Context()), client, get("token"), f.prover(r, client, get))
+	if refusal == nil {
+		refusal = f.revokeToken(context.WithoutCancel(r.Context()), client, get("token"), f.prover(r, client, get))
 	}
-	if no != nil {
-		f.refused(w, no)
+	if refusal != nil {
+		f.refused(w, refusal)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 }
 
-func (f *Front) takeBack(ctx context.Context, client, text string, prove prover) *fault {
+func (f *Front) revokeToken(ctx context.Context, client, text string, prove prover) *fault {
 	id, mine := f.loginOf(text)
 	if id == "" {
 		return nil
 	}
-	if no := f.shows(loginKey(id)); no != nil {
-		return no
+	if refusal := f.limitUse(loginKey(id)); refusal != nil {
+		return refusal
 	}
 	raw, err := f.o.Store.Get(ctx, loginKey(id))
 	if err != nil {
-		return f.lost(err)
+		return f.storeFailed(err)
 	}
 	l := &login{}
 	switch there := raw != nil && f.open(loginKey(id), string(raw), l); {
 	case there && l.Client != seal.Fingerprint(client), !there && mine != "" && mine != idOf(client):
-		return bad("invalid_grant", "the token is of another client")
+		return bad("invalid_grant", "the token was issued to another client")
 	case !there && mine == "" && !f.endings.owed.Contains(id):
-		return nil // a refresh token of a login that has ended
+		return nil // a refresh token of an ended login
 	case there && l.Keyed:
-		if no := prove(); no != nil {
-			return no
+		if refusal := prove(); refusal != nil {
+			return refusal
 		}
 	}
-	f.o.Log.Info("a client has ended a login", "client", idOf(client), "login", id)
+	f.o.Log.Info("a client ended a login", "client", idOf(client), "login", id)
 	return f.revoke(ctx, id)
 }
 
-// loginOf returns the login that a refresh token or an access token is of, and of an access
-// token the client; nothing for another text.
+// loginOf returns the login of a refresh token or access token, and the client of an access token.
+// Both are empty for other texts.
 func (f *Front) loginOf(text string) (id, client string) {
-	var shown turn
+	var shown refreshToken
 	if f.open("refresh", text, &shown) {
 		return shown.ID, ""
 	}
@@ -70,7 +70,7 @@ func (f *Front) loginOf(text string) (id, client string) {
 	}
 	var set jose.JSONWebKeySet
 	if json.Unmarshal(f.keys, &set) != nil {
-		return "", "" // they are ours, and can be read
+		return "", "" // cannot happen: derive has marshalled them
 	}
 	for _, key := range set.Keys {
 		if claims, err := signed.Verify(key); err == nil {

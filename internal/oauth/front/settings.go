@@ -15,37 +15,32 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// Settings say how the bridge stands in for an identity provider as the authorization
-// server of MCP clients.
+// Settings are the settings of the bridge as an authorization server in front of an identity provider.
 type Settings struct {
-	// Client is who the bridge is at the provider. It is required.
+	// Client is the bridge's client at the provider. It is required.
 	Client *oauth.Client `yaml:"client"`
-	// Scopes are asked for at the provider, beside openid.
+	// Scopes are requested at the provider, besides openid.
 	Scopes []string `yaml:"scopes"`
-	// ScopePrefix has the scopes that a client wants asked for at the provider too, with
-	// this before each: it gets those that are granted there. Empty means that the consent
-	// of the user alone decides.
+	// ScopePrefix makes the front request a client's scopes at the provider too, each with this
+	// prefix. The client gets those that the provider grants. Empty means that the user's
+	// consent alone decides.
 	ScopePrefix string `yaml:"scope_prefix"`
 	// Consent is ConsentAsk (the default) or ConsentRemember.
 	Consent string `yaml:"consent"`
-	// Redirects are the addresses with a scheme of a program's own that clients may have
-	// users sent to. Nil means Redirects.
+	// Redirects are the allowed redirect addresses with schemes of programs. Nil means Redirects.
 	Redirects []string `yaml:"redirects"`
-	// KeyFile names a file with at least 32 bytes, of which keys are made. Empty means that
-	// they are made up at the start; of several instances, that they are made of the secret
-	// that these share.
+	// KeyFile names a file with at least 32 bytes, the seed of all keys. Empty means a random
+	// seed per process; in a cluster, the secret of the cluster.
 	KeyFile string `yaml:"key_file"`
-	// KeyFiles name several in its place: the first is used, and what was made of the others
-	// counts still.
+	// KeyFiles names several files instead: the first seals and signs, all open and verify.
 	KeyFiles []string `yaml:"key_files"`
-	// StateDir is a folder in which logins are kept. Empty means that they are in memory, and
-	// end with the process.
+	// StateDir is the folder for logins. Empty means in memory, until the process ends.
 	StateDir string `yaml:"state_dir"`
-	// AuthorizeParams are added to the address at which the provider has users sign in.
+	// AuthorizeParams are added to the authorization request at the provider.
 	AuthorizeParams map[string]string `yaml:"authorize_params"`
 }
 
-// String keeps the secret of the client out of whatever the settings are printed to.
+// String returns the settings without the client's secret.
 func (s *Settings) String() string {
 	switch {
 	case s == nil:
@@ -58,18 +53,18 @@ func (s *Settings) String() string {
 
 // Values of Settings.Consent.
 const (
-	ConsentAsk      = "ask"      // each time
-	ConsentRemember = "remember" // once for each client, browser and user, unless a page has led there
+	ConsentAsk      = "ask"      // ask each time
+	ConsentRemember = "remember" // ask once for each client, browser and user, unless a page has sent the user
 )
 
-// Redirects are those of clients that cannot do without a scheme of their own.
+// Redirects are the addresses of well-known clients that need a scheme of their own.
 var Redirects = []string{"cursor://anysphere.cursor-mcp/oauth/callback"}
 
-// reserved are parameters of an authorization request that are the front's own.
+// reserved are the parameters of an authorization request that the front sets.
 var reserved = []string{"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri"}
 
-// Validate reports what is wrong with the settings, but for those of Client. It only looks.
-// Values are not shown.
+// Validate reports faults of the settings, except those of Client. It opens no file and shows no
+// values.
 func (s *Settings) Validate() error {
 	var errs []error
 	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -91,7 +86,7 @@ func (s *Settings) Validate() error {
 		say("scope_prefix must be the beginning of a scope, such as api://mcp-bridge/")
 	}
 	for i, address := range s.Redirects {
-		if _, kind := place(address); kind != own {
+		if _, kind := classify(address); kind != program {
 			say("redirects: item %d must be an address with a scheme of a program's own, such as cursor://anysphere.cursor-mcp/oauth/callback: https, and http on the user's machine, are allowed anyway", i+1)
 		}
 	}
@@ -101,7 +96,7 @@ func (s *Settings) Validate() error {
 	case s.KeyFiles != nil && len(s.KeyFiles) == 0:
 		say("key_files is empty")
 	case s.StateDir != "" && s.KeyFile == "" && len(s.KeyFiles) == 0:
-		say("state_dir needs key_file: without it, nobody can read after a restart what is kept")
+		say("state_dir needs key_file: without it, the stored logins cannot be read after a restart")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.AuthorizeParams)) {
 		if slices.Contains(reserved, name) {
@@ -114,13 +109,13 @@ func (s *Settings) Validate() error {
 const (
 	minKey = 32 // bytes
 	maxKey = 64 << 10
-	// minDifferent is how many different bytes a key has at least: the digits of a random
-	// number are more.
+	// minDifferent is the least number of different bytes in a key. The digits of a random
+	// number have more.
 	minDifferent = 8
 )
 
-// Look notes the absolute paths of what is named and reads the keys: fault is why the file at
-// a setting is of no use, and remark what else is to be said of it.
+// Look makes all paths absolute and reads the keys. fault says why the file at a setting cannot be
+// used, and remark is a warning.
 func (s *Settings) Look(absolute func(string) string) (setting, remark string, fault error) {
 	if s.StateDir != "" {
 		s.StateDir = absolute(s.StateDir)
@@ -149,7 +144,7 @@ func (s *Settings) Look(absolute func(string) string) (setting, remark string, f
 	return setting, remark, nil
 }
 
-// Secrets reads the files of the keys; none are named: nothing. The error names the setting.
+// Secrets reads the key files. It returns nothing if none is set. The error names the setting.
 func (s *Settings) Secrets() (all []string, err error) {
 	setting, files := "key_files", s.KeyFiles
 	if s.KeyFile != "" {
@@ -165,7 +160,7 @@ func (s *Settings) Secrets() (all []string, err error) {
 	return all, nil
 }
 
-// secret reads the file of a key.
+// secret reads a key file.
 func secret(name string) (string, error) {
 	data, err := files.Read(name, maxKey+1)
 	if errors.Is(err, os.ErrNotExist) {

@@ -261,7 +261,7 @@ func TestTakenBack(t *testing.T) {
 			t.Errorf("renewed, without a word on scopes: %q %s", got, fault)
 		}
 		access, _, _ = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-		if got := scopes(access); got != "" || !strings.Contains(r.log.String(), "does not say which it grants") {
+		if got := scopes(access); got != "" || !strings.Contains(r.log.String(), "has no scope, which scope_prefix needs") {
 			t.Errorf("a sign-in without a word on scopes: %q", got)
 		}
 		// Who a user is must be said once a day.
@@ -282,7 +282,7 @@ func TestTakenBack(t *testing.T) {
 			t.Fatalf("within a day of that: %s", fault)
 		}
 		time.Sleep(2 * time.Hour)
-		if _, _, fault = r.tokens(again(id, refresh)); fault != "invalid_grant" || !strings.Contains(r.log.String(), "has not said who its user is") {
+		if _, _, fault = r.tokens(again(id, refresh)); fault != "invalid_grant" || !strings.Contains(r.log.String(), "sent no ID token for a day") {
 			t.Errorf("after a day: %q", fault)
 		}
 	})
@@ -327,7 +327,7 @@ func TestEnded(t *testing.T) {
 			t.Helper()
 			for i := range 20_001 {
 				claims := fmt.Sprintf(`{"sid":"another %d","user":%q}`, i, gjson.GetBytes(body, "user").Str)
-				if _, over, err := r.opened(gjson.Parse(claims)); err != nil || over() {
+				if _, over, err := r.userClaims(gjson.Parse(claims)); err != nil || over() {
 					t.Fatal(i, err)
 				}
 			}
@@ -396,7 +396,7 @@ func TestEndedElsewhere(t *testing.T) {
 			if _, err := other.good(second, filesURL); err != nil {
 				t.Errorf("nobody could know that it has ended: %v", err)
 			}
-			if n := strings.Count(other.log.String(), "does not say which logins have ended"); n != 1 {
+			if n := strings.Count(other.log.String(), "cannot read from its store which logins have ended"); n != 1 {
 				t.Errorf("it is said %d times: %s", n, other.log)
 			}
 			store.silent.Store(false)
@@ -532,7 +532,7 @@ func TestEndedAtStop(t *testing.T) {
 				if _, err := newRig(t, r.p, func(o *Options) { o.Store = store }).good(access, filesURL); (err == nil) != lasts {
 					t.Errorf("the access token after a restart: %v", err)
 				}
-				if strings.Contains(r.log.String(), "ends of logins are lost") != lasts {
+				if strings.Contains(r.log.String(), "could not store the end of some logins") != lasts {
 					t.Errorf("the log is %s", r.log)
 				}
 			})

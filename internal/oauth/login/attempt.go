@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// attemptLife is how long a sign-in may be finished that another process has begun.
+	// attemptLife is how long another process may finish a sign-in.
 	attemptLife = 10 * time.Minute
-	// askAgain is for how long the person is taken to have its page still open.
+	// askAgain is how long the person is expected to still have the sign-in page open.
 	askAgain = 2 * time.Minute
-	// attempts is how the names of their files end.
+	// attempts is the suffix of attempt files.
 	attempts = ".attempt"
 )
 
-// attempt is a sign-in that has begun: what whoever finishes it has to know. Programs that
-// start a bridge may end it while the person types a password, and start another one.
+// attempt is a sign-in in progress, with all that another process needs to finish it. Programs may
+// stop a bridge while the person types a password, and start another one.
 type attempt struct {
 	Format   int       `json:"format"`
 	Login    Login     `json:"login"` // without tokens
@@ -30,7 +30,7 @@ type attempt struct {
 
 func (s *Store) attemptFile(key string) string { return filepath.Join(s.dir, key+attempts) }
 
-// begin keeps an attempt. The caller has the lock of the login.
+// begin stores an attempt. The caller has the lock of the login.
 func (s *Store) begin(key string, a *attempt) error {
 	a.Format = format
 	return s.put(s.attemptFile(key), a)
@@ -39,8 +39,8 @@ func (s *Store) begin(key string, a *attempt) error {
 // forget removes the attempt.
 func (s *Store) forget(key string) { _ = os.Remove(s.attemptFile(key)) }
 
-// Abandon forgets the sign-ins at a server that have begun and not ended; at all servers if
-// server is empty. It returns how many there were.
+// Abandon removes unfinished sign-ins at a server; at all servers if server is empty. It returns
+// their number.
 func (s *Store) Abandon(server string) (n int, err error) {
 	keys, err := s.keys(attempts)
 	for _, key := range keys {
@@ -54,9 +54,8 @@ func (s *Store) Abandon(server string) (n int, err error) {
 	return n, err
 }
 
-// resumed returns the attempt that another process has begun for the same, and the callback
-// of it; nil if there is none. A clock that was set back makes an attempt useless: it may be
-// of any age.
+// resumed returns another process's attempt for the same request, with its callback; nil if there
+// is none. An attempt from the future has an unknown age and is ignored: the clock was set back.
 func (p *Person) resumed(ctx context.Context, l *Login, scopes []string) (*attempt, *callback) {
 	data, err := p.o.Store.get(p.o.Store.attemptFile(p.key))
 	a := &attempt{}

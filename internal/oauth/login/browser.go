@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Browser returns the command that opens addresses: $BROWSER, or that of the system; nil
-// if there is none here.
+// Browser returns the command that opens addresses: $BROWSER, or that of the system; nil if there
+// is none.
 func Browser() []string {
 	if b := strings.Fields(os.Getenv("BROWSER")); len(b) > 0 {
 		return b
@@ -30,21 +30,20 @@ func Browser() []string {
 	return []string{"xdg-open"}
 }
 
-// Show opens an address in the browser, and does not wait for it. No shell reads the
-// address, it is http or https, and it is written anew, so that no command can take it for
-// a flag (I-215).
+// Show opens an address in the browser without waiting. No shell reads the address. It must be http
+// or https, and is formatted anew, so that no command takes it for a flag (I-215).
 func Show(browser []string, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return errors.New("this is no address of a page")
+		return errors.New("the address must be an http or https URL")
 	}
 	if len(browser) == 0 {
-		return errors.New("there is no browser here")
+		return errors.New("there is no browser here: set BROWSER")
 	}
-	cmd := exec.Command(browser[0], append(browser[1:len(browser):len(browser)], u.String())...) // with no stdout: it may be a protocol's
+	cmd := exec.Command(browser[0], append(browser[1:len(browser):len(browser)], u.String())...) // without stdout, which may carry MCP messages
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // it may stay open for as long as the person likes
+	go func() { _ = cmd.Wait() }() // the browser may run for as long as the person likes
 	return nil
 }

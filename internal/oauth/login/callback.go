@@ -20,27 +20,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// callback waits on this machine for the browser to come back (RFC 8252 §7.3). It listens
-// only as long as one sign-in takes.
+// callback receives the browser's return on this machine (RFC 8252 §7.3). It listens only during
+// one sign-in.
 type callback struct {
 	redirect string // its address
 	path     string
 	listener net.Listener
 
 	mu     sync.Mutex // guards the rest
-	state  string     // of the sign-in that waits; empty if none does
+	state  string     // state of the waiting sign-in; empty for none
 	issuer *discovery.Issuer
 	got    chan answer
 }
 
-// answer is what the authorization server has sent the browser back with.
+// answer is the authorization server's answer, which the browser brings.
 type answer struct {
 	code string
 	err  error
 }
 
-// listen opens the callback at an address such as http://127.0.0.1:7777/callback. Port 0
-// is any that is free.
+// listen opens a callback at an address such as http://127.0.0.1:7777/callback. Port 0 is any free
+// port.
 func listen(ctx context.Context, redirect string) (*callback, error) {
 	u, err := url.Parse(redirect)
 	if err != nil {
@@ -56,7 +56,7 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("the browser cannot come back to %s: %w", redirect, err)
+		return nil, fmt.Errorf("the browser cannot return to %s: %w", redirect, err)
 	}
 	if port == "0" {
 		_, port, _ = net.SplitHostPort(l.Addr().String())
@@ -65,8 +65,7 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 	return &callback{redirect: u.String(), path: u.Path, listener: l, got: make(chan answer, 1)}, nil
 }
 
-// await serves the callback until the answer to one authorization request is there. It may
-// also be in a line that the person has typed.
+// await serves the callback until the answer arrives. A line that the person types may also hold it.
 func (c *callback) await(ctx context.Context, state string, issuer *discovery.Issuer, typed <-chan string) (code string, err error) {
 	c.mu.Lock()
 	c.state, c.issuer = state, issuer
@@ -75,7 +74,7 @@ func (c *callback) await(ctx context.Context, state string, issuer *discovery.Is
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(c.listener) })
 	defer func() {
-		// The page is on its way: it is small, and nobody waits long for a browser.
+		// The page is being sent: it is small, so the browser gets a second.
 		end, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if s.Shutdown(end) != nil {
@@ -101,13 +100,13 @@ func (c *callback) await(ctx context.Context, state string, issuer *discovery.Is
 }
 
 const (
-	pageDone    = "You are signed in as far as the browser is concerned. Close this window, and go back."
+	pageDone    = "The browser's part of the sign-in is done. Close this window and go back."
 	pageEnded   = "This sign-in has ended. Go back and begin again."
 	pageRefused = "The sign-in was refused."
 )
 
-// ServeHTTP takes the answer. Whatever comes that is not it changes nothing. The page has
-// nothing of the request (I-213, I-216).
+// ServeHTTP accepts the answer and ignores all other requests. The page shows nothing of the request
+// (I-213, I-216).
 func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -125,14 +124,14 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, page)
 }
 
-// take takes an answer, if it is the one that is waited for (I-213, I-222). It returns what
-// its page says.
+// take accepts the answer of the waiting sign-in (I-213, I-222). It returns the text for the
+// browser.
 func (c *callback) take(q url.Values) (page string, status int) {
 	c.mu.Lock()
 	expected, issuer := c.state, c.issuer
 	mine := expected != "" && len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(expected)) == 1
 	if mine {
-		c.state = "" // it counts once
+		c.state = "" // a state works once
 	}
 	c.mu.Unlock()
 	if !mine {
@@ -146,12 +145,11 @@ func (c *callback) take(q url.Values) (page string, status int) {
 	return page, http.StatusOK
 }
 
-// answered reads an answer whose state is right: who it comes from counts before anything
-// else that it says.
+// answered reads an answer with the right state. It checks the issuer before anything else.
 func answered(q url.Values, issuer *discovery.Issuer) (answer, string) {
 	if err := issuer.Answered(q.Get("iss"), q.Has("iss")); err != nil || len(q["iss"]) > 1 {
 		if err == nil {
-			err = errors.New("the answer names several authorization servers: it is refused")
+			err = errors.New("the answer has more than one iss: it is refused")
 		}
 		return answer{err: err}, pageEnded
 	}
@@ -163,18 +161,18 @@ func answered(q url.Values, issuer *discovery.Issuer) (answer, string) {
 		return answer{err: &refusedError{code}}, pageRefused
 	}
 	if len(q["code"]) != 1 || q.Get("code") == "" {
-		return answer{err: errors.New("the answer of the authorization server has no code")}, pageEnded
+		return answer{err: errors.New("the answer of the authorization server must have one code")}, pageEnded
 	}
 	return answer{code: q.Get("code")}, pageDone
 }
 
-// refusedError says that the authorization server, or the person, has refused.
+// refusedError is an error that the authorization server sent: it or the person has refused.
 type refusedError struct{ code string }
 
 func (e *refusedError) Error() string { return "the authorization server says " + e.code }
 
-// loopbackHost reports whether a Host header names this machine: pages of others cannot
-// reach the callback by a name of their own.
+// loopbackHost reports whether a Host header names this machine. Other sites could otherwise reach
+// the callback under a name of their own.
 func loopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

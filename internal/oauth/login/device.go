@@ -16,12 +16,10 @@ import (
 )
 
 const (
-	// deviceLimit is how long a sign-in on another device may take, whatever the
-	// authorization server allows.
+	// deviceLimit bounds a sign-in on another device, also if the authorization server allows more.
 	deviceLimit = 30 * time.Minute
-	// usualInterval is how often the authorization server is asked if it does not say, and by
-	// how much less often when it wants that (RFC 8628 §3.5). It is asked once in maxInterval
-	// at least.
+	// usualInterval is the polling interval if the authorization server names none, and how much
+	// slow_down adds to it (RFC 8628 §3.5). maxInterval bounds it.
 	usualInterval = 5 * time.Second
 	maxInterval   = time.Minute
 	maxUserCode   = 100
@@ -29,7 +27,7 @@ const (
 
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// byDevice has the person sign in on any device, and returns the token (I-221; RFC 8628).
+// byDevice makes the person sign in on any device, and returns the token (I-221; RFC 8628).
 func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []string) (*discovery.Token, error) {
 	client, err := p.deviceClient(ctx, l, was)
 	if err != nil {
@@ -45,7 +43,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	}
 	began := time.Now()
 	data, err := p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
-	if discovery.Refused(err) == "invalid_client" && was != nil && l.Client == was.Client && l.Issuer.Registration != "" { // it has forgotten the bridge
+	if discovery.Refused(err) == "invalid_client" && was != nil && l.Client == was.Client && l.Issuer.Registration != "" { // it has forgotten the bridge's registration
 		if l.Client, err = p.register(ctx, &l.Issuer, ""); err == nil {
 			data, err = p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
 		}
@@ -56,7 +54,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	address, code, both := gjson.GetBytes(data, "verification_uri").String(), gjson.GetBytes(data, "user_code").String(), gjson.GetBytes(data, "verification_uri_complete").String()
 	device := gjson.GetBytes(data, "device_code").String()
 	if _, err := p.find.Address(address); err != nil || code == "" || len(code) > maxUserCode || device == "" {
-		return nil, errors.New("the authorization server does not say where to enter which code")
+		return nil, errors.New("the authorization server's answer must have verification_uri, user_code and device_code")
 	}
 	if _, err := p.find.Address(both); err != nil {
 		both = ""
@@ -81,7 +79,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	if l.Resource != "" {
 		form.Set("resource", l.Resource)
 	}
-	late := fmt.Errorf("nobody has signed in within %v: begin again", life.Round(time.Second))
+	late := fmt.Errorf("nobody signed in within %v: begin again", life.Round(time.Second))
 	for {
 		if err := backoff.For(ctx, interval); errors.Is(err, context.DeadlineExceeded) {
 			return nil, late
@@ -95,12 +93,12 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 		e, answered := errors.AsType[*discovery.Error](err)
 		switch {
 		case !answered, e.Status >= 500, e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooManyRequests && e.Code == "":
-			interval = min(2*interval, maxInterval) // it cannot be reached, or is overloaded
+			interval = min(2*interval, maxInterval) // the server is unreachable or overloaded
 		case e.Code == "authorization_pending":
 		case e.Code == "slow_down":
 			interval = min(interval+usualInterval, maxInterval)
 		case e.Code == "access_denied":
-			return nil, errors.New("the sign-in was refused")
+			return nil, errors.New("the sign-in was refused on the other device")
 		case e.Code == "expired_token":
 			return nil, late
 		default:
@@ -109,8 +107,8 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	}
 }
 
-// deviceClient returns who asks: a client of the settings, else one of an earlier sign-in on
-// a device, else a new one.
+// deviceClient returns the client of the settings, else that of an earlier sign-in on a device, else
+// a new one.
 func (p *Person) deviceClient(ctx context.Context, l, was *Login) (Client, error) {
 	at := &l.Issuer
 	switch {
@@ -125,7 +123,7 @@ func (p *Person) deviceClient(ctx context.Context, l, was *Login) (Client, error
 	case was != nil && was.Client.Registered && was.Client.Redirect == "" && was.Client.ID != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)):
 		return was.Client, nil
 	case at.Registration == "":
-		return Client{}, fmt.Errorf("the authorization server %s registers no clients by itself: register one there for the device flow, and name it with client: { id: … } or --client-id", at.Name)
+		return Client{}, fmt.Errorf("the authorization server %s has no registration_endpoint: register a client there for the device flow, and name it with client: { id: … } or --client-id", at.Name)
 	}
 	return p.register(ctx, at, "")
 }

@@ -124,18 +124,18 @@ func TestDeviceFails(t *testing.T) {
 		took    time.Duration
 	}{
 		{"denied", func(int) string { return "access_denied" }, nil, "the sign-in was refused", time.Second},
-		{"expired", func(int) string { return "expired_token" }, nil, "nobody has signed in within 10m0s", time.Second},
-		{"nobody", func(int) string { return "authorization_pending" }, nil, "nobody has signed in within 10m0s", 10 * time.Minute},
+		{"expired", func(int) string { return "expired_token" }, nil, "nobody signed in within 10m0s", time.Second},
+		{"nobody", func(int) string { return "authorization_pending" }, nil, "nobody signed in within 10m0s", 10 * time.Minute},
 		{"nonsense", func(int) string { return "invalid_grant" }, nil, "invalid_grant", time.Second},
 		{"none", nil, nil, "has no device flow", 0},
 		{"no address", func(int) string { return "" }, func(d *on) {
 			d.issuer.Answer("/device", func(w http.ResponseWriter, _ *http.Request) {
 				oauthtest.JSON(w, 200, map[string]any{"device_code": "d", "user_code": "u", "verification_uri": "http://evil.example.com/"})
 			})
-		}, "does not say where to enter which code", 0},
+		}, "must have verification_uri", 0},
 		{"registers nobody", func(int) string { return "" }, func(d *on) {
 			d.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
-		}, "register one there for the device flow", 0},
+		}, "register a client there for the device flow", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

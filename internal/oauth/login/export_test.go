@@ -13,21 +13,21 @@ func (s *Store) Full() { s.write = func(string, []byte) error { return syscall.E
 // Room undoes Full.
 func (s *Store) Room() { s.write = files.Write }
 
-// Aged has no token be new until the result is called.
+// Aged makes every token old until back is called.
 func Aged() (back func()) {
 	was := newFor
 	newFor = time.Duration(0)
 	return func() { newFor = was }
 }
 
-// Impatient has requests hardly wait for a sign-in until the result is called.
+// Impatient makes requests hardly wait for a sign-in until back is called.
 func Impatient() (back func()) {
 	was := patience
 	patience = 10 * time.Millisecond
 	return func() { patience = was }
 }
 
-// Hasty has pauses after failures begin with a millisecond until the result is called.
+// Hasty makes pauses after failures begin with a millisecond until back is called.
 func Hasty() (back func()) {
 	was := firstPause
 	firstPause = time.Millisecond

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// obtain gets a token that is not the refused one. Only one process on this machine does
-// it at a time, and what another has got meanwhile is taken (I-253, I-254).
+// obtain gets a token that is not the refused one. One process on this machine does so at a time.
+// A token that another process got meanwhile is used (I-253, I-254).
 func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	unlock, err := p.o.Store.Lock(ctx, p.key)
 	if err != nil {
@@ -24,19 +24,19 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	l, err := p.o.Store.Read(p.key)
 	switch {
 	case errors.Is(err, errBroken):
-		p.o.Log.Warn("a login is of no use, and is replaced", "err", err)
+		p.o.Log.Warn("the stored login cannot be read and is replaced", "err", err)
 	case err != nil:
 		return err
 	}
 	p.mu.Lock()
 	var held *Login
 	if p.unkept != nil && p.login != nil && l.access() == p.over {
-		copied := *p.login // what is in the file is what could not be replaced
+		copied := *p.login // the file still holds the login that could not be replaced
 		held = &copied
 	}
 	p.mu.Unlock()
 	if held != nil {
-		p.keep(held) // there may be room by now
+		p.keep(held) // the disk may have room by now
 		mine := *held
 		l = &mine
 	}
@@ -59,14 +59,14 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		}
 	}
 	if l != nil && !n.widen && n.refused != "" && l.Access == n.refused && l.fresh(time.Now()) {
-		if l.Renewed || l.Refresh == "" { // another window would not help either
-			return errors.New("it refuses a token that its authorization server has just given")
+		if l.Renewed || l.Refresh == "" { // another sign-in would not help
+			return errors.New("it refuses a token that its authorization server has just issued")
 		}
 	}
 	if l != nil && l.Refresh != "" && !n.widen {
 		w.renews = true
 		again, err := p.renew(ctx, l)
-		if err != nil && !again && p.lost(err) { // perhaps its address is another one now
+		if err != nil && !again && p.lost(err) { // its address may have changed
 			if !known {
 				if r, err = p.metadata(ctx, n.challenge); err != nil {
 					return err
@@ -74,7 +74,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 				known = true
 			}
 			if p.left(l, r) {
-				err, again = fmt.Errorf("the server has another authorization server now: it was %s", l.Issuer.Name), true
+				err, again = fmt.Errorf("the server now names another authorization server than %s", l.Issuer.Name), true
 				l = nil
 			} else {
 				again, err = p.renewElsewhere(ctx, l, r)
@@ -84,17 +84,17 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 			return err
 		}
 		w.renews = false
-		p.o.Log.Info("the login for the server has ended", "err", err)
+		p.o.Log.Info("the login for the server ended", "err", err)
 	}
 	if !n.signs {
 		return nil
 	}
 	if p.alone() {
-		what := "its login has ended"
+		what := "the login for it ended"
 		if l == nil {
-			what = "it wants a token"
+			what = "it needs a token"
 		} else if n.widen {
-			what = "this needs the scopes " + strings.Join(n.challenge.Scopes, " ")
+			what = "the request needs the scopes " + strings.Join(n.challenge.Scopes, " ")
 		}
 		return p.unsigned(what)
 	}
@@ -106,24 +106,24 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	return p.signIn(ctx, w, l, r, n.challenge, n.widen)
 }
 
-// unsigned says, where nobody is here who could sign in, what to run. A caller that is not the
-// person is told who has to.
+// unsigned returns the error for a missing sign-in where nobody can sign in here. Only the person
+// gets the command; other callers learn that the operator must sign in.
 func (p *Person) unsigned(what string) error {
 	if p.o.Own {
 		return &oauth.Failure{Public: what + "; sign in: " + p.o.Command, SignIn: true}
 	}
-	return &oauth.Failure{Public: what + ": whoever runs the bridge has to sign in", Err: fmt.Errorf("sign in: %s", p.o.Command), SignIn: true}
+	return &oauth.Failure{Public: what + ": the bridge's operator must sign in", Err: fmt.Errorf("sign in: %s", p.o.Command), SignIn: true}
 }
 
-// take has a login be the one that is used.
+// take makes a login the current one.
 func (p *Person) take(l *Login, unkept error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.login, p.unkept = l, unkept
 }
 
-// keep writes a login before its token is used. A disk that is full costs no login: it is
-// kept in memory (I-253).
+// keep stores a login before its token is used. If the disk is full, the login stays in memory
+// (I-253).
 func (p *Person) keep(l *Login) {
 	err := p.o.Store.Write(p.key, l)
 	if err != nil {
@@ -131,12 +131,12 @@ func (p *Person) keep(l *Login) {
 		p.mu.Lock()
 		p.over = kept.access()
 		p.mu.Unlock()
-		p.o.Log.Error("the login for the server could not be kept: others will have to sign in again", "err", err)
+		p.o.Log.Error("the login for the server could not be stored: other processes must sign in again", "err", err)
 	}
 	p.take(l, err)
 }
 
-// renew gets a new token by the one that renews. again says that a sign-in has to follow.
+// renew gets a new token by the refresh token. again means that a sign-in must follow.
 func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) {
 	l := *was
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}}
@@ -151,22 +151,22 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 		p.keep(&l)
 		return false, nil
 	case code == "invalid_client" && !l.Client.Registered:
-		return false, &oauth.Failure{Public: "its authorization server refuses the client that is configured", Err: err, SignIn: true}
+		return false, &oauth.Failure{Public: "its authorization server refuses the configured client: check client_id and client_secret", Err: err, SignIn: true}
 	case code == "invalid_client":
 		l.Client = Client{}
 		fallthrough
-	case code == "invalid_grant": // the login has ended; the client is as good as before (I-256)
+	case code == "invalid_grant": // the login has ended; the client stays valid (I-256)
 		l.end()
 		p.keep(&l)
 		*was = l
 		return true, err
-	default: // no other answer says anything about the token that renews
+	default: // no other answer is about the refresh token
 		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
 	}
 }
 
-// lost reports whether a renewal has failed as if the authorization server had gone: what
-// answers is none, or nothing answers time and again.
+// lost reports whether a renewal failed as if the authorization server had moved: the answer is
+// none of such a server, or nothing answers several times in a row.
 func (p *Person) lost(err error) bool {
 	if e, ok := errors.AsType[*discovery.Error](err); ok {
 		return e.Strange()
@@ -176,22 +176,22 @@ func (p *Person) lost(err error) bool {
 	return p.renewals.fails >= strangeAfter
 }
 
-// left reports whether the server names authorization servers, but not that of the login
+// left reports whether the server now names other authorization servers than that of the login
 // (I-257).
 func (p *Person) left(l *Login, r *discovery.Resource) bool {
 	return p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) })
 }
 
-// renewElsewhere renews at the address that the authorization server of the login has now.
+// renewElsewhere renews at the new address of the login's authorization server.
 func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *discovery.Resource) (again bool, err error) {
 	at, err := p.issuer(ctx, l, r)
 	if err == nil && (!same(at.Name, l.Issuer.Name) || at.Token == l.Issuer.Token) {
-		err = errors.New("its authorization server does not answer as one, and its metadata names no other address")
+		err = errors.New("the answer is not that of an authorization server, and its metadata names no other address")
 	}
 	if err != nil {
 		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
 	}
-	p.o.Log.Info("the authorization server has another address for tokens now", "issuer", at.Name)
+	p.o.Log.Info("the authorization server has a new token_endpoint", "issuer", at.Name)
 	l.Issuer = *at
 	return p.renew(ctx, l)
 }

@@ -1,6 +1,6 @@
-// Package login signs in at servers with the help of a person: in a browser, by an
-// authorization code with PKCE. What comes of it is kept, and shared by all processes of
-// the user on this machine.
+// Package login signs in at servers with the help of a person: in a browser, by an authorization
+// code with PKCE, or by a code on another device. All processes of the user on this machine share
+// the logins.
 package login
 
 import (
@@ -20,73 +20,70 @@ import (
 )
 
 const (
-	// margin is how long before its end a token is renewed, or a fifth of its life if that
-	// is less.
+	// margin is how long before its end a token is renewed: a fifth of its life if that is less.
 	margin = time.Minute
 	// Limit is how long a sign-in waits for the person.
 	Limit    = 5 * time.Minute
 	maxPause = 30 * time.Second
-	// ending is how long Close waits for a token that was asked for: the one that renews it
-	// may be used up by then, and the new one is lost if nobody hears the answer.
+	// ending is how long Close waits for a token request. Its refresh token may be used up, and then
+	// the new token is lost without the answer.
 	ending = 8 * time.Second
-	// strangeAfter is how many renewals in a row find nobody who answers before the metadata
-	// is read again.
+	// strangeAfter is the number of unanswered renewals in a row after which the metadata is read
+	// again.
 	strangeAfter = 2
-	// widenings is how often the scopes of one request are widened.
+	// widenings is how often one request may get a token with more scopes.
 	widenings = 2
 )
 
 var (
-	// newFor is how long a token is new: one that is refused then is renewed once at most.
+	// newFor is how long a token is new. A new token that is refused is renewed once at most.
 	newFor = 30 * time.Second
 	// patience is how long a request waits for a sign-in: clients give up after a minute.
 	patience = 50 * time.Second
-	// After a token could not be renewed it is tried again no sooner than firstPause, twice
-	// as long each time, up to maxPause.
+	// firstPause is the pause after a failed renewal. It doubles with each failure, up to maxPause.
 	firstPause = time.Second
 )
 
-// Options are what a person's tokens for a server are made with.
+// Options are the settings and dependencies of a Person.
 type Options struct {
 	oauth.Options
 	Store *Store
-	// Ask shows an address to the person, who has to open it in a browser; nil means that
-	// nobody is here.
+	// Ask shows an address that the person has to open in a browser; nil means that nobody can
+	// sign in here.
 	Ask func(address string)
-	// Typed, if not nil, has the lines that the person types: the address at which a browser
-	// on another machine has ended may be among them.
+	// Typed, if not nil, receives the lines that the person types. One may be the address at which
+	// a browser on another machine has ended.
 	Typed <-chan string
-	// Device, if not nil, has the person sign in on any device (RFC 8628): it shows the address
-	// to open there and the code to enter, and an address that has both or is empty.
+	// Device, if not nil, makes the person sign in on any device (RFC 8628). It shows the address,
+	// the code to enter there, and an address with the code in it, or "".
 	Device func(address, code, both string)
-	// Command is what a person is told to run where nobody is here.
+	// Command is the command that signs in, for messages where nobody can sign in here.
 	Command string
 }
 
-// Person gets tokens for one server with the help of a person. The first request goes out
-// without a token, unless there is a login: whether one is needed is the server's to say
-// (I-200).
+// Person gets tokens for one server with the help of a person. Without a login, the first request
+// is sent without a token: the server says whether it needs one (I-200).
 type Person struct {
 	o    Options
 	key  string
 	find *discovery.Finder
 	ask  *discovery.Asker
-	life end // when Close begins
-	last end // when Close waits no longer
+	life end // ended when Close begins
+	last end // ended when Close stops waiting
 	wg   sync.WaitGroup
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	closed   bool
-	login    *Login // what is known of it; nil for none
-	unkept   error  // why it could not be written; nil if it was
-	over     string // the token that is in the file then
-	said     bool   // the log has that all callers act as its account
-	work     *work  // that is under way; nil if none is
-	renewals rest   // after renewals that came to nothing, for a reason that passes
-	signIns  rest   // after sign-ins
+	login    *Login // the current login; nil for none
+	unkept   error  // why the login could not be stored; nil if it was
+	over     string // the token in the file if unkept is not nil
+	said     bool   // it was logged that all callers act as its account
+	work     *work  // in progress; nil for none
+	renewals rest   // after renewals that failed for a temporary reason
+	signIns  rest   // after failed sign-ins
 }
 
-// end is a context and what ends it.
+// end is a context with its cancel function.
 type end struct {
 	context.Context
 	stop context.CancelFunc
@@ -97,14 +94,14 @@ func newEnd() (e end) {
 	return e
 }
 
-// rest is a pause after something that came to nothing.
+// rest is a pause after failures.
 type rest struct {
 	fails   int // in a row
 	until   time.Time
-	failure error // why it came to nothing
+	failure error // the last failure
 }
 
-// over reports whether to try again.
+// over reports whether the pause has ended.
 func (r *rest) over() bool { return !time.Now().Before(r.until) }
 
 func (r *rest) begin(failure error) {
@@ -112,29 +109,29 @@ func (r *rest) begin(failure error) {
 	r.until, r.failure = time.Now().Add(backoff.Grown(firstPause, maxPause, r.fails)), failure
 }
 
-// work is a renewal or a sign-in, for all who wait for it.
+// work is a renewal or a sign-in that callers wait for.
 type work struct {
-	done    chan struct{} // closed when err is there
+	done    chan struct{} // closed when err is set
 	err     error
 	renews  bool // it renews a token
-	insists bool // the person has asked for the sign-in
+	insists bool // the person requested the sign-in
 	mu      sync.Mutex
-	address string // that the person has to open; empty if that is not known yet
+	address string // the address to open; empty if it is not known yet
 }
 
-// New makes what gets a person's tokens. Close ends it.
+// New returns a Person. The caller closes it.
 func New(o Options) *Person {
 	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport)}
 	p.life, p.last = newEnd(), newEnd()
 	return p
 }
 
-// NewOwn makes one with the logins of the user, in place of o.Store. Where none can be kept,
-// and nobody has asked for one (Settings.Unasked), it says so in the log and returns nil.
+// NewOwn returns a Person with the user's own logins instead of o.Store. It logs a warning and
+// returns nil if there can be no logins and nobody asked for one (Settings.Unasked).
 func NewOwn(o Options) (p *Person, err error) {
 	switch o.Store, err = OpenOwn(); {
 	case err != nil && o.Unasked:
-		o.Log.Warn("the server is used without a sign-in, even if it wants one", "err", err)
+		o.Log.Warn("the bridge cannot sign in at the server, even if the server needs it", "err", err)
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -142,8 +139,7 @@ func NewOwn(o Options) (p *Person, err error) {
 	return New(o), nil
 }
 
-// Close ends what is under way, and waits for it. A token that was asked for has a few
-// seconds to come, and is kept.
+// Close stops all work and waits for it. A token request gets a few seconds to finish.
 func (p *Person) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -155,8 +151,8 @@ func (p *Person) Close() {
 	p.last.stop()
 }
 
-// token asks for a token. Once it is asked for, the end of ctx does not end it: what was
-// shown for it counts once.
+// token requests a token. The end of ctx does not cancel a request that was sent: a code or
+// refresh token works only once.
 func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discovery.Token, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -164,23 +160,23 @@ func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discove
 	return p.ask.Token(p.last, &l.Issuer, l.Client.grant(p.o.Client), form)
 }
 
-// need is what a token is wanted for.
+// need says why a token is wanted.
 type need struct {
-	refused   string // the token that the server has refused; empty without one
+	refused   string // the token that the server refused; empty for none
 	challenge discovery.Challenge
-	widen     bool // the scopes of the challenge are missing
-	signs     bool // a sign-in may come of it; otherwise only a renewal
+	widen     bool // the token lacks the challenge's scopes
+	signs     bool // a sign-in is allowed; otherwise only a renewal
 }
 
-// Token returns the token of the login; empty if there is none. One that is about to end
-// is renewed first.
+// Token returns the token of the login; empty if there is none. It first renews a token that is
+// about to expire.
 func (p *Person) Token(ctx context.Context) (string, error) {
 	p.mu.Lock()
 	if p.login == nil && p.work == nil {
 		l, err := p.o.Store.Read(p.key)
-		if err != nil && !errors.Is(err, errBroken) { // which a sign-in replaces
+		if err != nil && !errors.Is(err, errBroken) { // a sign-in replaces a broken one
 			p.mu.Unlock()
-			return "", &oauth.Failure{Public: "its login cannot be read", Err: err, SignIn: true}
+			return "", &oauth.Failure{Public: "the stored login for it cannot be read", Err: err, SignIn: true}
 		}
 		p.login = l
 	}
@@ -198,7 +194,7 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 	}
 	if l.Refresh == "" {
 		p.mu.Unlock()
-		return "", nil // the server will say what it wants
+		return "", nil // the server will ask for a new one
 	}
 	if p.work == nil && !p.renewals.over() && !p.newer(need{refused: l.Access}) {
 		err := p.renewals.failure
@@ -218,8 +214,8 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 	return p.login.Access, nil
 }
 
-// Refused hears of a request that the server has refused. A 401 leads to a token that is
-// new, by renewal or sign-in; a 403 for the sake of a scope, to a wider one.
+// Refused handles a refused request. After 401 it gets a new token by renewal or sign-in; after 403
+// for missing scopes, one with more scopes.
 func (p *Person) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	c, _ := discovery.Bearer(h)
 	n := need{refused: token, challenge: c, signs: true}
@@ -232,26 +228,26 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	}
 	p.mu.Lock()
 	l := p.login
-	if p.alone() && l == nil { // perhaps somebody has signed in meanwhile
+	if p.alone() && l == nil { // perhaps somebody has signed in elsewhere meanwhile
 		kept, err := p.o.Store.Read(p.key)
 		if err != nil || kept == nil || kept.Access == "" {
 			p.mu.Unlock()
 			switch {
-			case status != http.StatusUnauthorized, p.o.Unasked && c.Metadata == "": // perhaps it wants another credential
+			case status != http.StatusUnauthorized, p.o.Unasked && c.Metadata == "": // the server may need another credential
 				return false, nil
 			case err != nil:
-				return false, p.unsigned("the login that is kept for it cannot be read")
+				return false, p.unsigned("the stored login for it cannot be read")
 			}
-			return false, p.unsigned("it wants a token")
+			return false, p.unsigned("it needs a token")
 		}
 	}
 	if n.widen && l != nil && l.Access == token && contains(l.Asked, c.Scopes) {
 		p.mu.Unlock()
-		return false, nil // they were asked for, and not granted: to ask again changes nothing
+		return false, nil // the scopes were requested before and not granted: asking again is useless
 	}
 	if l.serves(n) {
 		p.mu.Unlock()
-		return true, nil // another has come meanwhile
+		return true, nil // there is another token by now
 	}
 	if p.work == nil {
 		renews := l != nil && l.Refresh != "" && !n.widen
@@ -272,14 +268,13 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	return true, nil
 }
 
-// newer reports whether somebody else has kept a login that serves the need.
+// newer reports whether another process has stored a login that serves the need.
 func (p *Person) newer(n need) bool {
 	l, err := p.o.Store.Read(p.key)
 	return err == nil && l.serves(n)
 }
 
-// serves reports whether a login has another token than the refused one, with the scopes
-// that are missing.
+// serves reports whether the login has another token than the refused one, with the missing scopes.
 func (l *Login) serves(n need) bool {
 	return l.good(time.Now()) && l.Access != n.refused && (!n.widen || contains(l.Asked, n.challenge.Scopes))
 }
@@ -288,7 +283,7 @@ func contains(all, some []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// begin starts work, unless some is under way. The caller holds p.mu.
+// begin starts work unless some is in progress. The caller holds p.mu.
 func (p *Person) begin(n need) *work {
 	if p.work != nil {
 		return p.work
@@ -312,10 +307,10 @@ func (p *Person) begin(n need) *work {
 			switch {
 			case w.renews:
 				p.renewals.begin(w.err)
-			case !p.alone(): // somebody may sign in elsewhere at any time
+			case !p.alone(): // otherwise somebody may sign in elsewhere at any time
 				p.signIns.begin(w.err)
 			}
-			p.o.Log.Warn("no token for the server", "err", err)
+			p.o.Log.Warn("the bridge got no token for the server", "err", err)
 		} else {
 			p.renewals, p.signIns = rest{}, rest{}
 		}
@@ -324,10 +319,10 @@ func (p *Person) begin(n need) *work {
 	return w
 }
 
-// alone reports whether nobody is here who could sign in.
+// alone reports whether nobody can sign in here.
 func (p *Person) alone() bool { return p.o.Ask == nil && p.o.Device == nil }
 
-// limit is how long a sign-in may take.
+// limit returns the timeout of a sign-in.
 func (p *Person) limit() time.Duration {
 	if p.o.Device != nil {
 		return deviceLimit
@@ -335,7 +330,7 @@ func (p *Person) limit() time.Duration {
 	return Limit
 }
 
-// told is what those are told who wait.
+// told returns the error for the callers that wait.
 func (p *Person) told(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return f
@@ -346,8 +341,8 @@ func (p *Person) told(err error) error {
 	return &oauth.Failure{Public: "there is no token for it", Err: err, SignIn: true}
 }
 
-// await waits for work to end, but not for longer than clients wait. Limits that are about the
-// server stand still: it has not got the request (I-212).
+// await waits for work to end, up to patience. Deadlines of the call stop meanwhile, since the
+// server does not have the request yet (I-212).
 func (p *Person) await(ctx context.Context, w *work) error {
 	defer deadline.Stand(ctx)()
 	late := time.NewTimer(patience)
@@ -362,9 +357,9 @@ func (p *Person) await(ctx context.Context, w *work) error {
 	w.mu.Lock()
 	at := w.address
 	w.mu.Unlock()
-	f := &oauth.Failure{Public: "it waits for a sign-in by whoever runs the bridge: try again when that is done", SignIn: true}
+	f := &oauth.Failure{Public: "the bridge's operator must sign in at it: try again after that", SignIn: true}
 	if at != "" && p.o.Own {
-		f.Public = "sign in, and try again: open " + at
+		f.Public = "sign in, then try again: open " + at
 	}
 	return f
 }

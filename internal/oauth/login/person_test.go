@@ -210,7 +210,7 @@ func TestNobody(t *testing.T) {
 		for _, own := range []bool{false, true} {
 			_, err := r.call(r.person(func(o *login.Options) { o.Ask, o.Unasked, o.Own = nil, unasked, own }))
 			f, ok := errors.AsType[*oauth.Failure](err)
-			if !ok || !f.SignIn || !strings.HasPrefix(f.Public, "it wants a token") || !strings.Contains(err.Error(), "sign in: mcp-bridge login notes") || strings.Contains(f.Public, "notes") != own {
+			if !ok || !f.SignIn || !strings.HasPrefix(f.Public, "it needs a token") || !strings.Contains(err.Error(), "sign in: mcp-bridge login notes") || strings.Contains(f.Public, "notes") != own {
 				t.Errorf("without a login, unasked %t, own %t: %v", unasked, own, err)
 			}
 		}
@@ -238,7 +238,7 @@ func TestNobody(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.call(r.person(func(o *login.Options) { o.Ask, o.Own = nil, true })); err == nil || !strings.Contains(err.Error(), "the login that is kept for it cannot be read; sign in: mcp-bridge login notes") {
+	if _, err := r.call(r.person(func(o *login.Options) { o.Ask, o.Own = nil, true })); err == nil || !strings.Contains(err.Error(), "the stored login for it cannot be read; sign in: mcp-bridge login notes") {
 		t.Errorf("with a login that cannot be read: %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestStrangers(t *testing.T) {
 			o.Own, o.Client, o.RedirectURI = own, &oauth.Client{ID: "mine"}, "http://127.0.0.1:1/x"
 			o.Issuer = "http://" + strings.TrimPrefix(r.tools.URL, "http://")
 		})
-		if _, err = r.call(bad); !errors.As(err, &f) || own != strings.Contains(f.Public, "has no metadata") || !strings.Contains(err.Error(), "has no metadata") {
+		if _, err = r.call(bad); !errors.As(err, &f) || own != strings.Contains(f.Public, "publishes no metadata") || !strings.Contains(err.Error(), "publishes no metadata") {
 			t.Errorf("own %t: without metadata: %v", own, err)
 		}
 	}
@@ -420,7 +420,7 @@ func TestIssuers(t *testing.T) {
 		{"the first", false, func(a, b string) []string { return []string{a, b} }, 1, ""},
 		{"the other way round", false, func(a, b string) []string { return []string{b, a} }, 2, ""},
 		{"the configured one", true, func(a, b string) []string { return []string{a, b} }, 2, ""},
-		{"none", false, func(string, string) []string { return []string{} }, 0, "authorization server"},
+		{"none", false, func(string, string) []string { return []string{} }, 0, "authorization_servers"},
 	} {
 		r := newRig(t)
 		second := oauthtest.Serve(t)
@@ -642,15 +642,15 @@ func TestAnswers(t *testing.T) {
 		{"as it should be", func(*rig, url.Values) {}, ""},
 		{"wrong issuer", func(_ *rig, v url.Values) { v.Set("iss", "https://evil.example.com") }, "another authorization server"},
 		{"a slash more", func(_ *rig, v url.Values) { v.Set("iss", v.Get("iss")+"/") }, "another authorization server"},
-		{"no issuer", func(_ *rig, v url.Values) { v.Del("iss") }, "does not say"},
-		{"two issuers", func(_ *rig, v url.Values) { v.Add("iss", "https://evil.example.com") }, "several"},
+		{"no issuer", func(_ *rig, v url.Values) { v.Del("iss") }, "has no iss"},
+		{"two issuers", func(_ *rig, v url.Values) { v.Add("iss", "https://evil.example.com") }, "more than one iss"},
 		{"wrong issuer, with an error", func(_ *rig, v url.Values) {
 			v.Set("iss", "https://evil.example.com")
 			v.Set("error", "evil_words")
 		}, "another authorization server"},
 		{"denied", func(_ *rig, v url.Values) { v.Del("code"); v.Set("error", "access_denied") }, "access_denied"},
 		{"denied with a script", func(_ *rig, v url.Values) { v.Del("code"); v.Set("error", "<script>") }, "an error"},
-		{"no code", func(_ *rig, v url.Values) { v.Del("code") }, "no code"},
+		{"no code", func(_ *rig, v url.Values) { v.Del("code") }, "one code"},
 		{"wrong code", func(_ *rig, v url.Values) { v.Set("code", "of somebody else") }, "invalid_grant"},
 	} {
 		r := newRig(t)
@@ -739,7 +739,7 @@ func TestFiles(t *testing.T) {
 		if err := os.Symlink(files[0]+".else", files[0]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.call(r.person(nil)); err == nil || !strings.Contains(err.Error(), "no file of its own") {
+		if _, err := r.call(r.person(nil)); err == nil || !strings.Contains(err.Error(), "must be a regular file") {
 			t.Errorf("a link: %v", err)
 		}
 		if err := os.Remove(files[0]); err != nil {
@@ -773,7 +773,7 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("call = %d, %v", status, err)
 		}
 	}
-	if r.opened.Load() != 1 || !strings.Contains(r.log.String(), "could not be kept") {
+	if r.opened.Load() != 1 || !strings.Contains(r.log.String(), "could not be stored") {
 		t.Errorf("%d windows; the log has\n%s", r.opened.Load(), r.log)
 	}
 }
@@ -818,7 +818,7 @@ func TestDiskFullLater(t *testing.T) {
 		t.Errorf("the next process: %d, %v, %d windows more", status, err, r.opened.Load()-windows)
 	}
 	s.Full()
-	if l, err := r.person(func(o *login.Options) { o.Store = s }).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be kept") {
+	if l, err := r.person(func(o *login.Options) { o.Store = s }).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be stored") {
 		t.Errorf("SignIn on a full disk = %+v, %v", l, err)
 	}
 }
@@ -1059,7 +1059,7 @@ func TestSignOut(t *testing.T) {
 }
 
 // A configured secret goes to the issuer that it is configured for, and to no other that a
-// server has named at a sign-in. What could not be taken back is said.
+// server has named at a sign-in. What could not be revoked is said.
 func TestSignOutSecret(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -1095,7 +1095,7 @@ func TestSignOutSecret(t *testing.T) {
 			o.Issuer = "https://idp.example.com"
 		}
 		err = login.SignOut(t.Context(), s, keys[0], http.DefaultTransport, o)
-		if (err == nil) != tc.ok || (shown == "its-secret") != tc.ok || err != nil && !strings.Contains(err.Error(), "could not be taken back") {
+		if (err == nil) != tc.ok || (shown == "its-secret") != tc.ok || err != nil && !strings.Contains(err.Error(), "could not be revoked") {
 			t.Errorf("%s: SignOut: %v; it was shown %q", tc.name, err, shown)
 		}
 		if l, err := s.Read(keys[0]); l != nil || err != nil {
@@ -1242,7 +1242,7 @@ func TestPortTaken(t *testing.T) {
 	}
 	if _, err := r.person(func(o *login.Options) {
 		o.Client, o.RedirectURI = &oauth.Client{ID: "mine"}, "http://"+u.Host+"/cb"
-	}).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot come back") {
+	}).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot return") {
 		t.Errorf("a port that is configured is taken: %v", err)
 	}
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// anyPort is where the browser comes back to, unless the settings say otherwise.
+// anyPort is the default redirect address.
 const anyPort = "http://127.0.0.1:0/callback"
 
-// client returns who asks the authorization server for tokens, and the callback, which is
-// open: a client of the settings, else one that is named by the URL of its metadata, else
-// the one of an earlier login, else a new one (I-209). was is of the same issuer as l, which
-// has what is asked for.
+// client returns the client for a sign-in, and its open callback: the client of the settings, else
+// one named by the URL of its metadata, else that of the earlier login, else a new one (I-209). was
+// is of the same issuer as l, which holds the request.
 func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c Client, back *callback, err error) {
 	at, redirect := &l.Issuer, anyPort
 	if p.o.RedirectURI != "" {
@@ -48,13 +47,13 @@ func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c 
 		return c, back, err
 	}
 	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) && p.known(ctx, l, was.Client, scopes) {
-		// The same port again. If somebody else has it, another client is registered (I-217).
+		// The same port again. If it is taken, another client is registered (I-217).
 		if back, err := listen(ctx, was.Client.Redirect); err == nil {
 			return was.Client, back, nil
 		}
 	}
 	if at.Registration == "" {
-		return c, nil, fmt.Errorf("the authorization server %s registers no clients by itself: register one there, and name it with client: { id: … } or --client-id; the browser comes back to %s", at.Name, strings.Replace(redirect, ":0/", "/", 1))
+		return c, nil, fmt.Errorf("the authorization server %s has no registration_endpoint: register a client there, and name it with client: { id: … } or --client-id; its redirect address is %s", at.Name, strings.Replace(redirect, ":0/", "/", 1))
 	}
 	if err := open(); err != nil {
 		return c, nil, err
@@ -66,20 +65,19 @@ func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c 
 	return c, back, nil
 }
 
-// maxPage is how much of a page is read.
+// maxPage bounds how much of a page is read.
 const maxPage = 16 << 10
 
-// known reports whether the authorization server shows its page to a client that the bridge
-// has registered. One that has forgotten it tells the person alone, and the browser never
-// comes back; it is told apart by the status of that page. Where no other client can be
-// registered, nothing is asked.
+// known reports whether the authorization server shows its page to the bridge's registered client.
+// A server that has forgotten the client tells only the person, and the browser never returns. The
+// status of the page shows it. Without a registration_endpoint known sends no request.
 func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string) bool {
 	if l.Issuer.Registration == "" {
 		return true
 	}
 	asks := *l
 	asks.Client = c
-	address, err := p.address(&asks, scopes, rand.Text()+rand.Text(), rand.Text()) // which nobody comes back with
+	address, err := p.address(&asks, scopes, rand.Text()+rand.Text(), rand.Text()) // no browser returns with these
 	if err != nil {
 		return true
 	}
@@ -92,14 +90,14 @@ func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string)
 	r.Header = http.Header{"Accept": {"text/html"}, "User-Agent": {"mcp-bridge"}}
 	res, err := p.o.Transport.RoundTrip(r)
 	if err != nil {
-		return true // the person may reach it
+		return true // the person may still reach it
 	}
 	said, _ := io.ReadAll(io.LimitReader(res.Body, maxPage))
 	_ = res.Body.Close()
 	switch res.StatusCode {
-	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusTooManyRequests: // about the request
+	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusTooManyRequests: // these are about the request, not the client
 		return true
-	case http.StatusUnauthorized, http.StatusForbidden: // perhaps it does not like programs
+	case http.StatusUnauthorized, http.StatusForbidden: // it may refuse programs
 		if !bytes.Contains(bytes.ToLower(said), []byte("client")) {
 			return true
 		}
@@ -107,14 +105,13 @@ func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string)
 	if res.StatusCode/100 != 4 {
 		return true
 	}
-	p.o.Log.Info("the authorization server does not know the bridge any more: it is registered anew", "issuer", l.Issuer.Name)
+	p.o.Log.Info("the authorization server has forgotten the bridge's client: the bridge registers again", "issuer", l.Issuer.Name)
 	return false
 }
 
-// register makes a client (I-210; RFC 7591); without an address to come back to, one for the
-// device flow.
+// register registers a client (I-210; RFC 7591); without a redirect address, one for the device flow.
 func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect string) (Client, error) {
-	method := discovery.Basic // what it is without metadata (RFC 8414 §2)
+	method := discovery.Basic // the default without metadata (RFC 8414 §2)
 	for _, m := range []string{discovery.None, discovery.Post, discovery.Basic} {
 		if slices.Contains(at.Methods, m) {
 			method = m
@@ -133,14 +130,14 @@ func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect st
 	}
 	data, err := p.ask.Register(ctx, at.Registration, metadata)
 	if err != nil {
-		return Client{}, fmt.Errorf("the authorization server %s does not register the bridge: %w", at.Name, err)
+		return Client{}, fmt.Errorf("the authorization server %s refuses to register the bridge: %w", at.Name, err)
 	}
 	c := Client{
 		ID: gjson.GetBytes(data, "client_id").String(), Secret: gjson.GetBytes(data, "client_secret").String(),
 		Method: gjson.GetBytes(data, "token_endpoint_auth_method").String(), Redirect: redirect, Registered: true,
 	}
 	if c.ID == "" {
-		return Client{}, fmt.Errorf("the authorization server %s does not say under which name it has registered the bridge", at.Name)
+		return Client{}, fmt.Errorf("the registration answer of the authorization server %s has no client_id", at.Name)
 	}
 	if c.Method == discovery.None {
 		c.Secret = ""

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// SignIn signs in now, whether it is needed or not.
+// SignIn signs in now, also if no sign-in is needed.
 func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
@@ -46,15 +46,15 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unkept != nil {
-		return nil, fmt.Errorf("you have signed in, but the login could not be kept: %w", p.unkept)
+		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", p.unkept)
 	}
 	return p.login, nil
 }
 
-// ErrUnreachable says that the server did not answer when it was asked what it wants.
+// ErrUnreachable means that the server did not answer the probe.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
-// probe asks the server for nothing in particular, to hear what it wants.
+// probe sends a request without a token, to get the server's challenge.
 func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Limit)
 	defer cancel()
@@ -78,26 +78,25 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	return res.Header, nil
 }
 
-// signIn has the person sign in. was is the login before, or nil; r the metadata of the
-// server, or nil.
+// signIn signs in. was is the earlier login, or nil; r is the metadata of the server, or nil.
 func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *discovery.Resource, c discovery.Challenge, widen bool) error {
 	at, err := p.issuer(ctx, was, r)
 	if err != nil {
 		return err
 	}
 	if was != nil && was.Issuer.Name != at.Name {
-		was = nil // what one issuer has given is never shown to another (I-209)
+		was = nil // credentials of one issuer are never sent to another (I-209)
 	}
 	l := &Login{Server: p.find.Server(), Issuer: *at, Resource: p.resource(r)}
 	scopes := p.scopes(at, was, r, c, widen)
-	way := p.byBrowser
+	flow := p.byBrowser
 	if p.o.Device != nil {
-		way = p.byDevice
+		flow = p.byDevice
 	}
-	t, err := way(ctx, w, l, was, scopes)
+	t, err := flow(ctx, w, l, was, scopes)
 	if err != nil {
 		if discovery.Refused(err) == "invalid_client" && l.Client.Registered {
-			l.Client = Client{} // it is registered anew the next time
+			l.Client = Client{} // the next attempt registers it again
 			p.keep(l)
 		}
 		return err
@@ -108,9 +107,8 @@ func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *discovery.R
 	return nil
 }
 
-// byBrowser has the person sign in in a browser on this machine, and returns the token. What
-// is asked for is in the file of the attempt: if this process is ended, the next one waits
-// where the browser comes back to (I-254).
+// byBrowser makes the person sign in in a browser on this machine, and returns the token. A file
+// holds the attempt: if this process ends, the next one waits at the same redirect address (I-254).
 func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*discovery.Token, error) {
 	a, back := p.resumed(ctx, l, scopes)
 	if a != nil && a.Login.Client.Registered && !p.known(ctx, l, a.Login.Client, scopes) {
@@ -129,7 +127,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 		l.Client, back = client, opened
 		a = &attempt{Login: *l, Scopes: scopes, Verifier: rand.Text() + rand.Text(), State: rand.Text() + rand.Text(), Began: time.Now()}
 		if err := p.o.Store.begin(p.key, a); err != nil {
-			p.o.Log.Warn("a sign-in is not kept while it goes on", "err", err)
+			p.o.Log.Warn("a sign-in in progress could not be stored: another process cannot finish it", "err", err)
 		}
 	}
 	l.Client = a.Login.Client
@@ -142,17 +140,17 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 	w.address = address
 	w.mu.Unlock()
 	if asked {
-		p.o.Log.Info("a sign-in that another process has begun goes on here")
+		p.o.Log.Info("this process continues a sign-in that another one began")
 	} else {
 		p.o.Ask(address)
 	}
 	code, err := back.await(ctx, a.State, &l.Issuer, p.o.Typed)
-	if !errors.Is(err, context.Canceled) { // otherwise the person may still come back
+	if !errors.Is(err, context.Canceled) { // otherwise the browser may still come back
 		p.o.Store.forget(p.key)
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("nobody has signed in within %d minutes: begin again; if the page says that it does not know the client, run 'mcp-bridge logout' for this server first", int(Limit.Minutes()))
+			err = fmt.Errorf("nobody signed in within %d minutes: begin again; if the page does not know the client, run 'mcp-bridge logout' for this server first", int(Limit.Minutes()))
 		}
 		return nil, err
 	}
@@ -163,8 +161,8 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 	return p.token(ctx, l, form)
 }
 
-// issuer returns the authorization server: that of the settings, or one that the server
-// names; one of an earlier login first (I-204).
+// issuer returns the authorization server of the settings, or one that the server names: the one
+// of the earlier login if the server still names it (I-204).
 func (p *Person) issuer(ctx context.Context, was *Login, r *discovery.Resource) (*discovery.Issuer, error) {
 	name := p.o.Issuer
 	switch {
@@ -177,7 +175,7 @@ func (p *Person) issuer(ctx context.Context, was *Login, r *discovery.Resource) 
 			}
 		}
 	case p.o.API:
-		return nil, errors.New("the API does not say who gives tokens for it (RFC 9728): name the issuer")
+		return nil, errors.New("the API names no authorization server (RFC 9728): set the issuer")
 	default:
 		name = p.find.Origin()
 	}
@@ -188,19 +186,19 @@ func (p *Person) issuer(ctx context.Context, was *Login, r *discovery.Resource) 
 	case at == nil && r == nil && p.o.Issuer == "":
 		return p.find.Assumed(), nil
 	case at == nil:
-		return nil, fmt.Errorf("the authorization server %s has no metadata", name)
+		return nil, fmt.Errorf("the authorization server %s publishes no metadata", name)
 	case p.o.Device != nil && at.Device == "":
 		return nil, fmt.Errorf("the authorization server %s has no device flow: sign in without --device, in a browser on this machine", name)
 	case p.o.Device != nil:
 	case at.Authorization == "":
-		return nil, fmt.Errorf("the authorization server %s signs nobody in: it has no authorization_endpoint", name)
+		return nil, fmt.Errorf("nobody can sign in at the authorization server %s: its metadata has no authorization_endpoint", name)
 	case !slices.Contains(at.Challenges, "S256") && p.o.PKCE != oauth.PKCEAssume: // (I-208)
-		return nil, fmt.Errorf("the authorization server %s does not say that it supports PKCE with S256: if it does all the same, set pkce: assume", name)
+		return nil, fmt.Errorf("the metadata of the authorization server %s does not list PKCE with S256: if it supports it, set pkce: assume", name)
 	}
 	return at, nil
 }
 
-// same reports whether two names are of one issuer: a slash at the end makes no other (I-206).
+// same reports whether two names are of one issuer. A trailing slash makes no difference (I-206).
 func same(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 func (p *Person) resource(r *discovery.Resource) string {
@@ -218,7 +216,7 @@ func (p *Person) resource(r *discovery.Resource) string {
 	return p.find.Server()
 }
 
-// metadata returns that of the server; nil if it has none, or nobody needs it.
+// metadata returns the server's metadata; nil if it has none or none is needed.
 func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discovery.Resource, error) {
 	if p.o.API && p.o.Issuer != "" {
 		return nil, nil
@@ -226,8 +224,8 @@ func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discover
 	return p.find.Resource(ctx, c.Metadata)
 }
 
-// scopes returns what is asked for: of the settings, else of the challenge, else of the
-// server's metadata, else nothing. Widening adds to what was asked for before (I-211, I-212).
+// scopes returns the scopes to request: of the settings, else of the challenge, else of the server's
+// metadata, else none. Widening adds to the earlier ones (I-211, I-212).
 func (p *Person) scopes(at *discovery.Issuer, was *Login, r *discovery.Resource, c discovery.Challenge, widen bool) []string {
 	var all []string
 	switch {
@@ -254,7 +252,7 @@ func (p *Person) scopes(at *discovery.Issuer, was *Login, r *discovery.Resource,
 	})
 }
 
-// address makes the address of the authorization request.
+// address returns the address of the authorization request.
 func (p *Person) address(l *Login, scopes []string, verifier, state string) (string, error) {
 	u, err := p.find.Address(l.Issuer.Authorization)
 	if err != nil {

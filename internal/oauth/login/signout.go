@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// SignOut takes the tokens of a login back where the authorization server can do that
-// (RFC 7009), and forgets it in any case (I-258), with a sign-in that has begun. o are the settings, or nil: their client is
-// shown to their issuer only. The error says whether the login is still there.
+// SignOut revokes the tokens of a login if the authorization server can do that (RFC 7009). It
+// removes the login in any case (I-258), and an attempt. o are the settings, or nil: their client's
+// secret goes to their issuer only. The error says whether the login is still stored.
 func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTripper, o *oauth.Settings) error {
 	unlock, err := s.Lock(ctx, key)
 	if err != nil {
@@ -29,10 +29,10 @@ func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTrip
 		}
 		form := url.Values{"token": {cmp.Or(l.Refresh, l.Access)}}
 		if _, err = discovery.NewAsker(transport).Send(ctx, &l.Issuer, l.Issuer.Revocation, l.Client.grant(client), form); err != nil {
-			err = fmt.Errorf("the tokens are forgotten here, but could not be taken back: %w", err)
+			err = fmt.Errorf("the login is removed here, but its tokens could not be revoked: %w", err)
 		}
 	} else if err != nil {
-		err = fmt.Errorf("the login is removed, but its tokens could not be taken back: %w", err)
+		err = fmt.Errorf("the login is removed, but its tokens could not be revoked: %w", err)
 	}
 	if removed := s.Remove(key); removed != nil {
 		return fmt.Errorf("the login cannot be removed: %w", removed)

@@ -23,40 +23,40 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// format is the number of the layout of a file. A layout that older programs cannot read
-// has another one (I-251).
+// format is the version of the file format. It changes when older programs cannot read a file
+// (I-251).
 const format = 1
 
-// Login is what is kept of a sign-in.
+// Login is a stored login.
 type Login struct {
 	Format int `json:"format"`
-	// Server is its address, and Resource what tokens are asked for; empty if that is left out.
+	// Server is the address of the server. Resource is the resource parameter; empty for none.
 	Server   string `json:"server"`
 	Resource string `json:"resource,omitempty"`
-	// Issuer is who gives the tokens, and Client who asks for them there.
+	// Issuer is the authorization server, and Client the client there.
 	Issuer discovery.Issuer `json:"issuer"`
 	Client Client           `json:"client"`
-	// Access is the token, and Refresh what renews it; empty without one.
+	// Access is the access token, and Refresh the refresh token; each may be empty.
 	Access  string `json:"access,omitempty"`
 	Refresh string `json:"refresh,omitempty"`
-	// Obtained is when the token came, and Until when it ends; zero if that is not known.
+	// Obtained is when Access was issued, and Until when it expires; zero if that is unknown.
 	Obtained time.Time `json:"obtained,omitzero"`
 	Until    time.Time `json:"until,omitzero"`
-	// Renewed says that it came by a renewal, not by a sign-in.
+	// Renewed means that Access came by a renewal, not by a sign-in.
 	Renewed bool `json:"renewed,omitempty"`
-	// Asked are the scopes that were asked for, and Granted those that were granted.
+	// Asked are the requested scopes, and Granted the granted ones.
 	Asked   []string `json:"asked,omitempty"`
 	Granted []string `json:"granted,omitempty"`
 }
 
-// Client is who asks an authorization server for tokens.
+// Client is the bridge as a client of an authorization server.
 type Client struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret,omitempty"`
 	Method string `json:"method,omitempty"`
-	// Redirect is where the authorization server sends the browser back to.
+	// Redirect is the redirect address.
 	Redirect string `json:"redirect,omitempty"`
-	// Registered says that the bridge has registered it; Ends is when its secret ends.
+	// Registered means that the bridge has registered the client; Ends is when its secret expires.
 	Registered bool      `json:"registered,omitempty"`
 	Ends       time.Time `json:"ends,omitzero"`
 }
@@ -67,12 +67,12 @@ func (c *Client) grant(s *oauth.Client) *discovery.Client {
 	}
 	secret := c.Secret
 	if !c.Registered && s != nil {
-		secret = s.Secret // which is in nobody's file but the operator's
+		secret = s.Secret // the configured secret is stored in no login
 	}
 	return &discovery.Client{ID: c.ID, Secret: secret, Method: c.Method}
 }
 
-// access returns the token; empty without a login.
+// access returns the access token; empty without a login.
 func (l *Login) access() string {
 	if l == nil {
 		return ""
@@ -80,7 +80,7 @@ func (l *Login) access() string {
 	return l.Access
 }
 
-// good reports whether the token can be used.
+// good reports whether the access token can be used.
 func (l *Login) good(now time.Time) bool {
 	if l == nil || l.Access == "" {
 		return false
@@ -89,29 +89,30 @@ func (l *Login) good(now time.Time) bool {
 	return l.Until.IsZero() || now.Before(l.Until.Add(-min(margin, life/5)))
 }
 
-// fresh reports whether the token has only just come. A clock that was set back says nothing.
+// fresh reports whether the access token is new. A token from the future is not: the clock was set
+// back.
 func (l *Login) fresh(now time.Time) bool {
 	age := now.Round(0).Sub(l.Obtained)
 	return age >= 0 && age < newFor
 }
 
-// end forgets the tokens, and keeps the client.
+// end removes the tokens, but not the client.
 func (l *Login) end() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
-// Store keeps logins: a file for each, which nobody else can read (I-250).
+// Store stores logins, each in a file that only its owner can read (I-250).
 type Store struct {
 	dir   string
 	write func(path string, data []byte) error
 }
 
-// Open returns the store in a folder, which is made when something is kept.
+// Open returns the store in a folder. Writing creates the folder.
 func Open(dir string) *Store { return &Store{dir: dir, write: files.Write} }
 
-// OpenOwn returns the store of the user. The error says why there can be none.
+// OpenOwn returns the user's own store.
 func OpenOwn() (*Store, error) {
 	at, err := dir()
 	if err != nil {
-		return nil, fmt.Errorf("there is no folder for logins: %w", err)
+		return nil, fmt.Errorf("the folder for logins is unknown: %w", err)
 	}
 	s := Open(at)
 	if _, err := s.Keys(); err != nil {
@@ -120,7 +121,7 @@ func OpenOwn() (*Store, error) {
 	return s, nil
 }
 
-// dir returns the folder in which the user's logins are kept.
+// dir returns the folder of the user's logins.
 func dir() (string, error) {
 	if d := os.Getenv("MCP_BRIDGE_STATE_DIR"); d != "" {
 		return filepath.Join(d, "logins"), nil
@@ -148,8 +149,7 @@ func dir() (string, error) {
 	return filepath.Join(base, "mcp-bridge", "logins"), nil
 }
 
-// Key returns the name under which the login for a server is kept: another one for another
-// client, or another resource (I-252).
+// Key returns the key of the login for a server. Another client or resource has another key (I-252).
 func Key(server string, s *oauth.Settings) string {
 	id := ""
 	if s.Client != nil {
@@ -161,8 +161,8 @@ func Key(server string, s *oauth.Settings) string {
 
 func (s *Store) file(key string) string { return filepath.Join(s.dir, key+".json") }
 
-// Lock keeps all other processes away from a login until unlock is called, or the process
-// ends (I-253 to I-255). It waits for those before it.
+// Lock locks a login against all other processes until unlock is called or the process ends (I-253
+// to I-255). It waits for the lock.
 func (s *Store) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
@@ -174,9 +174,8 @@ func (s *Store) Lock(ctx context.Context, key string) (unlock func(), err error)
 	return func() { _ = l.Unlock() }, nil
 }
 
-// errBroken says that a file holds no login: it was not written by this program, or by a
-// newer one.
-var errBroken = errors.New("it holds no login that this version can read")
+// errBroken means that a file holds no login, or one of a newer version.
+var errBroken = errors.New("it is no login that this version can read")
 
 // Read returns a login; nil if there is none.
 func (s *Store) Read(key string) (*Login, error) {
@@ -192,7 +191,7 @@ func (s *Store) Read(key string) (*Login, error) {
 	return l, nil
 }
 
-// get reads a file that nobody else can read; nil if there is none.
+// get reads a file that only its owner can read; nil if there is none.
 func (s *Store) get(name string) ([]byte, error) {
 	info, err := os.Lstat(name)
 	switch {
@@ -201,20 +200,20 @@ func (s *Store) get(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no file of its own: remove it", name)
+		return nil, fmt.Errorf("%s must be a regular file: remove it", name)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("others on this machine can read %s, in which a login is: run chmod 600 %[1]s, or remove it and sign in again", name)
+		return nil, fmt.Errorf("others on this machine can read %s, which holds a login: run chmod 600 %[1]s, or remove it and sign in again", name)
 	}
 	return os.ReadFile(name)
 }
 
-// Write keeps a login. It is there whole, or as it was before.
+// Write stores a login. A failure leaves the old file.
 func (s *Store) Write(key string, l *Login) error {
 	l.Format = format
 	return s.put(s.file(key), l)
 }
 
-// put writes a file that nobody else can read.
+// put writes v as JSON to a file that only its owner can read.
 func (s *Store) put(name string, v any) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
@@ -226,7 +225,7 @@ func (s *Store) put(name string, v any) error {
 	return s.write(name, data)
 }
 
-// Remove forgets a login.
+// Remove removes a login.
 func (s *Store) Remove(key string) error {
 	if err := os.Remove(s.file(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -234,10 +233,10 @@ func (s *Store) Remove(key string) error {
 	return nil
 }
 
-// Keys returns the names of all logins.
+// Keys returns the keys of all logins.
 func (s *Store) Keys() ([]string, error) { return s.keys(".json") }
 
-// keys returns the names of the files that end so, without that end.
+// keys returns the names of the files with a suffix, without it.
 func (s *Store) keys(end string) ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

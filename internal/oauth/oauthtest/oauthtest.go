@@ -1,6 +1,5 @@
-// Package oauthtest has what tests of clients of OAuth need: authorization servers and
-// resources that do as they should, or as a test tells them, and a network that notes who
-// was asked for what.
+// Package oauthtest helps to test clients of OAuth. It has authorization servers and resources that behave well
+// unless a test changes that, and a network that records requests.
 package oauthtest
 
 import (
@@ -23,22 +22,21 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Net is a network of handlers, by the host of the request. It implements
-// http.RoundTripper. Other hosts cannot be reached.
+// Net is a network of handlers by host. It implements http.RoundTripper. Other hosts are unreachable.
 type Net struct {
 	mu    sync.Mutex
 	hosts map[string]http.Handler
 	sent  []Sent
 }
 
-// Sent is a request that was sent.
+// Sent is a recorded request.
 type Sent struct {
 	Method, URL string
 	Header      http.Header
 	Body        string
 }
 
-// Put has h answer for a host, such as idp.example.com.
+// Put sets the handler of a host, such as idp.example.com.
 func (n *Net) Put(host string, h http.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,8 +58,8 @@ func (n *Net) Sent(begin string) (all []Sent) {
 	return all
 }
 
-// RoundTrip implements http.RoundTripper. A handler that waits for the end of the
-// request's context is a server that hangs.
+// RoundTrip implements http.RoundTripper. A handler that waits for the end of the request's context is a server that
+// hangs.
 func (n *Net) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
@@ -87,7 +85,7 @@ func (n *Net) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Pages is a site of fixed documents by their path. What is no text is written as JSON.
+// Pages is a site of fixed documents by path. Values other than text are written as JSON.
 type Pages map[string]any
 
 // ServeHTTP implements http.Handler.
@@ -104,7 +102,7 @@ func (p Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// JSON writes an answer.
+// JSON writes an answer as JSON.
 func JSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -114,12 +112,12 @@ func JSON(w http.ResponseWriter, status int, v any) {
 // Registered is a client of an authorization server.
 type Registered struct {
 	ID, Secret string
-	Method     string           // how it shows who it is
-	Key        crypto.PublicKey // that its assertions are checked by
+	Method     string           // its authentication method
+	Key        crypto.PublicKey // verifies its assertions
 	Redirects  []string
 }
 
-// Grant is what a token is good for.
+// Grant describes a token.
 type Grant struct {
 	Client, Resource, Scope string
 	Subject                 string // the token that was exchanged for it
@@ -128,13 +126,13 @@ type Grant struct {
 
 // Issuer is an authorization server.
 type Issuer struct {
-	URL string // its name, without a slash at the end
+	URL string // issuer identifier, without a trailing slash
 	// Change, if not nil, changes its metadata before it is sent.
 	Change func(map[string]any)
 	// Life is how long tokens live; 0 means an hour.
 	Life time.Duration
-	// Device, if not nil, lets it sign people in on any device. It returns the error that the
-	// n-th question has for an answer; empty when they have.
+	// Device, if not nil, enables the device flow. It returns the error for the n-th poll; empty once
+	// the person has signed in.
 	Device func(n int) string
 	// Takes, if not nil, reports whether a token may be exchanged.
 	Takes func(subject string) bool
@@ -147,7 +145,7 @@ type Issuer struct {
 	codes    map[string]url.Values
 	grants   map[string]Grant
 	refresh  map[string]Grant
-	used     map[string]bool // refresh tokens that were used
+	used     map[string]bool // used refresh tokens
 	override map[string]http.HandlerFunc
 	asked    map[string]int
 	reused   int
@@ -155,7 +153,7 @@ type Issuer struct {
 	asserted map[string]bool
 }
 
-// NewIssuer makes an authorization server of that URL.
+// NewIssuer returns an authorization server with a URL.
 func NewIssuer(t testing.TB, name string) *Issuer {
 	return &Issuer{
 		URL: name, t: t, clients: map[string]*Registered{}, codes: map[string]url.Values{}, grants: map[string]Grant{}, refresh: map[string]Grant{},
@@ -163,7 +161,7 @@ func NewIssuer(t testing.TB, name string) *Issuer {
 	}
 }
 
-// Serve makes an authorization server that listens on loopback until the test ends.
+// Serve returns an authorization server that listens on loopback until the test ends.
 func Serve(t testing.TB) *Issuer {
 	i := NewIssuer(t, "")
 	s := httptest.NewUnstartedServer(i)
@@ -173,42 +171,42 @@ func Serve(t testing.TB) *Issuer {
 	return i
 }
 
-// Register has it know a client.
+// Register adds a client.
 func (i *Issuer) Register(c Registered) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.clients[c.ID] = &c
 }
 
-// Forget has it know no client any more.
+// Forget removes all clients.
 func (i *Issuer) Forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	clear(i.clients)
 }
 
-// Answer has f answer the requests for a path below it; nil is as it is at first.
+// Answer sets the handler of a path below it; nil restores the default.
 func (i *Issuer) Answer(path string, f http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.override[path] = f
 }
 
-// Asked returns how many requests there were for a path below it.
+// Asked returns the number of requests for a path below it.
 func (i *Issuer) Asked(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.asked[path]
 }
 
-// Reused returns how often a refresh token was used that had been used before.
+// Reused returns how often a used refresh token was sent again.
 func (i *Issuer) Reused() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.reused
 }
 
-// Good returns what a token is good for.
+// Good returns the grant of a valid token.
 func (i *Issuer) Good(token string) (Grant, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -216,7 +214,7 @@ func (i *Issuer) Good(token string) (Grant, bool) {
 	return g, ok && time.Now().Before(g.Until)
 }
 
-// Revoke ends all tokens; with refresh, also those that renew them.
+// Revoke ends all access tokens; with refresh, also the refresh tokens.
 func (i *Issuer) Revoke(refresh bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -321,7 +319,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// device answers with a code for a person to enter.
+// device answers with a user code.
 func (i *Issuer) device(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	i.mu.Lock()
@@ -338,7 +336,7 @@ func (i *Issuer) device(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// client returns the client that a request shows itself to be.
+// client returns the authenticated client of a request.
 func (i *Issuer) client(r *http.Request) *Registered {
 	if id, secret, ok := r.BasicAuth(); ok {
 		id, _ = url.QueryUnescape(id)
@@ -358,7 +356,7 @@ func (i *Issuer) client(r *http.Request) *Registered {
 	return c
 }
 
-// signed returns the client whose assertion that is. It is good once.
+// signed returns the client of an assertion, which works once.
 func (i *Issuer) signed(text, kind string) *Registered {
 	s, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
 	if err != nil || kind != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
@@ -425,7 +423,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		old := f.Get("refresh_token")
 		was, ok := i.refresh[old]
-		if i.used[old] { // as good servers do, the whole family ends
+		if i.used[old] { // like good servers, end the whole family
 			i.reused++
 			clear(i.refresh)
 			clear(i.grants)
@@ -471,8 +469,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	JSON(w, http.StatusOK, out)
 }
 
-// Resource protects a handler at the path of a URL with the tokens of an issuer, and has
-// its metadata where RFC 9728 puts it.
+// Resource protects a handler at the path of a URL with tokens of an issuer, and publishes its metadata by RFC 9728.
 type Resource struct {
 	URL    string
 	Issuer *Issuer
@@ -486,7 +483,7 @@ type Resource struct {
 	saw []string
 }
 
-// Saw returns the Authorization headers that it was shown.
+// Saw returns the Authorization headers that it has received.
 func (p *Resource) Saw() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

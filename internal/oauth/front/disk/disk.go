@@ -1,5 +1,4 @@
-// Package disk keeps the logins of a front in a folder, for one instance: they outlive a
-// restart.
+// Package disk stores the logins of a front in a folder, for one instance: they outlive a restart.
 package disk
 
 import (
@@ -20,15 +19,15 @@ import (
 
 const (
 	name = "front.db"
-	// maxKept is how many values it keeps of each kind.
+	// maxKept bounds the stored values of each kind.
 	maxKept = 20_000
-	// lockWait is how long another process may take to let go of the folder, such as one that
-	// is being stopped.
+	// lockWait is how long Open waits for another process to release the folder, such as one that
+	// is stopping.
 	lockWait   = 10 * time.Second
 	sweepEvery = time.Hour
 )
 
-// Disk is a Store of a front. It is opened when it is needed. Close it.
+// Disk is a front.Store in a folder. It opens its database at the first use. The caller closes it.
 type Disk struct {
 	dir    string
 	max    uint64
@@ -41,21 +40,21 @@ type Disk struct {
 	swept  time.Time // guarded by the database, which has one writer at a time
 }
 
-// New makes the one in a folder, of which nothing need be there.
+// New returns a Disk in a folder, which need not exist.
 func New(dir string) *Disk {
 	return &Disk{dir: dir, max: maxKept, wait: lockWait, opened: make(chan struct{})}
 }
 
-// Opened returns a channel that is closed when it has been opened.
+// Opened returns a channel that is closed when the database is open.
 func (d *Disk) Opened() <-chan struct{} { return d.opened }
 
-// kindOf returns the bucket of a key: what stands before its colon.
+// kindOf returns the bucket of a key: the part before its colon.
 func kindOf(key string) []byte {
 	kind, _, _ := strings.Cut(key, ":")
 	return []byte(kind)
 }
 
-// Open opens it, if it is not open. The error says what to do.
+// Open opens the database if it is not open. The error says what to do.
 func (d *Disk) Open() error {
 	_, err := d.open()
 	return err
@@ -71,14 +70,14 @@ func (d *Disk) open() (*bbolt.DB, error) {
 		return d.db, nil
 	}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("state_dir cannot be made: %w", err)
+		return nil, fmt.Errorf("state_dir cannot be created: %w", err)
 	}
 	db, err := bbolt.Open(filepath.Join(d.dir, name), 0o600, &bbolt.Options{Timeout: d.wait})
 	switch {
 	case errors.Is(err, boltErrors.ErrTimeout):
 		return nil, errors.New("another process uses state_dir: give each its own folder, or let instances share logins by a cluster")
 	case err != nil:
-		return nil, fmt.Errorf("%s in state_dir cannot be used: %w: if it is damaged, remove it: users sign in again", name, err)
+		return nil, fmt.Errorf("%s in state_dir cannot be used: %w: if it is damaged, remove it: users must sign in again", name, err)
 	}
 	if err := db.Update(d.sweep); err != nil {
 		_ = db.Close()
@@ -89,7 +88,7 @@ func (d *Disk) open() (*bbolt.DB, error) {
 	return db, nil
 }
 
-// Close closes it.
+// Close closes the database.
 func (d *Disk) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +99,7 @@ func (d *Disk) Close() error {
 	return d.db.Close()
 }
 
-// alive returns what is kept, without the time before it; nil if that is over.
+// alive returns the value without its expiry; nil if it has expired.
 func alive(raw []byte, now time.Time) []byte {
 	if len(raw) < 8 || ends(raw) <= now.UnixMilli() {
 		return nil
@@ -170,8 +169,8 @@ func (d *Disk) End(ctx context.Context, id string, life time.Duration) error {
 	return err
 }
 
-// Ended implements front.Store. There is only one who notes something, so it has something
-// to say after a start alone.
+// Ended implements front.Store. One instance alone uses the folder, so only the first call after a
+// start has anything to return.
 func (d *Disk) Ended(_ context.Context, mark string) (ids []string, next string, err error) {
 	if mark != "" {
 		return nil, mark, nil
@@ -196,8 +195,8 @@ func (d *Disk) Ended(_ context.Context, mark string) (ids []string, next string,
 	return ids, "known", err
 }
 
-// room makes room for one more value: first of those that have ended, then of the one that
-// ends first, since nobody has used that for the longest time.
+// room makes room for one more value. It removes expired values first, then the one that expires
+// next: that one was unused for longest.
 func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
 	if now.Sub(d.swept) > sweepEvery {
 		if err := d.sweep(tx); err != nil {
@@ -224,11 +223,11 @@ func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return b.Delete(first) // one goes, one comes
+	return b.Delete(first) // the count stays: one value replaces another
 }
 
-// sweep removes what has ended, and counts what is left: the sequence of a bucket is how many
-// values may be in it at most.
+// sweep removes expired values and counts the others. The sequence of a bucket is an upper bound of
+// its number of values.
 func (d *Disk) sweep(tx *bbolt.Tx) error {
 	now := time.Now()
 	d.swept = now

@@ -99,7 +99,7 @@ func TestOpen(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := New(filepath.Join(dir, "file", "x")).Open(); err == nil || !strings.Contains(err.Error(), "state_dir cannot be made") {
+	if err := New(filepath.Join(dir, "file", "x")).Open(); err == nil || !strings.Contains(err.Error(), "state_dir cannot be created") {
 		t.Errorf("below a file: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("this is no database ", 1000)), 0o600); err != nil {
