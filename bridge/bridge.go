@@ -39,6 +39,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Adapter opens connections to one server.
@@ -94,6 +95,9 @@ type Request struct {
 	// what the server's allow-list forwards, under the names that the server
 	// knows; what is above must not look at it.
 	Header http.Header
+	// Identity is what the bridge knows of the caller by the token of this very request.
+	// A lane leaves of it what the server's allow-list names.
+	Identity *identity.Identity
 	// NotBefore, if it is not zero, is the time that the answer must not be older
 	// than: what was kept before will not do.
 	NotBefore time.Time
@@ -142,41 +146,59 @@ type Caller struct {
 	// forwarded: an adapter gets what its server's allow-list forwards, under
 	// the names that the server knows.
 	Header http.Header
+	// Identity is what the bridge knows of the caller by the token of that request, as far
+	// as Header is forwarded.
+	Identity *identity.Identity
 	// Stay is the caller's session, if it may go on at another instance of the bridge;
 	// nil otherwise.
 	Stay Stay
 }
 
-// Forward is one entry of a server's allow-list: a header of the client's
-// requests that reaches the server. config's Validate refuses headers that are
-// between the client and the bridge, such as Authorization.
+// Forward is one entry of a server's allow-list: a header of the client's requests that
+// reaches the server, a claim of the caller's token, or the token itself. config's Validate
+// refuses headers that are between the client and the bridge, such as Authorization.
 type Forward struct {
 	// From is the name of the header in the client's request, in the canonical form of
 	// net/http, such as X-Tenant.
 	From string
+	// Claim is the name of the claim that the server gets, if there is no From.
+	Claim string
 	// To is the name under which the server gets the value: a header in canonical form,
 	// or an environment variable of a child process. Empty means the header From, or for
 	// a child process the variable of that name, such as X_TENANT.
 	To string
-	// Fleeting says that it may be another with each request of the same caller, such as a
-	// token that is renewed: it tells no callers apart, and is not kept with sessions.
-	Fleeting bool
+	// Token says that the server's adapter gets the caller's token, to exchange it for one
+	// of the server. From, Claim and To are empty then. The token is another one with each
+	// request of the same caller: it tells no callers apart, and is not kept with sessions.
+	Token bool
 }
 
-// Forwarded returns what the allow-list forwards of h, under the names that the
-// server knows. It is nil only where h is, or where there is no list: a client
-// that sends nothing of it is not taken for another one that did.
-func Forwarded(h http.Header, list []Forward) http.Header {
-	if h == nil || len(list) == 0 {
-		return nil
+// Values returns what the entry forwards, of a client's headers and its caller's identity.
+func (f *Forward) Values(h http.Header, id *identity.Identity) []string {
+	if f.Claim != "" {
+		return identity.Claim(id, f.Claim)
 	}
-	out := http.Header{}
-	for _, f := range list {
-		if values := h[f.From]; len(values) > 0 {
+	return h[f.From]
+}
+
+// Forwarded returns what the allow-list forwards of h and id: headers under the names that
+// the server knows, and the token if the list has it. Headers are nil only where h and id
+// are, or where there is no list: a client that sends nothing of it is not taken for another
+// one that did.
+func Forwarded(h http.Header, id *identity.Identity, list []Forward) (out http.Header, token *identity.Identity) {
+	if h == nil && id == nil || len(list) == 0 {
+		return nil, nil
+	}
+	out = http.Header{}
+	for i := range list {
+		f := &list[i]
+		if f.Token {
+			token = identity.WithoutClaims(id)
+		} else if values := f.Values(h, id); len(values) > 0 {
 			out[f.To] = values
 		}
 	}
-	return out
+	return out, token
 }
 
 // Lasting returns the entries of an allow-list that tell callers apart.
@@ -184,12 +206,12 @@ func Lasting(list []Forward) []Forward {
 	if !Personal(list) {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(f Forward) bool { return f.Fleeting })
+	return slices.DeleteFunc(slices.Clone(list), func(f Forward) bool { return f.Token })
 }
 
 // Personal reports whether each caller shows the server something of its own.
 func Personal(list []Forward) bool {
-	return slices.ContainsFunc(list, func(f Forward) bool { return f.Fleeting })
+	return slices.ContainsFunc(list, func(f Forward) bool { return f.Token })
 }
 
 // Greeting is what a handshake said about a server.

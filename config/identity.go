@@ -24,21 +24,21 @@ type Scopes struct {
 }
 
 // Forwards returns what reaches the server of a client's request: what Forward lists, and
-// what Identity makes of its token, which is in the header that auth.ClaimHeader names.
+// what Identity and an exchange take of its token.
 func (s *Server) Forwards() []bridge.Forward {
 	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward
 	}
 	all := slices.Clone(s.Forward)
 	if s.Exchanges() {
-		all = append(all, bridge.Forward{From: auth.TokenHeader, To: auth.TokenHeader, Fleeting: true})
+		all = append(all, bridge.Forward{Token: true})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
 		to := name
 		if s.Stdio == nil {
 			to = http.CanonicalHeaderKey(name)
 		}
-		all = append(all, bridge.Forward{From: auth.ClaimHeader(s.Identity[name]), To: to})
+		all = append(all, bridge.Forward{Claim: s.Identity[name], To: to})
 	}
 	return all
 }

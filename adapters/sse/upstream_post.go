@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
@@ -42,10 +44,11 @@ const (
 // same time, in no order. No message waits longer than orderLimit for another;
 // behind a server that takes that long to answer a POST there is no order.
 type poster struct {
-	c      *connection
-	header http.Header // for what no client sent
-	limit  int         // bytes above which senders wait
-	wg     sync.WaitGroup
+	c        *connection
+	header   http.Header        // for what no client sent
+	identity *identity.Identity // likewise
+	limit    int                // bytes above which senders wait
+	wg       sync.WaitGroup
 
 	mu    sync.Mutex // guards the rest
 	queue []*post
@@ -268,7 +271,7 @@ func (o *poster) request(ctx context.Context, p *post) *http.Request {
 	if h == nil {
 		h = o.header
 	}
-	r := o.c.u.client.Request(ctx, http.MethodPost, o.c.endpoint, h, p.Line.B)
+	r := o.c.u.client.Request(remote.WithIdentity(ctx, cmp.Or(p.Identity, o.identity)), http.MethodPost, o.c.endpoint, h, p.Line.B)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "*/*")
 	p.Trace.Put(r.Header)

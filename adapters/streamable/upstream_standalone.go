@@ -140,7 +140,7 @@ func (s *standalone) pause() time.Duration {
 // attempt opens the stream. It returns nil when the server does not, and reports
 // whether to try again when that has failed, or the stream has ended.
 func (s *standalone) attempt(ctx context.Context) (res *http.Response, again bool) {
-	r := s.w.request(ctx, http.MethodGet, nil, nil)
+	r := s.w.request(ctx, http.MethodGet, nil, nil, nil)
 	if s.last != "" {
 		r.Header["Last-Event-Id"] = []string{s.last}
 	}

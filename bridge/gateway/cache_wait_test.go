@@ -242,13 +242,13 @@ func TestCacheRefreshed(t *testing.T) {
 		return true
 	}}
 	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *Gateway) {
-		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		e := &Envelope{Header: http.Header{"X-Tenant": {"a"}}}
+		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		call := func(method, params string) string {
-			a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), h, nil)
+			a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), e, nil)
 			return bridgetest.Text(a)
 		}
 		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"1"`)

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
-	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
@@ -59,10 +59,6 @@ const maxIntroduction = 256 << 10
 
 // tooMuchSaid is what a client is told that says more.
 var tooMuchSaid = bridge.OverLimit("what the client says of itself is too long", maxIntroduction)
-
-// keptHeaders returns what of a caller's headers is kept with its session: all but its token, which
-// each request shows anew.
-func keptHeaders(h http.Header) http.Header { return auth.LastingHeaders(h) }
 
 // newCaller reads what initialize says about the client, or says what is wrong with it.
 func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
@@ -116,7 +112,8 @@ func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller,
 
 // callerOf returns whose session the record is of.
 func callerOf(r *session.Record) *bridge.Caller {
-	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params, Header: r.Header}
+	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params}
+	c.Header, c.Identity = identity.Unpack(r.Header)
 	if caps := gjson.GetBytes(r.Params, "capabilities"); caps.IsObject() {
 		c.Capabilities = []byte(caps.Raw)
 	}
@@ -199,12 +196,8 @@ func callOwn(ctx context.Context, up bridge.Upstream, from *bridge.Caller, metho
 	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
 }
 
-// pickedHeaders returns the headers of those names, as a copy. It is nil when there is no h, or no
-// name.
+// pickedHeaders returns the headers of those names, as a copy.
 func pickedHeaders(h http.Header, names []string) http.Header {
-	if len(names) == 0 || h == nil {
-		return nil
-	}
 	out := http.Header{}
 	for _, name := range names {
 		if values := h[name]; len(values) > 0 {

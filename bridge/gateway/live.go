@@ -26,6 +26,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -69,7 +71,7 @@ type Call struct {
 	s          *Session
 	way        *binding[*server]
 	m          *jsonrpc.Message
-	header     http.Header
+	with       Envelope
 	id         []byte // the client's own, raw
 	back       bridge.Stream
 	ctx        context.Context
@@ -96,25 +98,44 @@ const (
 	streamTTL   = 30 * time.Second // for a stream to put it on (D3)
 )
 
+// Envelope holds what comes with a client's message over HTTP. What no server's allow-list
+// names is not looked at.
+type Envelope struct {
+	Header   http.Header
+	Identity *identity.Identity
+}
+
+// EnvelopeOf returns what came with the message of a request that was let in.
+func EnvelopeOf(r *http.Request) Envelope {
+	return Envelope{r.Header, auth.IdentityOf(r.Context())}
+}
+
+func (e *Envelope) open() Envelope {
+	if e == nil {
+		return Envelope{}
+	}
+	return *e
+}
+
 // Initialize starts a session for a client that sent the initialize request m
 // to the server of that name, and returns it with the result for the client.
 // The empty name means all servers as one; if there is only one, that one.
 // id is the session's; it must not be guessable. The session ends by itself
-// when the handshake fails: the answer is then the error for the client. h are the headers of the client's request, or nil. What no server's
-// allow-list names is not looked at; this holds for Call and Notify too.
+// when the handshake fails: the answer is then the error for the client. e is what came with the client's request; it may be nil, for Call
+// and Notify too.
 //
 // The session ends with this process, whatever its store is: see InitializePortable.
-func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	return b.begin(ctx, server, id, principal, h, m, true)
+func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	return b.begin(ctx, server, id, principal, e, m, true)
 }
 
 // InitializePortable is Initialize for a session that another instance may go on
 // with, by Adopt: its client does not depend on a stream of this one's.
-func (b *Gateway) InitializePortable(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	return b.begin(ctx, server, id, principal, h, m, false)
+func (b *Gateway) InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	return b.begin(ctx, server, id, principal, e, m, false)
 }
 
-func (b *Gateway) begin(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
+func (b *Gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
 	if err := b.Allowed(server, principal); err != nil {
@@ -126,7 +147,8 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
-	caller.Header, caller.Params = b.forwarded(h), b.tracing.Untraced(caller.Params)
+	with := e.open()
+	caller.Header, caller.Identity, caller.Params = b.forwarded(with.Header), with.Identity, b.tracing.Untraced(caller.Params)
 	if err := b.enter(caller, m); err != nil {
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
@@ -137,8 +159,8 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		s.cancel(err)
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
-	came := b.reports.Arrive(new(report.Arrival), shown(key), h)
-	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
+	came := b.reports.Arrive(new(report.Arrival), shown(key), with.Header)
+	life, span := b.tracing.Received(s.ctx, m, with.Header, server, caller, s.shown())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	b.reports.Depart(came, caller, m, a, err)
@@ -165,7 +187,7 @@ func (s *Session) who() []any {
 // newSession makes a session that nobody knows yet.
 func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
-	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: keptHeaders(caller.Header)}
+	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
 	if lease, ok := b.store.(session.Leased); ok {
 		caller.Stay = newStay(lease, key, s.keep, s.moves)
 	}
@@ -176,8 +198,15 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	return s
 }
 
-// forwarded returns what may be forwarded of h to one server or another: see pickedHeaders.
-func (b *Gateway) forwarded(h http.Header) http.Header { return pickedHeaders(h, b.Forwards()) }
+// forwarded returns what may be forwarded of h to one server or another, as a copy. It is nil
+// when there is no h, or servers get nothing of clients.
+func (b *Gateway) forwarded(h http.Header) http.Header {
+	t := b.table.Load()
+	if h == nil || !t.forwarding {
+		return nil
+	}
+	return pickedHeaders(h, t.forwards)
+}
 
 // add enters the session among those that live.
 func (b *Gateway) add(s *Session) error {
@@ -275,16 +304,16 @@ func (s *Session) Principal() string { return s.caller.Principal }
 func (s *Session) Revision() string { return s.caller.Revision }
 
 // Call enters the client's request and makes it.
-func (s *Session) Call(m *jsonrpc.Message, h http.Header, back bridge.Stream) (*jsonrpc.Message, error) {
-	return s.Enter(m, h, back).Do()
+func (s *Session) Call(m *jsonrpc.Message, e *Envelope, back bridge.Stream) (*jsonrpc.Message, error) {
+	return s.Enter(m, e, back).Do()
 }
 
 // Enter enters the client's request m among those under way, so that a cancellation
-// that follows finds it. h are its headers, or nil; back takes what the server has
+// that follows finds it. e is what came with it, or nil; back takes what the server has
 // to say meanwhile. Either Do or Go is to be called, once.
-func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *Call {
+func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Call {
 	s.Seen()
-	c := &Call{s: s, m: m, header: h, id: bytes.Clone(m.ID), back: back} // the answer outlives the request
+	c := &Call{s: s, m: m, with: e.open(), id: bytes.Clone(m.ID), back: back} // the answer outlives the request
 	switch m.Method {
 	case "ping":
 		c.answer = jsonrpc.NewResult(c.id, []byte("{}"))
@@ -294,7 +323,7 @@ func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *
 		s.b.reports.Reject(s.shown(), s.caller, m, c.answer, nil)
 		return c
 	}
-	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, h, s.server, s.caller, s.shown())
+	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shown())
 	if err := s.b.enter(s.caller, m); err != nil {
 		return c.reject(err)
 	}
@@ -343,13 +372,13 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.header)
+	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.with.Header)
 	for err = s.resume(c.ctx, c.way, c.m); err != nil && !c.way.Counts() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.way, c.m) {
 		c.way.Leave() // nothing was sent: it goes where calls go now
 		c.way = s.ways.Enter()
 	}
 	if err == nil {
-		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
+		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {
 		if change := recordOf(c.m); change != nil {
@@ -430,7 +459,7 @@ func (s *Session) leave(c *Call) {
 }
 
 // Notify takes a notification of the client.
-func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
+func (s *Session) Notify(m *jsonrpc.Message, e *Envelope) {
 	s.Seen()
 	switch m.Method {
 	case "notifications/initialized":
@@ -459,7 +488,8 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 	if !w.Adopted.Done() {
 		return // there is no connection yet that it could be about
 	}
-	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
+	with := e.open()
+	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(with.Header), Identity: with.Identity}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }

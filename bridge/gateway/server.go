@@ -147,11 +147,11 @@ const maxBackOff = 60 * time.Second
 
 // caller returns the caller as the server may see it.
 func (s *server) caller(from *bridge.Caller) *bridge.Caller {
-	if from.Header == nil {
+	if from.Header == nil && from.Identity == nil {
 		return from
 	}
 	mine := *from
-	mine.Header = bridge.Forwarded(from.Header, s.o.Forward)
+	mine.Header, mine.Identity = bridge.Forwarded(from.Header, from.Identity, s.o.Forward)
 	return &mine
 }
 

@@ -17,6 +17,8 @@ type table struct {
 	servers  []*server
 	named    map[string]*server
 	forwards []string // headers of clients that some server gets
+
+	forwarding bool // some server gets something of its clients
 }
 
 // at returns the server of that name; of the empty name, the only one. It is nil
@@ -99,7 +101,9 @@ func (b *Gateway) Apply(c Change) error {
 		}
 		now.servers, now.named[name], members = append(now.servers, s), s, append(members, s.member)
 		for _, f := range s.o.Forward {
-			now.forwards = append(now.forwards, f.From)
+			if now.forwarding = true; f.From != "" {
+				now.forwards = append(now.forwards, f.From)
+			}
 		}
 	}
 	slices.Sort(now.forwards)

@@ -1,9 +1,6 @@
 package auth
 
 import (
-	"encoding/hex"
-	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,32 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// prefix begins the names of the headers of a request in which its claims are. What
-// clients send under such a name is taken away.
-const prefix = "X-Bridge-Claim-"
-
-// ClaimHeader returns the header of a request in which the bridge keeps a claim of its token.
-func ClaimHeader(name string) string {
-	return http.CanonicalHeaderKey(prefix + hex.EncodeToString([]byte(name)))
-}
-
 // fleeting are claims that are others in each token.
 var fleeting = []string{"exp", "iat", "nbf", "jti", "auth_time"}
-
-// TokenHeader is the header of a request in which the bridge keeps the token that was shown with
-// it, for servers where that is exchanged for another one. No client can write it, and it
-// goes out to no server.
-const TokenHeader = prefix + "Token" // which is no name of Header's: those are hexadecimal
-
-// LastingHeaders returns headers without the token.
-func LastingHeaders(h http.Header) http.Header {
-	if len(h[TokenHeader]) == 0 {
-		return h
-	}
-	h = maps.Clone(h)
-	delete(h, TokenHeader)
-	return h
-}
 
 // CheckClaim returns what is wrong with the name of a claim that a server is to be told.
 func CheckClaim(name string) (rule string) {
@@ -49,19 +22,6 @@ func CheckClaim(name string) (rule string) {
 		return "names a claim that is another in each token: who a caller is would change with it"
 	}
 	return ""
-}
-
-// IsClaimHeader reports whether a header is one that the bridge itself writes: its name is for no
-// allow-list of a file.
-func IsClaimHeader(name string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(name), prefix) }
-
-// StripClaims takes from headers what a client has written there.
-func StripClaims(h http.Header) {
-	for name := range h {
-		if strings.HasPrefix(name, prefix) {
-			delete(h, name)
-		}
-	}
 }
 
 // maxText is how long a claim may be that a server is told, in bytes.

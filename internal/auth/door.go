@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
@@ -24,11 +25,13 @@ type Caller struct {
 	Principal string
 	// Token is what its token says; nil for a key.
 	Token *token.Token
+	// Identity is what servers may get of the token; nil if they get nothing.
+	Identity *identity.Identity
 }
 
 // WithCaller returns a context of a request whose caller is known.
 func WithCaller(ctx context.Context, c Caller) context.Context {
-	if c.Token == nil {
+	if c.Token == nil && c.Identity == nil {
 		return WithPrincipal(ctx, c.Principal)
 	}
 	return context.WithValue(ctx, contextKey{}, &c)
@@ -39,6 +42,19 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 func TokenOf(ctx context.Context) *token.Token {
 	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
 		return c.Token
+	}
+	return nil
+}
+
+// WithIdentity returns a context of a request whose caller WithCaller has set, with its identity.
+func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
+	return WithCaller(ctx, Caller{Principal(ctx), TokenOf(ctx), id})
+}
+
+// IdentityOf returns what servers may get of the caller's token; nil if they get nothing.
+func IdentityOf(ctx context.Context) *identity.Identity {
+	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
+		return c.Identity
 	}
 	return nil
 }
@@ -178,13 +194,13 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 		if name == "" {
 			return Caller{}, ErrDenied
 		}
-		return Caller{name, t}, nil
+		return Caller{name, t, nil}, nil
 	}
 	for i := range d.rules {
 		if d.fits(&d.rules[i], t) {
 			name := principal(d.rules[i].Name, t)
 			t.Note.Store(name)
-			return Caller{name, t}, nil
+			return Caller{name, t, nil}, nil
 		}
 	}
 	t.Note.Store("") // so that this is said once of a token

@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Values of Settings.Exchange.
@@ -22,52 +20,21 @@ const (
 	ExchangeOnBehalfOf = "on-behalf-of"
 )
 
-// Subject is the token that the caller of a request has shown, as the bridge has verified
-// it: what is exchanged for a token of the server (I-303).
-type Subject struct {
-	Token     string
-	Issuer    string
-	Principal string    // whose it is
-	Until     time.Time // when it ends
-}
-
-// Put notes the subject of a request in its headers, as they travel inside the bridge.
-func (s *Subject) Put(h http.Header) {
-	h[auth.TokenHeader] = []string{strings.Join([]string{strconv.FormatInt(s.Until.Unix(), 10), s.Issuer, s.Token, s.Principal}, " ")}
-}
-
-// subjectIn reads what Put has written; nil if that is nothing.
-func subjectIn(h http.Header) *Subject {
-	values := h[auth.TokenHeader]
-	if len(values) != 1 {
-		return nil
-	}
-	parts := strings.SplitN(values[0], " ", 4) // only the last may have spaces
-	if len(parts) != 4 {
-		return nil
-	}
-	until, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil {
-		return nil
-	}
-	return &Subject{Issuer: parts[1], Token: parts[2], Principal: parts[3], Until: time.Unix(until, 0)}
-}
-
 type subjectKey struct{}
 
-// WithSubject returns a context for Machine's methods: the request is made for the caller
-// whose subject the headers have. Nothing is changed without one.
-func WithSubject(ctx context.Context, h http.Header) context.Context {
-	if s := subjectIn(h); s != nil {
-		return context.WithValue(ctx, subjectKey{}, s)
+// WithSubject returns a context for Machine's methods: the request is made for the caller with
+// that token. Nothing is changed without one.
+func WithSubject(ctx context.Context, s *identity.Subject) context.Context {
+	if s == nil {
+		return ctx
 	}
-	return ctx
+	return context.WithValue(ctx, subjectKey{}, s)
 }
 
 // subject returns the token that is exchanged for a request. One that has ended was shown
 // when a connection was opened, and makes way for what its caller has shown since.
-func (m *Machine) subject(ctx context.Context) (*Subject, error) {
-	s, _ := ctx.Value(subjectKey{}).(*Subject)
+func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
+	s, _ := ctx.Value(subjectKey{}).(*identity.Subject)
 	if s == nil {
 		return nil, &Failure{Public: "it is used with the token of each caller, and this one has shown none: a key is not enough, nor is a token that the bridge itself has given"}
 	}
@@ -89,15 +56,15 @@ func (m *Machine) subject(ctx context.Context) (*Subject, error) {
 	return s, nil
 }
 
-// key is what tokens are kept by that are given for a subject: another token of the same
-// caller may be good for other things.
-func (s *Subject) key() string {
+// keyOf returns the key under which tokens are kept that are given for a subject: another token
+// of the same caller may be good for other things.
+func keyOf(s *identity.Subject) string {
 	sum := sha256.Sum256([]byte(s.Token))
 	return "\x00" + s.Principal + "\x00" + string(sum[:])
 }
 
-// form returns the request that exchanges the subject for another token.
-func (s *Subject) form(how string) url.Values {
+// formOf returns the request that exchanges the subject for another token.
+func formOf(s *identity.Subject, how string) url.Values {
 	if how == ExchangeOnBehalfOf {
 		return url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {s.Token}, "requested_token_use": {"on_behalf_of"}}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
@@ -53,16 +54,16 @@ type Machine struct {
 	ask    *discovery.Asker
 	tokens *keeper
 
-	mu        sync.Mutex                       // guards the rest
-	challenge discovery.Challenge              // what the server has said last
-	heard     bool                             // it has said something
-	shown     *simplelru.LRU[string, *Subject] // by principals: of its subjects the one that lives longest
+	mu        sync.Mutex                                // guards the rest
+	challenge discovery.Challenge                       // what the server has said last
+	heard     bool                                      // it has said something
+	shown     *simplelru.LRU[string, *identity.Subject] // by principals: of its subjects the one that lives longest
 }
 
 // NewMachine makes what gets tokens without a person. Close ends it.
 func NewMachine(o Options) *Machine {
 	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newKeeper(o.Log)}
-	m.shown, _ = simplelru.NewLRU[string, *Subject](maxKept, nil) // the size is positive
+	m.shown, _ = simplelru.NewLRU[string, *identity.Subject](maxKept, nil) // the size is positive
 	return m
 }
 
@@ -93,7 +94,7 @@ func (m *Machine) scopes(ctx context.Context) []string {
 type wanted struct {
 	key    string // what it is kept by
 	scopes []string
-	by     *Subject // that is exchanged for it; nil with client credentials
+	by     *identity.Subject // that is exchanged for it; nil with client credentials
 }
 
 func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
@@ -101,7 +102,7 @@ func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
 	w.key = strings.Join(w.scopes, " ")
 	if m.o.Exchange != "" {
 		if w.by, err = m.subject(ctx); err == nil {
-			w.key += w.by.key()
+			w.key += keyOf(w.by)
 		}
 	}
 	return w, err
@@ -149,7 +150,7 @@ func (m *Machine) get(ctx context.Context, w *wanted) (*discovery.Token, error) 
 	}
 	form := url.Values{"grant_type": {"client_credentials"}}
 	if w.by != nil {
-		form = w.by.form(m.o.Exchange)
+		form = formOf(w.by, m.o.Exchange)
 	}
 	for name, value := range m.o.Client.Params {
 		form.Set(name, value)

@@ -64,7 +64,7 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 			for _, value := range u.from.Header[f.To] {
 				text = append(append(append(append(text, 0), f.To...), ':'), value...)
 			}
-			for _, value := range r.Header[f.From] {
+			for _, value := range f.Values(r.Header, r.Identity) {
 				text = append(append(append(append(text, 1), f.To...), ':'), value...)
 			}
 		}
@@ -157,5 +157,5 @@ func (u *Cached) fetching(r *bridge.Request, s *bridge.Greeting) *bridge.Request
 			m = jsonrpc.NewRequest(r.Method, params)
 		}
 	}
-	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Back: bridge.Nobody{}, Opened: r.Opened}
+	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Back: bridge.Nobody{}, Opened: r.Opened}
 }

@@ -306,7 +306,7 @@ func (j *joint) next() (*joined, *bridge.Request, context.Context) {
 		return nil, nil, nil
 	}
 	j.careful = j.careful && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: min(endsWithin, j.c.l.o.Handshake/2)}
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: n, Awaited: min(endsWithin, j.c.l.o.Handshake/2)}
 	if j.silent {
 		r.Awaited = silentFor
 	}

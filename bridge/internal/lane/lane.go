@@ -16,8 +16,6 @@ package lane
 import (
 	"context"
 	"errors"
-	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Lane is an Upstream that opens its connection on first need, opens it again
@@ -68,7 +67,7 @@ type Lane struct {
 	began   time.Time           // when the open connection was opened
 	ended   time.Time           // when the last one was lost
 	reopens []time.Time         // within the last minute
-	latest  http.Header         // what the last request has brought of fleeting headers
+	latest  *identity.Identity  // the token of the last request that had one, if the server gets it
 }
 
 // opening is one attempt to open the connection.
@@ -156,7 +155,7 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
-	r.Header = l.forwarded(r.Header)
+	l.forward(r)
 	m, err := l.call(ctx, r)
 	if errors.Is(err, bridge.ErrUnsent) && ctx.Err() == nil {
 		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
@@ -164,18 +163,14 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// forwarded returns what the allow-list forwards of headers. What is fleeting of them is
-// noted: the next connection is opened with it.
-func (l *Lane) forwarded(h http.Header) http.Header {
-	out := bridge.Forwarded(h, l.o.Forward)
-	for _, f := range l.o.Forward {
-		if values := out[f.To]; f.Fleeting && len(values) > 0 {
-			l.mu.Lock()
-			l.latest = http.Header{f.To: values}
-			l.mu.Unlock()
-		}
+// forward leaves of a request what the allow-list forwards. A token is noted: the next
+// connection is opened with it.
+func (l *Lane) forward(r *bridge.Request) {
+	if r.Header, r.Identity = bridge.Forwarded(r.Header, r.Identity, l.o.Forward); r.Identity != nil {
+		l.mu.Lock()
+		l.latest = r.Identity
+		l.mu.Unlock()
 	}
-	return out
 }
 
 // from is on whose behalf a connection is opened now.
@@ -186,10 +181,7 @@ func (l *Lane) from() *bridge.Caller {
 		return l.caller
 	}
 	now := *l.caller
-	if now.Header = maps.Clone(l.caller.Header); now.Header == nil {
-		now.Header = http.Header{}
-	}
-	maps.Copy(now.Header, l.latest)
+	now.Identity = l.latest
 	return &now
 }
 
@@ -304,7 +296,7 @@ const (
 // Notify sends a notification. While there is no connection it is opened in
 // the background.
 func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header = l.forwarded(r.Header)
+	l.forward(r)
 	l.mu.Lock()
 	if c := l.conn; c != nil {
 		l.mu.Unlock()

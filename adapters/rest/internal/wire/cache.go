@@ -12,8 +12,6 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-
-	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
 // cache keeps answers to GET without a body. What was sent with a request, the caller's own
@@ -73,8 +71,8 @@ func sentKey(p *Plan) string {
 	}
 	for _, u := range p.uses {
 		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
-		if u.from.Exchange != "" { // what is given to the token of one caller is no other's
-			fmt.Fprintf(&b, "%q\n", p.subject[auth.TokenHeader])
+		if s := p.subject; u.from.Exchange != "" && s != nil { // what is given to the token of one caller is no other's
+			fmt.Fprintf(&b, "%q %q %q\n", s.Principal, s.Issuer, s.Token)
 		}
 	}
 	return b.String()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
@@ -27,11 +28,11 @@ type Plan struct {
 	Body   []byte // nil when there is none
 
 	op          *openapi.Operation
-	path, query string      // of the operation, encoded
-	base        string      // the query of the server's address
-	subject     http.Header // what of the caller's headers its token is in
-	uses        []use       // credentials; none when the server is another than they are for
-	guard       guard       // how the server's address is looked at when it is dialled
+	path, query string            // of the operation, encoded
+	base        string            // the query of the server's address
+	subject     *identity.Subject // of the caller; nil if it has shown no token that is exchanged
+	uses        []use             // credentials; none when the server is another than they are for
+	guard       guard             // how the server's address is looked at when it is dialled
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -280,6 +281,8 @@ type Call struct {
 	// Header is what the caller sent; of it only what Options.Forward lists is
 	// passed on.
 	Header http.Header
+	// Subject is the caller's token, for credentials that it is exchanged for; it may be nil.
+	Subject *identity.Subject
 	// Trace are headers that tell of the trace which the call belongs to, where
 	// the request has none of these names. What is kept of answers does not
 	// depend on them.
@@ -383,7 +386,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 		return p, err
 	}
 	if s.reach.trusted.has(p.URL) {
-		s.equip(p, c.Header)
+		s.equip(p, c)
 		p.trace = c.Trace
 	}
 	for _, u := range p.uses {
@@ -407,19 +410,19 @@ func (s *Source) withhold(h http.Header) {
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // equip adds what only trusted servers get.
-func (s *Source) equip(p *Plan, from http.Header) {
+func (s *Source) equip(p *Plan, c *Call) {
 	for name, value := range s.o.Headers {
 		name = http.CanonicalHeaderKey(name)
 		p.Header[name] = []string{value}
 		p.fixed = append(p.fixed, name)
 	}
 	for name, to := range s.forward {
-		if values := from[name]; len(values) > 0 {
+		if values := c.Header[name]; len(values) > 0 {
 			p.Header[to] = slices.Clone(values)
 			p.forwarded = append(p.forwarded, to)
 		}
 	}
-	p.uses, p.subject = s.reach.keys.of(p.op), from
+	p.uses, p.subject = s.reach.keys.of(p.op), c.Subject
 }
 
 // once logs something about a tool, the first time.

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
@@ -56,19 +57,20 @@ func Decode(value string) (string, bool) {
 	return string(text), err == nil
 }
 
-// EncodeHeader makes headers one value, that keeps how they are written: some are
-// environment variables.
-func EncodeHeader(h http.Header) string {
-	text, _ := json.Marshal(h) // nothing in it can fail
+// EncodeHeader makes headers and an identity one value, that keeps how they are written: some
+// are environment variables.
+func EncodeHeader(h http.Header, id *identity.Identity) string {
+	text, _ := json.Marshal(identity.Pack(h, id)) // nothing in it can fail
 	return Encode(string(text))
 }
 
 // DecodeHeader returns what EncodeHeader was given.
-func DecodeHeader(value string) (h http.Header) {
+func DecodeHeader(value string) (http.Header, *identity.Identity) {
+	var h http.Header
 	if text, ok := Decode(value); ok {
 		_ = json.Unmarshal([]byte(text), &h) // what is none has come from no instance
 	}
-	return h
+	return identity.Unpack(h)
 }
 
 // LanePath is where a home serves inner sessions.
@@ -123,7 +125,7 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, alike string
 	defer context.AfterFunc(p.link(m).dead, cancel)()
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AlikeHeader: {Encode(alike)}, ForwardHeader: {EncodeHeader(r.From.Header)}}
+	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AlikeHeader: {Encode(alike)}, ForwardHeader: {EncodeHeader(r.From.Header, r.From.Identity)}}
 	if r.Logs {
 		h.Set(logsHeader, "1")
 	}
@@ -231,11 +233,11 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	from := *g.From
-	from.Header = DecodeHeader(r.Header.Get(ForwardHeader))
+	from.Header, from.Identity = DecodeHeader(r.Header.Get(ForwardHeader))
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out.cancel = cancel
-	a, err := p.o.Homes().Call(ctx, server, alike, &bridge.Request{Message: m, From: &from, Header: from.Header, Back: out, Logs: r.Header.Get(logsHeader) != ""})
+	a, err := p.o.Homes().Call(ctx, server, alike, &bridge.Request{Message: m, From: &from, Header: from.Header, Identity: from.Identity, Back: out, Logs: r.Header.Get(logsHeader) != ""})
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		out.close()

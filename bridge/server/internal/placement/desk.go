@@ -353,7 +353,7 @@ func (d *desk) start(ctx context.Context, server string, from *bridge.Caller, re
 		return nil, &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Public: "the worker does not have it any more"}
 	}
 	its := *from
-	its.Header = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
+	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
 	return l.Adapter.Open(ctx, &its, rest)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Lane implements peer.Homes.
@@ -29,7 +30,7 @@ func (s *shared) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 		return nil, unreachable(server, err)
 	}
 	its := *from
-	its.Header = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
+	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
 	joint, forward, err := h.o.Gateway.Joint(server, its, rest)
 	if err != nil {
 		done()
@@ -71,30 +72,35 @@ func (p *part) TakesEdits() {}
 // the stream of the call that it is about, if the server says that.
 func (p *part) Attributes() bool { return true }
 
-// Call makes a call. Headers come under the names that the server knows, and go on under
-// those that its lane looks for.
+// Call makes a call. Headers come under the names that the server knows, and go on as its
+// lane looks for them: under the client's names, and as claims.
 func (p *part) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	r.Header = p.named(r.Header)
+	r.Header, r.Identity = p.named(r.Header)
 	return p.Joint.Call(ctx, r)
 }
 
 // Notify sends a notification.
 func (p *part) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header = p.named(r.Header)
+	r.Header, r.Identity = p.named(r.Header)
 	return p.Joint.Notify(ctx, r)
 }
 
-func (p *part) named(h http.Header) http.Header {
+func (p *part) named(h http.Header) (http.Header, *identity.Identity) {
 	if h == nil {
-		return nil
+		return nil, nil
 	}
-	its, out := peer.DecodeHeader(h.Get(peer.ForwardHeader)), http.Header{}
+	its, id := peer.DecodeHeader(h.Get(peer.ForwardHeader))
+	out, claims := http.Header{}, map[string][]string{}
 	for _, f := range p.forward {
-		if values := its[f.To]; len(values) > 0 {
+		switch values := its[f.To]; {
+		case len(values) == 0 || f.Token:
+		case f.Claim != "":
+			claims[f.Claim] = values
+		default:
 			out[f.From] = values
 		}
 	}
-	return out
+	return out, identity.New(claims, identity.SubjectOf(id))
 }
 
 // Close leaves the shared connection.

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -73,7 +74,7 @@ func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*stream
 		return nil, err
 	}
 	its := *from
-	its.Header = packed(from.Header)
+	its.Header, its.Identity = packed(from.Header, from.Identity), nil
 	if its.Modern() { // it stands for everybody
 		its.Revision, its.Capabilities = era.LatestLegacy, nil
 	}
@@ -88,19 +89,19 @@ func open(w TunnelWay, from *bridge.Caller, rest bridge.Client, how func(*stream
 	return l, nil
 }
 
-// packed are headers as they go to another instance.
-func packed(h http.Header) http.Header {
-	if h == nil {
+// packed returns headers and an identity as they go to another instance.
+func packed(h http.Header, id *identity.Identity) http.Header {
+	if h == nil && id == nil {
 		return nil
 	}
-	return http.Header{peer.ForwardHeader: {peer.EncodeHeader(h)}}
+	return http.Header{peer.ForwardHeader: {peer.EncodeHeader(h, id)}}
 }
 
 // Call makes a call. An instance that cannot be reached has lost the connection: whoever
 // needs it opens another one.
 func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	its := *r
-	its.Header = packed(r.Header)
+	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	m, err := l.Upstream.Call(ctx, &its)
@@ -135,7 +136,7 @@ func (l *Tunnel) watch(n *cluster.Node, at string) {
 // Notify sends a notification.
 func (l *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	its := *r
-	its.Header = packed(r.Header)
+	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	return l.Upstream.Notify(ctx, &its)
 }
 
