@@ -39,6 +39,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Adapter opens connections to one server.
@@ -89,6 +90,8 @@ type Request struct {
 	// Header holds the headers of this request. A lane removes all that the server's allow-list does not
 	// forward, and uses the server's names. Wrappers above the lane must not read it.
 	Header http.Header
+	// Identity is the caller's identity, from the token of this request. A lane keeps only what the allow-list names.
+	Identity *identity.Identity
 	// NotBefore, if not zero, is the earliest time of an acceptable answer. Older cached answers do not count.
 	NotBefore time.Time
 	// Mirror holds headers that repeat arguments of the call (2026-07-28, B8). They are the client's, and from
@@ -129,36 +132,54 @@ type Caller struct {
 	// Header holds the forwarded headers of initialize. An adapter gets those of its server's allow-list, under
 	// the server's names.
 	Header http.Header
+	// Identity is the caller's identity, from the token of the same request as Header.
+	Identity *identity.Identity
 	// Stay is the caller's session, if another instance may resume it; nil otherwise.
 	Stay Stay
 }
 
-// Forward is one entry of a server's allow-list: a header of the client's requests that reaches the server.
-// Validate of package config rejects headers between the client and the bridge, such as Authorization.
+// Forward is one entry of a server's allow-list: a header of the client's requests that reaches the server, a claim of
+// the caller's token, or the token itself. Validate of package config rejects headers between the client and the
+// bridge, such as Authorization.
 type Forward struct {
 	// From is the header's name in the client's request, in the canonical form of net/http, such as X-Tenant.
 	From string
+	// Claim is the name of the claim that the server gets, if From is empty.
+	Claim string
 	// To is the server's name for the value: a header in canonical form, or an environment variable of a child
 	// process. Empty means the header From, or for a child process the variable of that name, such as X_TENANT.
 	To string
-	// Fleeting means that the value may change between requests of the same caller, like a renewed token. It
-	// does not distinguish callers, and is not stored with sessions.
-	Fleeting bool
+	// Token gives the server's adapter the caller's token, to exchange it for one of the server. From, Claim and To are
+	// empty then. The token may change between requests of the same caller: it does not distinguish callers, and is not
+	// stored with sessions.
+	Token bool
 }
 
-// Forwarded returns the headers of h that the allow-list forwards, under the server's names. It is nil only if h
-// is, or the list is empty. So a client without such headers differs from one without headers.
-func Forwarded(h http.Header, list []Forward) http.Header {
-	if h == nil || len(list) == 0 {
-		return nil
+// Values returns the forwarded values of a client's headers and its caller's identity.
+func (f *Forward) Values(h http.Header, id *identity.Identity) []string {
+	if f.Claim != "" {
+		return identity.Claim(id, f.Claim)
 	}
-	out := http.Header{}
-	for _, f := range list {
-		if values := h[f.From]; len(values) > 0 {
+	return h[f.From]
+}
+
+// Forwarded returns the headers and claims that the allow-list forwards, under the server's names, and the token if
+// the list has it. out is nil only if h and id are, or the list is empty. So a client without such headers differs from
+// one without headers.
+func Forwarded(h http.Header, id *identity.Identity, list []Forward) (out http.Header, token *identity.Identity) {
+	if h == nil && id == nil || len(list) == 0 {
+		return nil, nil
+	}
+	out = http.Header{}
+	for i := range list {
+		f := &list[i]
+		if f.Token {
+			token = identity.WithoutClaims(id)
+		} else if values := f.Values(h, id); len(values) > 0 {
 			out[f.To] = values
 		}
 	}
-	return out
+	return out, token
 }
 
 // Lasting returns the entries of an allow-list that distinguish callers.
@@ -166,12 +187,12 @@ func Lasting(list []Forward) []Forward {
 	if !Personal(list) {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(f Forward) bool { return f.Fleeting })
+	return slices.DeleteFunc(slices.Clone(list), func(f Forward) bool { return f.Token })
 }
 
 // Personal reports whether a header carries something of the caller itself, such as a token.
 func Personal(list []Forward) bool {
-	return slices.ContainsFunc(list, func(f Forward) bool { return f.Fleeting })
+	return slices.ContainsFunc(list, func(f Forward) bool { return f.Token })
 }
 
 // Greeting is the result of a handshake with a server.

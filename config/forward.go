@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -38,7 +37,7 @@ func checkForward(f bridge.Forward) (bridge.Forward, error) {
 	// The client's credentials are for the bridge. A server that got them could act as the
 	// client elsewhere (R-173, protocol.md D0.9).
 	own := slices.Contains([]string{"Authorization", "X-Api-Key", "Cookie", "X-Real-Ip", "Via"}, f.From)
-	if own || remote.Reserved(f.From) || auth.IsClaimHeader(f.From) {
+	if own || remote.Reserved(f.From) {
 		return f, errors.New("this header is for the bridge and is never forwarded: " +
 			`let the client send another one, and name it here, such as "X-User-Token as Authorization"`)
 	}

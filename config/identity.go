@@ -23,22 +23,22 @@ type Scopes struct {
 	Resources map[string]Words `yaml:"resources"`
 }
 
-// Forwards returns the headers of a client's request that reach the server: those of Forward,
-// and those of Identity, whose claims are in the headers that auth.ClaimHeader names.
+// Forwards returns what reaches the server of a client's request: the entries of Forward, and
+// what Identity and an exchange take from its token.
 func (s *Server) Forwards() []bridge.Forward {
 	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward
 	}
 	all := slices.Clone(s.Forward)
 	if s.Exchanges() {
-		all = append(all, bridge.Forward{From: auth.TokenHeader, To: auth.TokenHeader, Fleeting: true})
+		all = append(all, bridge.Forward{Token: true})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
 		to := name
 		if s.Stdio == nil {
 			to = http.CanonicalHeaderKey(name)
 		}
-		all = append(all, bridge.Forward{From: auth.ClaimHeader(s.Identity[name]), To: to})
+		all = append(all, bridge.Forward{Claim: s.Identity[name], To: to})
 	}
 	return all
 }

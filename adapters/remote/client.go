@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
@@ -126,13 +126,7 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+6)}).WithContext(ctx)
 	r.Header["User-Agent"], r.Header["Accept-Encoding"] = userAgent, accepted
 	maps.Copy(r.Header, c.header)
-	for name, values := range forward {
-		if name == auth.TokenHeader { // it goes out to nobody
-			r = r.WithContext(oauth.WithSubject(ctx, forward))
-			continue
-		}
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, forward)
 	for _, name := range repeats {
 		if values, has := r.Header[name]; has {
 			delete(r.Header, name)
@@ -145,6 +139,11 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 	return r
+}
+
+// WithIdentity returns a context for Request: where tokens are exchanged, the caller's is.
+func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
+	return oauth.WithSubject(ctx, identity.SubjectOf(id))
 }
 
 // userAgent is how we introduce ourselves, unless the configuration says otherwise.

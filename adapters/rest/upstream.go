@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // revision is the server's revision.
@@ -29,12 +31,13 @@ func (c *Config) capabilities() string {
 
 // upstream is a connection, from which calls are made.
 type upstream struct {
-	a      *Adapter
-	server *bridge.Greeting
-	header http.Header // the forwarded headers of the caller's first request
-	rest   bridge.Client
-	ctx    context.Context // ends with Close
-	end    context.CancelCauseFunc
+	a        *Adapter
+	server   *bridge.Greeting
+	header   http.Header        // the forwarded headers of the caller's first request
+	identity *identity.Identity // of the same request
+	rest     bridge.Client
+	ctx      context.Context // ends with Close
+	end      context.CancelCauseFunc
 
 	mu     sync.Mutex // guards closed
 	closed bool
@@ -58,7 +61,7 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.about)
 	}
 	u := &upstream{
-		a: a, rest: rest, header: from.Header,
+		a: a, rest: rest, header: from.Header, identity: from.Identity,
 		server: &bridge.Greeting{Revision: revision, Capabilities: []byte(capabilities), Result: append(result, '}')},
 	}
 	u.ctx, u.end = context.WithCancelCause(context.Background())
@@ -180,7 +183,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	call := u.equipped(t, r, given)
 	call.Resource = u.a.readings(e, func(t *toolset.Tool, args []byte) *wire.Call {
 		read := callOf(t, args)
-		read.Header = call.Header
+		read.Header, read.Subject = call.Header, call.Subject
 		return read
 	})
 	result, err := e.source.Call(ctx, call)
@@ -206,6 +209,7 @@ func (u *upstream) equipped(t *toolset.Tool, r *bridge.Request, args []byte) *wi
 	if call.Header = r.Header; call.Header == nil {
 		call.Header = u.header
 	}
+	call.Subject = identity.SubjectOf(cmp.Or(r.Identity, u.identity))
 	if r.Trace != (bridge.Trace{}) {
 		call.Trace = http.Header{}
 		r.Trace.Put(call.Trace)

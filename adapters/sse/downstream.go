@@ -291,7 +291,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
-		p.batch(w, r.Header, body)
+		p.batch(w, r, body)
 		return
 	}
 	m, err := jsonrpc.ParseUTF8(body.Bytes())
@@ -301,7 +301,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		body.Free()
 		return
 	}
-	p.take(m, r.Header, body.Free)
+	p.take(m, gateway.EnvelopeOf(r), body.Free)
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -330,7 +330,7 @@ func (p *peer) refuse(text []byte, err error) {
 
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
 // does not forbid them (protocol.md A9).
-func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpio.Body) {
+func (p *peer) batch(w http.ResponseWriter, r *http.Request, body *httpio.Body) {
 	defer body.Free()
 	elements, err := jsonrpc.Split(body.Bytes())
 	s := p.current()
@@ -353,20 +353,21 @@ func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpio.Body) {
 			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, what, nil))
 			continue
 		}
-		p.take(m, h, body.Keep())
+		p.take(m, gateway.EnvelopeOf(r), body.Keep())
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// take handles one message, which came with the headers h. free is called when it is not used any more.
-func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
+// take handles one message, which came in the envelope e. free is called when it is not used any more.
+func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	p.mu.Lock()
 	s := p.session
 	first := s == nil && !p.begun && !p.over && m.IsRequest() && m.Method == "initialize"
 	p.begun = p.begun || first
 	if first {
+		e := e // of the goroutine: only this message costs the memory
 		p.wg.Go(func() {
-			p.initialize(m, h)
+			p.initialize(m, e)
 			free()
 		})
 	}
@@ -380,7 +381,7 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 		free()
 	case m.IsRequest():
 		p.calls.Add(1)
-		call := s.Enter(m, h, p)
+		call := s.Enter(m, &e, p)
 		settle := func(a *jsonrpc.Message, _ error) { // the answer says what went wrong
 			p.answer(a)
 			p.calls.Add(-1)
@@ -390,7 +391,7 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 			settle(call.Do()) // says that the session has ended
 		}
 	case m.IsNotification():
-		s.Notify(m, h)
+		s.Notify(m, &e)
 		free()
 	default:
 		_ = s.Answer(m) // a late answer is no fault of the client's
@@ -398,8 +399,8 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 	}
 }
 
-func (p *peer) initialize(m *jsonrpc.Message, h http.Header) {
-	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, h, m) // the answer says what went wrong
+func (p *peer) initialize(m *jsonrpc.Message, e gateway.Envelope) {
+	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, &e, m) // the answer says what went wrong
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

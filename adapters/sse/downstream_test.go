@@ -229,7 +229,7 @@ func TestInitializeAfterEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		freed := 0
-		p.take(m, nil, func() { freed++ })
+		p.take(m, gateway.Envelope{}, func() { freed++ })
 		if synctest.Wait(); r.s.Opened() != 0 || p.session != nil || freed != 1 {
 			t.Errorf("%d connections, session %v, freed %d times", r.s.Opened(), p.session, freed)
 		}

@@ -52,7 +52,7 @@ func (u *Upstream) Close() { u.client.Close() }
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
 	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // of all requests of the connection
-	c.out = &poster{c: c, header: from.Header, wait: conn.Backlog{Limit: 4 * u.o.MaxMessage}, under: map[*post]struct{}{}}
+	c.out = &poster{c: c, header: from.Header, identity: from.Identity, wait: conn.Backlog{Limit: 4 * u.o.MaxMessage}, under: map[*post]struct{}{}}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
 	// It outlives the opening. While a sign-in is waited for, the limits of both stand still.
 	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.Stand))
@@ -110,7 +110,7 @@ func (c *connection) unopened(err error) error {
 // begin opens the stream, waits for its endpoint, and leaves the stream to a
 // reader.
 func (c *connection) begin() error {
-	r := c.u.client.Request(c.ctx, http.MethodGet, c.u.client.URL(), c.out.header, nil)
+	r := c.u.client.Request(remote.WithIdentity(c.ctx, c.out.identity), http.MethodGet, c.u.client.URL(), c.out.header, nil)
 	r.Header.Set("Accept", "text/event-stream")
 	res, err := c.u.stream(r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
@@ -41,9 +43,10 @@ const (
 // same time, in no order. No message waits longer than orderLimit for another;
 // behind a server that takes that long to answer a POST there is no order.
 type poster struct {
-	c      *connection
-	header http.Header // for what no client sent
-	wg     sync.WaitGroup
+	c        *connection
+	header   http.Header        // for messages that no client sent
+	identity *identity.Identity // likewise
+	wg       sync.WaitGroup
 
 	mu    sync.Mutex // guards the rest
 	queue []*post
@@ -258,7 +261,7 @@ func (o *poster) request(ctx context.Context, p *post) *http.Request {
 	if h == nil {
 		h = o.header
 	}
-	r := o.c.u.client.Request(ctx, http.MethodPost, o.c.endpoint, h, p.Line.B)
+	r := o.c.u.client.Request(remote.WithIdentity(ctx, cmp.Or(p.Identity, o.identity)), http.MethodPost, o.c.endpoint, h, p.Line.B)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "*/*")
 	p.Trace.Put(r.Header)

@@ -52,7 +52,8 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		case m.IsRequest():
 			calls = append(calls, m)
 		case m.IsNotification():
-			p.Notify(m, r.Header)
+			e := gateway.EnvelopeOf(r)
+			p.Notify(m, &e)
 		default:
 			_ = p.Answer(m) // a late answer is no fault of the client's
 		}
@@ -70,7 +71,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		st.answering(m)
 	}
 	for _, m := range calls {
-		if free := body.Keep(); !p.call(st, m, r.Header, free) {
+		if free := body.Keep(); !p.call(st, m, gateway.EnvelopeOf(r), free) {
 			free()
 			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
 		}

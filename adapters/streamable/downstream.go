@@ -228,7 +228,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 		st := newStream(p, postPrefix, 1)
 		st.as = as
 		st.answering(m)
-		if !p.call(st, m, r.Header, body.Free) {
+		if !p.call(st, m, gateway.EnvelopeOf(r), body.Free) {
 			if d.elsewhere(server, w, r, body.Bytes()) { // another instance has just taken it over
 				body.Free()
 				return
@@ -240,7 +240,8 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 		st.reply(w, r, false)
 		return
 	case m.IsNotification():
-		p.Notify(m, r.Header)
+		e := gateway.EnvelopeOf(r)
+		p.Notify(m, &e)
 	default:
 		_ = p.Answer(m) // a late answer is not the client's fault
 	}
@@ -335,7 +336,8 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 	d.mu.Unlock()
 	go func() {
 		defer close(soon.done)
-		s, a, err := d.b.InitializePortable(r.Context(), server, p.id, p.whose, r.Header, m)
+		e := gateway.EnvelopeOf(r)
+		s, a, err := d.b.InitializePortable(r.Context(), server, p.id, p.whose, &e, m)
 		if s != nil {
 			d.enter(p, s)
 		}
@@ -382,8 +384,8 @@ func (d *Downstream) Adopt(id string, h session.Held) error {
 
 // call runs a request of the client. It reports false when the session has ended. free is called
 // when the message is not used any more.
-func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
-	return p.Enter(m, h, st).Go(func(a *jsonrpc.Message, err error) {
+func (p *peer) call(st *stream, m *jsonrpc.Message, e gateway.Envelope, free func()) bool {
+	return p.Enter(m, &e, st).Go(func(a *jsonrpc.Message, err error) {
 		if a == nil {
 			st.cancelled(m.ID)
 		} else {

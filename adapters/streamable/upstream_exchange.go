@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -22,15 +23,16 @@ import (
 
 // exchange is the POST of one call, in either era, and its response.
 type exchange struct {
-	l      *link
-	call   int64
-	id     []byte // of the call, raw
-	method string
-	header http.Header
-	traced bridge.Trace
-	line   *jsonrpc.Buffer
-	ctx    context.Context
-	stop   context.CancelFunc
+	l        *link
+	call     int64
+	id       []byte // of the call, raw
+	method   string
+	header   http.Header
+	identity *identity.Identity
+	traced   bridge.Trace
+	line     *jsonrpc.Buffer
+	ctx      context.Context
+	stop     context.CancelFunc
 
 	// Used by the call's goroutine only.
 	deliver  func(*jsonrpc.Message) // takes the messages of the response
@@ -48,7 +50,7 @@ type exchange struct {
 }
 
 func (p *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
-	p.l, p.call, p.id, p.method, p.header, p.traced, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Trace, m.Line
+	p.l, p.call, p.id, p.method, p.header, p.identity, p.traced, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Identity, m.Trace, m.Line
 	p.deliver = deliver
 	p.ctx, p.stop = context.WithCancel(l.ctx)
 	p.trace.GotConn = func(httptrace.GotConnInfo) { p.writes.Add(1) }

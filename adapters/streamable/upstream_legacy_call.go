@@ -36,7 +36,7 @@ func (e *legacyCall) run() {
 	defer e.end()
 	w := e.w
 	res, err := e.send(w.a.do, func(ctx context.Context) *http.Request {
-		r := w.request(ctx, http.MethodPost, e.header, e.line.B)
+		r := w.request(ctx, http.MethodPost, e.header, e.identity, e.line.B)
 		e.traced.Put(r.Header)
 		return r
 	})
@@ -199,7 +199,7 @@ func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 		if backoff.For(e.ctx, wait) != nil || !w.Waits(e.call) {
 			return nil
 		}
-		r := w.request(e.ctx, http.MethodGet, e.header, nil)
+		r := w.request(e.ctx, http.MethodGet, e.header, e.identity, nil)
 		r.Header["Last-Event-Id"] = []string{e.last}
 		res, err := w.a.do(r)
 		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.Events {

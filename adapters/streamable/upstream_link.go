@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
@@ -45,7 +47,8 @@ func (l *link) init(ctx context.Context, a *Upstream, from *bridge.Caller, rest 
 }
 
 // request returns a request with the cookies of this connection.
-func (l *link) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
+func (l *link) request(ctx context.Context, method string, header http.Header, id *identity.Identity, body []byte) *http.Request {
+	ctx = remote.WithIdentity(ctx, cmp.Or(id, l.from.Identity))
 	return l.a.client.Request(remote.WithCookies(ctx, l.cookie), method, l.a.client.URL(), header, body)
 }
 

@@ -97,7 +97,7 @@ func (q *modernCall) request(ctx context.Context) *http.Request {
 	if header == nil {
 		header = q.w.from.Header
 	}
-	r := q.w.link.request(ctx, http.MethodPost, header, q.line.B)
+	r := q.w.link.request(ctx, http.MethodPost, header, q.identity, q.line.B)
 	h := r.Header
 	for _, name := range []string{"Mcp-Session-Id", "Last-Event-Id", era.HeaderName} {
 		delete(h, name)

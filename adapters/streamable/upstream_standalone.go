@@ -136,7 +136,7 @@ func (s *standalone) pause() time.Duration {
 // attempt opens the stream. It returns nil if that fails. again reports whether to try again, after
 // a failure or after the end of the stream.
 func (s *standalone) attempt(ctx context.Context) (res *http.Response, again bool) {
-	r := s.w.request(ctx, http.MethodGet, nil, nil)
+	r := s.w.request(ctx, http.MethodGet, nil, nil, nil)
 	if s.last != "" {
 		r.Header["Last-Event-Id"] = []string{s.last}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
@@ -120,14 +121,14 @@ const acceptBoth = httpio.JSON + ", " + httpio.Events // R-048
 // request returns a request of this session. A nil header is for the bridge's own messages: they
 // carry the headers that were forwarded when the connection was opened, which all of its sessions
 // have in common.
-func (w *wire) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
+func (w *wire) request(ctx context.Context, method string, header http.Header, id *identity.Identity, body []byte) *http.Request {
 	if header == nil {
 		header = w.from.Header
 	}
 	w.mu.Lock()
 	session, revision := w.session, w.revision
 	w.mu.Unlock()
-	r := w.link.request(ctx, method, header, body)
+	r := w.link.request(ctx, method, header, id, body)
 	switch method {
 	case http.MethodPost:
 		r.Header["Accept"] = []string{acceptBoth}
@@ -217,11 +218,11 @@ func (w *wire) Attributes() bool { return true }
 func (w *wire) goodbye() {
 	ctx, cancel := context.WithTimeout(w.force, deleteLimit)
 	defer cancel()
-	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
+	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil, nil))
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
 		// net/http may have reused the connection of a notification that was answered, and
 		// that finish then cancelled: this closes the connection.
-		res, err = w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
+		res, err = w.a.do(w.request(ctx, http.MethodDelete, nil, nil, nil))
 	}
 	if err != nil {
 		w.a.o.Log.Debug("the session could not be deleted at the server", "err", err)

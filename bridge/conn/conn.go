@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Sender is the writing half of a wire.
@@ -38,6 +39,9 @@ type Outgoing struct {
 	// Header is what is forwarded of the client's. It is nil, not empty, for what
 	// the bridge itself has to say: the wire may take the caller's then.
 	Header http.Header
+	// Identity has the caller's token, for a server that exchanges it. Like Header, it may be
+	// nil for what the bridge itself has to say.
+	Identity *identity.Identity
 	// Name is what a request to a modern server is about, as Mcp-Name says it;
 	// About reports whether there is such a thing (2026-07-28, B7).
 	Name  string
@@ -176,7 +180,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
 	c.passed(true, id, r.Message)
-	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Trace: r.Trace}
+	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Identity: r.Identity, Trace: r.Trace}
 	if modern {
 		out.Name, out.About = about(r.Message)
 		out.Mirror = r.Mirror
@@ -299,7 +303,7 @@ func (c *Conn) takeBack(n int64, r *bridge.Request, why error) {
 	if given, ok := bridge.ReasonOf(why); ok {
 		reason = given
 	}
-	c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, Outgoing{Header: r.Header, Cancels: n})
+	c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, Outgoing{Header: r.Header, Identity: r.Identity, Cancels: n})
 }
 
 // TakesEdits implements bridge.TakesEdits.
@@ -385,7 +389,7 @@ func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)
 	c.passed(true, nil, r.Message)
-	return c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Header: r.Header})
+	return c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Header: r.Header, Identity: r.Identity})
 }
 
 // Fail ends the book-keeping: pending and later calls get err, questions are

@@ -424,18 +424,18 @@ func TestMergeStarting(t *testing.T) {
 				}
 				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, b *Gateway) {
 					for i := range 5 {
-						h := http.Header{"X-Tok": {fmt.Sprint(i)}}
+						e := &Envelope{Header: http.Header{"X-Tok": {fmt.Sprint(i)}}}
 						var got string
 						if modern {
-							from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Header: h}
+							from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Header: e.Header}
 							a, _ := b.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
 							got = bridgetest.Text(a)
 						} else {
-							s, _, err := b.Initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := b.Initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 							if err != nil {
 								t.Fatal(err)
 							}
-							a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), h, nil)
+							a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), e, nil)
 							got = bridgetest.Text(a)
 						}
 						same(t, fmt.Sprint("client ", i), names(t, got), []string{"fast__a", "slow__a"})

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
-	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
@@ -57,10 +57,6 @@ const maxIntroduction = 256 << 10
 
 // introductionTooLong is the error text for a client that exceeds maxIntroduction.
 var introductionTooLong = bridge.OverLimit("the client's capabilities and clientInfo are too long", maxIntroduction)
-
-// keptHeaders returns the headers of a caller that its session record keeps: all but the
-// token, which each request carries.
-func keptHeaders(h http.Header) http.Header { return auth.LastingHeaders(h) }
 
 // newCaller reads the caller from initialize. The string, if not empty, is the fault of the request.
 func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
@@ -113,7 +109,8 @@ func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller,
 
 // callerOf returns the caller of a session record.
 func callerOf(r *session.Record) *bridge.Caller {
-	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params, Header: r.Header}
+	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params}
+	c.Header, c.Identity = identity.Unpack(r.Header)
 	if caps := gjson.GetBytes(r.Params, "capabilities"); caps.IsObject() {
 		c.Capabilities = []byte(caps.Raw)
 	}
@@ -196,11 +193,8 @@ func callOwn(ctx context.Context, up bridge.Upstream, from *bridge.Caller, metho
 	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
 }
 
-// pickedHeaders returns a copy of the headers of those names; nil without h or names.
+// pickedHeaders returns a copy of the headers of those names.
 func pickedHeaders(h http.Header, names []string) http.Header {
-	if len(names) == 0 || h == nil {
-		return nil
-	}
 	out := http.Header{}
 	for _, name := range names {
 		if values := h[name]; len(values) > 0 {

@@ -26,6 +26,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -71,7 +73,7 @@ type Call struct {
 	s          *Session
 	way        *binding[*server]
 	m          *jsonrpc.Message
-	header     http.Header
+	with       Envelope
 	id         []byte // the client's raw id
 	back       bridge.Stream
 	ctx        context.Context
@@ -98,24 +100,43 @@ const (
 	streamTTL   = 30 * time.Second // for a stream that carries it (D3)
 )
 
+// Envelope holds what comes with a client's message over HTTP: its headers, of which only
+// those that a server forwards are read, and the caller's identity.
+type Envelope struct {
+	Header   http.Header
+	Identity *identity.Identity
+}
+
+// EnvelopeOf returns the envelope of a request that access admitted.
+func EnvelopeOf(r *http.Request) Envelope {
+	return Envelope{r.Header, auth.IdentityOf(r.Context())}
+}
+
+func (e *Envelope) open() Envelope {
+	if e == nil {
+		return Envelope{}
+	}
+	return *e
+}
+
 // Initialize starts a session for the initialize request m to the server of that
 // name, and returns it with the answer. The empty name means the aggregate, or the
 // only server. id must not be guessable. If the handshake fails, the session ends
-// and the answer is the error. h are the headers of the request, or nil. Only headers
-// that a server forwards are read, also by Call and Notify.
+// and the answer is the error. e is the request's envelope; it may be nil, also for
+// Call and Notify.
 //
 // The session ends with this process: see InitializePortable.
-func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	return b.begin(ctx, server, id, principal, h, m, true)
+func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	return b.begin(ctx, server, id, principal, e, m, true)
 }
 
 // InitializePortable is Initialize for a session that another instance may continue by
 // Adopt. Its client must not depend on a stream of this instance.
-func (b *Gateway) InitializePortable(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	return b.begin(ctx, server, id, principal, h, m, false)
+func (b *Gateway) InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	return b.begin(ctx, server, id, principal, e, m, false)
 }
 
-func (b *Gateway) begin(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
+func (b *Gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
 	if err := b.Allowed(server, principal); err != nil {
@@ -127,7 +148,8 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
-	caller.Header, caller.Params = b.forwarded(h), b.tracing.Untraced(caller.Params)
+	with := e.open()
+	caller.Header, caller.Identity, caller.Params = b.forwarded(with.Header), with.Identity, b.tracing.Untraced(caller.Params)
 	if err := b.enter(caller, m); err != nil {
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
@@ -143,8 +165,8 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		b.reports.Look(arrival)
 		defer arrival.Found()
 	}
-	came := b.reports.Arrive(arrival, shown(key), h)
-	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
+	came := b.reports.Arrive(arrival, shown(key), with.Header)
+	life, span := b.tracing.Received(s.ctx, m, with.Header, server, caller, s.shown())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	b.reports.Depart(came, caller, m, a, err)
@@ -170,7 +192,7 @@ func (s *Session) who() []any {
 // newSession returns a session that is not yet registered.
 func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
-	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: keptHeaders(caller.Header)}
+	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
 	if lease, ok := b.store.(session.Leased); ok {
 		caller.Stay = newStay(lease, key, s.keep, s.moves)
 	}
@@ -181,8 +203,15 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	return s
 }
 
-// forwarded returns the headers of h that some server forwards.
-func (b *Gateway) forwarded(h http.Header) http.Header { return pickedHeaders(h, b.Forwards()) }
+// forwarded returns a copy of the headers of h that some server forwards. It is nil without
+// h, or if no server forwards anything.
+func (b *Gateway) forwarded(h http.Header) http.Header {
+	t := b.table.Load()
+	if h == nil || !t.forwarding {
+		return nil
+	}
+	return pickedHeaders(h, t.forwards)
+}
 
 // add registers the session, within its principal's limit.
 func (b *Gateway) add(s *Session) error {
@@ -280,16 +309,16 @@ func (s *Session) Principal() string { return s.caller.Principal }
 func (s *Session) Revision() string { return s.caller.Revision }
 
 // Call is Enter and Do.
-func (s *Session) Call(m *jsonrpc.Message, h http.Header, back bridge.Stream) (*jsonrpc.Message, error) {
-	return s.Enter(m, h, back).Do()
+func (s *Session) Call(m *jsonrpc.Message, e *Envelope, back bridge.Stream) (*jsonrpc.Message, error) {
+	return s.Enter(m, e, back).Do()
 }
 
-// Enter registers the client's request m, so that a later cancellation finds it. h are
-// its headers, or nil. back takes messages of the server before the answer. Then the
-// caller calls either Do or Go, once.
-func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *Call {
+// Enter registers the client's request m, so that a later cancellation finds it. e is its
+// envelope, or nil. back takes messages of the server before the answer. Then the caller
+// calls either Do or Go, once.
+func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Call {
 	s.Seen()
-	c := &Call{s: s, m: m, header: h, id: bytes.Clone(m.ID), back: back} // the answer outlives the request
+	c := &Call{s: s, m: m, with: e.open(), id: bytes.Clone(m.ID), back: back} // the answer outlives the request
 	switch m.Method {
 	case "ping":
 		c.answer = jsonrpc.NewResult(c.id, []byte("{}"))
@@ -299,7 +328,7 @@ func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *
 		s.b.reports.Reject(s.shown(), s.caller, m, c.answer, nil)
 		return c
 	}
-	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, h, s.server, s.caller, s.shown())
+	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shown())
 	if err := s.b.enter(s.caller, m); err != nil {
 		return c.reject(err)
 	}
@@ -348,7 +377,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.header)
+	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.with.Header)
 	for err = s.resume(c.ctx, c.way, c.m); err != nil && !c.way.Counts() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.way, c.m) {
 		c.way.Leave() // nothing was sent: it goes where calls go now
 		c.way = s.ways.Enter()
@@ -358,7 +387,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 			s.b.reports.Look(&c.arrival)
 			defer c.arrival.Found()
 		}
-		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
+		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {
 		if change := recordOf(c.m); change != nil {
@@ -438,7 +467,7 @@ func (s *Session) leave(c *Call) {
 }
 
 // Notify handles a notification of the client.
-func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
+func (s *Session) Notify(m *jsonrpc.Message, e *Envelope) {
 	s.Seen()
 	switch m.Method {
 	case "notifications/initialized":
@@ -467,7 +496,8 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 	if !w.Adopted.Done() {
 		return // there is no connection yet
 	}
-	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
+	with := e.open()
+	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(with.Header), Identity: with.Identity}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }

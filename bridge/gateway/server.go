@@ -145,11 +145,11 @@ const maxBackOff = 60 * time.Second
 
 // caller returns the caller with only those headers that the server may see.
 func (s *server) caller(from *bridge.Caller) *bridge.Caller {
-	if from.Header == nil {
+	if from.Header == nil && from.Identity == nil {
 		return from
 	}
 	mine := *from
-	mine.Header = bridge.Forwarded(from.Header, s.o.Forward)
+	mine.Header, mine.Identity = bridge.Forwarded(from.Header, from.Identity, s.o.Forward)
 	return &mine
 }
 

@@ -70,7 +70,7 @@ func TestForward(t *testing.T) {
 		{name: "none", prefix: "none__", f: none},
 	}, func(t *testing.T, b *Gateway) {
 		for _, name := range []string{"", "one", "two", "none"} {
-			s, a, err := b.Initialize(context.Background(), name, "x"+name, "", sent, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, a, err := b.Initialize(context.Background(), name, "x"+name, "", &Envelope{Header: sent}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
 				t.Fatal(bridgetest.Text(a))
 			}
@@ -78,10 +78,10 @@ func TestForward(t *testing.T) {
 			none := http.Header{"X-Odd": {"1"}}
 			for i, tool := range []string{"one__x", "two__x", "none__x"} {
 				m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool))
-				_, _ = s.Call(m, later, nil)
+				_, _ = s.Call(m, &Envelope{Header: later}, nil)
 			}
-			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), sent)
-			_, _ = s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"one__bare"}}`), none, nil)
+			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), &Envelope{Header: sent})
+			_, _ = s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"one__bare"}}`), &Envelope{Header: none}, nil)
 			synctest.Wait()
 		}
 		if one.wrong != "" {
@@ -130,7 +130,7 @@ func TestForwardShare(t *testing.T) {
 			if token == "" {
 				h = nil
 			}
-			if _, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("s", i), "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
+			if _, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("s", i), "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
 				t.Fatal(bridgetest.Text(a))
 			}
 		}

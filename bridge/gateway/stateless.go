@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
@@ -28,6 +29,8 @@ type Stateless struct {
 	// mirror arguments are compared with them. Of the others, only those that a server
 	// forwards are read.
 	Header http.Header
+	// Identity is the caller's identity, from its token.
+	Identity *identity.Identity
 	// Back takes messages before the answer.
 	Back bridge.Stream
 	// Keep keeps the message valid after the call, until free is called. If it is nil, a
@@ -117,9 +120,9 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		defer b.revoked.Leave(&c.revocable, principal)
 	}
 	from := *g.From
-	from.Header = b.forwarded(g.Header)
+	from.Header, from.Identity = b.forwarded(g.Header), g.Identity
 	came := b.reports.Arrive(&c.arrival, "", g.Header)
-	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: era.Mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
+	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
 	if c.Changes != nil {

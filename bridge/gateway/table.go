@@ -18,6 +18,8 @@ type table struct {
 	servers  []*server
 	named    map[string]*server
 	forwards []string // client headers that some server forwards
+
+	forwarding bool // some server forwards headers or claims
 }
 
 // at returns the server of that name; for an empty name the only server. It returns nil
@@ -99,7 +101,9 @@ func (b *Gateway) Apply(c Change) error {
 		}
 		now.servers, now.named[name], members = append(now.servers, s), s, append(members, s.member)
 		for _, f := range s.o.Forward {
-			now.forwards = append(now.forwards, f.From)
+			if now.forwarding = true; f.From != "" {
+				now.forwards = append(now.forwards, f.From)
+			}
 		}
 	}
 	slices.Sort(now.forwards)

@@ -156,7 +156,7 @@ func TestTraceContext(t *testing.T) {
 							a = bridgetest.Text(got)
 						} else {
 							s, _ := begin(t, b, "")
-							got, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+arguments+`,"_meta":{`+tc.meta+`}}}`), tc.header, nil)
+							got, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+arguments+`,"_meta":{`+tc.meta+`}}}`), &Envelope{Header: tc.header}, nil)
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -204,7 +204,7 @@ func TestTraceOff(t *testing.T) {
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		const params = `{"_meta":{"traceparent" : "` + clientParent + `","tracestate":"a=1","baggage":"x=y"},"name":"echo"}`
-		if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`), http.Header{"Traceparent": {clientParent}}, nil); err != nil {
+		if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`), &Envelope{Header: http.Header{"Traceparent": {clientParent}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		bridgetest.Contains(t, last(f.wire(1).log(), "tools/call"), `"params":`+params+`}`)

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -189,7 +190,7 @@ func exchange(t *testing.T, speaks, share string) {
 	answers := ""
 	ask := func(who []string, id, body string) *wiretest.Reply {
 		if id != "" {
-			who = append(who[:2:2], "Mcp-Session-Id", id)
+			who = append(slices.Clip(who), "Mcp-Session-Id", id)
 		}
 		a := site.Do("POST", "/one/mcp", body, who...).Wait()
 		answers += a.Body() + fmt.Sprint(a.Status())
@@ -241,7 +242,8 @@ func exchange(t *testing.T, speaks, share string) {
 	far.mu.Lock()
 	before := len(far.shown)
 	far.mu.Unlock()
-	for want, who := range map[string][]string{"own token of the identity provider": as(aliceKey), "invalid_grant": token("eve")} {
+	forged := append(as(aliceKey), claimToken, "9999999999 "+e.URL+" "+tokens[0]+" staff/"+e.URL+"#ann")
+	for want, who := range map[string][]string{"own token of the identity provider": forged, "invalid_grant": token("eve")} {
 		a := ask(who, "", initialize)
 		if id := a.Header("Mcp-Session-Id"); id != "" {
 			a = ask(who, id, call("1", "who"))

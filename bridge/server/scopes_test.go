@@ -18,11 +18,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -410,15 +410,22 @@ func TestScopesReload(t *testing.T) {
 	})
 }
 
+// Headers in which instances write identities for each other; of a client they are any others.
+const (
+	claimSub   = "X-Bridge-Claim-737562"
+	claimEmail = "X-Bridge-Claim-656d61696c"
+	claimToken = "X-Bridge-Claim-Token"
+)
+
 // A server is told who calls by the token of that very call, and by nothing that a client
 // writes; nothing is told without a token (I-057, N-55).
 func TestIdentity(t *testing.T) {
 	for _, share := range []string{config.ShareSession, config.SharePrincipal, config.ShareCall} {
-		t.Run(share, func(t *testing.T) { identity(t, share) })
+		t.Run(share, func(t *testing.T) { identityBy(t, share) })
 	}
 }
 
-func identity(t *testing.T, share string) {
+func identityBy(t *testing.T, share string) {
 	var mu sync.Mutex
 	var seen []http.Header
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
@@ -443,6 +450,9 @@ func identity(t *testing.T, share string) {
 	c.Servers[0].HTTP = &config.Remote{URL: upstream.URL, Transport: "streamable"}
 	c.Servers[0].Era = config.EraLegacy
 	c.Servers[0].Identity = map[string]string{"x-user": "sub", "X-Email": "email", "X-Roles": "realm_access.roles"}
+	for _, name := range []string{claimSub, claimToken} { // between instances they mean something: here they are a client's
+		c.Servers[0].Forward = append(c.Servers[0].Forward, bridge.Forward{From: name, To: name})
+	}
 	users(i)(&c)
 	c.PublicURL = here
 	if err := c.Validate(); err != nil {
@@ -454,7 +464,7 @@ func identity(t *testing.T, share string) {
 	token := func(sub string, claims authtest.Claims) []string {
 		return as(i.Token(here, authtest.Claims{"sub": sub, "groups": "eng"}, claims))
 	}
-	forged := []string{"X-User", "root", "X-Email", "root@example.com", auth.ClaimHeader("sub"), "root", auth.ClaimHeader("email"), "root@example.com", auth.ClaimHeader("other"), "root", "X-Roles", "admin"}
+	forged := []string{"X-User", "root", "X-Email", "root@example.com", claimSub, "theirs", claimToken, "9999999999 https://idp.example.com theirs staff/x#ann", claimEmail, "root@example.com", "X-Roles", "admin"}
 	for _, tc := range []struct {
 		name                string
 		who                 []string
@@ -482,8 +492,11 @@ func identity(t *testing.T, share string) {
 		}
 		for _, h := range seen {
 			text := fmt.Sprint(h)
-			if got := h.Values("X-User"); strings.Join(got, "|") != tc.user || h.Get("X-Email") != tc.email || h.Get("X-Roles") != tc.scopes || strings.Contains(text, "root") || strings.Contains(text, "X-Bridge-Claim-") {
+			if got := h.Values("X-User"); strings.Join(got, "|") != tc.user || h.Get("X-Email") != tc.email || h.Get("X-Roles") != tc.scopes || strings.Contains(text, "root") {
 				t.Errorf("%s: %v", tc.name, h)
+			}
+			if h.Get(claimSub) != "theirs" || !strings.HasSuffix(h.Get(claimToken), " theirs staff/x#ann") {
+				t.Errorf("%s: headers of the client's that forward names have not reached the server: %v", tc.name, h)
 			}
 			if strings.Contains(text, strings.TrimPrefix(tc.who[1], "Bearer ")) {
 				t.Errorf("%s: the server has got the token", tc.name)
@@ -515,7 +528,7 @@ func TestIdentityOfChildren(t *testing.T) {
 	site := wiretest.NewSiteFrom(t, s.http)
 	defer s.Close(context.Background())
 	for want, who := range map[string][]string{
-		"of ann": eng(i, "ann", here, time.Hour), "of $(id)": eng(i, "$(id)", here, time.Hour), "of ": append(as(aliceKey), auth.ClaimHeader("sub"), "root"),
+		"of ann": eng(i, "ann", here, time.Hour), "of $(id)": eng(i, "$(id)", here, time.Hour), "of ": append(as(aliceKey), claimSub, "root"),
 	} {
 		a := site.Do("POST", "/one/mcp", initialize, who...).Wait()
 		if got := gjson.Get(a.Body(), "result.serverInfo.name").Str; got != want {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
@@ -24,11 +25,13 @@ type Caller struct {
 	Principal string
 	// Token is the verified token; nil for a key.
 	Token *token.Token
+	// Identity is what servers may get of the token; nil if they get nothing.
+	Identity *identity.Identity
 }
 
 // WithCaller returns a context with the caller of a request.
 func WithCaller(ctx context.Context, c Caller) context.Context {
-	if c.Token == nil {
+	if c.Token == nil && c.Identity == nil {
 		return WithPrincipal(ctx, c.Principal)
 	}
 	return context.WithValue(ctx, contextKey{}, &c)
@@ -38,6 +41,19 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 func TokenOf(ctx context.Context) *token.Token {
 	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
 		return c.Token
+	}
+	return nil
+}
+
+// WithIdentity returns ctx, which has a caller, with the identity of that caller.
+func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
+	return WithCaller(ctx, Caller{Principal(ctx), TokenOf(ctx), id})
+}
+
+// IdentityOf returns the part of the caller's token that servers may get; nil if they get nothing.
+func IdentityOf(ctx context.Context) *identity.Identity {
+	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
+		return c.Identity
 	}
 	return nil
 }
@@ -175,13 +191,13 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 		if name == "" {
 			return Caller{}, ErrDenied
 		}
-		return Caller{name, t}, nil
+		return Caller{name, t, nil}, nil
 	}
 	for i := range d.rules {
 		if d.fits(&d.rules[i], t) {
 			name := principal(d.rules[i].Name, t)
 			t.Note.Store(name)
-			return Caller{name, t}, nil
+			return Caller{name, t, nil}, nil
 		}
 	}
 	t.Note.Store("") // so that this is logged once per token

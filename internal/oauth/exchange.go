@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Values of Settings.Exchange.
@@ -22,51 +20,20 @@ const (
 	ExchangeOnBehalfOf = "on-behalf-of"
 )
 
-// Subject is the verified token of a caller, which is exchanged for a token of the server (I-303).
-type Subject struct {
-	Token     string
-	Issuer    string
-	Principal string    // the caller
-	Until     time.Time // when it expires
-}
-
-// Put adds the subject to the headers of a request inside the bridge.
-func (s *Subject) Put(h http.Header) {
-	h[auth.TokenHeader] = []string{strings.Join([]string{strconv.FormatInt(s.Until.Unix(), 10), s.Issuer, s.Token, s.Principal}, " ")}
-}
-
-// subjectIn reads the headers that Put has written; nil without them.
-func subjectIn(h http.Header) *Subject {
-	values := h[auth.TokenHeader]
-	if len(values) != 1 {
-		return nil
-	}
-	parts := strings.SplitN(values[0], " ", 4) // only the last may have spaces
-	if len(parts) != 4 {
-		return nil
-	}
-	until, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil {
-		return nil
-	}
-	return &Subject{Issuer: parts[1], Token: parts[2], Principal: parts[3], Until: time.Unix(until, 0)}
-}
-
 type subjectKey struct{}
 
-// WithSubject returns a context for Machine's methods with the subject in the headers, or ctx
-// without one.
-func WithSubject(ctx context.Context, h http.Header) context.Context {
-	if s := subjectIn(h); s != nil {
-		return context.WithValue(ctx, subjectKey{}, s)
+// WithSubject returns a context for Machine's methods with the caller's token, or ctx without one.
+func WithSubject(ctx context.Context, s *identity.Subject) context.Context {
+	if s == nil {
+		return ctx
 	}
-	return ctx
+	return context.WithValue(ctx, subjectKey{}, s)
 }
 
 // subject returns the token to exchange for a request. An expired one dates from the opening of a
 // connection; the caller's latest token replaces it.
-func (m *Machine) subject(ctx context.Context) (*Subject, error) {
-	s, _ := ctx.Value(subjectKey{}).(*Subject)
+func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
+	s, _ := ctx.Value(subjectKey{}).(*identity.Subject)
 	if s == nil {
 		return nil, &Failure{Public: "it needs the caller's own token of the identity provider: a key, or a token that the bridge has issued, is not enough"}
 	}
@@ -88,15 +55,15 @@ func (m *Machine) subject(ctx context.Context) (*Subject, error) {
 	return s, nil
 }
 
-// key returns the cache key for a subject's tokens. Another token of the same caller may have other
+// keyOf returns the cache key for a subject's tokens. Another token of the same caller may have other
 // rights.
-func (s *Subject) key() string {
+func keyOf(s *identity.Subject) string {
 	sum := sha256.Sum256([]byte(s.Token))
 	return "\x00" + s.Principal + "\x00" + string(sum[:])
 }
 
-// form returns the form that exchanges the subject.
-func (s *Subject) form(how string) url.Values {
+// formOf returns the form that exchanges the subject.
+func formOf(s *identity.Subject, how string) url.Values {
 	if how == ExchangeOnBehalfOf {
 		return url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {s.Token}, "requested_token_use": {"on_behalf_of"}}
 	}

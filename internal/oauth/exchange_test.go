@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
@@ -22,9 +23,7 @@ func exchanging(how string) oauth.Settings {
 
 // shown returns the context of a request of a caller who has shown a token.
 func shown(t *testing.T, principal, token string, life time.Duration) context.Context {
-	h := http.Header{}
-	(&oauth.Subject{Token: token, Issuer: idp, Principal: principal, Until: time.Now().Add(life)}).Put(h)
-	return oauth.WithSubject(t.Context(), h)
+	return oauth.WithSubject(t.Context(), &identity.Subject{Token: token, Issuer: idp, Principal: principal, Until: time.Now().Add(life)})
 }
 
 // I-303: who asks with the token of one caller gets what that was exchanged for: one request
@@ -104,8 +103,7 @@ func TestExchangeRefused(t *testing.T) {
 		r := newRig(t)
 		r.issuer.Takes = func(s string) bool { return s == "good" }
 		m := r.machine(t, exchanging(oauth.ExchangeStandard))
-		other := http.Header{}
-		(&oauth.Subject{Token: "good", Issuer: "https://other.example.com", Principal: "staff/ann", Until: time.Now().Add(time.Hour)}).Put(other)
+		other := &identity.Subject{Token: "good", Issuer: "https://other.example.com", Principal: "staff/ann", Until: time.Now().Add(time.Hour)}
 		for want, ctx := range map[string]context.Context{
 			"the caller's own token": t.Context(),
 			"must be of the issuer":  oauth.WithSubject(t.Context(), other),

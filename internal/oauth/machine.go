@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
@@ -53,16 +54,16 @@ type Machine struct {
 	ask    *discovery.Asker
 	tokens *keeper
 
-	mu        sync.Mutex                       // guards the fields below
-	challenge discovery.Challenge              // the server's last challenge
-	heard     bool                             // the server has refused a request
-	shown     *simplelru.LRU[string, *Subject] // each principal's longest-lived subject
+	mu        sync.Mutex                                // guards the fields below
+	challenge discovery.Challenge                       // the server's last challenge
+	heard     bool                                      // the server has refused a request
+	shown     *simplelru.LRU[string, *identity.Subject] // each principal's longest-lived subject
 }
 
 // NewMachine returns a Machine. The caller closes it.
 func NewMachine(o Options) *Machine {
 	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newKeeper(o.Log)}
-	m.shown, _ = simplelru.NewLRU[string, *Subject](maxKept, nil) // the size is positive
+	m.shown, _ = simplelru.NewLRU[string, *identity.Subject](maxKept, nil) // the size is positive
 	return m
 }
 
@@ -93,7 +94,7 @@ func (m *Machine) scopes(ctx context.Context) []string {
 type wanted struct {
 	key    string // cache key
 	scopes []string
-	by     *Subject // the subject to exchange; nil with client credentials
+	by     *identity.Subject // the subject to exchange; nil with client credentials
 }
 
 func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
@@ -101,7 +102,7 @@ func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
 	w.key = strings.Join(w.scopes, " ")
 	if m.o.Exchange != "" {
 		if w.by, err = m.subject(ctx); err == nil {
-			w.key += w.by.key()
+			w.key += keyOf(w.by)
 		}
 	}
 	return w, err
@@ -148,7 +149,7 @@ func (m *Machine) get(ctx context.Context, w *wanted) (*discovery.Token, error) 
 	}
 	form := url.Values{"grant_type": {"client_credentials"}}
 	if w.by != nil {
-		form = w.by.form(m.o.Exchange)
+		form = formOf(w.by, m.o.Exchange)
 	}
 	for name, value := range m.o.Client.Params {
 		form.Set(name, value)

@@ -54,7 +54,7 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 			for _, value := range u.from.Header[f.To] {
 				text = append(append(append(append(text, 0), f.To...), ':'), value...)
 			}
-			for _, value := range r.Header[f.From] {
+			for _, value := range f.Values(r.Header, r.Identity) {
 				text = append(append(append(append(text, 1), f.To...), ':'), value...)
 			}
 		}
@@ -127,5 +127,5 @@ func (u *Cached) impersonal(r *bridge.Request) *bridge.Request {
 		}
 		m = r.From.Request(r.Method, params)
 	}
-	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Back: bridge.Nobody{}, Opened: r.Opened}
+	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Back: bridge.Nobody{}, Opened: r.Opened}
 }

@@ -91,7 +91,7 @@ func (g *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 	}
 	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
-		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Call: r.Call}} // r may not be used after this call
+		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Call: r.Call}} // r may not be used after this call
 	asked, good := c.choose()
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true, good: good, slow: c.slow, do: c.ask, overdue: c.overdue, after: c.after,

@@ -14,8 +14,6 @@ package lane
 import (
 	"context"
 	"errors"
-	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // Lane is an Upstream that opens its connection on demand, and again after a loss or an idle close. It restores
@@ -64,7 +63,7 @@ type Lane struct {
 	openedAt    time.Time           // when the open connection was opened
 	lostAt      time.Time           // when the last connection was lost
 	reopens     []time.Time         // within the last minute
-	fleeting    http.Header         // the last request's fleeting headers
+	latest      *identity.Identity  // the last request's token, if the server gets it
 }
 
 // opening is one attempt to open the connection.
@@ -150,7 +149,7 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
-	r.Header = l.forwarded(r.Header)
+	l.forward(r)
 	m, err := l.call(ctx, r)
 	if errors.Is(err, bridge.ErrUnsent) && ctx.Err() == nil {
 		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
@@ -158,31 +157,24 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// forwarded returns the headers that the allow-list forwards. It stores the fleeting ones for the next opening.
-func (l *Lane) forwarded(h http.Header) http.Header {
-	out := bridge.Forwarded(h, l.o.Forward)
-	for _, f := range l.o.Forward {
-		if values := out[f.To]; f.Fleeting && len(values) > 0 {
-			l.mu.Lock()
-			l.fleeting = http.Header{f.To: values}
-			l.mu.Unlock()
-		}
+// forward keeps of a request only what the allow-list forwards. It stores a token for the next opening.
+func (l *Lane) forward(r *bridge.Request) {
+	if r.Header, r.Identity = bridge.Forwarded(r.Header, r.Identity, l.o.Forward); r.Identity != nil {
+		l.mu.Lock()
+		l.latest = r.Identity
+		l.mu.Unlock()
 	}
-	return out
 }
 
 // from returns the caller for a new connection.
 func (l *Lane) from() *bridge.Caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fleeting == nil {
+	if l.latest == nil {
 		return l.caller
 	}
 	now := *l.caller
-	if now.Header = maps.Clone(l.caller.Header); now.Header == nil {
-		now.Header = http.Header{}
-	}
-	maps.Copy(now.Header, l.fleeting)
+	now.Identity = l.latest
 	return &now
 }
 
@@ -295,7 +287,7 @@ const (
 
 // Notify sends a notification. If there is no connection, it opens one in the background.
 func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header = l.forwarded(r.Header)
+	l.forward(r)
 	l.mu.Lock()
 	if c := l.conn; c != nil {
 		l.mu.Unlock()

@@ -300,7 +300,7 @@ func (j *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		return nil, nil, nil
 	}
 	j.oneByOne = j.oneByOne && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: min(endTimeout, j.c.l.o.Handshake/2)}
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: n, Awaited: min(endTimeout, j.c.l.o.Handshake/2)}
 	if j.unconfirmed {
 		r.Awaited = shortEndTimeout
 	}

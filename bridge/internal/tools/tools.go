@@ -271,7 +271,7 @@ func (u *checked) list(ctx context.Context, r *bridge.Request, since time.Time) 
 		if modern {
 			m = r.From.Request(list.Tools.Method(), params)
 		}
-		return u.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, NotBefore: since})
+		return u.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, Identity: r.Identity, NotBefore: since})
 	}, func(page []byte, _, _ bool) { u.t.read(&found, page, false) })
 	if cut != nil {
 		u.t.log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
 // cache holds answers to GET requests without a body. Its key has everything that was sent: the
@@ -69,8 +67,8 @@ func keyOf(p *Plan) cacheKey {
 	}
 	for _, u := range p.uses {
 		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
-		if u.from.Exchange != "" { // an answer to one caller's token belongs to no other caller
-			fmt.Fprintf(&b, "%q\n", p.subject[auth.TokenHeader])
+		if s := p.subject; u.from.Exchange != "" && s != nil { // an answer to one caller's token belongs to no other caller
+			fmt.Fprintf(&b, "%q %q %q\n", s.Principal, s.Issuer, s.Token)
 		}
 	}
 	return cacheKey{p.URL.String(), b.String()}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
@@ -26,11 +27,11 @@ type Plan struct {
 	Body   []byte // nil without a body
 
 	op          *openapi.Operation
-	path, query string      // of the operation, encoded
-	base        string      // the query of the server's address
-	subject     http.Header // the caller's headers that hold its token
-	uses        []use       // none if the server is not the one that they are for
-	guard       guard       // which addresses of the server may be dialled
+	path, query string            // of the operation, encoded
+	base        string            // the query of the server's address
+	subject     *identity.Subject // the caller's token; nil without one
+	uses        []use             // none if the server is not the one that they are for
+	guard       guard             // which addresses of the server may be dialled
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -274,6 +275,8 @@ type Call struct {
 	Args []byte // a JSON object, or nothing
 	// Header is the caller's headers. Only those that Options.Forward lists are passed on.
 	Header http.Header
+	// Subject is the caller's token, to exchange for credentials; it may be nil.
+	Subject *identity.Subject
 	// Trace are headers of the call's trace. They do not replace headers of the request, and the
 	// cache ignores them.
 	Trace http.Header
@@ -373,7 +376,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 		return p, err
 	}
 	if s.reach.trusted.has(p.URL) {
-		s.equip(p, c.Header)
+		s.equip(p, c)
 		p.trace = c.Trace
 	}
 	for _, u := range p.uses {
@@ -396,19 +399,19 @@ func (s *Source) withhold(h http.Header) {
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // equip adds what only trusted servers get.
-func (s *Source) equip(p *Plan, from http.Header) {
+func (s *Source) equip(p *Plan, c *Call) {
 	for name, value := range s.o.Headers {
 		name = http.CanonicalHeaderKey(name)
 		p.Header[name] = []string{value}
 		p.fixed = append(p.fixed, name)
 	}
 	for name, to := range s.forward {
-		if values := from[name]; len(values) > 0 {
+		if values := c.Header[name]; len(values) > 0 {
 			p.Header[to] = slices.Clone(values)
 			p.forwarded = append(p.forwarded, to)
 		}
 	}
-	p.uses, p.subject = s.reach.keys.of(p.op), from
+	p.uses, p.subject = s.reach.keys.of(p.op), c.Subject
 }
 
 // once logs something about a tool, the first time.

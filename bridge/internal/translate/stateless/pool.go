@@ -128,7 +128,7 @@ func (p *Pool) Revoke(principal string, why error) { p.legacy.Revoke(principal, 
 func (p *Pool) identify(r *bridge.Request) string {
 	key := r.From.Principal
 	for _, f := range bridge.Lasting(p.o.Forward) {
-		for _, value := range r.From.Header[f.From] {
+		for _, value := range f.Values(r.From.Header, r.From.Identity) {
 			key += "\x00" + f.To + ":" + value
 		}
 	}

@@ -19,20 +19,19 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
-	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // claimed is what a configuration wants to know of tokens. It is not changed: another
 // takes its place.
 type claimed struct {
-	of      [2]*config.Config // the one that counts; and nil, or the one that is about to
-	claims  []string          // that servers are told
-	headers []string          // in which they are told these
-	scoped  bool              // calls of some server need scopes
-	tokens  bool              // of callers are exchanged for those of some server
-	known   map[string]bool   // the scopes that the configuration names
-	former  map[string][]names
+	of     [2]*config.Config // the one that counts; and nil, or the one that is about to
+	claims []string          // that servers are sent
+	scoped bool              // calls of some server need scopes
+	tokens bool              // of callers are exchanged for those of some server
+	known  map[string]bool   // the scopes that the configuration names
+	former map[string][]names
 }
 
 // maxFormer is of how many former settings of a server the names are known, and formerKept
@@ -53,7 +52,7 @@ func (a *Access) claimed() *claimed {
 	}
 	now := &claimed{of: of, known: map[string]bool{}, former: map[string][]names{}}
 	if was != nil { // a server with former settings goes on for its sessions
-		now.claims, now.headers, now.former = slices.Clone(was.claims), slices.Clone(was.headers), maps.Clone(was.former)
+		now.claims, now.former = slices.Clone(was.claims), maps.Clone(was.former)
 	}
 	for _, c := range of {
 		if c != nil {
@@ -109,7 +108,6 @@ func (now *claimed) take(c *config.Config) {
 		for _, name := range one.Identity {
 			if !slices.Contains(now.claims, name) {
 				now.claims = append(now.claims, name)
-				now.headers = append(now.headers, auth.ClaimHeader(name))
 			}
 		}
 		now.tokens = now.tokens || one.Exchanges()
@@ -124,30 +122,30 @@ func (now *claimed) take(c *config.Config) {
 	}
 }
 
-// Identify puts into a request's headers what servers are told of its caller, in the
-// place of what the client has written there (I-057), and into its context what it is for.
+// Identify returns the request with what servers are sent of its caller's token (I-057, I-303),
+// and with the place that it is for, in its context.
 func (a *Access) Identify(r *http.Request, to Place) *http.Request {
 	if !a.keys.Tokens() {
 		return r
 	}
-	auth.StripClaims(r.Header)
-	want := a.claimed()
+	want, t, ctx := a.claimed(), auth.TokenOf(r.Context()), r.Context()
 	if want.scoped {
-		r = r.WithContext(context.WithValue(r.Context(), placeKey{}, to))
+		ctx = context.WithValue(ctx, placeKey{}, to)
 	}
-	t := auth.TokenOf(r.Context())
 	if t == nil {
-		return r
+		return r.WithContext(ctx)
 	}
+	var subject *identity.Subject
 	if _, shown, _ := strings.Cut(r.Header.Get("Authorization"), " "); want.tokens && shown != "" && !t.Fronted() {
-		(&oauth.Subject{Token: strings.TrimLeft(shown, " "), Issuer: t.Issuer, Principal: auth.Principal(r.Context()), Until: t.Until}).Put(r.Header)
+		subject = &identity.Subject{Token: strings.TrimLeft(shown, " "), Issuer: t.Issuer, Principal: auth.Principal(ctx), Until: t.Until}
 	}
-	for i, name := range want.claims {
+	claims := make(map[string][]string, len(want.claims))
+	for _, name := range want.claims {
 		if text := auth.ClaimText(token.At(t.Claims, name)); text != "" {
-			r.Header[want.headers[i]] = []string{text}
+			claims[name] = []string{text}
 		}
 	}
-	return r
+	return r.WithContext(auth.WithIdentity(ctx, identity.New(claims, subject)))
 }
 
 // Needs returns what the messages of a request need, and the ids of those that are to be

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
@@ -56,18 +57,19 @@ func Decode(value string) (string, bool) {
 	return string(text), err == nil
 }
 
-// EncodeHeader encodes headers as one value. It keeps the case of their names: some are environment variables.
-func EncodeHeader(h http.Header) string {
-	text, _ := json.Marshal(h) // nothing in it can fail
+// EncodeHeader encodes headers and an identity as one value. It keeps the case of names: some are environment variables.
+func EncodeHeader(h http.Header, id *identity.Identity) string {
+	text, _ := json.Marshal(identity.Pack(h, id)) // cannot fail
 	return Encode(string(text))
 }
 
 // DecodeHeader reverses EncodeHeader.
-func DecodeHeader(value string) (h http.Header) {
+func DecodeHeader(value string) (http.Header, *identity.Identity) {
+	var h http.Header
 	if text, ok := Decode(value); ok {
 		_ = json.Unmarshal([]byte(text), &h) // every instance sends valid JSON
 	}
-	return h
+	return identity.Unpack(h)
 }
 
 // OwnerTunnelPath is the path of tunnels to an owner.
@@ -142,7 +144,7 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, affinity str
 	defer context.AfterFunc(p.link(m).dead, cancel)()
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AffinityHeader: {Encode(affinity)}, ForwardHeader: {EncodeHeader(r.From.Header)}}
+	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AffinityHeader: {Encode(affinity)}, ForwardHeader: {EncodeHeader(r.From.Header, r.From.Identity)}}
 	if r.Logs {
 		h.Set(logsHeader, "1")
 	}
@@ -266,11 +268,11 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	from := *g.From
-	from.Header = DecodeHeader(r.Header.Get(ForwardHeader))
+	from.Header, from.Identity = DecodeHeader(r.Header.Get(ForwardHeader))
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out.cancel = cancel
-	a, err := p.o.Homes().Call(ctx, server, affinity, &bridge.Request{Message: m, From: &from, Header: from.Header, Back: out, Logs: r.Header.Get(logsHeader) != ""})
+	a, err := p.o.Homes().Call(ctx, server, affinity, &bridge.Request{Message: m, From: &from, Header: from.Header, Identity: from.Identity, Back: out, Logs: r.Header.Get(logsHeader) != ""})
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		out.close()

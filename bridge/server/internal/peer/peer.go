@@ -24,6 +24,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
@@ -322,11 +323,13 @@ func (p *Peers) handler() http.Handler {
 				http.Error(w, "not a principal", http.StatusBadRequest)
 				return
 			}
+			caller := auth.Caller{Principal: string(name)}
+			r.Header, caller.Identity = identity.Unpack(r.Header)
 			Strip(r.Header)
 			if front := idOf(r.TLS); len(front) >= session.TagLength {
 				r.Header[frontHeader] = []string{front[:session.TagLength]}
 			}
-			ctx := auth.WithPrincipal(context.WithValue(r.Context(), forwardedKey{}, true), string(name))
+			ctx := auth.WithCaller(context.WithValue(r.Context(), forwardedKey{}, true), caller)
 			server := r.PathValue("server")
 			if server == aggregateName {
 				server = ""
@@ -373,5 +376,5 @@ func (p *Peers) forwardedHeaders(r *http.Request) http.Header {
 		}
 	}
 	h.Set(principalHeader, base64.RawURLEncoding.EncodeToString([]byte(auth.Principal(r.Context()))))
-	return h
+	return identity.Pack(h, auth.IdentityOf(r.Context()))
 }

@@ -347,7 +347,7 @@ func (d *slots) start(ctx context.Context, server string, from *bridge.Caller, r
 		return nil, &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Public: "the worker no longer has the server"}
 	}
 	its := *from
-	its.Header = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
+	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
 	return l.Adapter.Open(ctx, &its, rest)
 }
 

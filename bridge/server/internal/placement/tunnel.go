@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -75,7 +76,7 @@ func open(w TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*st
 		return nil, err
 	}
 	its := *from
-	its.Header = packed(from.Header)
+	its.Header, its.Identity = packed(from.Header, from.Identity), nil
 	if its.Modern() { // the connection is for all stateless clients
 		its.Revision, its.Capabilities = era.LatestLegacy, nil
 	}
@@ -91,19 +92,19 @@ func open(w TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*st
 	return l, nil
 }
 
-// packed returns headers in the form in which they go to another instance.
-func packed(h http.Header) http.Header {
-	if h == nil {
+// packed returns headers and an identity in the form in which they go to another instance.
+func packed(h http.Header, id *identity.Identity) http.Header {
+	if h == nil && id == nil {
 		return nil
 	}
-	return http.Header{peer.ForwardHeader: {peer.EncodeHeader(h)}}
+	return http.Header{peer.ForwardHeader: {peer.EncodeHeader(h, id)}}
 }
 
 // Call makes a call. When the other instance cannot be reached, the connection is lost and the call unsent, so that
 // the lane opens another one.
 func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	its := *r
-	its.Header = packed(r.Header)
+	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	if l.calls.Enter() == nil {
 		defer l.calls.Leave()
 	} // otherwise Close has begun, and Upstream refuses it
@@ -149,7 +150,7 @@ func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 // Notify sends a notification.
 func (l *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	its := *r
-	its.Header = packed(r.Header)
+	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	return l.Upstream.Notify(ctx, &its)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // ServeTunnel implements peer.Homes.
@@ -29,7 +30,7 @@ func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 		return nil, unreachable(server, err)
 	}
 	its := *from
-	its.Header = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
+	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
 	joint, forward, err := h.o.Gateway.Joint(server, its, rest)
 	if err != nil {
 		done()
@@ -71,29 +72,35 @@ func (p *sharedUpstream) TakesEdits() {}
 // the server attributes questions.
 func (p *sharedUpstream) Attributes() bool { return true }
 
-// Call makes a call. It translates headers from the names that the server expects to those that its lane reads.
+// Call makes a call. It translates headers from the names that the server expects to those that its lane reads: names
+// of the client, and claims.
 func (p *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	r.Header = p.forwardedHeaders(r.Header)
+	r.Header, r.Identity = p.forwarded(r.Header)
 	return p.Joint.Call(ctx, r)
 }
 
 // Notify sends a notification.
 func (p *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header = p.forwardedHeaders(r.Header)
+	r.Header, r.Identity = p.forwarded(r.Header)
 	return p.Joint.Notify(ctx, r)
 }
 
-func (p *sharedUpstream) forwardedHeaders(h http.Header) http.Header {
+func (p *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identity) {
 	if h == nil {
-		return nil
+		return nil, nil
 	}
-	its, out := peer.DecodeHeader(h.Get(peer.ForwardHeader)), http.Header{}
+	its, id := peer.DecodeHeader(h.Get(peer.ForwardHeader))
+	out, claims := http.Header{}, map[string][]string{}
 	for _, f := range p.forward {
-		if values := its[f.To]; len(values) > 0 {
+		switch values := its[f.To]; {
+		case len(values) == 0 || f.Token:
+		case f.Claim != "":
+			claims[f.Claim] = values
+		default:
 			out[f.From] = values
 		}
 	}
-	return out
+	return out, identity.New(claims, identity.SubjectOf(id))
 }
 
 // Close leaves the shared connection.
