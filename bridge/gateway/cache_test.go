@@ -548,12 +548,12 @@ func TestCacheRefreshed(t *testing.T) {
 	}}
 	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *Gateway) {
 		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", h, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		call := func(method, params string) string {
-			a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), h, nil)
+			a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), &Envelope{Header: h}, nil)
 			return bridgetest.Text(a)
 		}
 		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"1"`)

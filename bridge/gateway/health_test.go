@@ -71,7 +71,7 @@ func TestFaredRejected(t *testing.T) {
 					h.Set("X-Token", test.token)
 				}
 				first := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)
-				s, _, err := b.Initialize(context.Background(), "fake", "s", "", h, first)
+				s, _, err := b.Initialize(context.Background(), "fake", "s", "", &Envelope{Header: h}, first)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func TestFaredRejected(t *testing.T) {
 					return // a server to which no connection is made is of no use
 				}
 				opens = false
-				if _, _, err = b.Initialize(context.Background(), "fake", "s2", "", h, first); err == nil {
+				if _, _, err = b.Initialize(context.Background(), "fake", "s2", "", &Envelope{Header: h}, first); err == nil {
 					t.Fatal("there is a connection")
 				}
 				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
