@@ -49,9 +49,9 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 			return e, nil, nil
 		}
 		switch why := u.absent(u.Server()); why {
-		case errAsleep:
+		case errStopped:
 			return e, nil, why
-		case errDown: // the fetch reopens the connection, and nobody has to wait for that
+		case errLost: // the fetch reopens the connection, and nobody has to wait for that
 			c.join(u, k, r)
 			return e, nil, why
 		}
