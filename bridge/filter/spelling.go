@@ -7,10 +7,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// spellings returns the URI as it is, as a URL parser understands it, and as a server that decodes
-// it first understands it. One resource has many spellings: servers of the TypeScript and Python
-// SDKs parse URLs, and take Demo://a/x/../b for demo://a/b. A hidden resource must be hidden under
-// all of them.
+// spellings returns the URI as it is, as a URL parser reads it, and as a server reads it that
+// decodes it first. One resource has many spellings: servers of the TypeScript and Python SDKs parse
+// URLs, and take Demo://a/x/../b for demo://a/b. A hidden resource must be hidden under all of them.
 func spellings(uri string) [3]string {
 	s := [3]string{uri, uri, uri}
 	s[1] = plain(uri)
@@ -45,9 +44,9 @@ func decoded(uri string) string {
 	}
 }
 
-// plain returns the URI as a URL parser understands it (WHATWG URL, 4.4), as far as that affects
-// which resource it names. It does not use nlnwa/whatwg-url: that takes a second for a host of 80
-// KB. It also writes ü as %C3%BC, which a pattern such as */ü does not match.
+// plain returns the URI as a URL parser reads it (WHATWG URL, 4.4). It changes only parts that
+// decide which resource the URI names. It does not use nlnwa/whatwg-url: that takes a second for a
+// host of 80 KB. It also writes ü as %C3%BC, which a pattern such as */ü does not match.
 func plain(uri string) string {
 	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
 	uri = strings.Map(func(r rune) rune {

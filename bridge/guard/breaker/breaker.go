@@ -7,10 +7,10 @@
 // itself.
 //
 // The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling window,
-// open, let one probe pass after the pause, and ignore attempts that began before they opened. This
-// package adds what gobreaker lacks. It counts calls apart from openings, and decides which failures
-// are in a row. It counts outcomes of attempts that outlast the window. It makes the probe, lets the
-// pauses grow (each is another gobreaker), and obeys an operator.
+// open, and let one probe pass after the pause. They ignore attempts that began before they opened.
+// This package adds what gobreaker lacks. It counts calls apart from openings, and decides which
+// failures are in a row. It counts outcomes of attempts that outlast the window. It makes the probe,
+// lets the pauses grow (each is another gobreaker), and obeys an operator.
 //
 // An answer of the server is never a failure, even a refusal. Nor is an attempt that did not reach
 // the server because of the bridge or of a client.

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// Options say when a failing server is left alone, and for how long. Zero values are the defaults.
+// Options say when a failing server gets no calls, and for how long. Zero values are the defaults.
 type Options struct {
 	// Off switches the circuit breaker off.
 	Off bool `yaml:"-"`

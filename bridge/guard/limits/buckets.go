@@ -48,9 +48,9 @@ func newLimiter() *limiter {
 	return &limiter{buckets: b}
 }
 
-// take takes a token of each rate. If one has none, take takes nothing, and returns that rate and
-// how long it takes until there is a token. The next round of a counted call passes for a while
-// nevertheless, but counts.
+// take takes a token of each rate. If a rate has none, take takes nothing. It then returns that
+// rate, and how long it takes until there is a token. The next round of a counted call passes for a
+// while nevertheless, but counts.
 func (p *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
 	now := time.Now()
 	p.mu.Lock()

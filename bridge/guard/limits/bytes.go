@@ -11,7 +11,8 @@ import (
 )
 
 // Bytes bounds the memory that messages hold together: the received parts of requests, large
-// answers, and events that wait or are kept for clients. Kept events go first when there is no room.
+// answers, and events that wait or are stored for clients. Stored events go first when there is no
+// room.
 type Bytes struct {
 	most    int64
 	used    atomic.Int64
@@ -32,13 +33,13 @@ func NewBytes(most int64, principals int) *Bytes {
 // Set changes the number of principals.
 func (b *Bytes) Set(principals int) { b.shares.Set(principals) }
 
-// Used returns how many bytes are held, Most how many may be, and Refused how many requests and
-// answers found no room.
+// Used returns how many bytes are held, and Most how many may be. Refused returns how many requests
+// and answers found no room.
 func (b *Bytes) Used() int64     { return b.used.Load() }
 func (b *Bytes) Most() int64     { return b.most }
 func (b *Bytes) Refused() uint64 { return b.refused.Load() }
 
-// History returns the bound of events that are kept for clients that come back.
+// History returns the bound of events that are stored for clients that come back.
 func (b *Bytes) History() *replay.History { return &b.history }
 
 // Room returns the room of a principal. The empty name stands for no principal.
@@ -72,8 +73,8 @@ func (r Room) Outgoing() replay.Room { return outgoing{r} }
 // Incoming returns the room for messages of servers to the principal.
 func (r Room) Incoming() bridge.Room { return incoming{r} }
 
-// adopt adds n held bytes to the principal's share. It reports false if they exceed the share even
-// without the events kept for the principal's clients.
+// adopt adds n held bytes to the principal's share. If they do not fit, it drops events stored for
+// the principal's clients. It reports false if they do not fit even so.
 func (r Room) adopt(n int) bool {
 	for !r.b.shares.Enter(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
@@ -87,7 +88,7 @@ func (r Room) adopt(n int) bool {
 func (r Room) disown(n int) { r.b.shares.Leave(r.principal, int64(n)) }
 
 // take takes n bytes. It reports false if more than most bytes would be held, or more than the
-// principal's share. It drops kept events to make room.
+// principal's share. It drops stored events to make room.
 func (r Room) take(n int, most int64) bool {
 	for int64(n) <= most {
 		if !r.adopt(n) {
@@ -131,8 +132,8 @@ func (i incoming) Reserve(n int) bool {
 const lightAnswer = 64 << 10
 
 // Weigh counts an answer among the held bytes until its release. Bytes that its reader took become
-// the caller's. An answer without room is released and refused. The call was executed, so the client
-// is not told to repeat it.
+// the caller's. An answer without room is released and refused. The call was executed, so the
+// refusal does not ask for a repetition.
 func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
 	n := a.Len()
 	was, held := a.Held()

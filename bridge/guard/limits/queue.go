@@ -172,7 +172,7 @@ func (q *Queue) vacate(p *slot) {
 	}
 }
 
-// park takes the slot of a call that goes on without work: it waits for its client, or listens. park
+// park takes the slot of a call that does no work for now: it waits for its client, or listens. park
 // does nothing for a call that is parked or has ended.
 func (q *Queue) park(p *slot) {
 	q.mu.Lock()

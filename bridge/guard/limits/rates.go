@@ -174,7 +174,7 @@ func inWords(d time.Duration) string {
 	return (n * unit).String()
 }
 
-// isNextRound reports whether a request is the next round of a call that was answered with questions
+// isNextRound reports whether a request is the next round of a call whose answer was questions
 // (2026-07-28, multi round-trip requests).
 func isNextRound(from *bridge.Caller, m *jsonrpc.Message) bool {
 	return from.Modern() && era.MayAsk(m.Method) && gjson.GetBytes(m.Params, "requestState").Exists()
