@@ -1,9 +1,8 @@
-// Package filter decides what clients see and use of a server: what its operator
-// allows, denies, renames and describes anew ([Filter]), what a principal may use
-// ([Grant]), and whose a task is ([Tasks]). What clients do not see is answered as if
-// it did not exist, however its URI is spelled.
+// Package filter decides what clients see and use of a server. An operator allows, denies, renames
+// and describes ([Filter]). A principal may use what its grant covers ([Grant]), and its own tasks
+// ([Tasks]). A hidden item is answered as if it did not exist, under every spelling of its URI.
 //
-// It does not know connections, and starts no goroutine.
+// The package does not know connections, and starts no goroutine.
 package filter
 
 import (
@@ -23,21 +22,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Filter is what clients see of one server, and who may use it.
+// Filter decides what clients see of one server, and who may use it.
 type Filter struct {
 	server string
 	now    atomic.Pointer[rules] // never nil
-	grants *Grants               // nil when there are no access rules
+	grants *Grants               // nil without access rules
 }
 
-// rules are those of each kind. They are not changed: others take their place.
+// rules are the rules in force, by kind. They are never changed, only replaced.
 type rules [list.Kinds]*compiled
 
-// none lets everything through as it is.
+// none shows everything as it is.
 var none = &rules{}
 
-// New makes the filter of the server of that name. grants are what each principal
-// may use, of all servers; nil means that there are no access rules.
+// New returns the filter of the server of that name. grants are those for all servers. nil means
+// that there are no access rules.
 func New(server string, o Options, grants *Grants) *Filter {
 	f := &Filter{server: server, grants: grants}
 	f.now.Store(none)
@@ -45,8 +44,8 @@ func New(server string, o Options, grants *Grants) *Filter {
 	return f
 }
 
-// Set has other options count from the next call on. It returns the kinds whose lists they
-// change, of which clients hear.
+// Set replaces the options for the next calls. It returns the kinds whose lists they change: clients
+// must be notified of these.
 func (f *Filter) Set(o Options) (changed []list.Kind) {
 	r := compile(o.Resources, true)
 	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: r, list.Templates: r}
@@ -62,14 +61,14 @@ func (f *Filter) Set(o Options) (changed []list.Kind) {
 	return changed
 }
 
-// Wrap returns up, which goes by the server's own names, as clients see it.
+// Wrap returns up as clients see it. up names items by the server's own names.
 func (f *Filter) Wrap(up bridge.Upstream) bridge.Upstream { return &filtered{up, f} }
 
-// Client returns to, which is not told of resources that it does not see.
-func (f *Filter) Client(to bridge.Client) bridge.Client { return &screened{to, f} }
+// Client returns to without the notifications about hidden resources.
+func (f *Filter) Client(to bridge.Client) bridge.Client { return &filteredClient{to, f} }
 
-// Shows reports whether a principal that may use the server may use the tool or
-// prompt that clients know by that name.
+// Shows reports whether a principal may use a tool or prompt, by the name that clients see. The
+// principal may use the server.
 func (f *Filter) Shows(k list.Kind, name, principal string) bool {
 	if _, ok := f.now.Load()[k].internal(name); !ok {
 		return false
@@ -78,11 +77,11 @@ func (f *Filter) Shows(k list.Kind, name, principal string) bool {
 	return f.grants == nil || known && (k != list.Tools || g.Passes(name))
 }
 
-// compiled are rules that are ready for use. nil lets everything through as it is.
+// compiled are rules that are ready for use. nil shows everything as it is.
 type compiled struct {
 	Rules
-	uris  bool              // renaming is for show only
-	names map[string]string // the server's names by those that clients see
+	uris  bool              // items are called by URI, and renaming changes only the shown name
+	names map[string]string // the server's names by the clients' names
 }
 
 func compile(r Rules, uris bool) *compiled {
@@ -98,7 +97,7 @@ func compile(r Rules, uris bool) *compiled {
 	return c
 }
 
-// passes reports whether clients may see what has this name or URI.
+// passes reports whether the rules show an item of this name or URI.
 func (c *compiled) passes(internal string) bool {
 	if c == nil {
 		return true
@@ -109,8 +108,8 @@ func (c *compiled) passes(internal string) bool {
 	return c.Passes(internal)
 }
 
-// external returns the name under which clients see what the server calls internal;
-// false when they do not see it: hidden, or its name has been given to another.
+// external returns the clients' name of an item. It reports false if they do not see it: the item is
+// hidden, or another one has its name.
 func (c *compiled) external(internal string) (string, bool) {
 	if !c.passes(internal) {
 		return "", false
@@ -125,8 +124,8 @@ func (c *compiled) external(internal string) (string, bool) {
 	return internal, !taken
 }
 
-// internal returns the server's own name of what a client calls external; false
-// when clients see nothing of that name.
+// internal returns the server's name of an item. It reports false if clients see no item of that
+// name.
 func (c *compiled) internal(external string) (string, bool) {
 	if c == nil || c.uris {
 		return external, c.passes(external)
@@ -138,7 +137,7 @@ func (c *compiled) internal(external string) (string, bool) {
 	return external, !away && c.passes(external)
 }
 
-// describe returns the item as clients see it, or nil.
+// describe returns the item as clients see it, or nil if it is hidden.
 func (c *compiled) describe(item []byte, internal string) []byte {
 	name, ok := c.external(internal)
 	if !ok {
@@ -175,28 +174,27 @@ func (c *compiled) describe(item []byte, internal string) []byte {
 	return item
 }
 
-// filtered is an Upstream of which clients see a part, under names of the
-// operator's choice.
+// filtered is an Upstream that hides and renames items.
 type filtered struct {
 	bridge.Upstream
 	f *Filter
 }
 
-// screened is a Client that is not told of resources that it does not see.
-type screened struct {
+// filteredClient is a Client that gets no notifications about hidden resources.
+type filteredClient struct {
 	bridge.Client
 	f *Filter
 }
 
-// Notify passes on a notification.
-func (s *screened) Notify(n *jsonrpc.Message) {
+// Notify passes a notification on, unless it is about a hidden resource.
+func (s *filteredClient) Notify(n *jsonrpc.Message) {
 	if n.Method != "notifications/resources/updated" || s.f.now.Load()[list.Resources].passes(n.URI()) {
 		s.Client.Notify(n)
 	}
 }
 
-// Call makes a call, unless it is about what clients do not see. A list is of the rules that
-// count when it is there: whoever is told that they have changed may ask at once.
+// Call makes a call, unless it is about a hidden item. A list is filtered by the rules in force when
+// it arrives: a client that is notified of new rules may ask at once.
 func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		a, err := u.Upstream.Call(ctx, r)
@@ -222,7 +220,7 @@ func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return u.Upstream.Call(ctx, &inner)
 }
 
-// listen serves a subscription without the resources that clients do not see.
+// listen makes a subscription without hidden resources.
 func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*jsonrpc.Message, error) {
 	inner := *r
 	inner.Back = u.f.Client(r.Back)
@@ -241,7 +239,7 @@ func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*j
 	return u.Upstream.Call(ctx, &inner)
 }
 
-// subject returns the kind of what a request is about.
+// subject returns the kind of a request's item.
 func subject(method string) (list.Kind, bool) {
 	switch method {
 	case "tools/call":
@@ -256,8 +254,8 @@ func subject(method string) (list.Kind, bool) {
 	return 0, false
 }
 
-// admit returns the message as the server understands it, or the answer to one
-// that is about what clients do not see: the same as if it did not exist.
+// admit returns the message for the server. For a hidden item it returns the answer to the client,
+// as if the item did not exist.
 func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	m := r.Message
 	if m.Doubtful() {
@@ -275,7 +273,7 @@ func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonr
 	seen := m.Name()
 	own, ok := of[k].internal(seen)
 	switch {
-	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
+	case !ok, seen == "": // the server may take even a name that is no text, as JavaScript takes ["a"]
 		return nil, k.Unknown(seen)
 	case own != seen:
 		m = m.Renamed(own)
@@ -283,8 +281,7 @@ func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonr
 	return m, nil
 }
 
-// admitCompletion is admit for completion/complete, whose subject stands deeper
-// in the params.
+// admitCompletion is admit for completion/complete, whose item stands deeper in the params.
 func (of *rules) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	ref, no := list.ReferenceOf(r.Message)
 	if no != nil {

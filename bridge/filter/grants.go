@@ -14,13 +14,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Grants are what each principal may use, of all servers. Others can take their place
-// at any time. nil means that there are no access rules.
+// Grants are the grants of all principals, for all servers. They may be replaced at any time. nil
+// means that there are no access rules.
 type Grants struct {
 	now atomic.Pointer[map[string]Grant] // by principal
 }
 
-// NewGrants returns the grants of each principal; nil for nil.
+// NewGrants returns Grants, or nil for nil.
 func NewGrants(all map[string]Grant) *Grants {
 	if all == nil {
 		return nil
@@ -30,7 +30,7 @@ func NewGrants(all map[string]Grant) *Grants {
 	return g
 }
 
-// All returns the grants by principal. It is not to be changed.
+// All returns the grants by principal. The caller must not change them.
 func (g *Grants) All() map[string]Grant {
 	if g == nil {
 		return nil
@@ -38,15 +38,14 @@ func (g *Grants) All() map[string]Grant {
 	return *g.now.Load()
 }
 
-// Of returns what a principal may use, by the rule that has let it in; false for
-// nobody's name.
+// Of returns the grant of the rule that admitted a principal. It reports false if there is none.
 func (g *Grants) Of(principal string) (grant Grant, known bool) {
 	grant, known = g.All()[auth.RuleOf(principal)]
 	return grant, known
 }
 
-// Set has those count from the next call on, where there are access rules. It returns
-// the principals whose grants are others now.
+// Set replaces the grants for the next calls, if there are access rules. It returns the principals
+// whose grants changed.
 func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
 	if g == nil || all == nil {
 		return nil
@@ -61,15 +60,14 @@ func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
 	return changed
 }
 
-// granted is an Upstream of which each principal uses the tools that its grant is
-// for. Grants are looked up when a call comes.
+// granted is an Upstream that lets each principal use what its grant covers. It looks the grant up
+// at each call.
 type granted struct {
 	bridge.Upstream
 	f *Filter
 }
 
-// Granted returns up, which has what any client sees, with what each principal may
-// use of it.
+// Granted returns up limited to each principal's grant. up has the names that clients see.
 func (f *Filter) Granted(up bridge.Upstream) bridge.Upstream {
 	if f.grants == nil {
 		return up
@@ -77,16 +75,15 @@ func (f *Filter) Granted(up bridge.Upstream) bridge.Upstream {
 	return &granted{up, f}
 }
 
-// Serves reports whether a principal may use the server at all. Otherwise it does
-// not exist where several servers are offered as one.
+// Serves reports whether a principal may use the server at all. Otherwise, the aggregate does not
+// show it.
 func (f *Filter) Serves(principal string) bool {
 	g, known := f.grants.Of(principal)
 	return f.grants == nil || known && g.Covers(f.server)
 }
 
-// Call makes a call, unless it is of a tool that the caller may not use. Where there are
-// access rules, what is listed is for the caller alone: nothing on the way to it may keep
-// that for others (I-059).
+// Call makes a call, unless the caller's grant does not cover it. With access rules, a list is
+// private to its caller: nothing between them may cache it for others (I-059).
 func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	a, err := u.call(ctx, r)
 	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {
@@ -100,7 +97,7 @@ func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 func (u *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g, known := u.f.grants.Of(r.From.Principal)
 	switch {
-	case !known, !g.Covers(u.f.server): // also while what it has here is being ended
+	case !known, !g.Covers(u.f.server): // also while the principal's sessions here are being ended
 		return nil, &bridge.Error{Server: u.f.server, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
 	case g.everything(), r.Method != "tools/call" && r.Method != list.Tools.Method():
 		return u.Upstream.Call(ctx, r)
@@ -108,7 +105,7 @@ func (u *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		return u.list(ctx, r, g)
 	case r.Doubtful():
 		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil
-	case r.Name() == "", !g.Passes(r.Name()): // what is no text may still be a name to the server, as ["a"] is to JavaScript
+	case r.Name() == "", !g.Passes(r.Name()): // the server may take even a name that is no text, as JavaScript takes ["a"]
 		return list.Tools.Unknown(r.Name()), nil
 	}
 	return u.Upstream.Call(ctx, r)

@@ -7,11 +7,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// The same resource has many spellings: servers that read a URI with a parser
-// of URLs, as those of the TypeScript and the Python SDK do, take
-// Demo://a/x/../b for demo://a/b. What is hidden must be hidden under all of
-// them, so a URI is compared as it is, as such a parser understands it, and as
-// a server that decodes it first does.
+// spellings returns the URI as it is, as a URL parser reads it, and as a server reads it that
+// decodes it first. One resource has many spellings: servers of the TypeScript and Python SDKs parse
+// URLs, and take Demo://a/x/../b for demo://a/b. A hidden resource must be hidden under all of them.
 func spellings(uri string) [3]string {
 	s := [3]string{uri, uri, uri}
 	s[1] = plain(uri)
@@ -23,7 +21,7 @@ func spellings(uri string) [3]string {
 	return s
 }
 
-// decoded returns the text without its escapes; one that cannot be read stays.
+// decoded returns the text without its escapes. An invalid escape stays.
 func decoded(uri string) string {
 	var b strings.Builder
 	for {
@@ -46,10 +44,9 @@ func decoded(uri string) string {
 	}
 }
 
-// plain returns the URI as a parser of URLs understands it (WHATWG URL, 4.4),
-// as far as that changes which resource is meant. It is not nlnwa/whatwg-url: that
-// takes a second for a host of 80 KB, and writes ü as %C3%BC, which a pattern that is
-// no URL, such as */ü, does not match.
+// plain returns the URI as a URL parser reads it (WHATWG URL, 4.4). It changes only parts that
+// decide which resource the URI names. It does not use nlnwa/whatwg-url: that takes a second for a
+// host of 80 KB. It also writes ü as %C3%BC, which a pattern such as */ü does not match.
 func plain(uri string) string {
 	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
 	uri = strings.Map(func(r rune) rune {
@@ -78,7 +75,7 @@ func plain(uri string) string {
 		}
 	}
 	if !strings.HasPrefix(rest, "/") {
-		return scheme + ":" + rest + tail // mailto:x and the like have no path of segments
+		return scheme + ":" + rest + tail // mailto:x and the like have no segments
 	}
 	host := ""
 	if after, ok := strings.CutPrefix(rest, "//"); ok {
@@ -97,8 +94,7 @@ func plain(uri string) string {
 	return scheme + ":" + host + undotted(rest) + tail
 }
 
-// undotted returns the path without its segments . and .., however they are
-// written.
+// undotted returns the path without its segments . and .., in any spelling.
 func undotted(path string) string {
 	if path == "" || !strings.Contains(path, ".") && !strings.Contains(strings.ToLower(path), "%2e") {
 		return path
@@ -124,9 +120,8 @@ func undotted(path string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// PassesURI is Passes for a URI: under none of its spellings may it be hidden.
-// Patterns are spelled in the same way, so that one for a URI of unusual form
-// means what it says.
+// PassesURI is Passes for a URI, which must pass under all its spellings. Patterns are spelled in
+// the same way, so that a pattern in unusual form still matches.
 func (r *Rules) PassesURI(uri string) bool {
 	forms := spellings(uri)
 	like := func(pattern string, i int) bool {

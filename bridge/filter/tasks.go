@@ -18,12 +18,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Tasks remember whose the tasks are that a legacy server was given by sessions
-// (2025-11-25, tasks). All principals reach it as one, so that it cannot tell
-// (protocol.md D0, R-180). nil remembers nothing.
+// Tasks stores the owners of the tasks that sessions created at a legacy server (2025-11-25, tasks).
+// All principals reach that server as one client, so it cannot separate them (protocol.md D0,
+// R-180). nil stores nothing.
 type Tasks struct {
 	server string
-	shared bridge.Owners // of all instances; nil where there is one
+	shared bridge.Owners // the store of all instances; nil with one instance
 	log    *slog.Logger
 
 	mu  sync.Mutex                                  // guards the rest
@@ -31,19 +31,18 @@ type Tasks struct {
 	n   int                                         // of all principals
 }
 
-// maxTasks bounds the tasks of a server of which it is known whose they are. One
-// that was forgotten is nobody's.
+// maxTasks bounds the stored tasks of a server. A task that is not stored belongs to nobody.
 const maxTasks = 10_000
 
-// NewTasks makes the memory of one server's tasks. shared is what all instances know; nil
-// where there is one.
+// NewTasks returns the store for one server's tasks. shared is the store of all instances, or nil
+// with one instance.
 func NewTasks(server string, shared bridge.Owners, log *slog.Logger) *Tasks {
 	return &Tasks{server: server, shared: shared, log: log, all: map[string]*simplelru.LRU[string, struct{}]{}}
 }
 
-// made notes that a task is the principal's, for all instances (S-042).
-func (t *Tasks) made(ctx context.Context, principal, id string) {
-	t.note(principal, id)
+// store stores the owner of a task, for all instances (S-042).
+func (t *Tasks) store(ctx context.Context, principal, id string) {
+	t.remember(principal, id)
 	if t.shared == nil {
 		return
 	}
@@ -52,9 +51,9 @@ func (t *Tasks) made(ctx context.Context, principal, id string) {
 	}
 }
 
-// mine says which of some tasks are the principal's. What is not known here, another
-// instance may have noted.
-func (t *Tasks) mine(ctx context.Context, principal string, ids ...string) (map[string]bool, error) {
+// owned returns which of some tasks belong to the principal. It asks the store of all instances for
+// those that it does not know.
+func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map[string]bool, error) {
 	own := map[string]bool{}
 	var ask []string
 	for _, id := range ids {
@@ -67,21 +66,20 @@ func (t *Tasks) mine(ctx context.Context, principal string, ids ...string) (map[
 	}
 	noted, err := t.shared.Noted(ctx, t.server, principal, ask)
 	if err != nil {
-		return nil, &bridge.Error{Server: t.server, Kind: bridge.ErrUnavailable, Err: errors.Join(bridge.ErrOverloaded, err), After: 2 * time.Second, Public: "whose tasks these are is out of reach for now; try again later"}
+		return nil, &bridge.Error{Server: t.server, Kind: bridge.ErrUnavailable, Err: errors.Join(bridge.ErrOverloaded, err), After: 2 * time.Second, Public: "the store of task owners is unreachable; try again later"}
 	}
 	for i, id := range ask {
 		if noted[i] {
 			own[id] = true
-			t.note(principal, id)
+			t.remember(principal, id)
 		}
 	}
 	return own, nil
 }
 
-// note notes that a task is the principal's. When there are too many tasks, the
-// principal that has the most loses the one that it has not asked about for
-// longest: nobody can push out the tasks of somebody who has fewer.
-func (t *Tasks) note(principal, id string) {
+// remember stores the owner of a task here. If there are too many tasks, the principal with the most
+// loses its least recently used one: no principal can evict the tasks of one that has fewer.
+func (t *Tasks) remember(principal, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	mine := t.all[principal]
@@ -123,7 +121,7 @@ func (t *Tasks) has(principal, id string) bool {
 	return ok
 }
 
-// Wrap returns up with the tasks of other principals than the caller out of reach.
+// Wrap returns up without access to the tasks of other principals.
 func (t *Tasks) Wrap(up bridge.Upstream) bridge.Upstream {
 	if t == nil {
 		return up
@@ -131,14 +129,13 @@ func (t *Tasks) Wrap(up bridge.Upstream) bridge.Upstream {
 	return &owned{up, t}
 }
 
-// owned is an Upstream of which each principal's sessions have the tasks that the
-// principal has made.
+// owned is an Upstream at which each principal has its own tasks only.
 type owned struct {
 	bridge.Upstream
 	tasks *Tasks
 }
 
-// Call makes a call, unless it is about a task of somebody else's.
+// Call makes a call, unless it is about another principal's task.
 func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "tasks/list":
@@ -153,14 +150,14 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		if id.Type != gjson.String {
 			return jsonrpc.InvalidParams("there is no such task"), nil
 		}
-		own, err := o.tasks.mine(ctx, r.From.Principal, id.Str)
+		own, err := o.tasks.owned(ctx, r.From.Principal, id.Str)
 		if err != nil {
 			return nil, err
 		}
 		if !own[id.Str] {
 			return jsonrpc.InvalidParams("there is no such task"), nil
 		}
-		whole, err := json.Marshal(params) // a member that stood twice must not get by
+		whole, err := json.Marshal(params) // a member that stood twice must not pass
 		if err != nil {
 			panic(err) // raw members that were just decoded always encode
 		}
@@ -171,13 +168,13 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	a, err := o.Upstream.Call(ctx, r)
 	if err == nil && a.Error == nil && rawjson.Mentions(r.Params, `"task"`) {
 		if id := gjson.GetBytes(a.Result, "task.taskId").Str; id != "" {
-			o.tasks.made(ctx, r.From.Principal, id)
+			o.tasks.store(ctx, r.From.Principal, id)
 		}
 	}
 	return a, err
 }
 
-// own leaves of a list of tasks those of the principal.
+// own removes the tasks of other principals from a list.
 func (o *owned) own(ctx context.Context, principal string, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	whole := a.Whole()
 	list := gjson.GetBytes(whole, "tasks")
@@ -186,7 +183,7 @@ func (o *owned) own(ctx context.Context, principal string, a *jsonrpc.Message) (
 		ids = append(ids, task.Get("taskId").Str)
 		return true
 	})
-	own, err := o.tasks.mine(ctx, principal, ids...)
+	own, err := o.tasks.owned(ctx, principal, ids...)
 	if err != nil {
 		a.Release()
 		return nil, err

@@ -19,11 +19,11 @@ import (
 func TestTasksFlood(t *testing.T) {
 	o := NewTasks("s", nil, nil)
 	for i := range 3 {
-		o.note("quiet", fmt.Sprint(i))
+		o.remember("quiet", fmt.Sprint(i))
 	}
 	for i := range 2 * maxTasks {
-		o.note("loud", fmt.Sprint(i))
-		o.note("loud", fmt.Sprint(i)) // which is no other task
+		o.remember("loud", fmt.Sprint(i))
+		o.remember("loud", fmt.Sprint(i)) // which is no other task
 	}
 	for i := range 3 {
 		if !o.has("quiet", fmt.Sprint(i)) {
@@ -42,7 +42,7 @@ func TestTasksFlood(t *testing.T) {
 	}
 	// Where many have some each, nobody is left with nothing.
 	for i := range 2 * maxTasks {
-		o.note(fmt.Sprint("p", i%100), fmt.Sprint(i))
+		o.remember(fmt.Sprint("p", i%100), fmt.Sprint(i))
 	}
 	for i := range 100 {
 		if p := fmt.Sprint("p", i); o.all[p].Len() < maxTasks/102 {

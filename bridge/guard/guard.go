@@ -1,5 +1,5 @@
-// Package guard is the folder of what guards servers, and callers from each
-// other: breaker, cache, limits and retry. It has what their settings share.
+// Package guard is the folder of the guards, which protect servers, and callers from each other:
+// breaker, cache, drain, limits and retry. It has the checks that their options share.
 package guard
 
 import (
@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// Faults says which of some settings are out of bounds, each as "KEY RULE".
+// Faults are the values of some options that are out of bounds, each as "KEY RULE".
 type Faults []error
 
-// AtLeast notes a number below least, unless it is 0, which stands for the
-// default.
+// AtLeast adds a fault if v is below least. 0 is allowed: it means the default.
 func (f *Faults) AtLeast(key string, v, least int64) {
 	if v != 0 && v < least {
 		*f = append(*f, fmt.Errorf("%s is %d: must be at least %d", key, v, least))
 	}
 }
 
-// NotNegative notes a negative time.
+// NotNegative adds a fault if v is negative.
 func (f *Faults) NotNegative(key string, v time.Duration) {
 	if v < 0 {
 		*f = append(*f, fmt.Errorf("%s is %v: must not be negative", key, v))

@@ -1,19 +1,19 @@
-// Package breaker is the circuit breaker: a server that keeps failing gets no calls
-// until a probe succeeds.
+// Package breaker is the circuit breaker: a server that keeps failing gets no calls until a probe
+// succeeds.
 //
-// A Circuit is the core of it: how many failures are too many, a pause that doubles,
-// and one probe at a time. That is all that is needed where a use is one call, as of
-// an HTTP API's host. A Breaker is that of an MCP server: it stands between a lane and
-// its connections, counts calls and openings, and probes by itself.
+// A Circuit is its core: how many failures are too many, a pause that doubles, and one probe at a
+// time. It suffices where a use is one call, as for the host of an HTTP API. A Breaker serves an MCP
+// server: it stands between a lane and its connections, counts calls and openings, and probes by
+// itself.
 //
-// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling
-// window, open, let one probe pass after the pause, and ignore what began before they
-// opened. Ours is what gobreaker lacks: calls apart from openings, which failures are
-// in a row, outcomes of what outlasts the window, the probe itself, pauses that grow
-// (each is another gobreaker), and an operator's word.
+// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling window,
+// open, and let one probe pass after the pause. They ignore attempts that began before they opened.
+// This package adds what gobreaker lacks. It counts calls apart from openings, and decides which
+// failures are in a row. It counts outcomes of attempts that outlast the window. It makes the probe,
+// lets the pauses grow (each is another gobreaker), and obeys an operator.
 //
-// What the server has answered is never a failure, though it only refuses; nor is
-// what has not reached it for reasons of the bridge's own or of a client's.
+// An answer of the server is never a failure, even a refusal. Nor is an attempt that did not reach
+// the server because of the bridge or of a client.
 package breaker
 
 import (
@@ -28,27 +28,24 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Breaker leaves a server alone that fails again and again: nothing is sent to
-// it, and no connection to it is opened, until it is worth trying.
+// Breaker protects a server that fails again and again. While its circuit is open, the server gets
+// no calls, and no connection to it is opened.
 //
-// Calls over connections are counted, and openings of connections, each by a gate
-// of their own: calls that fail stop everything, openings that fail stop further
-// openings only. A connection that is open needs nothing of what keeps another one
-// from being opened.
+// Calls and openings of connections are counted apart, each by a gate. Failing calls stop
+// everything. Failing openings stop further openings only: an open connection does not need them.
 //
-// It stands below the lane, where both pass and where it is known what has
-// reached the server: a connection that cannot be opened is one failure, however
-// many calls wait for it. The probe is the bridge's own call, since one of a
-// client's may wait for a person for as long as that one likes.
+// The Breaker stands below the lane. Calls and openings both pass there, and the outcome shows what
+// reached the server. A connection that cannot be opened is one failure, however many calls wait for
+// it. The probe is the bridge's own call, because a client's call may wait for a person.
 //
-// All methods of nil let everything pass.
+// All methods of a nil Breaker let everything pass.
 type Breaker struct {
 	circuit *Circuit
 	s       Server
 	conns   connections
 }
 
-// Server is what a Breaker has to know and to do of its server.
+// Server describes a Breaker's server.
 type Server struct {
 	Name   string
 	Log    *slog.Logger
@@ -56,23 +53,21 @@ type Server struct {
 	Within time.Duration // how long a probe may take
 	// Life ends all probes.
 	Life context.Context
-	// Go runs f in a goroutine that is awaited after the end of Life. It reports
-	// false when that is too late.
+	// Go runs f in a goroutine that is awaited after the end of Life. It reports false if Life has
+	// ended.
 	Go func(f func()) bool
-	// Open opens a connection that the breaker is not asked for. done closes it,
-	// also after an error.
+	// Open opens a connection without asking the breaker. done closes it, also after an error.
 	Open func(ctx context.Context, from *bridge.Caller) (done func(), err error)
-	// Noted is told why the server is left alone when that begins, and after each
-	// probe that has failed.
+	// Noted is called with the reason when the circuit opens, and after each failed probe.
 	Noted func(why error)
-	// Works is told that the server is used again.
+	// Works is called when the circuit closes again.
 	Works func()
 }
 
-// patience is for how long after a probe has begun callers wait for its outcome.
+// patience is how long callers wait for the outcome of a probe, counted from its start.
 const patience = 5 * time.Second
 
-// New returns the breaker of a server; nil when it is off.
+// New returns the breaker of a server, or nil if o switches it off.
 func New(o Options, s Server) *Breaker {
 	if o.Off {
 		return nil
@@ -80,28 +75,27 @@ func New(o Options, s Server) *Breaker {
 	return &Breaker{circuit: NewCircuit(o), s: s, conns: connections{open: map[*guarded]struct{}{}}}
 }
 
-// Set has other options count from now on. It cannot switch on what is nil.
+// Set replaces the options. A nil Breaker stays off.
 func (b *Breaker) Set(o Options) {
 	if b != nil {
 		b.circuit.set(o)
 	}
 }
 
-// Pass returns the error that no connection must be opened, if that is so. When the
-// pause is over it has the server probed on behalf of from, and waits a moment for
-// what comes of it.
+// Pass returns an error if no connection may be opened. After the pause it starts a probe on behalf
+// of from, and waits a moment for its outcome.
 func (b *Breaker) Pass(ctx context.Context, from *bridge.Caller) error {
 	if b == nil {
 		return nil
 	}
 	a, err := b.pass(ctx, from, openings)
 	if err == nil {
-		a.Void() // Opening begins the one that counts
+		a.Void() // Opening begins the attempt that counts
 	}
 	return err
 }
 
-// pass returns the attempt that begins now, or the error that it must not.
+// pass begins an attempt, or returns why it must not begin.
 func (b *Breaker) pass(ctx context.Context, from *bridge.Caller, k kind) (Attempt, error) {
 	if a, ok := b.circuit.begin(k); ok {
 		return a, nil
@@ -123,7 +117,7 @@ func (b *Breaker) pass(ctx context.Context, from *bridge.Caller, k kind) (Attemp
 	return b.now(k)
 }
 
-// now is pass without waiting.
+// now is pass without a probe and without waiting.
 func (b *Breaker) now(k kind) (Attempt, error) {
 	a, ok := b.circuit.begin(k)
 	if !ok {
@@ -132,7 +126,7 @@ func (b *Breaker) now(k kind) (Attempt, error) {
 	return a, nil
 }
 
-// refusal is the error of what must not be sent or opened.
+// refusal returns the error for a call or an opening that must not begin.
 func (b *Breaker) refusal() error {
 	left, probed := b.circuit.Left()
 	when := "right now"
@@ -150,10 +144,10 @@ func (b *Breaker) refusal() error {
 	return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: fmt.Sprintf(text, why, when)}
 }
 
-// Shut reports whether no connections are opened.
+// Shut reports whether openings are stopped.
 func (b *Breaker) Shut() bool { return b.Status().Why != nil }
 
-// Left returns for how much longer there is no use in trying to open a connection.
+// Left returns how long it is still pointless to open a connection.
 func (b *Breaker) Left() time.Duration {
 	if !b.Shut() {
 		return 0
@@ -165,10 +159,10 @@ func (b *Breaker) Left() time.Duration {
 	return left
 }
 
-// Opening says that a connection is about to be opened on behalf of from, until ctx
-// ends, or returns the error that it must not be, without waiting: for who has what
-// a probe may need. own says that the connection is one client's alone. opened takes
-// what came of it, and returns the connection with its calls let pass, and counted.
+// Opening begins the opening of a connection on behalf of from, or returns why it must not begin. It
+// does not wait: the caller holds resources that a probe may need. ctx ends when nobody wants the
+// connection any more. own says that the connection serves one client only. opened takes the
+// outcome. It returns the connection with its calls guarded and counted.
 func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (opened func(Conn, bridge.Upstream, error) bridge.Upstream, err error) {
 	if b == nil {
 		return func(_ Conn, up bridge.Upstream, _ error) bridge.Upstream { return up }, nil
@@ -181,10 +175,10 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 		switch j := judge(ctx, err); {
 		case j == works:
 			a.Good()
-			b.served()
+			b.opened()
 		case j == fails && ctx.Err() == nil:
-			b.bad(a, err, from.Principal, "circuit breaker open: connections to the server keep failing")
-		default: // it says nothing, or nobody wanted it any more
+			b.failed(a, err, from.Principal, "circuit breaker open: connections to the server keep failing")
+		default: // no statement about the server, or nobody wants the connection any more
 			a.Void()
 		}
 		if err != nil {
@@ -198,39 +192,37 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 	}, nil
 }
 
-// served notes that a connection was opened. That is a success among the calls, too:
-// a client that makes its own connections end is no reason to leave those of others
-// alone as long as new ones can be opened.
-func (b *Breaker) served() {
+// opened records that a connection was opened. That counts as a success of calls, too: while new
+// connections open, one client that crashes its own ones must not stop the others.
+func (b *Breaker) opened() {
 	if a, ok := b.circuit.begin(calls); ok {
 		a.Good()
 	}
 }
 
-// bad notes a failure: err, of an attempt on behalf of that principal. text is for
-// the log, if that is why the circuit opens.
-func (b *Breaker) bad(a Attempt, err error, principal, text string) {
+// failed records the failure err of an attempt on behalf of a principal. It logs text if the circuit
+// opens.
+func (b *Breaker) failed(a Attempt, err error, principal, text string) {
 	why := reason(err, principal)
 	if pause := a.Bad(errors.Is(err, bridge.ErrTimeout), why); pause > 0 {
-		b.s.Noted(b.note(why))
+		b.s.Noted(b.statusError(why))
 		b.s.Log.Warn(text, "for", pause.String(), "err", err)
 	}
 }
 
-// note is why the server is left alone, for its status.
-func (b *Breaker) note(why string) error {
+// statusError returns the reason for the server's status.
+func (b *Breaker) statusError(why string) error {
 	return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, Public: why}
 }
 
-// errSlow is the failure of a call that had its answer, but late.
+// errSlow is the failure of a call whose answer came late.
 var errSlow = errors.New("an answer took too long")
 
-// reason is why the server is left alone, for clients. What was said to one may
-// be about its call, and is not for others to know: where there are several
-// principals they are told the kind only.
+// reason returns the reason of a failure for clients. The text of an error may describe one
+// principal's call. So if there are principals, they see only the kind of failure.
 func reason(err error, principal string) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok && principal == "" {
-		public, _, _ := strings.Cut(e.Public, "; whether ") // which is about that call
+		public, _, _ := strings.Cut(e.Public, "; whether ") // the rest describes that call
 		return public
 	}
 	switch {
@@ -244,8 +236,7 @@ func reason(err error, principal string) string {
 	return "it fails while it has calls to answer"
 }
 
-// judgement is what the outcome of a call, or of opening a connection, says
-// about the server.
+// judgement is what an outcome says about the server.
 type judgement int
 
 const (
@@ -254,10 +245,10 @@ const (
 	fails
 )
 
-// judge says so of an error. What the server has answered, though only by
-// refusing, is no failure: nor is what has not reached it for other reasons.
-// Where ctx has ended, it is for the reason of that: who ends a session closes
-// its connection too, and the call may have met with either first.
+// judge judges the outcome of a call or of an opening. An answer of the server is no failure, even a
+// refusal. Nor is an attempt that did not reach the server for other reasons. If ctx has ended, its
+// cause is judged: the end of a session also closes its connection, and the call may see either
+// first.
 func judge(ctx context.Context, err error) judgement {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -270,25 +261,28 @@ func judge(ctx context.Context, err error) judgement {
 		errors.Is(err, bridge.ErrShutdown), errors.Is(err, bridge.ErrEnded), errors.Is(err, bridge.ErrIdle), errors.Is(err, bridge.ErrCancelled):
 		return nothing
 	case errors.Is(err, bridge.ErrUnavailable), errors.Is(err, bridge.ErrLost), errors.Is(err, bridge.ErrTimeout):
-		return fails // a deadline of the bridge's own too
+		return fails // also for a deadline of the bridge
 	case ctx.Err() != nil:
 		return nothing
 	}
-	return fails // whatever else it is, it is no answer
+	return fails // there was no answer
 }
 
-// Status says how a breaker is.
+// Status describes a breaker.
 type Status struct {
-	// State is "closed" when the server is used, "open" when it, or opening a
-	// connection to it, is left alone, "half-open" while it is probed, and "off".
+	// State is one of four:
+	// "closed": the server is used;
+	// "open": the server gets no calls, or no openings;
+	// "half-open": a probe is in flight;
+	// "off".
 	State string
-	Trips uint64    // how often it began to be left alone
-	Why   error     // it is; nil when it is closed or off, and then so is the rest
-	Since time.Time // it is
-	Again time.Time // when the pause is over
+	Trips uint64    // how often the circuit opened
+	Why   error     // why it is open; if it is nil, the circuit is closed or off, and the rest is zero
+	Since time.Time // when it opened
+	Again time.Time // when the pause ends
 }
 
-// Status returns how the breaker is.
+// Status returns the current status.
 func (b *Breaker) Status() Status {
 	if b == nil {
 		return Status{State: "off"}
@@ -306,6 +300,6 @@ func (b *Breaker) Status() Status {
 	if st.State = "open"; c.probe != nil {
 		st.State = "half-open"
 	}
-	st.Why, st.Since, st.Again = b.note(c.why), c.since, c.again
+	st.Why, st.Since, st.Again = b.statusError(c.why), c.since, c.again
 	return st
 }

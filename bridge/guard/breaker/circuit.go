@@ -5,38 +5,36 @@ import (
 	"time"
 )
 
-// Circuit says whether something is used that may fail, such as a host. Who is about
-// to use it asks Begin, and tells the Attempt how it went. While Begin lets nothing
-// pass, one at a time may find out whether it works again: see Try.
+// Circuit decides whether something that may fail is used, such as a host. A user calls Begin, and
+// reports the outcome to the Attempt. While Begin lets nothing pass, Try admits one probe at a time.
 //
 //	closed ----- too many failures ----> open ------ the pause is over,
 //	   ^                                  ^  |       and somebody wants it
 //	   |                                  |  v
 //	   +------- the probe succeeds ---- half-open -- it fails: a longer pause
 //
-// Its methods, and those of its attempts and probes, may be called concurrently. It
+// The methods of a Circuit, of its attempts and of its probes may be called concurrently. A Circuit
 // starts no goroutine and has no timer.
 //
-// The Breaker of a server counts the openings of connections besides, with a gate of
-// their own.
+// The Breaker of a server also counts openings of connections, with a gate of their own.
 type Circuit struct {
-	mu    sync.Mutex          // guards all
-	gates [openings + 1]*gate // while that of calls is open, so are openings
-	o     *Options            // complete
-	trips uint64              // how often something was not let pass any more
-	why   string              // it is open
-	since time.Time           // it is
+	mu    sync.Mutex          // guards the rest
+	gates [openings + 1]*gate // an open gate of calls stops openings, too
+	o     *Options            // with their defaults
+	trips uint64              // how often a gate opened
+	why   string              // why it is open
+	since time.Time           // when it opened
 	pause time.Duration
-	again time.Time // when the pause is over
-	probe *Probe    // under way, or nil
+	again time.Time // when the pause ends
+	probe *Probe    // in flight, or nil
 
-	forced *Force // what an operator has decided, or nil
+	forced *Force // an operator's decision, or nil
 }
 
-// maxPause is how far pauses grow, unless the first is longer.
+// maxPause bounds the growth of pauses. A longer first pause stays as it is.
 const maxPause = 2 * time.Minute
 
-// NewCircuit returns a circuit that is closed. With Options.Off it stays so.
+// NewCircuit returns a closed circuit. With Options.Off it never opens.
 func NewCircuit(o Options) *Circuit {
 	o = o.complete()
 	c := &Circuit{o: &o}
@@ -44,7 +42,7 @@ func NewCircuit(o Options) *Circuit {
 	return c
 }
 
-// at returns the gate that keeps what is of a kind from passing, or else lets it pass.
+// at returns the gate for a kind of attempt: that of calls if it is open, otherwise the kind's own.
 // The caller holds c.mu.
 func (c *Circuit) at(k kind) *gate {
 	if g := c.gates[calls]; g.open {
@@ -53,8 +51,8 @@ func (c *Circuit) at(k kind) *gate {
 	return c.gates[k]
 }
 
-// set has other options count. What is counted begins anew; what is left alone stays so
-// until a probe succeeds, unless the circuit is off now.
+// set replaces the options. Counts begin anew. An open circuit stays open until a probe succeeds,
+// unless the options switch it off.
 func (c *Circuit) set(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +71,7 @@ func (c *Circuit) set(o Options) {
 	}
 }
 
-// Begin returns the attempt that begins now. It reports false when it must not.
+// Begin begins an attempt. It reports false if the attempt must not begin.
 func (c *Circuit) Begin() (Attempt, bool) { return c.begin(calls) }
 
 func (c *Circuit) begin(k kind) (Attempt, bool) {
@@ -87,28 +85,27 @@ func (c *Circuit) begin(k kind) (Attempt, bool) {
 	return Attempt{c: c, g: g, done: done, began: time.Now(), fails: g.fails, goods: g.goods}, err == nil
 }
 
-// Attempt is a use that the circuit has let pass. One of Good, Bad and Void is called,
-// once. What began before the circuit opened does not count when it is closed again.
+// Attempt is a use that the circuit has let pass. The user calls one of Good, Bad and Void, once. An
+// attempt that began before the circuit opened does not count.
 type Attempt struct {
 	c            *Circuit
 	g            *gate
 	done         func(error)
 	began        time.Time
-	fails, goods int // of g, when it began
+	fails, goods int // of g when it began
 }
 
-// Slow reports whether the attempt has taken longer by now than Options.Slow.
+// Slow reports whether the attempt has taken longer than Options.Slow.
 func (a *Attempt) Slow() bool { return a.g.o.Slow > 0 && time.Since(a.began) > a.g.o.Slow }
 
-// Good notes a success.
+// Good records a success.
 func (a *Attempt) Good() { a.end(nil, false, "") }
 
-// Bad notes a failure, which is that there was no answer in time if it was late.
-// When the circuit opens for it, why is kept as the reason, and the pause is
-// returned; otherwise that is 0.
+// Bad records a failure. late says that the answer did not come in time. If the circuit opens, Bad
+// stores why as the reason and returns the pause. Otherwise it returns 0.
 func (a *Attempt) Bad(late bool, why string) (pause time.Duration) { return a.end(errBad, late, why) }
 
-// Void notes that how it went says nothing about what was used.
+// Void records an outcome that says nothing about the server.
 func (a *Attempt) Void() { a.end(errVoid, false, "") }
 
 func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration) {
@@ -118,15 +115,15 @@ func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration
 	switch {
 	case outcome == nil:
 		g.goods, g.row = g.goods+1, 0
-	case outcome == errBad && g.another(a, late):
+	case outcome == errBad && g.isOneMore(a, late):
 		g.fails, g.row = g.fails+1, g.row+1
 		if late {
 			g.hung = a.began
 		}
 	}
-	// A gobreaker dates an outcome when its attempt began, and forgets it when that was
-	// before the window: a call that times out may well have. So what took long is
-	// passed off as an attempt of now.
+	// A gobreaker dates an outcome by the start of its attempt, and forgets it when that was
+	// before the window. A call that times out may be that old. So a long attempt is
+	// recorded as one that begins now.
 	if !g.open && time.Since(a.began) >= g.o.Window/parts {
 		a.done(errVoid)
 		a.done, _ = g.Allow()
@@ -139,8 +136,7 @@ func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration
 	return c.pause
 }
 
-// Left returns how long it takes until the circuit is worth trying: a second while
-// it is probed.
+// Left returns how long the pause lasts. During a probe it returns a second and true.
 func (c *Circuit) Left() (left time.Duration, probed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,18 +146,18 @@ func (c *Circuit) Left() (left time.Duration, probed bool) {
 	return max(time.Until(c.again), time.Millisecond), false
 }
 
-// Probe is the one attempt to find out whether what was left alone works again. One
-// of its methods has to be called, once.
+// Probe is the one attempt to find out whether the server works again. One of its methods must be
+// called, once.
 type Probe struct {
 	c     *Circuit
-	g     *gate // when that is of calls, it is about openings too
+	g     *gate // a gate of calls covers openings, too
 	pass  func(error)
 	began time.Time
-	done  chan struct{} // closed when it has ended
+	done  chan struct{} // closed at the end
 }
 
-// Try begins the probe, when the pause is over and no other one is under way: that
-// is when it reports true. Otherwise it returns the probe under way, or nil.
+// Try begins a probe and reports true, if the pause is over and no probe is in flight. Otherwise it
+// returns the probe in flight, or nil.
 func (c *Circuit) Try() (*Probe, bool) { return c.try(calls) }
 
 func (c *Circuit) try(k kind) (*Probe, bool) {
@@ -182,35 +178,35 @@ func (c *Circuit) try(k kind) (*Probe, bool) {
 	return c.probe, true
 }
 
-// Worked closes the circuit. It reports false when the probe does not count: what it
-// was not about has begun to fail meanwhile, or others have decided.
+// Worked closes the circuit. It reports false if the probe does not count: other attempts began to
+// fail meanwhile, or an operator decided.
 func (p *Probe) Worked() (closed bool) {
 	p.end(func(c *Circuit) {
 		p.pass(nil)
-		c.close(p.g.kind) // with the first pause again
+		c.close(p.g.kind) // the first pause counts again
 		closed = true
 	})
 	return closed
 }
 
-// Failed begins another pause, twice as long as the one before, and returns it. why
-// is the reason from now on. When the probe does not count it returns 0.
+// Failed begins another pause, twice as long as the last one, and returns it. why is the new reason.
+// If the probe does not count, Failed returns 0.
 func (p *Probe) Failed(why string) (pause time.Duration) {
 	p.end(func(c *Circuit) {
 		pause = min(2*c.pause, max(maxPause, c.o.Pause))
 		c.why = why
-		c.leave(p.g.kind, pause)
+		c.openFor(p.g.kind, pause)
 	})
 	return pause
 }
 
-// Missed begins another pause of the same length: the probe has found out nothing.
-func (p *Probe) Missed() { p.end(func(c *Circuit) { c.leave(p.g.kind, c.pause) }) }
+// Missed begins another pause of the same length: the probe had no result.
+func (p *Probe) Missed() { p.end(func(c *Circuit) { c.openFor(p.g.kind, c.pause) }) }
 
-// Dropped lets the next begin at once: the probe was not made.
+// Dropped lets the next probe begin at once: this one was not made.
 func (p *Probe) Dropped() { p.end(func(*Circuit) { p.pass(errVoid) }) }
 
-// end ends the probe, and has what it says noted, if its gate counts still.
+// end ends the probe. It calls note if the probe still counts.
 func (p *Probe) end(note func(c *Circuit)) {
 	p.c.mu.Lock()
 	p.c.probe = nil
@@ -221,7 +217,7 @@ func (p *Probe) end(note func(c *Circuit)) {
 	close(p.done)
 }
 
-// reason returns why the circuit was opened last, and whether calls pass all the same.
+// reason returns why the circuit last opened, and whether calls still pass.
 func (c *Circuit) reason() (why string, used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,38 +12,35 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Conn is an open connection as a breaker sees it beside its calls.
+// Conn is an open connection as a breaker uses it beside its calls.
 type Conn interface {
-	// Idle reports whether the connection can be used still, and then whether no
-	// call is under way.
+	// Idle reports whether the connection can still be used, and whether it has no calls in flight.
 	Idle() (open, idle bool)
-	// Ping asks the server for a sign of life, which it has to give within that
-	// time. An error that is an answer is one, too.
+	// Ping pings the server, which must answer within that time. A JSON-RPC error is an answer.
 	Ping(ctx context.Context, within time.Duration) error
-	// Asked returns how many questions the server has asked that name no call.
+	// Asked returns how many questions of the server named no call.
 	Asked() int64
-	// Gone says that the connection is of no use any more.
+	// Gone marks the connection as lost.
 	Gone(err error)
 }
 
-// connections are those that a probe can ask for a sign of life.
+// connections are the open connections, which a probe may ping.
 type connections struct {
 	mu   sync.Mutex // guards open
 	open map[*guarded]struct{}
 }
 
-// guarded is a connection whose calls the breaker lets pass, and counts.
-// Notifications pass in any case: nobody waits for them, and what is under way
-// needs them.
+// guarded is a connection whose calls the breaker guards and counts. Notifications always pass:
+// nobody waits for them, and calls in flight need them.
 type guarded struct {
 	bridge.Upstream
-	b     *Breaker
-	conn  Conn
-	from  *bridge.Caller               // on whose behalf it was opened
-	own   bool                         // it is one client's alone
-	last  atomic.Pointer[bridge.Error] // that was counted
-	bads  atomic.Int64                 // failures that were counted
-	under atomic.Int64                 // calls under way, but for those that last
+	b        *Breaker
+	conn     Conn
+	from     *bridge.Caller               // on whose behalf it was opened
+	own      bool                         // it serves one client only
+	last     atomic.Pointer[bridge.Error] // the last counted error
+	failures atomic.Int64                 // counted failures
+	inFlight atomic.Int64                 // calls in flight, without subscriptions
 }
 
 // Close closes the connection.
@@ -54,11 +51,11 @@ func (g *guarded) Close(ctx context.Context) error {
 	return g.Upstream.Close(ctx)
 }
 
-// before is how things were when a call began.
+// before is the state when a call began.
 type before struct {
 	Attempt
-	bads  int64 // of the connection
-	asked int64
+	failures int64 // of the connection
+	asked    int64
 }
 
 // Call makes a call.
@@ -68,10 +65,10 @@ func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		return nil, err
 	}
 	if r.Method != era.Listen {
-		g.under.Add(1)
-		defer g.under.Add(-1)
+		g.inFlight.Add(1)
+		defer g.inFlight.Add(-1)
 	}
-	was := before{Attempt: a, bads: g.bads.Load(), asked: g.conn.Asked()}
+	was := before{Attempt: a, failures: g.failures.Load(), asked: g.conn.Asked()}
 	if r.Back == nil {
 		m, err := g.Upstream.Call(ctx, r)
 		g.settle(ctx, r, was, err)
@@ -93,11 +90,11 @@ func (g *guarded) settle(ctx context.Context, r *bridge.Request, was before, err
 		j, err = fails, errSlow
 	}
 	switch {
-	case j == works, j == fails && g.conn.Asked() != was.asked: // it has spoken meanwhile, and whoever was asked takes his time
+	case j == works, j == fails && g.conn.Asked() != was.asked: // the server asked meanwhile, and a person may take time
 		was.Good()
 	case j == fails && g.counts(was, err):
-		g.b.bad(was.Attempt, err, g.principal(r), "circuit breaker open: the server keeps failing")
-	default: // it says nothing, or was counted
+		g.b.failed(was.Attempt, err, g.principal(r), "circuit breaker open: the server keeps failing")
+	default: // no statement about the server, or already counted
 		was.Void()
 	}
 }
@@ -109,13 +106,12 @@ func (g *guarded) principal(r *bridge.Request) string {
 	return g.from.Principal
 }
 
-// counts reports whether a failure says more than was counted: the end of a
-// connection is one, however many calls it ends. Of a connection that is one
-// client's so is what its calls meet at the same time: a client that makes a
-// server of its own fail is no reason to leave those of others alone.
+// counts reports whether a failure is not counted yet. The end of a connection is one failure,
+// however many calls it ends. On a connection of one client, all failures at the same time count as
+// one: a client that crashes its own server must not stop the others.
 func (g *guarded) counts(was before, err error) bool {
 	if g.own {
-		return g.bads.CompareAndSwap(was.bads, was.bads+1)
+		return g.failures.CompareAndSwap(was.failures, was.failures+1)
 	}
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return g.last.Swap(e) != e
@@ -123,9 +119,8 @@ func (g *guarded) counts(was before, err error) bool {
 	return true
 }
 
-// guardedCall is a call that has somebody to speak to, and the Client of it. Its
-// first sign of life settles it: from then on it may wait for as long as it needs,
-// perhaps for a person.
+// guardedCall is a call with a Client, and that Client itself. Its first message of the server
+// settles the call: from then on it may take any time, perhaps for a person.
 type guardedCall struct {
 	bridge.Client
 	r       bridge.Request
@@ -141,13 +136,13 @@ func (c *guardedCall) alive() {
 	}
 }
 
-// Notify passes on what the server says about the call.
+// Notify passes a notification about the call on.
 func (c *guardedCall) Notify(n *jsonrpc.Message) {
 	c.alive()
 	c.Client.Notify(n)
 }
 
-// Ask passes on what the server asks about the call.
+// Ask passes a question about the call on.
 func (c *guardedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.alive()
 	return c.Client.Ask(q, reply)

@@ -4,25 +4,24 @@ import (
 	"time"
 )
 
-// Force is what an operator has decided about a server, for a while.
+// Force is an operator's decision about a server, for a while.
 type Force struct {
-	Open  bool      // it gets no calls, and no connections; otherwise it does, however it fails
-	By    string    // who has decided it; may be empty
-	Since time.Time // it counts
-	Until time.Time // it counts
+	Open  bool      // true stops calls and openings; false lets them pass, however many fail
+	By    string    // the operator; may be empty
+	Since time.Time // begin
+	Until time.Time // end
 }
 
-// counts reports whether it counts still. Of nil it does not.
+// counts reports whether the decision is in force. A nil one is not.
 func (f *Force) counts() bool { return f != nil && time.Now().Before(f.Until) }
 
-// Force has an operator's decision count, or with nil the breaker decide again. When that
-// on an open breaker is over, the next call has the server probed. It reports false when
-// there is no breaker.
+// Force puts an operator's decision in force. nil ends it. After a decision that stopped the server,
+// the next call starts a probe. Force reports false if there is no breaker.
 func (b *Breaker) Force(f *Force) bool {
 	return b != nil && b.circuit.force(f)
 }
 
-// Forced returns what an operator has decided; nil if nothing counts.
+// Forced returns the decision in force, or nil.
 func (b *Breaker) Forced() *Force {
 	if b == nil {
 		return nil
@@ -48,9 +47,9 @@ func (c *Circuit) force(f *Force) bool {
 		c.again = time.Now()
 	case f == nil:
 	case f.Open:
-		c.close(openings) // those under way do not count any more, and nor does their probe
-		c.leave(calls, 0) // a probe may begin when that does not count any more
-		c.why, c.since, c.pause, c.again = "an operator has decided so", f.Since, c.o.Pause, f.Until
+		c.close(openings)   // openings in flight, and their probe, count no more
+		c.openFor(calls, 0) // a probe may begin when the decision ends
+		c.why, c.since, c.pause, c.again = "forced open by an operator", f.Since, c.o.Pause, f.Until
 	default:
 		c.close(calls)
 	}

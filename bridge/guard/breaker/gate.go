@@ -7,22 +7,22 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// gate lets attempts of one kind pass, or not: it is a gobreaker, with what that does
-// not count. Closed, it opens for too many failures; open, it lets one probe pass after
-// its pause. A closed one has the first pause, and another pause takes another gate.
-// Circuit.mu guards it, which is held whenever the gobreaker is used.
+// gate lets attempts of one kind pass or stops them. It is a gobreaker with additional counts. A
+// closed gate opens after too many failures. An open one lets one probe pass after its pause. A
+// gate's pause never changes: another pause takes another gate. Circuit.mu guards the gate. It is
+// held whenever the gobreaker is used.
 type gate struct {
 	*gobreaker.TwoStepCircuitBreaker[any]
 	kind  kind
-	o     *Options  // complete
-	open  bool      // nothing passes but a probe
+	o     *Options  // with their defaults
+	open  bool      // only a probe passes
 	goods int       // successes
-	fails int       // failures that were one more in a row, ever
-	row   int       // failures in a row: gobreaker forgets those that are older than the window
-	hung  time.Time // when the last attempt of row began that had no answer in time
+	fails int       // failures, of which simultaneous ones count once
+	row   int       // failures in a row; a gobreaker forgets those older than the window
+	hung  time.Time // when the last attempt of row without an answer in time began
 }
 
-// kind is what a gate is for.
+// kind is the kind of attempts that a gate guards.
 type kind int
 
 const (
@@ -32,7 +32,7 @@ const (
 
 const (
 	parts = 10          // of a window
-	apart = time.Second // between attempts that are not made together
+	apart = time.Second // between attempts that do not count as simultaneous
 )
 
 // Outcomes beside nil, for a gobreaker.
@@ -41,15 +41,15 @@ var (
 	errVoid = errors.New("says nothing")
 )
 
-// gate returns a gate that is closed. The caller holds c.mu.
+// gate returns a closed gate. The caller holds c.mu.
 func (c *Circuit) gate(k kind, pause time.Duration) *gate {
 	g := &gate{kind: k, o: c.o}
 	g.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Interval:     g.o.Window,
 		BucketPeriod: max(g.o.Window/parts, 1),
-		Timeout:      max(pause-1, 1), // it is over a nanosecond later
+		Timeout:      max(pause-1, 1), // the gobreaker ends it a nanosecond later
 		IsExcluded:   func(err error) bool { return errors.Is(err, errVoid) },
-		// These are called with the gobreaker locked, and c.mu.
+		// The gobreaker calls these while it and c.mu are locked.
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			bad, all := int(n.TotalFailures), int(n.TotalFailures+n.TotalSuccesses)
 			many := g.row >= g.o.Failures || all >= g.o.Calls && 100*bad >= g.o.Percent*all
@@ -65,40 +65,38 @@ func (c *Circuit) gate(k kind, pause time.Duration) *gate {
 	return g
 }
 
-// close has what is counted begin anew from a kind on. The caller holds c.mu.
+// close replaces the gates from a kind on by closed ones without counts. The caller holds c.mu.
 func (c *Circuit) close(k kind) {
 	for ; k <= openings; k++ {
 		c.gates[k] = c.gate(k, c.o.Pause)
 	}
 }
 
-// tripped notes that what is of a kind is not let pass any more. The caller holds c.mu.
+// tripped records that a gate opened. The caller holds c.mu.
 func (c *Circuit) tripped(k kind) {
 	if k == calls {
-		c.close(openings) // those that began before do not count, and nor does their probe
+		c.close(openings) // openings in flight, and their probe, count no more
 	}
 	c.trips++
 	c.since, c.pause = time.Now(), c.o.Pause
 	c.again = c.since.Add(c.pause)
 }
 
-// leave begins a pause, which may be none, of what is left alone. The caller holds c.mu.
-func (c *Circuit) leave(k kind, pause time.Duration) {
+// openFor opens the gate of a kind for a pause, which may be 0. The caller holds c.mu.
+func (c *Circuit) openFor(k kind, pause time.Duration) {
 	g := c.gate(k, pause)
 	if g.open = true; pause > 0 {
-		g.row = g.o.Failures // a gobreaker opens for a failure only
+		g.row = g.o.Failures // a gobreaker opens only after a failure
 		done, _ := g.Allow()
 		done(errBad)
 	}
 	c.gates[k], c.pause, c.again = g, pause, time.Now().Add(pause)
 }
 
-// another reports whether a failure is one more in a row: what fails together,
-// such as all that is under way when a server is restarted, is one. So the attempt
-// has to have begun after the one before had failed. Where there is no answer any
-// more, that is to wait for a deadline each time: there it is enough that it began
-// a moment after the other, and nothing has succeeded since. Openings each cost a
-// start, also those that fail together.
-func (g *gate) another(a *Attempt, late bool) bool {
+// isOneMore reports whether a failure is one more in a row. Simultaneous failures count once, such as
+// those of a server's restart. So the attempt must have begun after the last failure. An attempt
+// that hangs fails only at its deadline. There it suffices that it began a moment after the last one
+// that hung, without a success since. Openings always count: each costs a start.
+func (g *gate) isOneMore(a *Attempt, late bool) bool {
 	return g.kind == openings || a.fails == g.fails || late && a.goods == g.goods && !a.began.Before(g.hung.Add(apart))
 }

@@ -9,29 +9,26 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// Options say when what fails is left alone, and for how long. Zero values are the
-// defaults.
+// Options say when a failing server gets no calls, and for how long. Zero values are the defaults.
 type Options struct {
 	// Off switches the circuit breaker off.
 	Off bool `yaml:"-"`
-	// Failures is how many in a row are too many. 0 means 5.
+	// Failures is how many failures in a row open the circuit. 0 means 5.
 	Failures int `yaml:"failures"`
 	// Percent is which part of the calls within Window may fail. 0 means 60.
 	Percent int `yaml:"percent"`
-	// Calls is how many there must have been within Window before Percent counts.
-	// 0 means 20.
+	// Calls is how many calls within Window are needed before Percent counts. 0 means 20.
 	Calls int `yaml:"calls"`
-	// Window is the time that Percent and Calls look at. 0 means 30 s.
+	// Window is the time that Percent and Calls are about. 0 means 30 s.
 	Window time.Duration `yaml:"window"`
-	// Pause is how long the breaker stays open at first. It doubles with each
-	// probe that fails, up to 2 min. 0 means 5 s.
+	// Pause is how long the breaker stays open at first. It doubles with each failed probe, up to 2
+	// min. 0 means 5 s.
 	Pause time.Duration `yaml:"pause"`
-	// Slow is how long a call may take before it counts as a failure. 0 means as
-	// long as it may take at all.
+	// Slow is how long a call may take before it counts as a failure. 0 means any time.
 	Slow time.Duration `yaml:"slow"`
 }
 
-// Validate reports what is out of bounds.
+// Validate returns an error for each value out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
 	f.AtLeast("failures", int64(o.Failures), 1)

@@ -18,7 +18,7 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 	}
 	j := judge(b.s.Life, err)
 	if errors.Is(err, bridge.ErrRejected) || errors.Is(err, bridge.ErrNoHandshake) {
-		j = works // it is there, and says so
+		j = works // a refusal is an answer
 	}
 	switch j {
 	case works:
@@ -29,25 +29,25 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 	case fails:
 		why := reason(err, from.Principal)
 		if pause := p.Failed(why); pause > 0 {
-			b.s.Noted(b.note(why))
+			b.s.Noted(b.statusError(why))
 			b.s.Log.Warn("circuit breaker stays open: the probe failed", "for", pause.String(), "err", err)
 		}
 	default:
-		p.Missed() // perhaps there was no room for a connection
+		p.Missed() // for example, no room for a connection
 	}
 }
 
-// ask asks the server for a sign of life over an open connection. If there is
-// none, or it gives none, opening one is the sign. That is none where all
-// use the one connection, and it has work to do: it may only be slow. Where the
-// openings alone have failed, there is no other sign.
+// ask pings the server over an open connection. If there is none, or the ping fails, ask opens a
+// connection: success means that the server works. It does not do so if all clients use the one
+// connection and calls are in flight: that server may only be slow. If only openings failed, an
+// opening is the only test.
 func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 	dead := &bridge.Error{Server: b.s.Name, Kind: bridge.ErrTimeout, Public: fmt.Sprintf("it did not answer a ping within %v", b.s.Within)}
 	ctx, stop := context.WithTimeoutCause(b.s.Life, b.s.Within, dead)
 	defer stop()
 	g, silent := (*guarded)(nil), false
 	if p.g.kind == calls {
-		g = b.present()
+		g = b.anyOpen()
 	}
 	if g != nil {
 		err := g.ping(ctx)
@@ -58,7 +58,7 @@ func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 	}
 	done, err = b.s.Open(ctx, from)
 	if err == nil {
-		b.served()
+		b.opened()
 	}
 	if silent && (err == nil || errors.Is(err, bridge.ErrOverloaded)) {
 		g.giveUp(ctx)
@@ -66,9 +66,8 @@ func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 	return done, err
 }
 
-// giveUp ends a connection that several share and that has hung: it was silent
-// before, has nothing to do, and is silent still. Those who share it have no
-// other, and each of their calls would have to time out.
+// giveUp ends a shared connection that hangs: it was silent before, has no calls in flight, and is
+// silent still. Its clients have no other one, and each of their calls would time out.
 func (g *guarded) giveUp(ctx context.Context) {
 	if g.own || g.busy() || !errors.Is(g.ping(ctx), bridge.ErrTimeout) || g.busy() {
 		return
@@ -80,12 +79,12 @@ func (g *guarded) ping(ctx context.Context) error {
 	return g.conn.Ping(ctx, min(patience, g.b.s.Within))
 }
 
-// busy reports whether there are calls under way, but for those that last.
-func (g *guarded) busy() bool { return g.under.Load() > 0 }
+// busy reports whether calls are in flight, without subscriptions.
+func (g *guarded) busy() bool { return g.inFlight.Load() > 0 }
 
-// present returns an open connection, if possible one without calls under way: it
-// may do one thing at a time.
-func (b *Breaker) present() (found *guarded) {
+// anyOpen returns an open connection, if possible one without calls in flight: a server may do one
+// thing at a time.
+func (b *Breaker) anyOpen() (found *guarded) {
 	b.conns.mu.Lock()
 	all := slices.Collect(maps.Keys(b.conns.open))
 	b.conns.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package cache keeps the lists of a server, and fetches each list once for all callers that
-// ask for it at the same time.
+// Package cache keeps the lists of a server. All callers that ask for a list at the same time share
+// one fetch.
 //
-// A list of one principal never serves another one, unless the server or its operator says
-// that the list is public. A change that the server announces drops the list before any
-// client learns of the change. While the server is unavailable, its last lists are served.
+// A list of one principal never serves another one, unless the server or its operator declares it
+// public. A change that the server announces drops the list before any client learns of the change.
+// While the server is unavailable, its last lists are served.
 //
-// The cache fetches lists in goroutines, which Close stops and awaits. It writes nothing to
-// disk, and fetches only what somebody asks for.
+// The cache fetches lists in goroutines, which Close stops and awaits. It writes nothing to disk,
+// and fetches only lists that somebody asks for.
 package cache
 
 import (

@@ -106,7 +106,7 @@ func (c *Cache) store(f *fetch, e *entry) {
 	c.entries.Remove(f.text) // the caller's own one, if e is public now
 	c.entries.Remove(e.text)
 	if e.what < list.Kinds && !e.paged { // the other pages belong to the list of before
-		c.drop(func(k *key) bool { return k.paged && k.what == e.what && k.source == e.source })
+		c.drop(func(k *key) bool { return k.paged && k.sameList(e.key) })
 	}
 	c.entries.Add(e.text, e)
 	c.bytes += e.size
@@ -152,7 +152,8 @@ func (c *Cache) Heard(n *jsonrpc.Message) {
 	}
 }
 
-// heard handles a notification that came over the connection of s. nil stands for all.
+// heard handles a notification that came over the connection of s. A nil s stands for all
+// connections.
 func (c *Cache) heard(s *Source, n *jsonrpc.Message) {
 	if n.Method != "notifications/resources/updated" {
 		c.changed(s, n.Method)
@@ -166,8 +167,8 @@ func (c *Cache) heard(s *Source, n *jsonrpc.Message) {
 	})
 }
 
-// changed drops the lists whose change method announces. From then on the connection that
-// announced it has lists of its own.
+// changed drops the lists whose change method announces. The connection that announced it has lists
+// of its own then.
 func (c *Cache) changed(s *Source, method string) {
 	for kind := range list.Kinds {
 		if kind.Changed() != method {

@@ -49,9 +49,9 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 			return e, nil, nil
 		}
 		switch why := u.absent(u.Server()); why {
-		case errAsleep:
+		case errStopped:
 			return e, nil, why
-		case errDown: // the fetch reopens the connection, and nobody has to wait for that
+		case errLost: // the fetch reopens the connection, and nobody has to wait for that
 			c.join(u, k, r)
 			return e, nil, why
 		}
@@ -59,9 +59,9 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 	return nil, c.join(u, k, r), nil
 }
 
-// join returns the fetch of a list, and begins one if there is none. It returns nil if the
-// cache is closed. The caller holds c.mu. It must leave the fetch if it does not wait for the
-// end, unless the fetch is to go on without it.
+// join returns the fetch of a list, and begins one if there is none. It returns nil if the cache is
+// closed. The caller holds c.mu. A caller that stops waiting must leave the fetch. A fetch that its
+// only caller never leaves runs to its end.
 func (c *Cache) join(u *Cached, k *key, r *bridge.Request) *fetch {
 	if f := c.fetches[k.text]; f != nil && !f.began.Before(r.NotBefore) {
 		c.joined.Add(1)
@@ -141,9 +141,7 @@ func (c *Cache) end(f *fetch) {
 	switch {
 	case e == nil:
 	case e.m.Error != nil && f.paged: // the cursor belongs to a list that is no more (B13)
-		c.drop(func(k *key) bool {
-			return k.what == f.what && k.source == f.source && (k.everybody || k.principal == f.principal)
-		})
+		c.drop(func(k *key) bool { return k.sameList(f.key) })
 	case !e.fresh.IsZero() && !f.void && !c.closed:
 		c.store(f, e)
 	}

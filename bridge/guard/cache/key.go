@@ -73,6 +73,11 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 	return k, true
 }
 
+// sameList reports whether k belongs to the list that the caller of o sees.
+func (k *key) sameList(o *key) bool {
+	return k.what == o.what && k.source == o.source && (k.everybody || k.principal == o.principal)
+}
+
 // of returns the key of the same list as the connection's own.
 func (k *key) of(s *Source) *key {
 	own, mark := *k, strconv.FormatUint(s.id, 36)+"\x02"

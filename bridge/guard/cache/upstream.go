@@ -148,7 +148,7 @@ func (u *Cached) instead(r *bridge.Request, k *key, err error) (*jsonrpc.Message
 func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Message {
 	c.served.Add(1)
 	level := slog.LevelDebug
-	if first := !c.stale.Swap(true); first && why == errAsleep {
+	if first := !c.stale.Swap(true); first && why == errStopped {
 		level = slog.LevelInfo // nothing is wrong
 	} else if first {
 		level = slog.LevelWarn
@@ -180,8 +180,8 @@ func (u *Cached) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
 
 // Reasons for a stale answer beside errors.
 var (
-	errAsleep = errors.New("it is not started for a list")
-	errDown   = errors.New("its connection was lost")
+	errStopped = errors.New("its process is stopped, and a list does not start it")
+	errLost    = errors.New("its connection was lost")
 )
 
 // absent returns why the connection is missing to a server whose greeting is s, or nil. A
@@ -193,9 +193,9 @@ func (u *Cached) absent(s *bridge.Greeting) error {
 	}
 	switch state := u.lane.State(); {
 	case state == lane.Lost:
-		return errDown
+		return errLost
 	case state == lane.Asleep && u.cache.server.Process:
-		return errAsleep
+		return errStopped
 	}
 	return nil
 }

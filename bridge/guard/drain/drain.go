@@ -1,5 +1,5 @@
-// Package drain keeps new calls from a server while an operator wants it so: those under way
-// end, and what belongs to them passes.
+// Package drain keeps new calls from a server while an operator drains it. Calls in flight go on,
+// and requests that belong to them pass.
 package drain
 
 import (
@@ -15,21 +15,21 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Order is what an operator has decided about a server.
+// Order is an operator's order to drain a server.
 type Order struct {
 	By    string
 	Since time.Time
-	Until time.Time // zero: until it is taken back
+	Until time.Time // zero means until it is withdrawn
 }
 
-// Servers are all that there are, or were, by name: an order outlives a change of settings.
-// nil are those that nobody operates.
+// Servers holds the servers by name, also those that are gone: an order outlives a change of
+// settings. A nil Servers is for a bridge that nobody operates.
 type Servers struct {
 	mu sync.Mutex
 	of map[string]*Server
 }
 
-// New returns the servers that somebody operates, or nil.
+// New returns an empty Servers, or nil if nobody operates the bridge.
 func New(operated bool) *Servers {
 	if !operated {
 		return nil
@@ -37,7 +37,7 @@ func New(operated bool) *Servers {
 	return &Servers{of: map[string]*Server{}}
 }
 
-// Of returns the server of that name, always the same.
+// Of returns the server of that name, always the same one.
 func (s *Servers) Of(name string) *Server {
 	if s == nil {
 		return nil
@@ -50,18 +50,18 @@ func (s *Servers) Of(name string) *Server {
 	return s.of[name]
 }
 
-// Server is one of them. Its methods may be called concurrently; but for Set, those of nil
-// let everything pass.
+// Server is one server. Its methods may be called concurrently. Those of a nil Server let everything
+// pass; Set needs one that is not nil.
 type Server struct {
 	name  string
-	order atomic.Pointer[Order] // nil if there is none; changed under mu
+	order atomic.Pointer[Order] // nil without an order; changed under mu
 
 	mu      sync.Mutex // guards the rest
 	timer   *time.Timer
 	waiters map[*func()]struct{}
 }
 
-// Set has an order count, or with nil none. One that has no end counts until then.
+// Set puts an order in force, until its end. nil withdraws it.
 func (s *Server) Set(o *Order) {
 	s.mu.Lock()
 	if s.timer != nil {
@@ -70,7 +70,7 @@ func (s *Server) Set(o *Order) {
 	}
 	s.order.Store(o)
 	if o == nil {
-		s.over()
+		s.end()
 		return
 	}
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Server) Set(o *Order) {
 		s.timer = time.AfterFunc(time.Until(o.Until), func() {
 			s.mu.Lock()
 			if s.order.CompareAndSwap(o, nil) {
-				s.over()
+				s.end()
 			} else {
 				s.mu.Unlock()
 			}
@@ -86,8 +86,8 @@ func (s *Server) Set(o *Order) {
 	}
 }
 
-// over tells those who wait. The caller holds s.mu, which over gives back.
-func (s *Server) over() {
+// end calls the waiters. The caller holds s.mu, which over unlocks.
+func (s *Server) end() {
 	waiters := s.waiters
 	s.waiters = map[*func()]struct{}{}
 	s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Server) over() {
 	}
 }
 
-// Now returns the order that counts; nil if none does.
+// Now returns the order in force, or nil.
 func (s *Server) Now() *Order {
 	if s == nil {
 		return nil
@@ -104,8 +104,8 @@ func (s *Server) Now() *Order {
 	return s.order.Load()
 }
 
-// Await has told called once when an order that counts has ended, unless stop is called
-// before. Without an order it does what otherwise does.
+// Await calls told once when the order in force ends, unless stop is called before. Without an order
+// it calls otherwise.
 func (s *Server) Await(told func(), otherwise func() (stop func())) (stop func()) {
 	if s == nil {
 		return otherwise()
@@ -125,7 +125,7 @@ func (s *Server) Await(told func(), otherwise func() (stop func())) (stop func()
 	}
 }
 
-// Err returns why the server gets no new calls; nil if it does.
+// Err returns why the server gets no new calls, or nil.
 func (s *Server) Err() error {
 	o := s.Now()
 	if o == nil {
@@ -138,23 +138,22 @@ func (s *Server) Err() error {
 	return e
 }
 
-// Refuses returns why a request of a client is not passed on; nil if it is. No request at all
-// is one of the bridge's own.
+// Refuses returns why a client's request must not pass, or nil. A nil request stands for one of the
+// bridge's own.
 func (s *Server) Refuses(m *jsonrpc.Message, from *bridge.Caller) error {
-	if err := s.Err(); err != nil && m != nil && !goesOn(m, from) {
+	if err := s.Err(); err != nil && m != nil && !isContinuation(m, from) {
 		return err
 	}
 	return nil
 }
 
-// passing marks what Passing has made.
+// passing is the key of a context that Passing returns.
 type passing struct{}
 
-// Passing returns a context whose requests pass whatever an operator wants: they bring back
-// what was there when the order came.
+// Passing returns a context whose requests always pass: they restore what existed before the order.
 func Passing(ctx context.Context) context.Context { return context.WithValue(ctx, passing{}, true) }
 
-// Wrap returns an Upstream that refuses new calls while an order counts.
+// Wrap returns an Upstream that refuses new calls while an order is in force.
 func (s *Server) Wrap(up bridge.Upstream) bridge.Upstream {
 	if s == nil {
 		return up
@@ -167,7 +166,7 @@ type drained struct {
 	s *Server
 }
 
-// Call makes a call, unless it would be a new one that is not to be made.
+// Call makes a call, or refuses it if it is new.
 func (d *drained) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	if err := d.s.Refuses(q.Message, q.From); err != nil && ctx.Value(passing{}) == nil {
 		return nil, err
@@ -175,10 +174,10 @@ func (d *drained) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message
 	return d.Upstream.Call(ctx, q)
 }
 
-// goesOn reports whether a request belongs to what has begun before: a task, a subscription
-// that ends, a call whose question is answered now. Only clients of 2026-07-28 make their call
-// again for that, which a server of an older revision does not know.
-func goesOn(m *jsonrpc.Message, from *bridge.Caller) bool {
+// isContinuation reports whether a request belongs to an earlier one: to a task, to a subscription that
+// ends, or to a call whose question it answers. Only clients of 2026-07-28 answer by another call. A
+// legacy server does not know that.
+func isContinuation(m *jsonrpc.Message, from *bridge.Caller) bool {
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list", m.Method == "resources/unsubscribe":
 		return true

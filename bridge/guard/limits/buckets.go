@@ -11,34 +11,33 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter bounds how often each principal does something: a bucket of tokens for
-// each of the rates that count, of which every call takes one.
+// limiter bounds the calls of each principal: a bucket of tokens for each rate, from which every
+// call takes one.
 type limiter struct {
 	refused atomic.Uint64
 
-	mu      sync.Mutex // guards the rest: that of several buckets all have a token, or none gives one
+	mu      sync.Mutex // guards the rest: a call takes a token of each bucket or none
 	buckets *simplelru.LRU[bucketKey, *rate.Limiter]
 }
 
-// bucketKey says whose bucket it is, and of which rate.
+// bucketKey names the bucket of a principal and a rate.
 type bucketKey struct {
 	principal string
-	rate      int // its place among those of the limiter
+	rate      int // its index among those of the limiter
 }
 
-// limit is a rate and its place.
+// limit is a rate and its index.
 type limit struct {
 	Rate
-	place int
+	index int
 }
 
-// maxBuckets bounds the buckets of a limiter. Principals are those of the access
-// rules: there are never so many. Of more, those lose count that have not
-// called for longest.
+// maxBuckets bounds the buckets of a limiter. There are never so many principals of access rules.
+// Beyond it, those that called least recently lose their counts.
 const maxBuckets = 10_000
 
-// maxOwed is how many calls beyond the rate go on all the same after a
-// question: as many as there can be rounds.
+// maxOwed is how many calls beyond the rate pass as the next rounds of a call: as many as there can
+// be rounds.
 const maxOwed = 10
 
 func newLimiter() *limiter {
@@ -49,14 +48,14 @@ func newLimiter() *limiter {
 	return &limiter{buckets: b}
 }
 
-// take takes a token of each of the rates. When one has none it takes nothing,
-// and returns that one and how long it takes until there is one. A call that goes
-// on with one that was counted before is not refused for a while, but counts.
+// take takes a token of each rate. If a rate has none, take takes nothing. It then returns that
+// rate, and how long it takes until there is a token. The next round of a counted call passes for a
+// while nevertheless, but counts.
 func (p *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expire(now, 2) // more than can come
+	p.expire(now, 2) // more than a call can add
 	var room [4]*rate.Limiter
 	from := room[:0]
 	for _, r := range of {
@@ -90,7 +89,7 @@ func has(buckets []*rate.Limiter, now time.Time) bool {
 	return !slices.ContainsFunc(buckets, func(l *rate.Limiter) bool { return l.TokensAt(now) < 1 })
 }
 
-// spend takes a token of each; one that there is not, from those to come.
+// spend takes a token of each bucket, if need be one of the future.
 func spend(buckets []*rate.Limiter, now time.Time) {
 	for _, l := range buckets {
 		if !l.AllowN(now, 1) {
@@ -99,17 +98,16 @@ func spend(buckets []*rate.Limiter, now time.Time) {
 	}
 }
 
-// until returns how long it takes until the bucket has a token: to the
-// microsecond, so that who comes when it was told to is not refused for the last
-// digit.
+// until returns how long it takes until the bucket has a token. It rounds to a microsecond, so that
+// a client that waits exactly so long is not refused.
 func until(l *rate.Limiter, now time.Time) time.Duration {
 	missing := (1 - l.TokensAt(now)) / float64(l.Limit()) // seconds
 	return max(time.Duration(math.Round(missing*1e6)), 0) * time.Microsecond
 }
 
-// bucket returns a bucket, a full one if there is none. The caller holds p.mu.
+// bucket returns a bucket, if need be a new and full one. The caller holds p.mu.
 func (p *limiter) bucket(principal string, r limit) *rate.Limiter {
-	k := bucketKey{principal, r.place}
+	k := bucketKey{principal, r.index}
 	l, ok := p.buckets.Get(k)
 	if !ok {
 		l = rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
@@ -118,9 +116,8 @@ func (p *limiter) bucket(principal string, r limit) *rate.Limiter {
 	return l
 }
 
-// expire forgets at most n of the buckets that were not used for longest and are
-// full again: they are as good as none. A few stay: they would only be made anew.
-// The caller holds p.mu.
+// expire removes at most n of the least recently used buckets if they are full again: a new bucket
+// is equal to them. A few stay, since the next call would recreate them. The caller holds p.mu.
 func (p *limiter) expire(now time.Time, n int) {
 	for range min(n, p.buckets.Len()-keptCallers) {
 		k, l, ok := p.buckets.GetOldest()
@@ -131,7 +128,7 @@ func (p *limiter) expire(now time.Time, n int) {
 	}
 }
 
-// sweep forgets all that are full again.
+// sweep removes all full buckets.
 func (p *limiter) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Bytes bounds what messages hold together, in bytes: the bodies of requests as
-// far as they have come, large answers, and what waits on event streams or is kept
-// for clients that come back to them. What is kept goes first when there is no room.
+// Bytes bounds the memory that messages hold together: the received parts of requests, large
+// answers, and events that wait or are stored for clients. Stored events go first when there is no
+// room.
 type Bytes struct {
 	most    int64
 	used    atomic.Int64
@@ -21,40 +21,38 @@ type Bytes struct {
 	refused atomic.Uint64
 }
 
-// forRequests is the part of the bytes that only requests get, as its divisor:
-// clients that do not read their answers must not keep everybody from asking.
+// forRequests is the divisor for the part of the bytes that only requests get. Clients that do not
+// read their answers must not keep others from asking.
 const forRequests = 8
 
-// NewBytes returns the bound of so many bytes, which so many principals share.
+// NewBytes returns a bound of most bytes, which principals share.
 func NewBytes(most int64, principals int) *Bytes {
 	return &Bytes{most: most, shares: NewShares(most, principals)}
 }
 
-// Set has so many principals share them from now on.
+// Set changes the number of principals.
 func (b *Bytes) Set(principals int) { b.shares.Set(principals) }
 
-// Used returns how many bytes are held now, Most how many may be, and Refused how
-// many requests and answers have found no room.
+// Used returns how many bytes are held, and Most how many may be. Refused returns how many requests
+// and answers found no room.
 func (b *Bytes) Used() int64     { return b.used.Load() }
 func (b *Bytes) Most() int64     { return b.most }
 func (b *Bytes) Refused() uint64 { return b.refused.Load() }
 
-// History returns the bound of what is kept for clients that come back.
+// History returns the bound of events that are stored for clients that come back.
 func (b *Bytes) History() *replay.History { return &b.history }
 
-// Room returns the room of a principal; the empty name is nobody's in particular.
+// Room returns the room of a principal. The empty name stands for no principal.
 func (b *Bytes) Room(principal string) Room { return Room{b, principal} }
 
-// Room is the part of the bytes that one principal may use. Its methods may be
-// called concurrently.
+// Room is the part of the bytes that one principal may use. Its methods may be called concurrently.
 type Room struct {
 	b         *Bytes
 	principal string
 }
 
-// Reserve takes n bytes for a request. It reports false when too much is under way
-// already, of this principal or of all: the message must be refused. Every
-// successful Reserve needs a Return.
+// Reserve takes n bytes for a request. It reports false if too many bytes are held, by this
+// principal or by all: the request must be refused. Every successful Reserve needs a Return.
 func (r Room) Reserve(n int) bool {
 	if r.take(n, r.b.most) {
 		return true
@@ -63,20 +61,20 @@ func (r Room) Reserve(n int) bool {
 	return false
 }
 
-// Return gives back what was taken.
+// Return gives n bytes back.
 func (r Room) Return(n int) {
 	r.b.used.Add(int64(-n))
 	r.disown(n)
 }
 
-// Outgoing is the room for what goes to the principal's clients.
+// Outgoing returns the room for messages to the principal's clients.
 func (r Room) Outgoing() replay.Room { return outgoing{r} }
 
-// Incoming is the room for what servers say to the principal.
+// Incoming returns the room for messages of servers to the principal.
 func (r Room) Incoming() bridge.Room { return incoming{r} }
 
-// adopt has n bytes be the principal's, if it has no more than its part then. What
-// is kept for its own clients makes room.
+// adopt adds n held bytes to the principal's share. If they do not fit, it drops events stored for
+// the principal's clients. It reports false if they do not fit even so.
 func (r Room) adopt(n int) bool {
 	for !r.b.shares.Enter(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
@@ -86,11 +84,11 @@ func (r Room) adopt(n int) bool {
 	return true
 }
 
-// disown has n bytes be the principal's no more, which stay in use.
+// disown removes n bytes from the principal's share. They stay held.
 func (r Room) disown(n int) { r.b.shares.Leave(r.principal, int64(n)) }
 
-// take takes n bytes if no more than most are in use then, and the principal has no
-// more than its part. What is kept makes room.
+// take takes n bytes. It reports false if more than most bytes would be held, or more than the
+// principal's share. It drops stored events to make room.
 func (r Room) take(n int, most int64) bool {
 	for int64(n) <= most {
 		if !r.adopt(n) {
@@ -129,14 +127,13 @@ func (i incoming) Reserve(n int) bool {
 	return false
 }
 
-// lightAnswer is the size up to which answers are not counted: of these, the
-// calls under way are the bound.
+// lightAnswer is the size up to which answers are not counted: the limit of calls in flight bounds
+// them.
 const lightAnswer = 64 << 10
 
-// Weigh counts an answer among the bytes under way until it is released. What its
-// reader has taken for it becomes the caller's. An answer that has no room is
-// released and refused: what was called for has been done, so the client is not
-// asked to do it again.
+// Weigh counts an answer among the held bytes until its release. Bytes that its reader took become
+// the caller's. An answer without room is released and refused. The call was executed, so the
+// refusal does not ask for a repetition.
 func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
 	n := a.Len()
 	was, held := a.Held()

@@ -1,11 +1,9 @@
-// Package limits bounds what callers have under way and how often they call: at
-// a server ([Queue], [Rates]), of places that several share ([Shares]), in the
-// whole bridge ([Quota]), and in bytes ([Bytes]).
+// Package limits bounds the calls in flight and their rates: at a server ([Queue], [Rates]), of
+// slots that principals share ([Shares]), in the whole bridge ([Quota]), and in bytes ([Bytes]).
 //
-// A call that finds no place waits in line, turn by turn among the callers; a
-// call that waits for its client, or listens, gives its place back. What is
-// refused says which limit was reached, its key in the configuration, and when to
-// try again.
+// A call without a free slot waits in a queue, which serves the callers in turn. A call that waits
+// for its client, or listens, gives its slot back. A refusal names the limit, its key in the
+// configuration, and when to try again.
 //
-// It starts no goroutine, and does not bound connections.
+// The package starts no goroutine, and does not bound connections.
 package limits

@@ -12,24 +12,24 @@ import (
 
 // Options bound the calls to one server. Zero values are the defaults.
 type Options struct {
-	// Calls is how many may be under way. 0 means 512.
+	// Calls is how many calls may be in flight. 0 means 512.
 	Calls int `yaml:"calls"`
-	// Queue is how many more may wait for a place. 0 means as many as Calls.
+	// Queue is how many more calls may wait. 0 means as many as Calls.
 	Queue int `yaml:"queue"`
-	// Wait is how long one may wait for a place. 0 means 30 s.
+	// Wait is how long a call may wait. 0 means 30 s.
 	Wait time.Duration `yaml:"wait"`
-	// PerPrincipal is how many of one principal may be under way or wait. 0 means
-	// no limit. It has no meaning without access rules.
+	// PerPrincipal is how many calls of one principal may be in flight or wait. 0 means no limit. It
+	// has no meaning without access rules.
 	PerPrincipal int `yaml:"per_principal"`
-	// Rate is how often a principal may call, everybody together without access
-	// rules. The zero Rate means no limit.
+	// Rate is how often a principal may call, or without access rules all callers together.
+	// The zero Rate means no limit.
 	Rate Rate `yaml:"rate"`
-	// Tools are such limits for tools, by patterns of the server's own names (see
-	// glob.Match). All that match count.
+	// Tools are rates of tools, by patterns of the server's own names (see glob.Match). All that
+	// match count.
 	Tools map[string]Rate `yaml:"tools"`
 }
 
-// Paced reports whether there is any Rate.
+// Paced reports whether there is any rate.
 func (o *Options) Paced() bool {
 	for _, r := range o.Tools {
 		if r.PerSecond > 0 {
@@ -39,26 +39,25 @@ func (o *Options) Paced() bool {
 	return o.Rate.PerSecond > 0
 }
 
-// PerPrincipal bounds what one principal may have in the whole bridge. It has no
-// meaning without access rules, where everybody is one principal.
+// PerPrincipal bounds what one principal may use of the whole bridge. It has no meaning without
+// access rules, where all callers are one principal.
 type PerPrincipal struct {
-	// Sessions is how many may be open. 0 means 1,000.
+	// Sessions is how many sessions may be open. 0 means 1,000.
 	Sessions int `yaml:"sessions"`
-	// Calls is how many may be under way. 0 means 512.
+	// Calls is how many calls may be in flight. 0 means 512.
 	Calls int `yaml:"calls"`
-	// Rate is how often it may call. The zero Rate means no limit.
+	// Rate is how often the principal may call. The zero Rate means no limit.
 	Rate Rate `yaml:"rate"`
 }
 
-// Rate is how often something may be done.
+// Rate is a number of calls per time.
 type Rate struct {
 	PerSecond float64 // 0 means no limit
 	Burst     int     // at once, after a pause; at least 1
 }
 
-// ParseRate reads a rate such as 10/s, 600/m or 1000/h, which may be followed by
-// how much may come at once: "10/s burst 50". Without that it is what may come
-// within a second, and at least 1.
+// ParseRate reads a rate such as 10/s, 600/m or 1000/h. A burst may follow: "10/s burst 50". Its
+// default is the number of calls per second, and at least 1.
 func ParseRate(s string) (Rate, error) {
 	bad := errors.New(`must be a number and a time, such as 10/s, 600/m or 1000/h, or "10/s burst 50"`)
 	text, burst, bursts := strings.Cut(s, " burst ")
@@ -99,7 +98,7 @@ func (r Rate) String() string {
 	return s
 }
 
-// Validate reports what is out of bounds.
+// Validate returns an error for each value out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
 	f.AtLeast("calls", int64(o.Calls), 1)
@@ -109,7 +108,7 @@ func (o *Options) Validate() error {
 	return errors.Join(f...)
 }
 
-// Validate reports what is out of bounds.
+// Validate returns an error for each value out of bounds.
 func (p *PerPrincipal) Validate() error {
 	var f guard.Faults
 	f.AtLeast("sessions", int64(p.Sessions), 1)

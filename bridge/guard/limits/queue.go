@@ -11,65 +11,62 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Queue bounds the calls under way at one server, over whichever connection
-// they go. Those that find no place wait for one: first come, first served
-// among the calls of a principal, and turn by turn among the principals. So one
-// of them that floods the server makes the others wait for the next place that
-// becomes free, and not behind all that it has sent; and where there is no room
-// left to wait, it is its last call that has to go, not theirs.
+// Queue bounds the calls in flight at one server, over all connections. Calls beyond the limit wait
+// for a slot: in order among those of a principal, and in turn among the principals. So a principal
+// that floods the server delays others by one slot, not by all its calls. When the queue is full,
+// the last call of the longest line is refused.
 type Queue struct {
 	server string
 
-	mu      sync.Mutex       // guards the rest, and the places
-	o       Options          // complete
-	taken   int              // places
+	mu      sync.Mutex       // guards the rest, and all slots
+	o       Options          // with their defaults
+	taken   int              // slots
 	waiting int              // calls, in all lines
-	parked  int              // calls under way that have given back their place
-	lines   map[string]*line // by principal, of those that wait
-	ring    list.List        // of the same lines, the next one first
-	counts  map[string]int   // calls under way or waiting, by principal, where that is bounded
+	parked  int              // calls in flight that gave their slot back
+	lines   map[string]*line // by principal, with waiting calls
+	ring    list.List        // the same lines in their turn
+	counts  map[string]int   // calls in flight or waiting, by principal, if that is bounded
 	refused refusals
 }
 
-// line is the calls of one principal that wait, the oldest first.
+// line is the waiting calls of one principal, the oldest first.
 type line struct {
 	principal string
-	calls     list.List     // of *place
+	calls     list.List     // of *slot
 	at        *list.Element // in the ring
 }
 
-// place is a call's place at a server, or in a line for one.
-type place struct {
+// slot is a call's slot at a server, or its position in a line.
+type slot struct {
 	principal string
 	of        *Places
-	counted   bool   // among those of its principal
-	taken     bool   // it has it
-	parked    bool   // it has given it back
-	next      *place // of the same connection; see Places
-	prev      *place
+	counted   bool  // in the queue's counts
+	taken     bool  // it has a slot
+	parked    bool  // it gave its slot back
+	next      *slot // of the same connection; see Places
+	prev      *slot
 
-	// Of one that waits.
+	// For a waiting call.
 	line   *line
 	at     *list.Element // in the line
-	called chan struct{} // closed when it has a place, or never will
+	called chan struct{} // closed when it gets a slot, or is refused
 }
 
-// refusals counts what was refused, by the limit that was reached.
+// refusals counts refused calls by the limit.
 type refusals struct {
-	queue        uint64 // no place, and none to wait at
-	wait         uint64 // no place in time
-	perPrincipal uint64 // too much of one principal
+	queue        uint64 // the queue was full
+	wait         uint64 // no slot in time
+	perPrincipal uint64 // too many of one principal
 }
 
-// NewQueue makes the queue of the server of that name.
+// NewQueue returns the queue of the server of that name.
 func NewQueue(server string, o Options) *Queue {
 	q := &Queue{server: server, lines: map[string]*line{}, counts: map[string]int{}}
 	q.Set(o)
 	return q
 }
 
-// Set has other options count from now on. A lower limit ends nothing: calls that have
-// their place, or wait for one, go on.
+// Set replaces the options. A lower limit ends no call that has a slot or waits.
 func (q *Queue) Set(o Options) {
 	o.Calls, o.Wait = cmp.Or(o.Calls, DefaultCalls), cmp.Or(o.Wait, DefaultWait)
 	o.Queue = cmp.Or(o.Queue, o.Calls)
@@ -80,31 +77,30 @@ func (q *Queue) Set(o Options) {
 	}
 }
 
-// DefaultCalls is how many calls of one principal, and to one server, may be
-// under way (protocol.md F).
+// DefaultCalls is how many calls of one principal, and to one server, may be in flight (protocol.md
+// F).
 const DefaultCalls = 512
 
-// DefaultWait is how long a call may wait for a place.
+// DefaultWait is how long a call may wait for a slot.
 const DefaultWait = 30 * time.Second
 
-// Again is when a caller may try again who finds no place: places become free
-// all the time.
+// Again is when a refused caller may try again: slots become free all the time.
 const Again = time.Second
 
-// Refusal is the error of a call that finds no place; the text is for its client.
+// Refusal returns the error of a call without a slot. The text is for its client.
 func (q *Queue) Refusal(format string, args ...any) error {
 	return &bridge.Error{Server: q.server, Kind: bridge.ErrOverloaded, After: Again, Public: fmt.Sprintf(format, args...)}
 }
 
-// enter takes a place for a call, or waits for one. Every success needs a leave.
-func (q *Queue) enter(ctx context.Context, p *place) error {
+// enter takes a slot for a call, or waits for one. Every success needs a leave.
+func (q *Queue) enter(ctx context.Context, p *slot) error {
 	q.mu.Lock()
 	if each := q.o.PerPrincipal; each > 0 && q.counts[p.principal] >= each {
 		defer q.mu.Unlock()
 		q.refused.perPrincipal++
 		return q.Refusal("one caller may have %d calls under way or waiting (limits: per_principal)", each)
 	}
-	if q.taken < q.o.Calls { // then nobody waits
+	if q.taken < q.o.Calls { // nobody waits
 		q.take(p)
 		q.count(p)
 		q.mu.Unlock()
@@ -116,7 +112,7 @@ func (q *Queue) enter(ctx context.Context, p *place) error {
 		return q.full()
 	}
 	q.count(p)
-	q.join(p)
+	q.enqueue(p)
 	wait := q.o.Wait
 	q.mu.Unlock()
 
@@ -136,9 +132,9 @@ func (q *Queue) enter(ctx context.Context, p *place) error {
 		q.refused.queue++ // it was displaced
 		return q.full()
 	default:
-		q.part(p)
+		q.dequeue(p)
 	}
-	q.forget(p)
+	q.uncount(p)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -146,7 +142,7 @@ func (q *Queue) enter(ctx context.Context, p *place) error {
 	return q.Refusal("it has %d calls under way, and none of them ended within %v (limits: calls, wait)", q.o.Calls, wait)
 }
 
-// Lapsed counts a call that has waited for too long, and is its refusal.
+// Lapsed counts a call that waited too long, and returns its refusal.
 func (q *Queue) Lapsed(format string, args ...any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,21 +150,21 @@ func (q *Queue) Lapsed(format string, args ...any) error {
 	return q.Refusal(format, args...)
 }
 
-// full is the refusal of a call for which there is no room. The caller holds q.mu.
+// full returns the refusal of a call that cannot wait. The caller holds q.mu.
 func (q *Queue) full() error {
 	return q.Refusal("it has %d calls under way and %d more that wait (limits: calls, queue)", q.o.Calls, q.o.Queue)
 }
 
 // leave ends a call.
-func (q *Queue) leave(p *place) {
+func (q *Queue) leave(p *slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.vacate(p)
-	q.forget(p)
+	q.uncount(p)
 }
 
-// vacate ends a call that has or had a place. The caller holds q.mu.
-func (q *Queue) vacate(p *place) {
+// vacate ends a call that has or had a slot. The caller holds q.mu.
+func (q *Queue) vacate(p *slot) {
 	if p.taken {
 		q.free(p)
 	} else {
@@ -176,17 +172,16 @@ func (q *Queue) vacate(p *place) {
 	}
 }
 
-// park gives back the place of a call that goes on without working: it waits
-// for somebody, or listens. It does nothing the second time, and for a call that
-// has ended.
-func (q *Queue) park(p *place) {
+// park takes the slot of a call that does no work for now: it waits for its client, or listens. park
+// does nothing for a call that is parked or has ended.
+func (q *Queue) park(p *slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unplace(p)
+	q.parkLocked(p)
 }
 
-// unplace is park. The caller holds q.mu.
-func (q *Queue) unplace(p *place) {
+// parkLocked is park. The caller holds q.mu.
+func (q *Queue) parkLocked(p *slot) {
 	if p.taken {
 		p.parked = true
 		q.parked++
@@ -194,31 +189,31 @@ func (q *Queue) unplace(p *place) {
 	}
 }
 
-// take gives a call a place. The caller holds q.mu.
-func (q *Queue) take(p *place) {
+// take gives a call a slot. The caller holds q.mu.
+func (q *Queue) take(p *slot) {
 	q.taken++
 	p.taken = true
 	p.of.add(p)
 }
 
-// free gives the place of a call to the next one. The caller holds q.mu.
-func (q *Queue) free(p *place) {
+// free gives the slot of a call to the next one. The caller holds q.mu.
+func (q *Queue) free(p *slot) {
 	q.taken--
 	p.taken = false
 	p.of.remove(p)
 	q.admit()
 }
 
-// admit gives a place to the next call that waits for one. It reports false when there is
-// no place, or nobody waits. The caller holds q.mu.
+// admit gives a slot to the next waiting call. It reports false if there is no slot, or no such
+// call. The caller holds q.mu.
 func (q *Queue) admit() bool {
 	first := q.ring.Front()
 	if first == nil || q.taken >= q.o.Calls {
 		return false
 	}
 	ln := first.Value.(*line)
-	next := ln.calls.Front().Value.(*place)
-	q.part(next)
+	next := ln.calls.Front().Value.(*slot)
+	q.dequeue(next)
 	if ln.calls.Len() > 0 {
 		q.ring.MoveToBack(ln.at)
 	}
@@ -227,8 +222,8 @@ func (q *Queue) admit() bool {
 	return true
 }
 
-// join makes a call wait. The caller holds q.mu.
-func (q *Queue) join(p *place) {
+// enqueue makes a call wait. The caller holds q.mu.
+func (q *Queue) enqueue(p *slot) {
 	ln := q.lines[p.principal]
 	if ln == nil {
 		ln = &line{principal: p.principal}
@@ -239,8 +234,8 @@ func (q *Queue) join(p *place) {
 	q.waiting++
 }
 
-// part ends the waiting of a call. The caller holds q.mu.
-func (q *Queue) part(p *place) {
+// dequeue takes a call out of its line. The caller holds q.mu.
+func (q *Queue) dequeue(p *slot) {
 	ln := p.line
 	ln.calls.Remove(p.at)
 	p.line = nil
@@ -251,9 +246,8 @@ func (q *Queue) part(p *place) {
 	}
 }
 
-// displace makes room in the queue for one more call of a principal: the last
-// call of the longest line goes, if that is longer by more than the one. The
-// caller holds q.mu.
+// displace makes room in the queue for one more call of a principal: the last call of the longest
+// line leaves, if that line is longer by more than one. The caller holds q.mu.
 func (q *Queue) displace(principal string) bool {
 	mine := 0
 	if ln := q.lines[principal]; ln != nil {
@@ -268,22 +262,22 @@ func (q *Queue) displace(principal string) bool {
 	if longest == nil || longest.calls.Len() <= mine+1 {
 		return false
 	}
-	last := longest.calls.Back().Value.(*place)
-	q.part(last)
-	q.forget(last)
+	last := longest.calls.Back().Value.(*slot)
+	q.dequeue(last)
+	q.uncount(last)
 	close(last.called)
 	return true
 }
 
-// count counts a call of a principal, where that is bounded. The caller holds q.mu.
-func (q *Queue) count(p *place) {
+// count counts a call of a principal, if that is bounded. The caller holds q.mu.
+func (q *Queue) count(p *slot) {
 	if p.counted = q.o.PerPrincipal > 0 && p.principal != ""; p.counted {
 		q.counts[p.principal]++
 	}
 }
 
-// forget ends that. The caller holds q.mu.
-func (q *Queue) forget(p *place) {
+// uncount undoes count. The caller holds q.mu.
+func (q *Queue) uncount(p *slot) {
 	if !p.counted {
 		return
 	}
@@ -292,7 +286,7 @@ func (q *Queue) forget(p *place) {
 	}
 }
 
-// Wait returns how long a call may wait for a place.
+// Wait returns how long a call may wait for a slot.
 func (q *Queue) Wait() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -306,17 +300,16 @@ func (q *Queue) Length() int {
 	return q.o.Queue
 }
 
-// Status says what is under way at a server.
+// Status describes the calls at a server.
 type Status struct {
-	Places int // calls under way that have a place
-	Queued int // calls that wait for one
-	Asking int // calls that have given theirs back: they wait for their clients, or listen
-	// Refused counts the calls that were refused, by the limit: queue, wait,
-	// per_principal.
+	Places int // calls in flight with a slot
+	Queued int // calls that wait for a slot
+	Asking int // calls that gave their slot back: they wait for their clients, or listen
+	// Refused counts the refused calls by the limit: queue, wait, per_principal.
 	Refused map[string]uint64
 }
 
-// Status returns what is under way.
+// Status returns the current status.
 func (q *Queue) Status() Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -30,7 +30,7 @@ func newCrowd(o Options) *crowd {
 
 // queuer is a call of a crowd.
 type queuer struct {
-	p    place
+	p    slot
 	leap context.CancelFunc
 	err  error
 	done chan struct{}
@@ -39,7 +39,7 @@ type queuer struct {
 // send makes a call of a principal. It is at the server when send returns.
 func (c *crowd) send(principal, name string) *queuer {
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &queuer{p: place{principal: principal, of: c.of}, leap: cancel, done: make(chan struct{})}
+	v := &queuer{p: slot{principal: principal, of: c.of}, leap: cancel, done: make(chan struct{})}
 	c.wg.Go(func() {
 		defer close(v.done)
 		if v.err = c.g.enter(ctx, &v.p); v.err == nil {
@@ -250,7 +250,7 @@ func TestQueueLeaksNothing(t *testing.T) {
 					time.Sleep(arrives)
 					ctx, cancel := context.WithTimeout(context.Background(), gives)
 					defer cancel()
-					p := &place{principal: principal, of: c.of}
+					p := &slot{principal: principal, of: c.of}
 					if c.g.enter(ctx, p) != nil {
 						return
 					}
@@ -259,7 +259,7 @@ func TestQueueLeaksNothing(t *testing.T) {
 					c.g.mu.Unlock()
 					park := time.AfterFunc(parks, func() {
 						if i%2 == 0 {
-							c.of.asked()
+							c.of.parkOne()
 						} else {
 							c.g.park(p)
 							c.g.park(p)

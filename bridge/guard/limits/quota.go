@@ -11,34 +11,33 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Quota bounds what one principal may have in the whole bridge. Without access
-// rules there are no principals, and only what all have together is bounded.
+// Quota bounds what one principal may use of the whole bridge. Without access rules there are no
+// principals, and only totals are bounded.
 type Quota struct {
 	now     atomic.Pointer[bounds]
 	limiter *limiter
 	refused struct{ sessions, calls, listens atomic.Uint64 }
 
-	mu      sync.Mutex // guards the rest, and what it points at
+	mu      sync.Mutex // guards the rest, and the usages
 	callers map[string]*usage
 }
 
 type usage struct{ sessions, calls, listens int }
 
-// bounds are those of a moment. They are not changed: others take their place.
+// bounds are the bounds in force. They are never changed, only replaced.
 type bounds struct {
 	PerPrincipal
 	rates []limit // one, or none
 }
 
-// NewQuota makes the bounds of all principals.
+// NewQuota returns the quota of all principals.
 func NewQuota(o PerPrincipal) *Quota {
 	d := &Quota{limiter: newLimiter(), callers: map[string]*usage{}}
 	d.Set(o)
 	return d
 }
 
-// Set has other bounds count from now on. Nothing is taken from a principal that has
-// more.
+// Set replaces the bounds. A principal that exceeds the new ones loses nothing.
 func (d *Quota) Set(o PerPrincipal) {
 	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, DefaultCalls)
 	now := &bounds{PerPrincipal: o}
@@ -48,8 +47,7 @@ func (d *Quota) Set(o PerPrincipal) {
 	d.now.Store(now)
 }
 
-// change counts n of something of a principal, and refuses what is above the
-// limit.
+// change adds n to a count of a principal. It reports false if the count would exceed most.
 func (d *Quota) change(principal string, field func(*usage) *int, n, most int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,15 +67,15 @@ func (d *Quota) change(principal string, field func(*usage) *int, n, most int) b
 	return fits
 }
 
-// keptCallers is of how many principals it is remembered that they have nothing:
-// the next call need not make room for that again.
+// keptCallers is how many entries of principals without any use stay, so that the next call need not
+// allocate one.
 const keptCallers = 64
 
 func sessionsOf(b *usage) *int { return &b.sessions }
 func callsOf(b *usage) *int    { return &b.calls }
 func listensOf(b *usage) *int  { return &b.listens }
 
-// full is the error of a limit that was reached.
+// full returns the error of an exceeded limit, and counts it.
 func full(counter *atomic.Uint64, format string, args ...any) error {
 	counter.Add(1)
 	return &bridge.Error{Kind: bridge.ErrOverloaded, After: Again, Public: fmt.Sprintf(format, args...)}
@@ -105,13 +103,13 @@ func (d *Quota) Leave(from *bridge.Caller) {
 	}
 }
 
-// tooOften returns why a principal may not call now, or nil.
+// tooOften returns why the rate of a principal forbids a call now, or nil.
 func (d *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 	rates := d.now.Load().rates
 	if len(rates) == 0 || from.Principal == "" {
 		return nil
 	}
-	wait, by := d.limiter.take(from.Principal, rates, func() bool { return goesOn(from, m) })
+	wait, by := d.limiter.take(from.Principal, rates, func() bool { return isNextRound(from, m) })
 	if wait == 0 {
 		return nil
 	}
@@ -119,8 +117,7 @@ func (d *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 	return &bridge.Error{Kind: bridge.ErrLimited, After: wait, Public: "the bridge may be called " + tooOften(from.Principal, by.Rate, "per_principal: rate", wait)}
 }
 
-// Listen admits a subscription of a client without a session. Every success
-// needs an Unlisten.
+// Listen admits a subscription of a stateless client. Every success needs an Unlisten.
 func (d *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 	most := MaxListens
 	if from.Principal == "" {
@@ -134,6 +131,7 @@ func (d *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 	return nil
 }
 
+// Unlisten ends what Listen began.
 func (d *Quota) Unlisten(from *bridge.Caller) { d.change(from.Principal, listensOf, -1, 0) }
 
 // Stay admits a session. Every success needs a Depart.
@@ -152,7 +150,7 @@ func (d *Quota) Depart(from *bridge.Caller) {
 	}
 }
 
-// Subscriptions returns how many there are.
+// Subscriptions returns the number of subscriptions.
 func (d *Quota) Subscriptions() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,14 +160,14 @@ func (d *Quota) Subscriptions() (n int) {
 	return n
 }
 
-// Refused returns what was refused, by the limit.
+// Refused returns the numbers of refusals by the limit.
 func (d *Quota) Refused() map[string]uint64 {
 	return map[string]uint64{
 		"sessions": d.refused.sessions.Load(), "calls": d.refused.calls.Load(), "listens": d.refused.listens.Load(), "rate": d.limiter.refused.Load(),
 	}
 }
 
-// Idle reports whether no caller has anything.
+// Idle reports whether no principal uses anything.
 func (d *Quota) Idle() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,11 +179,11 @@ func (d *Quota) Idle() bool {
 	return true
 }
 
-// Sweep forgets the rates of callers that are as good as new.
+// Sweep removes the rate buckets that are full again.
 func (d *Quota) Sweep(now time.Time) { d.limiter.sweep(now) }
 
-// How many subscriptions clients without sessions may have.
+// Limits of the subscriptions of stateless clients.
 const (
 	MaxListens    = 32     // of one caller
-	MaxAllListens = 10_000 // of all, where there are no access rules; as many as sessions
+	MaxAllListens = 10_000 // of all without access rules; as many as sessions
 )

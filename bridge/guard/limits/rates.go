@@ -18,15 +18,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// Rates bound how often each caller calls a server: one for all calls, and others for tools
-// by patterns of their names.
+// Rates bounds how often each caller calls a server: one rate for all calls, and others for tools by
+// patterns of their names.
 type Rates struct {
 	server  string
 	rules   atomic.Pointer[rules]
 	refused atomic.Uint64
 }
 
-// rules are the rates of a moment, and how often calls have come since it.
+// rules are the rates in force, and the calls since they were set.
 type rules struct {
 	*limiter
 	o        Options
@@ -34,18 +34,17 @@ type rules struct {
 	patterns []string
 	tools    []limit // by pattern
 
-	knowing sync.Mutex // guards known
+	knownMu sync.Mutex // guards known
 	known   map[string][]limit
 }
 
-// What of the names that clients call tools by is kept: they say what they
-// like.
+// Bounds of the cache of tool names: clients may send any name.
 const (
 	maxKnownTools = 1024
 	maxKnownName  = 128 // bytes
 )
 
-// NewRates returns nil when there are no limits.
+// NewRates returns nil if there are no rates.
 func NewRates(server string, o Options) *Rates {
 	if !o.Paced() {
 		return nil
@@ -55,8 +54,7 @@ func NewRates(server string, o Options) *Rates {
 	return t
 }
 
-// Set has other rates count from now on: none, if o has none. What has come before does not
-// count, unless they are the same. It does nothing for nil.
+// Set replaces the rates. If they differ, counts begin anew. A nil Rates stays without any.
 func (t *Rates) Set(o Options) {
 	if t == nil {
 		return
@@ -83,20 +81,19 @@ func newRules(o Options) *rules {
 	return t
 }
 
-// matching returns the rates that count for a call of a tool. It is not to be
-// changed.
+// matching returns the rates for a call of a tool. The caller must not change them.
 func (t *rules) matching(tool string) []limit {
 	if len(t.tools) == 0 {
 		return t.all
 	}
-	t.knowing.Lock()
+	t.knownMu.Lock()
 	all, ok := t.known[tool]
-	t.knowing.Unlock()
+	t.knownMu.Unlock()
 	if ok {
 		return all
 	}
 	all = slices.Clone(t.all)
-	for i, pattern := range t.patterns { // which takes long for a long name: it is nobody else's time
+	for i, pattern := range t.patterns { // outside of the lock: a long name takes long
 		if glob.Match(pattern, tool) {
 			all = append(all, t.tools[i])
 		}
@@ -104,8 +101,8 @@ func (t *rules) matching(tool string) []limit {
 	if len(tool) > maxKnownName {
 		return all
 	}
-	t.knowing.Lock()
-	defer t.knowing.Unlock()
+	t.knownMu.Lock()
+	defer t.knownMu.Unlock()
 	if len(t.known) >= maxKnownTools {
 		clear(t.known)
 	}
@@ -113,9 +110,9 @@ func (t *rules) matching(tool string) []limit {
 	return all
 }
 
-// of returns the rates that count for a request. What prepares calls, lists,
-// listens and ends things does not count: a client does all of that when it
-// begins, and it is either kept here or asked for once.
+// of returns the rates for a request. Handshakes, lists, subscriptions and the like do not count: a
+// client sends all of them when it begins. The bridge answers them itself, or the server gets them
+// once.
 func (t *rules) of(r *bridge.Request) []limit {
 	switch r.Method {
 	case "tools/call":
@@ -129,21 +126,21 @@ func (t *rules) of(r *bridge.Request) []limit {
 	return t.all
 }
 
-// refuse returns why a request may not be made now, or nil.
+// refuse returns why a request must not be made now, or nil.
 func (t *Rates) refuse(r *bridge.Request) error {
 	rules := t.rules.Load()
 	of := rules.of(r)
 	if len(of) == 0 {
 		return nil
 	}
-	wait, by := rules.take(r.From.Principal, of, func() bool { return goesOn(r.From, r.Message) })
+	wait, by := rules.take(r.From.Principal, of, func() bool { return isNextRound(r.From, r.Message) })
 	if wait == 0 {
 		return nil
 	}
 	t.refused.Add(1)
 	what, key := "it may be called ", "rate"
-	if by.place > 0 {
-		pattern := rules.patterns[by.place-1]
+	if by.index > 0 {
+		pattern := rules.patterns[by.index-1]
 		what, key = "tools "+pattern+" may be called ", "tools: "+pattern
 		if pattern == r.Name() {
 			what = "tool " + pattern + " may be called "
@@ -152,7 +149,7 @@ func (t *Rates) refuse(r *bridge.Request) error {
 	return &bridge.Error{Server: t.server, Kind: bridge.ErrLimited, After: wait, Public: what + tooOften(r.From.Principal, by.Rate, "limits: "+key, wait)}
 }
 
-// tooOften is the rest of what a client is told that calls too often.
+// tooOften returns the end of the message for a client that calls too often.
 func tooOften(principal string, r Rate, key string, wait time.Duration) string {
 	who := ""
 	if principal != "" {
@@ -161,7 +158,7 @@ func tooOften(principal string, r Rate, key string, wait time.Duration) string {
 	return r.String() + who + " (" + key + "); try again in " + inWords(wait)
 }
 
-// inWords rounds a time up to what is worth saying.
+// inWords rounds a duration up for a message.
 func inWords(d time.Duration) string {
 	unit := time.Second
 	if d < 2*time.Second {
@@ -177,20 +174,20 @@ func inWords(d time.Duration) string {
 	return (n * unit).String()
 }
 
-// goesOn reports whether a request says that it is the next round of one that was
-// answered with questions (2026-07-28, multi round-trip requests).
-func goesOn(from *bridge.Caller, m *jsonrpc.Message) bool {
+// isNextRound reports whether a request is the next round of a call whose answer was questions
+// (2026-07-28, multi round-trip requests).
+func isNextRound(from *bridge.Caller, m *jsonrpc.Message) bool {
 	return from.Modern() && era.MayAsk(m.Method) && gjson.GetBytes(m.Params, "requestState").Exists()
 }
 
-// Sweep forgets what is as good as forgotten. It does nothing for nil.
+// Sweep removes the buckets that are full again. It does nothing for nil.
 func (t *Rates) Sweep(now time.Time) {
 	if t != nil {
 		t.rules.Load().sweep(now)
 	}
 }
 
-// Refused returns how many calls came too often. It is 0 for nil.
+// Refused returns how many calls came too often. It returns 0 for nil.
 func (t *Rates) Refused() uint64 {
 	if t == nil {
 		return 0
@@ -198,8 +195,8 @@ func (t *Rates) Refused() uint64 {
 	return t.refused.Load()
 }
 
-// Wrap returns up, which the calls of clients go to under the server's own names,
-// with the rates; nil has none.
+// Wrap returns up with the rates. Calls to it name tools by the server's own names. A nil Rates
+// returns up.
 func (t *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
 	if t == nil {
 		return up
@@ -207,13 +204,13 @@ func (t *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
 	return &paced{up, t}
 }
 
-// paced is an Upstream whose calls are refused when they come too often.
+// paced is an Upstream that refuses calls that come too often.
 type paced struct {
 	bridge.Upstream
 	rates *Rates
 }
 
-// Call makes a call, unless it comes too early.
+// Call makes a call, or refuses it.
 func (p *paced) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "tools/call" && r.Doubtful() {
 		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil

@@ -8,10 +8,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Shares bounds how many of some places one principal may have, so that others
-// find some too: three quarters of them, where there are others.
+// Shares bounds how many of some slots one principal may have: three quarters of them, if there are
+// other principals.
 type Shares struct {
-	most atomic.Int64 // of the places; 0 means all
+	most atomic.Int64 // of one principal; 0 means all
 
 	mu     sync.Mutex // guards the rest
 	places int64
@@ -19,16 +19,15 @@ type Shares struct {
 	of     map[string]int64
 }
 
-// NewShares returns the bound of places that so many principals have together.
-// Without access rules there are no principals.
+// NewShares returns the bound for slots that a number of principals share. Without access rules
+// there are no principals.
 func NewShares(places int64, principals int) *Shares {
 	c := &Shares{places: places, of: map[string]int64{}}
 	c.Set(principals)
 	return c
 }
 
-// Set has so many principals share the places from now on. Nothing is taken from one
-// that has more than it may.
+// Set changes the number of principals. A principal that exceeds the new bound loses nothing.
 func (c *Shares) Set(principals int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,8 +35,7 @@ func (c *Shares) Set(principals int) {
 	c.settle()
 }
 
-// Resize has so many places shared from now on. Nothing is taken from one that has more
-// than it may.
+// Resize changes the number of slots. A principal that exceeds the new bound loses nothing.
 func (c *Shares) Resize(places int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +43,7 @@ func (c *Shares) Resize(places int64) {
 	c.settle()
 }
 
-// settle says what one may have. The caller holds c.mu.
+// settle computes the bound of one principal. The caller holds c.mu.
 func (c *Shares) settle() {
 	if c.users < 2 {
 		c.most.Store(0)
@@ -54,8 +52,7 @@ func (c *Shares) settle() {
 	c.most.Store(max(1, c.places*3/4))
 }
 
-// Enter takes n places for a principal. It reports false when that would have more
-// than it may.
+// Enter takes n slots for a principal. It reports false if they exceed its bound.
 func (c *Shares) Enter(principal string, n int64) bool {
 	if principal == "" {
 		return true
@@ -72,7 +69,7 @@ func (c *Shares) Enter(principal string, n int64) bool {
 	return true
 }
 
-// Force takes n places for a principal, also above what it may have.
+// Force takes n slots for a principal, also above its bound.
 func (c *Shares) Force(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
@@ -82,7 +79,7 @@ func (c *Shares) Force(principal string, n int64) {
 	c.of[principal] += n
 }
 
-// Leave gives n places back.
+// Leave gives n slots back.
 func (c *Shares) Leave(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
@@ -94,23 +91,23 @@ func (c *Shares) Leave(principal string, n int64) {
 	}
 }
 
-// Refusal says that a principal has as many connections to a server as it may.
+// Refusal returns the error of a principal that has as many connections to a server as it may.
 func (c *Shares) Refusal(server string) error {
 	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
 		Public: fmt.Sprintf("one caller has too many of its connections: three quarters of max_children of the server, where others may use it too (the limit is %d)", c.most.Load())}
 }
 
-// Most returns how many places one principal may have; 0 means all.
+// Most returns how many slots one principal may have. 0 means all.
 func (c *Shares) Most() int64 { return c.most.Load() }
 
-// Has returns how many places a principal has, where that is counted.
+// Has returns how many slots a principal has, if that is counted.
 func (c *Shares) Has(principal string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[principal]
 }
 
-// Idle reports whether nobody has any.
+// Idle reports whether no principal has any slot.
 func (c *Shares) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

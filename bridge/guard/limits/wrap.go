@@ -9,46 +9,45 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Places are those that the calls of one connection, or of one client's connections,
-// have at their server.
+// Places holds the slots of the calls over one connection, or over one client's connections.
 type Places struct {
 	queue *Queue
-	last  *place // of the calls that have one; guarded by queue.mu
+	last  *slot // the newest call with a slot; guarded by queue.mu
 }
 
-// Places returns the places of one connection. Client stands behind the connection,
-// and Wrap before it.
+// Places returns the slots of one connection. Wrap stands before the connection, and Client behind
+// it.
 func (q *Queue) Places() *Places { return &Places{queue: q} }
 
 // Wrap returns up with its calls bounded by the queue.
 func (p *Places) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, p} }
 
-// Client returns to as the client of the connection: when the server asks something
-// by itself, and does not say about which call, one of the calls gives its place back.
-func (p *Places) Client(to bridge.Client) bridge.Client { return &asked{to, p} }
+// Client returns to as the client of the connection. If the server asks a question that names no
+// call, one of the calls gives its slot back.
+func (p *Places) Client(to bridge.Client) bridge.Client { return &askedClient{to, p} }
 
-// bounded is an Upstream whose calls need a place at their server.
+// bounded is an Upstream whose calls need a slot.
 type bounded struct {
 	bridge.Upstream
 	places *Places
 }
 
-// asked is the Client of a connection whose calls are bounded.
-type asked struct {
+// askedClient is the Client of a connection whose calls need slots.
+type askedClient struct {
 	bridge.Client
 	places *Places
 }
 
-var _ bridge.Client = (*asked)(nil)
+var _ bridge.Client = (*askedClient)(nil)
 
-// Ask passes on a question.
-func (a *asked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return asking(a.Client, q, reply, a.places.asked)
+// Ask passes a question on.
+func (a *askedClient) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return asking(a.Client, q, reply, a.places.parkOne)
 }
 
-// unbounded reports whether a request needs no place: the handshake, whose
-// connections have limits of their own, and what is short and sets something
-// right, or makes the server do less. That must not wait for what it would end.
+// unbounded reports whether a request needs no slot. The handshake needs none: connections have
+// limits of their own. Nor do short requests that set something or end something: they must not wait
+// for the calls that they end.
 func unbounded(method string) bool {
 	switch method {
 	case "initialize", "ping", "logging/setLevel", "resources/unsubscribe", "tasks/cancel":
@@ -57,50 +56,50 @@ func unbounded(method string) bool {
 	return false
 }
 
-// boundedCall is a call that has a place, and the Client of it.
+// boundedCall is a call with a slot, and its Client.
 type boundedCall struct {
-	place
+	slot
 	r    bridge.Request
 	back bridge.Client
 }
 
 var _ bridge.Client = (*boundedCall)(nil)
 
-// Call makes a call when there is a place for it.
+// Call makes a call once it has a slot.
 func (u *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if unbounded(r.Method) {
 		return u.Upstream.Call(ctx, r)
 	}
-	c := &boundedCall{place: place{principal: r.From.Principal, of: u.places}, r: *r, back: r.Back}
-	if err := u.places.queue.enter(ctx, &c.place); err != nil {
+	c := &boundedCall{slot: slot{principal: r.From.Principal, of: u.places}, r: *r, back: r.Back}
+	if err := u.places.queue.enter(ctx, &c.slot); err != nil {
 		return nil, err
 	}
-	defer u.places.queue.leave(&c.place)
+	defer u.places.queue.leave(&c.slot)
 	if r.Back != nil {
 		c.r.Back = c
 	}
 	return u.Upstream.Call(ctx, &c.r)
 }
 
-// Notify passes on what the server says about the call. A subscription that is
-// acknowledged has begun to listen: that is no work, and has limits of its own.
+// Notify passes a notification about the call on. An acknowledged subscription gives its slot back:
+// it does no work, and has limits of its own.
 func (c *boundedCall) Notify(n *jsonrpc.Message) {
 	if n.Method == era.Acknowledged && c.r.Method == era.Listen {
-		c.of.queue.park(&c.place)
+		c.of.queue.park(&c.slot)
 	}
 	c.back.Notify(n)
 }
 
-// Ask passes on a question about the call, which waits for its answer.
+// Ask passes a question about the call on. The call waits for its answer without a slot.
 func (c *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return asking(c.back, q, reply, func() { c.of.queue.park(&c.place) })
+	return asking(c.back, q, reply, func() { c.of.queue.park(&c.slot) })
 }
 
-// Gone is of no interest: the call itself fails.
+// Gone does nothing: the call itself fails.
 func (c *boundedCall) Gone(error) {}
 
-// asking puts a question to a client, and has park called when a call may wait
-// for long now: a person or a model has to answer. Roots a client knows by heart.
+// asking asks a client, and calls park if the answer may take long: a person or a model gives it.
+// Clients answer roots/list at once.
 func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
 	if q.Method == "roots/list" {
 		return to.Ask(q, reply)
@@ -116,27 +115,26 @@ func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), 
 	return withdraw
 }
 
-// asked gives back the place of one of the calls of the connection: the server
-// has asked something, and many do not say about which call. Places are all the
-// same, so it does not matter if it was another one.
-func (p *Places) asked() {
+// parkOne takes the slot of one of the connection's calls: the server asked a question, and many do
+// not name the call. It does not matter which call it is, since slots are equal.
+func (p *Places) parkOne() {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
 	if p.last != nil {
-		p.queue.unplace(p.last)
+		p.queue.parkLocked(p.last)
 	}
 }
 
-// add notes a call that has a place. The caller holds queue.mu.
-func (s *Places) add(p *place) {
+// add adds a call with a slot. The caller holds queue.mu.
+func (s *Places) add(p *slot) {
 	if p.next = s.last; p.next != nil {
 		p.next.prev = p
 	}
 	s.last = p
 }
 
-// remove ends that. The caller holds queue.mu.
-func (s *Places) remove(p *place) {
+// remove removes a call. The caller holds queue.mu.
+func (s *Places) remove(p *slot) {
 	if p.prev != nil {
 		p.prev.next = p.next
 	} else {

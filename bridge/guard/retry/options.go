@@ -7,22 +7,22 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// Options say which calls are made again that the server may have got. Zero values
-// are the defaults.
+// Options say which calls are retried although the server may have received them. Zero values are
+// the defaults.
 type Options struct {
 	// Off switches retries off.
 	Off bool `yaml:"-"`
 	// Attempts is how often a call is made at most. 0 means 2.
 	Attempts int `yaml:"attempts"`
-	// Tools retries calls of tools that the server says are read-only or idempotent,
-	// beside lists, reads and pings. Default false.
+	// Tools also retries calls of tools that the server declares read-only or idempotent, beside
+	// lists, reads and pings. Default false.
 	Tools bool `yaml:"tools"`
 }
 
-// On reports whether any call is made again.
+// On reports whether any call is retried.
 func (o *Options) On() bool { return !o.Off && o.Attempts != 1 }
 
-// Validate reports what is out of bounds.
+// Validate returns an error for each value out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
 	f.AtLeast("attempts", int64(o.Attempts), 1)

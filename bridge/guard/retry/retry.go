@@ -1,10 +1,9 @@
-// Package retry retries idempotent calls that had no answer: lists, reads, and, if
-// that is wanted, tools that the server says may be called twice.
+// Package retry retries idempotent calls that had no answer: lists, reads, and optionally tools that
+// the server declares idempotent.
 //
-// It makes at most a few calls again each second and a tenth of all, after a pause
-// that grows, and none whose client was told or asked something meanwhile. It
-// starts no goroutine. A request that was surely not sent is not its business: the
-// lane sends that again.
+// It retries a few calls each second and a tenth of all, after a growing pause. It never retries a
+// call whose client was notified or asked meanwhile. It starts no goroutine. The lane, not this
+// package, repeats requests that were surely not sent.
 package retry
 
 import (
@@ -25,18 +24,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Idempotent reports whether the server has listed a tool to the principal as one
-// that may be called twice.
+// Idempotent reports whether the server listed a tool to the principal as idempotent.
 type Idempotent func(principal, tool string) bool
 
-// Retries says how much a server's calls may be made again: a tenth of what it
-// is asked, and a few each second. One that fails has enough to do as it is.
+// Retries bounds the retries of a server's calls: a few each second, and a tenth of all calls. A
+// failing server has enough load without them.
 type Retries struct {
-	options    atomic.Pointer[Options] // complete
+	options    atomic.Pointer[Options] // with their defaults
 	idempotent Idempotent
 	log        *slog.Logger
-	life       <-chan struct{} // closed when nothing is made again any more
-	tenths     atomic.Int64    // of calls that may be made again
+	life       <-chan struct{} // closed at the end of all retries
+	tenths     atomic.Int64    // of retries that are left
 	few        *rate.Limiter
 }
 
@@ -45,11 +43,11 @@ const (
 	maxTenths   = 10 * 10 // saved up by calls
 	firstPause  = 100 * time.Millisecond
 	maxPauses   = 2 * time.Second
-	worthWithin = 30 * time.Second // a call that took longer to fail is not made again: who waits for it has waited enough
+	worthWithin = 30 * time.Second // a call that took longer to fail is not retried: its client has waited enough
 )
 
-// New returns what makes the calls to a server again; nil when none are. The end
-// of life is the end of all pauses.
+// New returns the retries of a server's calls, or nil if o switches them off. The end of life ends
+// all pauses.
 func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Context) *Retries {
 	if !o.On() {
 		return nil
@@ -59,8 +57,7 @@ func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Contex
 	return u
 }
 
-// Set has other options count, for calls that begin from now on. nil has none: it makes
-// no calls again whatever they are.
+// Set replaces the options for calls that begin later. A nil Retries stays off.
 func (u *Retries) Set(o Options) {
 	if u == nil {
 		return
@@ -71,7 +68,7 @@ func (u *Retries) Set(o Options) {
 	u.options.Store(&o)
 }
 
-// Wrap returns up with its calls made again. nil makes none again.
+// Wrap returns up with retries. A nil Retries returns up.
 func (u *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
 	if u == nil {
 		return up
@@ -79,14 +76,13 @@ func (u *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
 	return &retrying{up, u}
 }
 
-// retrying is an Upstream that makes a call again which had no answer, if to
-// have it executed twice does no harm.
+// retrying is an Upstream that retries idempotent calls.
 type retrying struct {
 	bridge.Upstream
 	r *Retries
 }
 
-// take reports whether one more call may be made again.
+// take takes one retry from the budget. It reports false if there is none.
 func (u *Retries) take() bool {
 	if u.few.Allow() {
 		return true
@@ -102,13 +98,13 @@ func (u *Retries) take() bool {
 	}
 }
 
-// repeatable are the methods whose calls may be made again.
+// repeatable are the methods whose calls may be retried.
 var repeatable = map[string]bool{
 	"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true,
 	"resources/read": true, "server/discover": true, "ping": true,
 }
 
-// Call makes a call, and again if it can be.
+// Call makes a call, and retries it if it may.
 func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if u.r.tenths.Load() < maxTenths {
 		u.r.tenths.Add(1)
@@ -120,7 +116,7 @@ func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return u.call(ctx, o.Attempts, r)
 }
 
-// may reports whether a call may be made again.
+// may reports whether a call may be retried.
 func (u *retrying) may(o *Options, r *bridge.Request) bool {
 	switch {
 	case o.Attempts < 2:
@@ -133,12 +129,12 @@ func (u *retrying) may(o *Options, r *bridge.Request) bool {
 	default:
 		return false
 	}
-	return !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") // its answers are good for once
+	return !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") // answers to questions are valid once
 }
 
-// call makes a call that may be made again, so often at most.
+// call makes a call up to attempts times.
 func (u *retrying) call(ctx context.Context, attempts int, r *bridge.Request) (*jsonrpc.Message, error) {
-	saved := *r // below, the headers of what it is given are replaced
+	saved := *r // the layers below replace headers
 	var heard *attended
 	if r.Back != nil {
 		heard = &attended{Client: r.Back}
@@ -148,7 +144,7 @@ func (u *retrying) call(ctx context.Context, attempts int, r *bridge.Request) (*
 		inner := saved
 		began := time.Now()
 		a, err := u.Upstream.Call(ctx, &inner)
-		if err == nil || n >= attempts || heard != nil && heard.spoken.Load() || time.Since(began) > worthWithin {
+		if err == nil || n >= attempts || heard != nil && heard.used.Load() || time.Since(began) > worthWithin {
 			return a, err
 		}
 		pause, ok := pauseFor(ctx, err, n)
@@ -166,9 +162,9 @@ func (u *retrying) call(ctx context.Context, attempts int, r *bridge.Request) (*
 	}
 }
 
-// pauseFor returns after what pause a call is made again that has failed n times,
-// the last time with err, and whether that is worth it. The pauses grow, and are
-// as random as can be: what has failed together does not come again together.
+// pauseFor returns the pause before the retry of a call that failed n times, last with err. It
+// reports false if a retry is pointless. Pauses grow and are random, so that calls that failed
+// together are not retried together.
 func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	switch {
 	case ctx.Err() != nil, errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrNoHandshake), errors.Is(err, bridge.ErrReplaced):
@@ -180,7 +176,7 @@ func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	pause := rand.N(most) + 1
 	after := bridge.RetryAfter(err)
 	if errors.Is(err, bridge.ErrRejected) && after == 0 || after > maxPauses {
-		return 0, false // nothing will have changed
+		return 0, false // the answer would be the same
 	}
 	pause += after
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
@@ -189,23 +185,23 @@ func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	return pause, true
 }
 
-// attended is the Client of a call that may be made again: what its client was
-// told or asked once, it is not told or asked again.
+// attended is the Client of a call that may be retried. It records whether its client was notified
+// or asked: that must not happen twice.
 type attended struct {
 	bridge.Client
-	spoken atomic.Bool
+	used atomic.Bool
 }
 
 var _ bridge.Client = (*attended)(nil)
 
-// Notify passes on what the server says about the call.
+// Notify passes a notification about the call on.
 func (c *attended) Notify(n *jsonrpc.Message) {
-	c.spoken.Store(true)
+	c.used.Store(true)
 	c.Client.Notify(n)
 }
 
-// Ask passes on what the server asks about the call.
+// Ask passes a question about the call on.
 func (c *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	c.spoken.Store(true)
+	c.used.Store(true)
 	return c.Client.Ask(q, reply)
 }
