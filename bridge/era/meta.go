@@ -114,7 +114,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	wrong := func(k int, what string) (Meta, string) { return m, "params._meta: " + requestKeys[k] + " " + what }
 	switch {
 	case twice >= 0:
-		return wrong(twice, "stands twice")
+		return wrong(twice, "appears twice")
 	case raw[0] == nil:
 		return wrong(0, "is missing")
 	case !isText || m.Version == "":

@@ -98,7 +98,7 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 		at = next
 	}
 	if at.header != 0 {
-		return errors.New("stands twice")
+		return errors.New("appears twice")
 	}
 	m.headers = append(m.headers, mirrored{header: header, kind: kind, path: a.path})
 	at.header = len(m.headers)
@@ -206,7 +206,7 @@ func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 func (a argument) differs(values []string) string {
 	switch {
 	case a.twice:
-		return "cannot repeat, since it stands twice, the"
+		return "cannot repeat, since it appears twice, the"
 	case a.raw == nil && len(values) > 0:
 		return "is present without the"
 	case a.raw == nil:
@@ -214,7 +214,7 @@ func (a argument) differs(values []string) string {
 	case len(values) == 0:
 		return "is missing beside the"
 	case len(values) > 1:
-		return "stands more than once for the"
+		return "appears more than once for the"
 	}
 	v, ok := DecodeHeader(values[0])
 	if !ok {

@@ -4,7 +4,7 @@ import "sync"
 
 // Buffer is reusable memory for one message or line.
 type Buffer struct {
-	B []byte
+	B []byte // the content
 }
 
 // Small and large buffers have separate pools. Otherwise small messages would take the large buffers, and large
