@@ -379,10 +379,10 @@ func (s *scanner) syntax(end int) error {
 	return &SyntaxError{Offset: s.at, What: s.what}
 }
 
-// ParseUTF8 is Parse for messages of clients. It rejects messages that are not UTF-8, because some server
-// libraries exit on them, which ends the calls of all clients. It also rejects requests whose id is not an
-// integer number or a string. The third check is on methods that a server may confuse with another one, which
-// would bypass access rules. Ids of servers are not restricted, so that their questions get answers.
+// ParseUTF8 is Parse for messages of clients. It rejects messages that are not UTF-8: some server libraries exit
+// on them, which ends the calls of all clients. It also rejects requests whose id is not an integer number or a
+// string. The third check is on methods that a server may confuse with another one, which would bypass access
+// rules. Ids of servers are not restricted, so that their questions get answers.
 func ParseUTF8(b []byte) (*Message, error) {
 	m, wide, err := parse(b)
 	switch {

@@ -369,7 +369,7 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 
 // fetch reads the whole list into the catalogue.
 func (m *member) fetch(ctx context.Context, k list.Kind) {
-	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // callers see an error by what is missing
+	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // an error shows as missing entries
 		return m.call(ctx, m.g.request(k.Method(), params))
 	}, func(page []byte, first, last bool) {
 		m.catalog.learn(k, bytes.Clone(page), m.external(k), first, last)
