@@ -79,12 +79,12 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	level := m.g.level.Load()
 	m.mu.Lock()
-	told, owes := m.level, m.resubscribe
+	sent, resubscribe := m.level, m.resubscribe
 	m.mu.Unlock()
-	if told == level && !owes {
+	if sent == level && !resubscribe {
 		return up, nil
 	}
-	if told != level {
+	if sent != level {
 		if err := m.send(ctx, up, "initialize", m.g.caller.Params); err != nil {
 			return nil, err // the greeting says whether there is logging
 		}
@@ -97,7 +97,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 			}
 		}
 	}
-	if owes {
+	if resubscribe {
 		for _, uri := range m.g.subscriptions(m) {
 			if err := m.send(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
 				return nil, err
