@@ -1,6 +1,5 @@
-// Package bridge is the contract between the parts of the bridge that joins MCP
-// clients and MCP servers: what a connection to a server is, what a client is to
-// it, what passes between them, and how a call can fail. It holds no state.
+// Package bridge is the contract between the parts of the bridge. It defines connections to servers, their
+// clients, the messages between them, and how calls fail. It holds no state.
 //
 // A call goes down and its answer comes back up:
 //
@@ -13,19 +12,16 @@
 //	   |                 ^                                                  |
 //	   |  progress, questions --- Stream.Send <--- Client.Notify / Ask <----+
 //
-// Upstream adapters implement [Adapter] and [Upstream], mostly by means of
-// conn.Conn. Downstream adapters make a gateway.Session for each client and give
-// it a [Stream] to write to. What stands between are wrappers: an Upstream around
-// an Upstream. Package gateway puts them together.
+// Upstream adapters implement [Adapter] and [Upstream], mostly with conn.Conn. Downstream adapters make a
+// gateway.Session for each client and give it a [Stream] to write to. Wrappers are between them: each is an
+// Upstream around an Upstream. Package gateway assembles them.
 //
-// A program that embeds a bridge is best served by package server, whose
-// examples show it: a configuration made in code, a server of its own in
-// process beside others, and the bridge as an http.Handler, among the routes of
-// a gin engine, or on stdin and stdout.
+// Programs that embed a bridge should use package server. Its examples show a configuration made in code, and a
+// server of the program itself beside others. They run the bridge as an http.Handler, in a gin engine, and on
+// stdin and stdout.
 //
-// Ids and progress tokens never cross: every connection numbers its own
-// requests, and answers carry the id bytes that the client sent. A JSON-RPC
-// error is an answer; a Go error means that no answer came.
+// Ids and progress tokens never cross. Every connection numbers its own requests, and answers carry the id bytes
+// of the client. A JSON-RPC error is an answer. A Go error means that no answer came.
 package bridge
 
 import (
@@ -78,8 +74,8 @@ type Client interface {
 
 // Request is a message on its way to a server.
 //
-// An Adapter gets the message for the server: Params has the server's name of a tool or prompt, not the
-// clients'. Back gets progress with the message's token.
+// An Adapter gets the message for the server: Params has the server's name of a tool or prompt. Back gets
+// progress with the message's token.
 //
 // A wrapper reads that name with Name. Below the filter it is the server's own, although Params may still have
 // the client's.
@@ -112,8 +108,8 @@ type Request struct {
 	// Opened is called when the connection for the request is open. The time before it was the server's start.
 	// It may be nil.
 	Opened func()
-	// Awaited is how long Call waits for the answer after a cancellation, so that the next request does not
-	// overtake it. 0 means not at all.
+	// Awaited is how long Call waits for the answer after a cancellation, so that later requests do not overtake
+	// it. 0 means not at all.
 	Awaited time.Duration
 }
 
@@ -146,8 +142,8 @@ type Forward struct {
 	From string
 	// Claim is the name of the claim that the server gets, if From is empty.
 	Claim string
-	// To is the server's name for the value: a header in canonical form, or an environment variable of a child
-	// process. Empty means the header From, or for a child process the variable of that name, such as X_TENANT.
+	// To is the server's name for the value: a header in canonical form, or a variable of a child process. Empty
+	// means the header From, or for a child process the variable of that name, such as X_TENANT.
 	To string
 	// Token gives the server's adapter the caller's token, to exchange it for one of the server. From, Claim and To are
 	// empty then. The token may change between requests of the same caller: it does not distinguish callers, and is not
@@ -203,7 +199,7 @@ type Greeting struct {
 	Mirrors      bool   // requests to it have headers that repeat arguments (2026-07-28, B8)
 }
 
-// Modern reports whether the server is of the modern era: it has no sessions, and each request names its client
+// Modern reports whether the server is of the modern era: without sessions, and with its client in each request
 // (2026-07-28, B1).
 func (g *Greeting) Modern() bool { return g != nil && era.IsModern(g.Revision) }
 
@@ -270,7 +266,7 @@ func (Nobody) Notify(*jsonrpc.Message) {}
 
 // Ask rejects the question.
 func (Nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "there is nobody to ask", nil))
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "there is no client to ask", nil))
 	return nil
 }
 

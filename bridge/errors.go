@@ -89,8 +89,8 @@ type Error struct {
 	After time.Duration
 }
 
-// Error returns the full text for the log: the text for clients, the last lines on stderr, which mostly tell
-// why, and the reason.
+// Error returns the full text for the log: the text for clients, the last lines on stderr, and the reason. The
+// lines on stderr mostly tell why.
 func (e *Error) Error() string {
 	s, before := e.Told(), ": "
 	if e.Stderr != "" {
@@ -142,7 +142,7 @@ func Exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
 }
 
-// TakenBack returns the error of a call that the client's notification n cancels: ErrCancelled, with the
+// TakenBack returns the error of a call that the client's notification n cancels. It is ErrCancelled, with the
 // client's reason for the server.
 func TakenBack(n *jsonrpc.Message) error {
 	if why := CancelReason(n); why != "" {

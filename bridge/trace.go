@@ -2,8 +2,8 @@ package bridge
 
 import "net/http"
 
-// Trace is the trace context of a request in the form of W3C Trace Context, for params._meta (protocol.md B17)
-// and HTTP headers. The zero Trace means none. The bridge does not use baggage: it stays in _meta.
+// Trace is a request's context in the form of W3C Trace Context, for params._meta (protocol.md B17) and HTTP
+// headers. The zero Trace means none. The bridge does not use baggage: it stays in _meta.
 type Trace struct {
 	Parent string // the header Traceparent
 	State  string // the header Tracestate

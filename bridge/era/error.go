@@ -17,8 +17,8 @@ const (
 	firstReserved, lastReserved = -32020, -32099
 )
 
-// Error returns the JSON-RPC error raw of a server of revision from for a client of revision to (protocol.md D7,
-// uri is the resource of resources/read. The error that URLs must be visited becomes questions for
+// Error returns raw, the JSON-RPC error of a server of revision from, for a client of revision to (protocol.md
+// D7, R-162). uri is the resource of resources/read. The error that URLs must be visited becomes questions for
 // modern clients (D1.5). The caller handles that before.
 func Error(method, uri string, raw []byte, from, to string) []byte {
 	code, ok := integer(rawjson.Get(raw, "code"))

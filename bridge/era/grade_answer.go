@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Answer returns a client's answer of revision from for a server of revision to, or why it cannot be passed on.
+// Answer returns a client's answer of revision from for a server of revision to, or why that is impossible.
 // Servers before 2025-11-25 accept only one block of content in an answer to sampling.
 func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 	if method != "sampling/createMessage" || from <= to || to >= Rev20251125 {

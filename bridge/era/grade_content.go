@@ -45,7 +45,7 @@ func called(result []byte, from, to string) []byte {
 	}
 }
 
-// shows reports whether a block has the value as its text: the same bytes, equal JSON, or the text of a string.
+// shows reports whether a block has the value as text: the same bytes, equal JSON, or a string's text.
 func shows(content, value []byte) bool {
 	plain, isText := rawjson.Text(value)
 	canonical, _ := canonicalJSON(value)

@@ -72,8 +72,8 @@ func EqualHeader(header, want string) bool {
 }
 
 // NameOf returns the value of Mcp-Name for a request. It reports false for methods without that header. It also
-// does so if the member is missing, is no string, or is duplicated, so that the server may read another value.
-// params is raw JSON or nil.
+// does so if the member is missing, is no string, or is duplicated: the server may read another value. params is
+// raw JSON or nil.
 func NameOf(method string, params []byte) (string, bool) {
 	member := ""
 	switch method {

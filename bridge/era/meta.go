@@ -114,7 +114,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	wrong := func(k int, what string) (Meta, string) { return m, "params._meta: " + requestKeys[k] + " " + what }
 	switch {
 	case twice >= 0:
-		return wrong(twice, "stands twice")
+		return wrong(twice, "appears twice")
 	case raw[0] == nil:
 		return wrong(0, "is missing")
 	case !isText || m.Version == "":
@@ -193,7 +193,7 @@ func Strip(params []byte) []byte {
 	})
 }
 
-// editMeta returns params with the first _meta mapped by f, and without further ones, so that all readers take
+// editMeta returns params with the first _meta mapped by f. It removes further ones, so that all readers take
 // the same.
 func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 	seen := false
@@ -214,8 +214,8 @@ func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 // if nothing changes.
 func StripMRTR(params []byte) []byte { return rawjson.Delete(params, "inputResponses", "requestState") }
 
-// Lowered returns the request for a legacy server of that revision, without the request data of 2026-07-28 and
-// members for the bridge (protocol.md D1.1). It does not copy the rest, so it is valid as long as m is.
+// Lowered returns the request for a legacy server of that revision (protocol.md D1.1). It removes the request
+// data of 2026-07-28 and members for the bridge. It does not copy the rest, so it is valid as long as m is.
 func Lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	var edits []jsonrpc.Edit
 	meta, place := m.Meta(), 0
@@ -255,8 +255,8 @@ func bridged(name string) bool {
 	return false
 }
 
-// around returns the edit that removes the member of an object whose value is at value, with its name and one
-// comma.
+// around returns the edit that removes a member of an object, with its name and one comma. The member's value is
+// at value.
 func around(object []byte, value, end int) jsonrpc.Edit {
 	name := bytes.LastIndexByte(object[:value], '"')
 	name = bytes.LastIndexByte(object[:name], '"')

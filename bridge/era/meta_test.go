@@ -34,8 +34,8 @@ func TestReadMeta(t *testing.T) {
 		{"info no object", `{` + version + `,` + caps + `,"io.modelcontextprotocol/clientInfo":"c"}`, "2026-07-28", "clientInfo must be an object"},
 		{"level unknown", `{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":"loud"}`, "2026-07-28", "logLevel must be one of debug, info"},
 		{"level no string", `{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":1}`, "2026-07-28", "logLevel must be one of"},
-		{"version twice", `{` + version + `,` + caps + `,"io.modelcontextprotocol/protocolVersion":"2027-01-01"}`, "", "protocolVersion stands twice"},
-		{"capabilities twice, once escaped", `{` + version + `,` + caps + `,"io.modelcontextprotocol/clientCapabilitie\u0073":{"roots":{}}}`, "2026-07-28", "clientCapabilities stands twice"},
+		{"version twice", `{` + version + `,` + caps + `,"io.modelcontextprotocol/protocolVersion":"2027-01-01"}`, "", "protocolVersion appears twice"},
+		{"capabilities twice, once escaped", `{` + version + `,` + caps + `,"io.modelcontextprotocol/clientCapabilitie\u0073":{"roots":{}}}`, "2026-07-28", "clientCapabilities appears twice"},
 	} {
 		var in []byte
 		if tc.in != "" {

@@ -98,7 +98,7 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 		at = next
 	}
 	if at.header != 0 {
-		return errors.New("stands twice")
+		return errors.New("appears twice")
 	}
 	m.headers = append(m.headers, mirrored{header: header, kind: kind, path: a.path})
 	at.header = len(m.headers)
@@ -186,9 +186,9 @@ func (m *Mirror) Headers(arguments []byte) map[string][]string {
 	return h
 }
 
-// Check returns what is wrong with the headers of a call with these arguments, for the message of -32020, or ""
-// . h has names in Go's form, and may hold other headers. The server checks the types of
-// arguments. Check only requires one that a header can repeat.
+// Check returns what is wrong with the headers of a call with these arguments, or "". The text
+// is for the message of -32020. h has names in Go's form, and may hold other headers. The server checks the
+// types of arguments. Check only requires one that a header can repeat.
 func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 	if m == nil {
 		return ""
@@ -206,7 +206,7 @@ func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 func (a argument) differs(values []string) string {
 	switch {
 	case a.twice:
-		return "cannot repeat, since it stands twice, the"
+		return "cannot repeat, since it appears twice, the"
 	case a.raw == nil && len(values) > 0:
 		return "is present without the"
 	case a.raw == nil:
@@ -214,7 +214,7 @@ func (a argument) differs(values []string) string {
 	case len(values) == 0:
 		return "is missing beside the"
 	case len(values) > 1:
-		return "stands more than once for the"
+		return "appears more than once for the"
 	}
 	v, ok := DecodeHeader(values[0])
 	if !ok {

@@ -57,20 +57,20 @@ func TestNewMirror(t *testing.T) {
 		{"no type", property(`{"x-mcp-header":"A"}`), "type string, integer or boolean"},
 		{"type twice", property(`{"type":"string","x-mcp-header":"A","type":"number"}`), "type string, integer or boolean"},
 		{"same name", `{"properties":{"a":{"type":"string","x-mcp-header":"Ab"},"b":{"type":"string","x-mcp-header":"aB"}}}`, `property "b": x-mcp-header names the same header`},
-		{"twice", property(`{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}`), "stands twice"},
-		{"property twice", `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"a":{"type":"string","x-mcp-header":"B"}}}`, "stands twice"},
-		{"root", `{"type":"string","x-mcp-header":"A"}`, "no chain of properties"},
+		{"twice", property(`{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}`), "appears twice"},
+		{"property twice", `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"a":{"type":"string","x-mcp-header":"B"}}}`, "appears twice"},
+		{"root", `{"type":"string","x-mcp-header":"A"}`, "is not on a path of properties"},
 		{"items", property(`{"type":"array","items":` + leaf + `}`), `property "p": x-mcp-header is not on a path of properties from the root`},
 		{"properties in items", property(`{"items":{"properties":{"q":` + leaf + `}}}`), `property "p.q"`},
-		{"prefixItems", property(`{"prefixItems":[{},` + leaf + `]}`), "no chain of properties"},
-		{"allOf", `{"allOf":[{"properties":{"p":` + leaf + `}}]}`, "no chain of properties"},
-		{"if", `{"if":{"properties":{"p":` + leaf + `}}}`, "no chain of properties"},
-		{"not", property(`{"not":` + leaf + `}`), "no chain of properties"},
-		{"additionalProperties", `{"additionalProperties":` + leaf + `}`, "no chain of properties"},
-		{"patternProperties", `{"patternProperties":{"p":` + leaf + `}}`, "no chain of properties"},
-		{"$defs", `{"$defs":{"p":` + leaf + `},"properties":{"p":{"$ref":"#/$defs/p"}}}`, "no chain of properties"},
-		{"under a keyword of its own", `{"x-shared":{"p":` + leaf + `}}`, "no chain of properties"},
-		{"a wrong one beside a right one", `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"array","items":{"type":"string","x-mcp-header":"B"}}}}`, "no chain"},
+		{"prefixItems", property(`{"prefixItems":[{},` + leaf + `]}`), "is not on a path of properties"},
+		{"allOf", `{"allOf":[{"properties":{"p":` + leaf + `}}]}`, "is not on a path of properties"},
+		{"if", `{"if":{"properties":{"p":` + leaf + `}}}`, "is not on a path of properties"},
+		{"not", property(`{"not":` + leaf + `}`), "is not on a path of properties"},
+		{"additionalProperties", `{"additionalProperties":` + leaf + `}`, "is not on a path of properties"},
+		{"patternProperties", `{"patternProperties":{"p":` + leaf + `}}`, "is not on a path of properties"},
+		{"$defs", `{"$defs":{"p":` + leaf + `},"properties":{"p":{"$ref":"#/$defs/p"}}}`, "is not on a path of properties"},
+		{"under a keyword of its own", `{"x-shared":{"p":` + leaf + `}}`, "is not on a path of properties"},
+		{"a wrong one beside a right one", `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"array","items":{"type":"string","x-mcp-header":"B"}}}}`, "not on a path"},
 		{"too deep", deep(64, leaf), "too deep"},
 		{"too deep in arrays", `{"x-mcp-headers":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "too deep"},
 		{"too large", many(9_999), "too many parts"},
@@ -172,13 +172,13 @@ func TestMirrorCheck(t *testing.T) {
 		{"absent for empty text", nil, `{"region":""}`, "is missing"},
 		{"absent, of another type", nil, `{"page":"42"}`, "is missing"},
 		{"there beside none", one("Mcp-Param-Region", "x"), `{}`, `Mcp-Param-Region is present without the argument "region"`},
-		{"there, empty, beside none", one("Mcp-Param-Region", ""), `{}`, "is there without"},
-		{"there beside null", one("Mcp-Param-Region", "null"), `{"region":null}`, "is there without"},
+		{"there, empty, beside none", one("Mcp-Param-Region", ""), `{}`, "is present without"},
+		{"there beside null", one("Mcp-Param-Region", "null"), `{"region":null}`, "is present without"},
 		{"there beside no arguments", one("Mcp-Param-Deep", "i"), ``, `is present without the argument "x-mcp-header.properties.id"`},
 		{"two values", one("Mcp-Param-Region", "a", "a"), `{"region":"a"}`, "more than once"},
-		{"argument twice", one("Mcp-Param-Region", "a"), `{"region":"a","r\u0065gion":"b"}`, "stands twice"},
-		{"argument twice, null last", one("Mcp-Param-Region", "a"), `{"region":"a","region":null}`, "stands twice"},
-		{"around it twice", one("Mcp-Param-Deep", "a"), `{"x-mcp-header":{"properties":{"id":"a"}},"x-mcp-header":{"properties":{"id":"b"}}}`, "stands twice"},
+		{"argument twice", one("Mcp-Param-Region", "a"), `{"region":"a","r\u0065gion":"b"}`, "appears twice"},
+		{"argument twice, null last", one("Mcp-Param-Region", "a"), `{"region":"a","region":null}`, "appears twice"},
+		{"around it twice", one("Mcp-Param-Deep", "a"), `{"x-mcp-header":{"properties":{"id":"a"}},"x-mcp-header":{"properties":{"id":"b"}}}`, "appears twice"},
 		{"other number", one("Mcp-Param-Page-No", "43"), `{"page":42}`, "differs"},
 		{"no number", one("Mcp-Param-Page-No", "0x2A"), `{"page":42}`, "differs"},
 		{"a quoted number", one("Mcp-Param-Page-No", `"42"`), `{"page":42}`, "differs"},
@@ -299,7 +299,7 @@ func FuzzMirror(f *testing.F) {
 	})
 }
 
-// unrepeated reports whether no name stands twice in any object: encoding/json
+// unrepeated reports whether no name appears twice in any object: encoding/json
 // merges those that do.
 func unrepeated(b []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -379,7 +379,7 @@ func TestMirrorCost(t *testing.T) {
 	schema.WriteString(`}}}}`)
 	m := mirror(t, schema.String())
 	arguments := []byte(`{"o":{}` + strings.Repeat(`,"o":{}`, 200_000) + `}`)
-	if what := m.Check(nil, arguments); !strings.Contains(what, "stands twice") {
+	if what := m.Check(nil, arguments); !strings.Contains(what, "appears twice") {
 		t.Errorf("Check = %q", what)
 	}
 	deep := []byte(strings.Repeat(`{"items":`, 900) + `{"x-mcp-header":1,"description":"` + strings.Repeat("\\\"", 1<<19) + `"}` + strings.Repeat(`}`, 900))

@@ -170,10 +170,9 @@ func each(b []byte, i int, f func(name []byte, at, from int) int) int {
 	return -1
 }
 
-// StripMirror returns a tool's inputSchema without the annotations x-mcp-header
-// wherever they stand as a keyword of a schema: those of a server that cannot
-// have meant them (R-101 is about the others). All other bytes are what they
-// were, and the schema itself is returned if there is none.
+// StripMirror returns a tool's inputSchema without all x-mcp-header annotations. It is for legacy servers, which
+// cannot have meant them; R-101 is about the others. All other bytes stay. Without annotations it returns the
+// schema itself.
 func StripMirror(inputSchema []byte) []byte {
 	if !mayAnnotate(inputSchema) {
 		return inputSchema
@@ -191,8 +190,8 @@ func StripMirror(inputSchema []byte) []byte {
 	return append(out, inputSchema[done:]...)
 }
 
-// Cut appends the edits that remove members of objects in a text: with the comma
-// behind them, or the one before them if nothing follows.
+// Cut appends the edits that remove members of objects in a text. Each includes the comma behind the members, or
+// the one before them if none follows.
 func Cut(edits []jsonrpc.Edit, text []byte, members []jsonrpc.Span) []jsonrpc.Edit {
 	slices.SortFunc(members, func(a, b jsonrpc.Span) int { return a.Key - b.Key })
 	for i := 0; i < len(members); {
@@ -212,8 +211,7 @@ func Cut(edits []jsonrpc.Edit, text []byte, members []jsonrpc.Span) []jsonrpc.Ed
 	return edits
 }
 
-// memberAfter returns where the member begins that follows the one that ends at
-// end, or end itself when none does.
+// memberAfter returns the start of the member behind the one that ends at end, or end if there is none.
 func memberAfter(text []byte, end int) int {
 	rest := bytes.TrimLeft(text[end:], " \t\r\n")
 	if rest[0] != ',' {

@@ -220,14 +220,14 @@ func TestRunaway(t *testing.T) {
 	for _, tc := range []struct{ name, result, want string }{
 		{"state too long", `"requestState":"` + strings.Repeat("x", longestState) + `"`, "requestState is too long"},
 		{"state is no text", `"requestState":{}`, "requestState is not a string"},
-		{"nothing", `"x":1`, "does not say what"},
-		{"no questions", `"inputRequests":{}`, "does not say what"},
+		{"nothing", `"x":1`, "without inputRequests and requestState"},
+		{"no questions", `"inputRequests":{}`, "without inputRequests and requestState"},
 		{"questions are a list", `"inputRequests":[]`, "inputRequests is not an object"},
 		{"question is a text", `"inputRequests":{"a":"b"}`, "no question of the protocol"},
 		{"other question", `"inputRequests":{"a":{"method":"tools/list"}}`, "no question of the protocol"},
 		{"params are a list", `"inputRequests":{"a":{"method":"roots/list","params":[]}}`, "not an object"},
 		{"same key", `"inputRequests":{"a":{"method":"roots/list","params":{}},"\u0061":{"method":"roots/list","params":{}}}`, "same key"},
-		{"too many", `"inputRequests":{` + strings.TrimSuffix(many, ",") + `}`, "too much at a time"},
+		{"too many", `"inputRequests":{` + strings.TrimSuffix(many, ",") + `}`, "too many questions at once"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {

@@ -98,7 +98,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
 		synctest.Wait()
 		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
-		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "there is nobody to ask")
+		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "it cannot ask one of them")
 		if g := b.Status()[0]; g.Places != 1 || slow.over() {
 			t.Errorf("%d places, want 1", g.Places)
 		}

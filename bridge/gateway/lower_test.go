@@ -680,9 +680,9 @@ func TestRequestStateOfAnother(t *testing.T) {
 		other := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: two}}})
 		defer other.Close(context.Background())
 		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + park(t, other, visitor{}) + `"`
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same one")
+		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same instance")
 		b.seals = other.seals // as with a secret that both have
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same one")
+		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same instance")
 		if got := one.wire(1).received(); len(got) != 0 {
 			t.Errorf("the server got %q", got)
 		}

@@ -4,7 +4,7 @@ import "sync"
 
 // Buffer is reusable memory for one message or line.
 type Buffer struct {
-	B []byte
+	B []byte // the content
 }
 
 // Small and large buffers have separate pools. Otherwise small messages would take the large buffers, and large
@@ -12,8 +12,8 @@ type Buffer struct {
 const (
 	smallBuffer = 1 << 10
 	largeBuffer = 64 << 10
-	// keepBuffer is the largest size that goes back to a pool, so that a few very large messages do not hold
-	// memory forever.
+	// keepBuffer is the largest size that goes back to a pool. So a few very large messages do not hold memory
+	// forever.
 	keepBuffer = 4 << 20
 )
 

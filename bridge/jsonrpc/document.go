@@ -2,8 +2,8 @@ package jsonrpc
 
 import "sort"
 
-// Document is valid JSON. One pass also records what is needed to take parts of it: a second pass over 1 MB of
-// small objects takes 1.5 ms.
+// Document is valid JSON, with what is needed to take parts of it. One pass does both: a second pass over 1 MB
+// of small objects takes 1.5 ms.
 type Document struct {
 	// Text is the JSON without white space between tokens. Without such white space it is the original bytes.
 	Text  []byte
@@ -32,7 +32,7 @@ func Read(b []byte, deep int) (*Document, bool) {
 	return d, true
 }
 
-// Large returns the end of the array or object that starts at index i, and its number of items or members. It
+// Large returns the end of the array or object that starts at index i. n is its number of items or members. It
 // reports false if that is not large.
 func (d *Document) Large(i int) (end, n int, ok bool) {
 	at := sort.Search(len(d.large), func(k int) bool { return d.large[k].begin >= i })

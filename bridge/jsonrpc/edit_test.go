@@ -57,7 +57,7 @@ func TestFound(t *testing.T) {
 	}
 	twice, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{},"\u005fmeta":1}}`))
 	if err != nil || !twice.Found().Twice {
-		t.Errorf("a member that stands twice: %v, %v", twice, err)
+		t.Errorf("a member that appears twice: %v, %v", twice, err)
 	}
 	if e, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","_meta":{}}}`)); err != nil || e.Found() != (Found{}) {
 		t.Errorf("an error: %+v, %v", e, err)

@@ -2,8 +2,8 @@ package jsonrpc
 
 import "encoding/json"
 
-// Finder reads the envelope of a text that is no message, or is too large to hold, from a stream of bytes. It
-// finds the id, which may come last, and the kind of message.
+// Finder reads the envelope of a text from a stream of bytes. The text is no message, or too large to hold.
+// Finder finds the id, which may come last, and the kind of message.
 type Finder struct {
 	all      []Outline // of ended objects
 	one      Outline   // of the current or last object

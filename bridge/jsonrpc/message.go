@@ -379,10 +379,10 @@ func (s *scanner) syntax(end int) error {
 	return &SyntaxError{Offset: s.at, What: s.what}
 }
 
-// ParseUTF8 is Parse for messages of clients. It rejects messages that are not UTF-8, because some server
-// libraries exit on them, which ends the calls of all clients. It also rejects requests whose id is not an
-// integer number or a string. The third check is on methods that a server may confuse with another one, which
-// would bypass access rules. Ids of servers are not restricted, so that their questions get answers.
+// ParseUTF8 is Parse for messages of clients. It rejects messages that are not UTF-8: some server libraries exit
+// on them, which ends the calls of all clients. It also rejects requests whose id is not an integer number or a
+// string. The third check is on methods that a server may confuse with another one, which would bypass access
+// rules. Ids of servers are not restricted, so that their questions get answers.
 func ParseUTF8(b []byte) (*Message, error) {
 	m, wide, err := parse(b)
 	switch {
@@ -469,7 +469,7 @@ func (m *Message) check(s *scanner) string {
 	}
 	switch {
 	case s.dup != "":
-		return "member " + s.dup + " stands twice"
+		return "member " + s.dup + " appears twice"
 	case string(m.version) != `"2.0"`:
 		return `jsonrpc must be "2.0"`
 	case m.method != nil && (m.method[0] != '"' || len(m.method) < 3):
@@ -481,7 +481,7 @@ func (m *Message) check(s *scanner) string {
 	case m.method != nil && m.Params != nil && m.Params[0] != '{':
 		return "params must be an object"
 	case m.method == nil && m.Result == nil && m.Error == nil:
-		return "method, result and error are all missing"
+		return "it has neither a method nor a result nor an error"
 	case m.method == nil && m.Result != nil && m.Error != nil:
 		return "an answer has a result or an error, not both"
 	case m.method == nil && m.Error != nil && m.Error[0] != '{':

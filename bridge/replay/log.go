@@ -2,9 +2,9 @@
 // server. They are also the history from which a client resumes by Last-Event-ID (2025-03-26 to 2025-11-25,
 // basic/transports, resumability).
 //
-// A log is bounded by events and bytes. A full log first drops the oldest event that may be missed: progress,
-// log messages, and change notifications that a later one repeats. It never drops questions and answers. After
-// reports whether events are missing.
+// A log is bounded by events and bytes. A full log first drops the oldest event that may be missed. These are
+// progress, log messages, and change notifications that a later one repeats. It never drops questions and
+// answers. After reports whether events are missing.
 //
 // All logs together are bounded, too: their events take bytes from a Room. Events that only wait for clients to
 // come back are in a History, and are dropped when room is short.

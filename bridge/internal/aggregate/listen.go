@@ -73,27 +73,27 @@ func (g *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 
 	now := g.current.Load()
 	followed := map[*member]context.CancelFunc{}
-	follow := func() (heard chan subscribe.Wanted) { // acks gets what each server acknowledges
+	follow := func() (acks chan subscribe.Wanted) { // acks gets what each server acknowledges
 		share := g.shares(ctx, &wants)
-		heard = make(chan subscribe.Wanted, len(share))
+		acks = make(chan subscribe.Wanted, len(share))
 		for m, part := range share {
 			if followed[m] != nil {
 				continue
 			}
-			f := &partial{l: l, m: m, part: part, from: r.From, acks: heard}
+			f := &partial{l: l, m: m, part: part, from: r.From, acks: acks}
 			ctx, stop := context.WithCancel(ctx)
 			followed[m] = stop
 			wg.Go(func() { f.run(ctx) })
 		}
-		return heard
+		return acks
 	}
-	heard := follow()
+	acks := follow()
 	timer := time.NewTimer(ackPatience)
 	defer timer.Stop()
 	what := subscribe.Wanted{Changes: wants.Changes}
-	for left := cap(heard); left > 0; {
+	for left := cap(acks); left > 0; {
 		select {
-		case had := <-heard:
+		case had := <-acks:
 			what.URIs, what.Tasks = append(what.URIs, had.URIs...), append(what.Tasks, had.Tasks...)
 			left--
 		case <-timer.C:

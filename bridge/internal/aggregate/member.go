@@ -79,12 +79,12 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	level := m.g.level.Load()
 	m.mu.Lock()
-	told, owes := m.level, m.resubscribe
+	sent, resubscribe := m.level, m.resubscribe
 	m.mu.Unlock()
-	if told == level && !owes {
+	if sent == level && !resubscribe {
 		return up, nil
 	}
-	if told != level {
+	if sent != level {
 		if err := m.send(ctx, up, "initialize", m.g.caller.Params); err != nil {
 			return nil, err // the greeting says whether there is logging
 		}
@@ -97,7 +97,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 			}
 		}
 	}
-	if owes {
+	if resubscribe {
 		for _, uri := range m.g.subscriptions(m) {
 			if err := m.send(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
 				return nil, err
@@ -369,7 +369,7 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 
 // fetch reads the whole list into the catalogue.
 func (m *member) fetch(ctx context.Context, k list.Kind) {
-	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // callers see an error by what is missing
+	_, cut := k.Pages(func(params []byte) (*jsonrpc.Message, error) { // an error shows as missing entries
 		return m.call(ctx, m.g.request(k.Method(), params))
 	}, func(page []byte, first, last bool) {
 		m.catalog.learn(k, bytes.Clone(page), m.external(k), first, last)

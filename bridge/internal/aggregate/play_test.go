@@ -364,12 +364,12 @@ func TestMessages(t *testing.T) {
 		take := func(a *jsonrpc.Message) { got <- string(a.Result) }
 		c.Back.Notify(bridgetest.Notification(t, "notifications/progress", `{"progressToken":7,"progress":1}`))
 		c.Back.Ask(bridgetest.Question(t, "roots/list", `{"_meta":{"progressToken":"q"}}`), take)
-		one.to.Ask(bridgetest.Question(t, "roots/list", `{}`), take)
+		one.to.Ask(bridgetest.Question(t, "roots/list", `{"_meta":{"progressToken":5}}`), take)
 		one.to.Notify(bridgetest.Notification(t, "notifications/message", `{"level":"info","data":"about it"}`))
 		c.Answer(t, `{}`)
 		bridgetest.Contains(t, <-done, `"result":{}`)
 		heard := s.heard()
-		bridgetest.Contains(t, heard, `"progress":1`, `{"_meta":{"progressToken":"one \"q\""}}`, "asked roots/list {}", "about it")
+		bridgetest.Contains(t, heard, `"progress":1`, `{"_meta":{"progressToken":"one \"q\""}}`, `{"_meta":{"progressToken":"one 5"}}`, "about it")
 		same(t, "replies", <-got+<-got, `{"roots":[]}{"roots":[]}`)
 		for token, want := range map[string]string{`"one \"q\""`: `notifications/progress {"progressToken":"q","progress":1}`, `"two 5"`: "", `5`: ""} {
 			one.Got()

@@ -84,19 +84,19 @@ func (g *session) update(v *view) (left []*member) {
 	}
 	g.current.Store(r)
 	g.mu.Lock()
-	told := map[*member]struct{}{} // members of new connections, which have no subscriptions yet
+	renewed := map[*member]struct{}{} // members of new connections, which have no subscriptions yet
 	for uri, m := range g.subs {
 		if r.of[m.s] != nil {
 			continue
 		}
 		if next := r.of[r.view.named[m.s.Name]]; next != nil {
-			g.subs[uri], told[next] = next, struct{}{}
+			g.subs[uri], renewed[next] = next, struct{}{}
 		} else {
 			delete(g.subs, uri)
 		}
 	}
 	g.mu.Unlock()
-	for m := range told {
+	for m := range renewed {
 		m.mu.Lock()
 		m.resubscribe = true
 		m.mu.Unlock()

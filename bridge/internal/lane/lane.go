@@ -1,5 +1,5 @@
-// Package lane keeps a connection to a server for its callers. A Lane opens the connection on demand and again
-// after a loss, pings it, and closes it when it is idle. A fresh connection gets the log level and the resource
+// Package lane keeps a connection to a server for its callers. A Lane opens the connection on demand, pings it,
+// and closes it when it is idle. After a loss it opens another one. A fresh connection gets the log level and the resource
 // subscriptions of the one before.
 //
 // A lane promises three things. A call uses one connection, and another one only if the server cannot have acted

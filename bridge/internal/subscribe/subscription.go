@@ -129,14 +129,14 @@ func (w *Wanted) Raw() []byte {
 
 // Missed calls notify with a notification for each wanted list and resource: any may have changed while nobody
 // listened.
-func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
+func (w *Wanted) Missed(notify func(n *jsonrpc.Message)) {
 	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {
-			tell(jsonrpc.NewNotification(k.Changed(), nil))
+			notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 	for _, uri := range w.URIs {
-		tell(Updated(uri))
+		notify(Updated(uri))
 	}
 }
 

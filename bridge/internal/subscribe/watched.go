@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Watched counts the subscribers of each resource, so that the server gets one request for the first and one for
-// the last. Requests for the same resource are serialized. The zero value is empty.
+// Watched counts the subscribers of each resource. So the server gets one request for the first and one for the
+// last. Requests for the same resource are serialized. The zero value is empty.
 type Watched[W comparable] struct {
 	mu  sync.Mutex // guards the rest, and by and users of watched
 	all map[string]*watched[W]
@@ -20,7 +20,7 @@ type watched[W comparable] struct {
 
 // Add adds a subscriber, and calls request for the first one. It reports false if request did or ctx ended
 // before. Notifications reach who already during the request.
-func (w *Watched[W]) Add(ctx context.Context, uri string, who W, tell func() bool) bool {
+func (w *Watched[W]) Add(ctx context.Context, uri string, who W, request func() bool) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
 		return false
@@ -30,7 +30,7 @@ func (w *Watched[W]) Add(ctx context.Context, uri string, who W, tell func() boo
 	known := len(one.by) > 0
 	one.by[who] = struct{}{}
 	w.mu.Unlock()
-	if known || tell() {
+	if known || request() {
 		return true
 	}
 	w.mu.Lock()
@@ -41,7 +41,7 @@ func (w *Watched[W]) Add(ctx context.Context, uri string, who W, tell func() boo
 
 // Remove removes a subscriber, and calls request after the last one. If ctx ends before, it does nothing and
 // reports false.
-func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func()) bool {
+func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, request func()) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
 		return false
@@ -52,7 +52,7 @@ func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func())
 	last := len(one.by) == 0
 	w.mu.Unlock()
 	if last {
-		tell()
+		request()
 	}
 	return true
 }

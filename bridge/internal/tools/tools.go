@@ -1,6 +1,6 @@
-// Package tools knows what a server's list of tools demands of calls: the schema of arguments, the headers that
-// repeat some of them, and whether a call may be repeated. It learns this from the lists that pass, for each
-// principal, and requests a list if a call needs one.
+// Package tools knows what a server's tools demand of calls: the schema of arguments, headers that repeat
+// arguments, and whether a call may be repeated. It learns this from the lists that pass, for each principal,
+// and requests a list if a call needs one.
 //
 // It checks arguments and sets headers. It repeats only a call that the server did not execute because of wrong
 // headers.
@@ -220,8 +220,8 @@ func (u *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server with
-// invalid header annotations. A legacy server cannot have meant its annotations, so for modern clients
-// it removes the invalid ones from the tools (protocol.md D1.8).
+// invalid header annotations. A legacy server cannot have meant its annotations. For modern clients the
+// invalid ones are removed from the tools (protocol.md D1.8).
 func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	s, wanted := u.Upstream.Server(), u.t.wanted.Load()
 	if wanted.checks == nil && !wanted.idempotent && !s.Modern() && !r.From.Modern() {

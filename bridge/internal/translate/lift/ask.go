@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These end a call with endless questions, and set the pauses before a call is repeated without a
+// These end a call with endless questions. They also set the pauses before a call is repeated without a
 // question to the client.
 const (
 	maxRounds    = 10
@@ -271,8 +271,8 @@ func (t *conversation) ask(ctx context.Context, questions []*question, answers m
 	return nil, nil
 }
 
-// answer returns the client's answer for the server. If the client refused, it returns the error of the call,
-// because the protocol cannot pass errors to the server.
+// answer returns the client's answer for the server. If the client refused, it returns the error of the call:
+// the protocol cannot pass errors to the server.
 func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	code, what := gjson.Result{}, ""
 	result := a.Result

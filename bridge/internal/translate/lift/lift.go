@@ -1,8 +1,8 @@
 // Package lift lets clients with sessions use a server of any revision (protocol.md D2, D3, D5). A Lift stands
 // between a session and its connection, and is the connection's Client. Between equal revisions it changes
 // nothing. For a legacy server of another revision it translates both ways. A modern server has no sessions. So
-// each request says who asks, and the Lift holds the session's log level, its subscriptions and its answers to
-// the server's questions.
+// each request carries the client's data. The Lift holds the session's log level, its subscriptions and its
+// answers to the server's questions.
 //
 // A subscription at a modern server has goroutines, which end with Close. A Lift opens no connection. It wraps
 // one.

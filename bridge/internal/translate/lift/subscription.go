@@ -26,9 +26,9 @@ const (
 	maxPause    = time.Minute            // between attempts
 )
 
-// subscription holds a session's one subscription to the changes of a modern server, and renews it when it ends
-// (protocol.md D2.5). Subscriptions are immutable. For other topics another one is opened, and the old one ends
-// after the new one has begun. So some changes come twice, and none is missed.
+// subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md
+// D2.5). Subscriptions are immutable. For other topics another one is opened, and the old one ends after the new
+// one has begun. So some changes come twice, and none is missed.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method

@@ -158,10 +158,10 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	l.mu.Lock()
 	c.over = true
 	delete(l.asking, c)
-	moot := c.open
+	stale := c.open
 	c.open, c.shown = nil, 0
 	if err == nil {
-		moot = l.reassign(moot)
+		stale = l.reassign(stale)
 	}
 	v := c.request
 	if v != nil {
@@ -179,7 +179,7 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 		c.deliver(v)
 	}
 	l.mu.Unlock()
-	unanswered(moot)
+	unanswered(stale)
 	l.slot.Leave()
 }
 
@@ -230,20 +230,20 @@ func (c *parked) drop(why error, so func() bool) bool {
 		c.l.mu.Unlock()
 		return false
 	}
-	moot := c.discard()
+	stale := c.discard()
 	c.l.mu.Unlock()
-	unanswered(moot)
+	unanswered(stale)
 	c.cancel(why)
 	return true
 }
 
 // discard makes the call one that cannot be resumed, and returns its questions. The caller holds l.mu.
-func (c *parked) discard() (moot []*question) {
+func (c *parked) discard() (stale []*question) {
 	if c.dropped {
 		return nil
 	}
 	c.dropped = true
-	moot = c.open
+	stale = c.open
 	c.open, c.shown = nil, 0
 	if c.request != nil {
 		c.request.out <- outcome{err: bridge.ErrCancelled}
@@ -257,7 +257,7 @@ func (c *parked) discard() (moot []*question) {
 	if c.id != "" {
 		c.l.s.unpark(c)
 	}
-	return moot
+	return stale
 }
 
 // idle returns how long the call has waited for its client; 0 if it does not.

@@ -92,15 +92,15 @@ func (c *parked) add(a *question) {
 
 // reassign moves guessed questions of an answered call to other calls, because they were about another one. It
 // returns the questions without a call. The caller holds l.mu.
-func (l *Translator) reassign(asks []*question) (moot []*question) {
+func (l *Translator) reassign(asks []*question) (stale []*question) {
 	for _, a := range asks {
 		if c := l.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
 			c.add(a)
 		} else {
-			moot = append(moot, a)
+			stale = append(stale, a)
 		}
 	}
-	return moot
+	return stale
 }
 
 // gather lets the questions answer the call's request after parkWindow. The caller holds l.mu.
@@ -147,9 +147,9 @@ func (c *parked) ask() {
 	v := c.request
 	c.detach()
 	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
-	moot := c.discard()
+	stale := c.discard()
 	l.mu.Unlock()
-	unanswered(moot)
+	unanswered(stale)
 	c.cancel(bridge.ErrCancelled)
 	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", c.r.Method, "max", most)
 }

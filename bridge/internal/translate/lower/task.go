@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// perform makes a call. If the server allows a tool as a task only, perform calls it as one and waits for the
-// task's end (protocol.md D6). c is the call that can be parked, or nil.
+// perform makes a call. If a tool must be a task, perform calls it as one and waits for the task's end
+// (protocol.md D6). c is the call that can be parked, or nil.
 func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it

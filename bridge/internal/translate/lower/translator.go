@@ -94,8 +94,8 @@ func (v *request) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 
 // Call makes a stateless client's call to the legacy server of that greeting. held means that the answer is
 // cached, so no connection is needed.
-func (l *Translator) Call(ctx context.Context, r *bridge.Request, said *bridge.Greeting, held bool, again *Round) (*jsonrpc.Message, error) {
-	s := l.legacy(said)
+func (l *Translator) Call(ctx context.Context, r *bridge.Request, greeting *bridge.Greeting, held bool, again *Round) (*jsonrpc.Message, error) {
+	s := l.legacy(greeting)
 	switch {
 	case r.Method == "server/discover":
 		return jsonrpc.NewResult(nil, slices.Clone(s.discover)), nil

@@ -41,8 +41,8 @@ const (
 )
 
 // exclusive reports whether a request needs a connection without other calls at a legacy server. It does if its
-// client can be asked about it, unless the wire attributes questions, or a handle or the share setting chooses
-// the connection. The caller holds p.mu.
+// client can be asked about it. It does not if the wire attributes questions, or if a handle or the share
+// setting chooses the connection. The caller holds p.mu.
 func (p *Pool) exclusive(r *bridge.Request, lane string, of profile) bool {
 	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.attributes.Load() && !p.legacy.Unattributed())
 }

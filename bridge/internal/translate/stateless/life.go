@@ -152,8 +152,7 @@ func (p *Pool) closeIdle(l *slot) {
 // found reports whether requests find the connection. The caller holds p.mu.
 func (p *Pool) found(l *slot) bool { return slices.Contains(p.slots[l.key], l) }
 
-// drop lets no more requests find the connection, which is closed when nobody
-// uses it any more. The caller holds p.mu.
+// drop hides the connection from requests. It is closed after its last use. The caller holds p.mu.
 func (p *Pool) drop(l *slot) {
 	left := slices.DeleteFunc(p.slots[l.key], func(o *slot) bool { return o == l })
 	if p.slots[l.key] = left; len(left) == 0 {

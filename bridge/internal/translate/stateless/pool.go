@@ -386,7 +386,7 @@ func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	return l, err
 }
 
-// seek returns the connection for a request of that identity, or nothing if the request must wait for an
+// seek returns the connection for a request of that identity. It returns nothing if the request must wait for an
 // exclusive one. The caller holds p.mu.
 func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, error) {
 	r := c.r
