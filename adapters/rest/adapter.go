@@ -30,18 +30,18 @@ type Adapter struct {
 	life    context.Context // ends with Close
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	looks   chan *look // wake-ups from webhooks
+	wakeups chan *wakeup // wake-ups from webhooks
 
-	mu       sync.Mutex // guards the rest
-	now      *use       // nil before the first reading
-	own      bool       // now was read here, and not borrowed
-	reading  *reading   // the first reading, in progress; otherwise nil
-	failed   error      // why the last first reading failed
-	failedAt time.Time
-	brought  []byte // the catalogue, if a webhook carries it
-	open     map[*upstream]struct{}
-	told     []*func(method string) // other listeners for changes
-	closed   bool
+	mu         sync.Mutex // guards the rest
+	current    *use       // nil before the first reading
+	ownEdition bool       // now was read here, and not borrowed
+	reading    *reading   // the first reading, in progress; otherwise nil
+	failed     error      // why the last first reading failed
+	failedAt   time.Time
+	pushed     []byte // the catalogue, if a webhook carries it
+	open       map[*upstream]struct{}
+	listeners  []*func(method string) // other listeners for changes
+	closed     bool
 }
 
 var (
@@ -54,11 +54,11 @@ func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	told := &changed
-	a.told = append(a.told, told)
+	a.listeners = append(a.listeners, told)
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.told = slices.DeleteFunc(a.told, func(f *func(string)) bool { return f == told })
+		a.listeners = slices.DeleteFunc(a.listeners, func(f *func(string)) bool { return f == told })
 	}
 }
 
@@ -79,7 +79,7 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{name: name, c: c, o: o, fetch: fetch, schemas: validate.NewCache(keptSchemas), looks: make(chan *look), open: map[*upstream]struct{}{}}
+	a := &Adapter{name: name, c: c, o: o, fetch: fetch, schemas: validate.NewCache(keptSchemas), wakeups: make(chan *wakeup), open: map[*upstream]struct{}{}}
 	a.life, a.stop = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -88,8 +88,8 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 func (a *Adapter) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.now != nil {
-		return a.now.nowhere
+	if a.current != nil {
+		return a.current.nowhere
 	}
 	return cmp.Or(a.failed, errUnread)
 }
@@ -107,10 +107,10 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 // acquire returns the API's current edition for a call, which ends with calls.Done.
 func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	a.mu.Lock()
-	there := a.now != nil
+	there := a.current != nil
 	a.mu.Unlock()
 	if !there {
-		if err := a.first(ctx); errors.Is(err, errUnread) {
+		if err := a.firstRead(ctx); errors.Is(err, errUnread) {
 			return nil, a.unavailable(errUnread.Error(), err)
 		} else if err != nil {
 			return nil, a.unavailable("its description cannot be used", err)
@@ -121,14 +121,14 @@ func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	if a.closed {
 		return nil, a.unavailable("it was stopped", nil)
 	}
-	a.now.calls.Add(1)
-	return a.now, nil
+	a.current.calls.Add(1)
+	return a.current, nil
 }
 
-// first reads everything for the first time, or waits for a reading in progress.
-func (a *Adapter) first(ctx context.Context) error {
+// firstRead reads everything for the first time, or waits for a reading in progress.
+func (a *Adapter) firstRead(ctx context.Context) error {
 	a.mu.Lock()
-	if a.own || a.closed {
+	if a.ownEdition || a.closed {
 		a.mu.Unlock()
 		return nil
 	}
@@ -153,8 +153,8 @@ func (a *Adapter) unavailable(public string, err error) error {
 
 // begin reads everything for the first time, and then watches for changes until the end.
 func (a *Adapter) begin(r *reading) {
-	before := lookAt(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
-	e, err := a.read(true, a.carried())
+	before := stampFiles(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
+	e, err := a.read(true, a.pushedCatalog())
 	if _, ok := errors.AsType[*CatalogError](err); ok {
 		a.o.Log.Warn("the catalogue from a webhook no longer fits the configuration: send it again", "err", err)
 		a.carry(nil)
@@ -194,13 +194,13 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	for _, f := range m.faults {
 		a.o.Log.Warn("the configuration no longer fits the document", "what", f.String())
 	}
-	source, err := a.c.way(m, a.name, &a.o, a.schemas)
+	source, err := a.c.newSource(m, a.name, &a.o, a.schemas)
 	if err != nil {
 		return nil, err
 	}
 	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, users: 1}
-	if a.c.nowhere(m) {
-		e.nowhere = a.c.errNowhere()
+	if a.c.noServer(m) {
+		e.nowhere = a.c.errNoServer()
 	}
 	err = a.compare(first, e, m)
 	if !first {
@@ -225,7 +225,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	for _, w := range m.warnings {
 		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
 	}
-	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.unsaid, "lost", len(m.lost), "warnings", len(m.warnings))
+	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.outputsOmitted, "lost", len(m.lost), "warnings", len(m.warnings))
 	if e.mode == ModeTools && e.size > autoLimit {
 		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
 	}
@@ -264,10 +264,10 @@ func (a *Adapter) follow(w *watched) {
 	defer ticker.Stop()
 	asked, said := time.Now(), ""
 	for {
-		var l *look
+		var l *wakeup
 		select {
 		case <-ticker.C:
-		case l = <-a.looks:
+		case l = <-a.wakeups:
 		case <-a.life.Done():
 			return
 		}
@@ -276,20 +276,20 @@ func (a *Adapter) follow(w *watched) {
 			asked = time.Now()
 			var err error
 			if changed, err = w.urlsChanged(a.life); err != nil {
-				said = a.complain(said, err)
+				said = a.logUnusable(said, err)
 			}
 		}
 		if !changed {
 			continue
 		}
-		texts, newest := w.texts(), a.carried()
-		before := lookAt(texts)
+		texts, newest := w.texts(), a.pushedCatalog()
+		before := stampFiles(texts)
 		if l != nil && l.body != nil {
 			newest = l.body
 		}
 		e, err := a.read(false, newest)
 		if err != nil {
-			said = a.complain(said, err)
+			said = a.logUnusable(said, err)
 		} else {
 			said = ""
 			a.carry(newest)
@@ -303,8 +303,8 @@ func (a *Adapter) follow(w *watched) {
 	}
 }
 
-// complain logs once that the document or the catalogue cannot be used.
-func (a *Adapter) complain(said string, err error) string {
+// logUnusable logs once that the document or the catalogue cannot be used.
+func (a *Adapter) logUnusable(said string, err error) string {
 	if text := err.Error(); text != said && a.life.Err() == nil {
 		a.o.Log.Warn("the tools stay as they were: the document or the catalogue cannot be used", "err", err)
 		return text
@@ -312,17 +312,17 @@ func (a *Adapter) complain(said string, err error) string {
 	return said
 }
 
-// carried returns the catalogue that a webhook sent, or nil.
-func (a *Adapter) carried() []byte {
+// pushedCatalog returns the catalogue that a webhook sent, or nil.
+func (a *Adapter) pushedCatalog() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.brought
+	return a.pushed
 }
 
 func (a *Adapter) carry(brought []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.brought = brought
+	a.pushed = brought
 }
 
 // swap replaces the current edition, whose calls may end. It reports false if the adapter is
@@ -334,8 +334,8 @@ func (a *Adapter) swap(e *edition) bool {
 		e.source.Close()
 		return false
 	}
-	old := a.now
-	a.now, a.own = &use{edition: e}, true
+	old := a.current
+	a.current, a.ownEdition = &use{edition: e}, true
 	if old == nil {
 		a.mu.Unlock()
 		return true
@@ -347,7 +347,7 @@ func (a *Adapter) swap(e *edition) bool {
 	if !old.sameResources(e.catalog) {
 		changed = append(changed, "resources")
 	}
-	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
+	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.listeners)
 	a.wg.Go(func() { // the old edition is in use here until its calls end
 		ended := make(chan struct{})
 		go func() {
@@ -379,7 +379,7 @@ func (a *Adapter) swap(e *edition) bool {
 func (a *Adapter) Close() {
 	a.mu.Lock()
 	a.closed = true
-	now := a.now
+	now := a.current
 	a.mu.Unlock()
 	a.stop()
 	if now != nil && now.left() {
@@ -445,18 +445,18 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	if len(m.faults) > 0 {
 		return nil, m.faults
-	} else if c.nowhere(m) {
-		return nil, c.errNowhere()
+	} else if c.noServer(m) {
+		return nil, c.errNoServer()
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	source, err := c.way(m, name, &o, nil)
+	source, err := c.newSource(m, name, &o, nil)
 	if err != nil {
 		return nil, err
 	}
 	source.Close()
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, Unsaid: list.unsaid, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Tools: len(list.tools), Size: list.size, Unsaid: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, op := range m.lost {
@@ -471,13 +471,13 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 // ErrNowhere reports that neither the document nor Config.BaseURL names a server.
 var ErrNowhere = errors.New("does not say where the API is (servers)")
 
-func (c *Config) errNowhere() error {
+func (c *Config) errNoServer() error {
 	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNowhere)
 }
 
-// nowhere reports whether there are operations, none of which has a server. A document at a URL has
+// noServer reports whether there are operations, none of which has a server. A document at a URL has
 // the server that it came from.
-func (c *Config) nowhere(m *material) bool {
+func (c *Config) noServer(m *material) bool {
 	return c.BaseURL == "" && !address.IsHTTP(c.OpenAPI) && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
 		!slices.ContainsFunc(m.doc.Operations, func(op *openapi.Operation) bool { return len(op.Servers) > 0 })
 }

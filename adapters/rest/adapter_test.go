@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// The handshake is answered from memory: nobody asks the API anything.
+// The adapter answers the handshake itself: the API gets no request.
 func TestHandshake(t *testing.T) {
 	api := newAPI(t)
 	s := connect(t, adapter(t, api.pets(), Options{}), &adaptertest.Client{}).Server()
@@ -84,8 +84,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// Headers of the request itself count; those of the handshake where it has none
-// at all.
+// Headers of the request win; those of the handshake apply if it has none.
 func TestForward(t *testing.T) {
 	api := newAPI(t)
 	a := adapter(t, api.pets(), Options{Forward: []string{"X-Tenant"}})
@@ -112,8 +111,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// the parts of a stream are progress under the client's token, before the
-// answer.
+// the parts of a stream are progress under the client's token, before the answer.
 func TestProgress(t *testing.T) {
 	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
 	back := &adaptertest.Client{}
@@ -135,8 +133,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A call that the client takes back, or whose connection is closed, ends, and
-// so does its request to the API.
+// A cancelled call ends with its request to the API. So does a call of a closed connection.
 func TestCancel(t *testing.T) {
 	api := newAPI(t)
 	a := adapter(t, api.pets(), Options{})
@@ -177,7 +174,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// What cannot be used is an error of Open that the client learns nothing from.
+// An unusable API is an error of Open, which shows clients no details.
 func TestUnusable(t *testing.T) {
 	api := newAPI(t)
 	for _, test := range []struct {

@@ -51,8 +51,7 @@ paths:
   /text: { post: { operationId: text, requestBody: { content: { text/plain: { schema: { type: string } } } }, responses: { "200": { description: OK } } } }
 `
 
-// What an entry puts into the requests of an operation: what clients see then,
-// and what the API gets.
+// TestAdditions lists what clients see of an entry's additions, and the resulting requests.
 func TestAdditions(t *testing.T) {
 	body := func(s string) json.RawMessage { return json.RawMessage(s) }
 	for _, test := range []struct {
@@ -126,7 +125,7 @@ func TestAdditions(t *testing.T) {
 	}
 }
 
-// Secrets among the headers of an entry are shown by no result and by no dry run.
+// No result and no dry run shows secrets in the headers of an entry.
 func TestHeaderSecrets(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s, %s, %s", r.Header.Get("X-Api-Key"), r.Header.Get("X-Kind"), r.Header.Get("Idempotency-Key"))
@@ -148,8 +147,8 @@ func TestHeaderSecrets(t *testing.T) {
 	}
 }
 
-// A header in which an argument was left out is left out, unless the argument has
-// a default; alone, the default is the API's affair.
+// A header with a missing argument is not sent, unless the argument has a default within other
+// text. Alone, the API applies its default.
 func TestHeaderHoles(t *testing.T) {
 	api := newAPI(t)
 	doc := file(t, `openapi: 3.1.0
@@ -193,7 +192,7 @@ paths:
 	}
 }
 
-// A request whose key was left out is not made again.
+// A request without its key is not repeated.
 func TestNoKey(t *testing.T) {
 	var asked atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -259,8 +258,8 @@ func TestWrongAdditions(t *testing.T) {
 	}
 }
 
-// An entry that no longer fits the document costs its tool if it keeps
-// something from clients: they could choose it otherwise.
+// An entry that no longer fits the document removes its tool if it restricts clients: without the
+// entry they could choose freely.
 func TestEntryKeepsItsTool(t *testing.T) {
 	gone := toolset.Arg{Name: "gone", About: "x"}
 	for _, test := range []struct {
@@ -299,7 +298,7 @@ func TestEntryKeepsItsTool(t *testing.T) {
 	}
 }
 
-// Settings of one tool: they hold for its calls and no others.
+// Settings of a tool apply only to its calls.
 func TestToolSettings(t *testing.T) {
 	api := newAPI(t)
 	yes, no := true, false
@@ -350,7 +349,7 @@ func TestToolSettings(t *testing.T) {
 	if s := e.byName["again"].Settings; s.MaxAnswer != 4<<20 { // a quarter of a message
 		t.Errorf("again: %+v", s)
 	}
-	// With a cache for all, off is off.
+	// If the API has a cache, cache: off still applies.
 	c = api.pets()
 	c.Cache = 1 << 20
 	c.Tools = []toolset.Entry{{Key: "getPet", Cache: &no}}
@@ -364,7 +363,7 @@ func TestToolSettings(t *testing.T) {
 	}
 }
 
-// properties writes which members an object has, in short.
+// properties lists the members of an object, shortened.
 func properties(schema gjson.Result) string {
 	var names []string
 	schema.Get("properties").ForEach(func(k, v gjson.Result) bool {
@@ -377,7 +376,7 @@ func properties(schema gjson.Result) string {
 	return "(" + strings.Join(names, " ") + ")"
 }
 
-// What is not an argument any more has the line that is to blame.
+// Explain names the line that hides an argument.
 func TestExplainHidden(t *testing.T) {
 	c := Config{OpenAPI: file(t, orders), BaseURL: "https://x.example.com", Tools: []toolset.Entry{
 		{Key: "order", Line: 3, Lines: map[string]int{"body": 10, "headers": 20}, Headers: map[string]string{"x-trace": "x"}, Body: json.RawMessage(`[]`)},
@@ -404,8 +403,8 @@ func TestExplainHidden(t *testing.T) {
 	}
 }
 
-// Members of an object that is spread over the query do not stand in for what the
-// configuration sets there.
+// Members of an object that is spread over the query cannot replace what the configuration sets
+// there.
 func TestSpreadOverSet(t *testing.T) {
 	api := newAPI(t)
 	a := adapter(t, Config{BaseURL: api.URL, OpenAPI: file(t, `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/list":{"get":{"operationId":"list","parameters":[
@@ -433,8 +432,7 @@ func TestSpreadOverSet(t *testing.T) {
 	}
 }
 
-// A parameter that the document has is written as it says there, whoever sets it;
-// another one by the type of its argument.
+// A query parameter is written as the document declares it, or by the type of its argument.
 func TestQueryStyles(t *testing.T) {
 	api := newAPI(t)
 	a := adapter(t, Config{BaseURL: api.URL, OpenAPI: file(t, `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/list":{"get":{"operationId":"list","parameters":[
@@ -450,8 +448,7 @@ func TestQueryStyles(t *testing.T) {
 	}
 }
 
-// Where the header of an entry is not sent, what it was to be made of is not sent
-// in its place.
+// If the header of an entry is not sent, its arguments are not sent instead.
 func TestHeaderOfParameter(t *testing.T) {
 	api := newAPI(t)
 	up := connect(t, adapter(t, Config{BaseURL: api.URL, OpenAPI: file(t, `openapi: 3.1.0

@@ -27,14 +27,14 @@ const (
 // previous settings, or nil. before may be closed at any time.
 func (a *Adapter) Begin(before *Adapter) error {
 	if before != nil && a.c.Catalog.Webhook && a.c.Catalog.location() == "" {
-		a.carry(before.carried())
+		a.carry(before.pushedCatalog())
 	}
 	if !address.IsHTTP(a.c.OpenAPI) && a.c.Catalog.URL == "" {
-		err := a.first(a.life)
+		err := a.firstRead(a.life)
 		if a.c.Catalog.File != "" && errors.Is(err, fs.ErrNotExist) {
 			if _, missing := os.Stat(a.c.Catalog.File); missing != nil { // its writer may start later
 				a.borrow(before)
-				a.wg.Go(a.persist)
+				a.wg.Go(a.retryRead)
 				return nil
 			}
 		}
@@ -43,13 +43,13 @@ func (a *Adapter) Begin(before *Adapter) error {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.now.nowhere
+		return a.current.nowhere
 	}
 	if _, err := a.c.Inspect(a.life, a.name, a.o); err != nil {
 		return err
 	}
 	a.borrow(before)
-	a.wg.Go(a.persist)
+	a.wg.Go(a.retryRead)
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (a *Adapter) borrow(before *Adapter) {
 		return
 	}
 	before.mu.Lock()
-	e := before.now
+	e := before.current
 	if before.closed || e == nil {
 		before.mu.Unlock()
 		return
@@ -69,15 +69,15 @@ func (a *Adapter) borrow(before *Adapter) {
 	e.mu.Unlock()
 	before.mu.Unlock()
 	a.mu.Lock()
-	a.now = &use{edition: e.edition}
+	a.current = &use{edition: e.edition}
 	a.mu.Unlock()
 }
 
-// persist reads everything until that succeeds. It logs once why it does not.
-func (a *Adapter) persist() {
+// retryRead reads everything until that succeeds. It logs once why it does not.
+func (a *Adapter) retryRead() {
 	said := ""
 	for failures := 1; ; failures++ {
-		err := a.first(a.life)
+		err := a.firstRead(a.life)
 		if err == nil || a.life.Err() != nil {
 			return
 		}
@@ -100,7 +100,7 @@ func (a *Adapter) persist() {
 func (a *Adapter) Behind() (since time.Time, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.own || a.now == nil {
+	if a.ownEdition || a.current == nil {
 		return time.Time{}, nil
 	}
 	return a.failedAt, a.failed

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Begin reads a file once, and clients that come later use the result.
+// Begin reads a file once, and later clients use the result.
 func TestBegin(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -32,7 +32,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// Begin returns the faults of files, also beside a URL.
+// Begin returns faults of files, even beside a URL.
 func TestBeginMistakes(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(&sites{texts: map[string]string{}})
@@ -62,7 +62,7 @@ func TestBeginMistakes(t *testing.T) {
 	}
 }
 
-// A document that loses its servers while it is watched changes nothing.
+// A watched document that loses its servers changes nothing.
 func TestServersLost(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -81,8 +81,8 @@ func TestServersLost(t *testing.T) {
 	}
 }
 
-// As long as a document cannot be read, the API is as the adapter before had it, also when
-// that one is closed, and when others that have borrowed it are.
+// Until a document can be read, the previous adapter's edition is used, even after that adapter and
+// other borrowers are closed.
 func TestBeginBorrows(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -149,8 +149,7 @@ func TestBeginBorrows(t *testing.T) {
 	}
 }
 
-// A catalogue that a webhook has brought is that of the next adapter too, unless it does not
-// fit any more.
+// A catalogue from a webhook passes to the next adapter, unless it no longer fits.
 func TestBeginCarries(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -179,7 +178,7 @@ func TestBeginCarries(t *testing.T) {
 	}
 }
 
-// An API that is borrowed shows no tool that the new settings hide.
+// A borrowed edition shows no tool that the new settings hide.
 func TestBeginHides(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -211,7 +210,7 @@ func TestBeginHides(t *testing.T) {
 	}
 }
 
-// A part of a document that cannot be read now makes no mistake of a setting that names it.
+// A setting that names a temporarily unreadable part of a document is no fault.
 func TestBeginPartAway(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -231,7 +230,7 @@ func TestBeginPartAway(t *testing.T) {
 	}
 }
 
-// A catalogue file may come after the start: another container of the pod writes it.
+// A catalogue file may appear after the start: another container of the pod writes it.
 func TestBeginBeforeCatalog(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)

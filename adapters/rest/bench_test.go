@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// A call of a tool, with the API's side of it in the same process.
+// BenchmarkCall calls a tool, with the API in the same process.
 func BenchmarkCall(b *testing.B) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -13,13 +13,12 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// What a catalogue says of the calls of a tool holds as far as the configuration
-// goes.
+// A catalogue's settings for calls apply within the limits of the configuration.
 func TestPublishedBounds(t *testing.T) {
 	for _, test := range []struct {
 		name, tool string
 		change     func(c *Config, o *Options)
-		want       string // timeout, retries, whether they are safe, whether answers are kept and how long
+		want       string // timeout, retries, whether they are safe, and whether and how long answers are cached
 		warning    string
 	}{
 		{"nothing said", `"request":"GET /"`, nil, "0s 0 false off 0s", ""},
@@ -81,11 +80,11 @@ func TestPublishedBounds(t *testing.T) {
 func allow(c *Config, _ *Options) { c.Catalog.Retry = true }
 func keeps(c *Config, _ *Options) { c.Cache = 1 << 20 }
 
-// Settings of a catalogue's tool hold for its calls.
+// Settings of a catalogue's tool apply to its calls.
 func TestPublishedSettings(t *testing.T) {
 	var asked atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" { // it may come when its call is over
+		if r.URL.Path == "/slow" { // the request may arrive after its call has ended
 			<-r.Context().Done()
 			return
 		}

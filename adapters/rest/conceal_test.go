@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// What the configuration has from the environment in headers and queries is shown
-// nowhere, whatever the names, and what is plain text there is as it is.
+// Values from the environment in headers and queries are masked everywhere, whatever their names.
+// Plain text there is not.
 func TestConceal(t *testing.T) {
 	t.Parallel()
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -343,7 +343,7 @@ func (x *explainer) calls() {
 		x.add("output", "no schema: off", from("output"))
 	case e.Result != "":
 		x.add("output", "no schema: result changes answers", from("result"))
-	case t.Unsaid:
+	case t.OutputOmitted:
 		x.add("output", "no schema: the list would be too long", generated)
 	}
 }

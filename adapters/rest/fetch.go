@@ -137,7 +137,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	client := f.guarded
 	if address == f.own.URL {
 		client, headers = f.client, f.own.Headers
-	} else if !f.may(u) {
+	} else if !f.allowed(u) {
 		return nil, old, fmt.Errorf("%s://%s is not the document's server: add it to trusted to allow reading it", u.Scheme, u.Host)
 	} else if address != f.main && remote.SameOrigin(u, f.from[0]) && f.Public(f.main) {
 		client = f.outside
@@ -189,7 +189,7 @@ func (f *fetcher) close() {
 	f.outside.Close()
 }
 
-func (f *fetcher) may(u *url.URL) bool {
+func (f *fetcher) allowed(u *url.URL) bool {
 	return slices.ContainsFunc(f.from, func(o *url.URL) bool { return remote.SameOrigin(o, u) })
 }
 
@@ -218,8 +218,8 @@ type moment struct {
 	files map[string]stamp
 }
 
-// lookAt records the state of the texts that are files.
-func lookAt(texts []string) moment {
+// stampFiles records the state of the texts that are files.
+func stampFiles(texts []string) moment {
 	m := moment{time.Now(), map[string]stamp{}}
 	for _, t := range texts {
 		if t != "" && !address.IsHTTP(t) {

@@ -16,14 +16,14 @@ import (
 //
 // A finder belongs to one catalogue, does not change, and is safe for concurrent use.
 type finder struct {
-	tools  []*toolset.Tool
-	traits []trait                // of each of tools
-	terms  []term                 // sorted by their words
-	may    func(name string) bool // selects the tools to find; nil selects all
+	tools   []*toolset.Tool
+	traits  []trait                // of each of tools
+	terms   []term                 // sorted by their words
+	visible func(name string) bool // selects the tools to find; nil selects all
 }
 
-// shows reports whether the caller may see a tool.
-func (f *finder) shows(t *toolset.Tool) bool { return f.may == nil || f.may(t.Name) }
+// isVisible reports whether the caller may see a tool.
+func (f *finder) isVisible(t *toolset.Tool) bool { return f.visible == nil || f.visible(t.Name) }
 
 // term is a word with its occurrences.
 type term struct {
@@ -210,8 +210,8 @@ func traitOf(t *toolset.Tool) trait {
 	return out
 }
 
-// fits returns the factor for a tool's score, by the action that the question asks for.
-func (t trait) fits(want act) float32 {
+// matches returns the factor for a tool's score, by the action that the question asks for.
+func (t trait) matches(want act) float32 {
 	does := t.named
 	if does == 0 || want == actOther {
 		does = t.method
@@ -272,12 +272,12 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 		case scores[i] == 0 && len(asked.words) > 0, asked.unknown,
 			method != "" && op.Method != method,
 			tag != "" && !slices.ContainsFunc(op.Tags, func(own string) bool { return strings.EqualFold(own, tag) }),
-			!f.shows(t):
+			!f.isVisible(t):
 			continue
 		}
 		h := hit{t, scores[i]}
 		if trait := f.traits[i]; h.score > 0 {
-			h.score *= trait.fits(asked.act)
+			h.score *= trait.matches(asked.act)
 			if trait.core > 0 {
 				h.score *= 1 - coverage + coverage*min(1, covered[i]/trait.core)
 			}

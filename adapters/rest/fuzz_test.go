@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// Whatever a tool's request and body are, it is refused or can be called, and
-// whatever an argument contains, it stays where it was put.
+// Whatever a tool's request and body are, it is refused or callable; whatever an argument contains,
+// it stays in its place.
 func FuzzOwnTool(f *testing.F) {
 	f.Add("POST /x/{a}{?b*}", `{"x":["{a}","{{a}} {b}"],"n":1.0}`, `","x":"`, "2")
 	f.Add("GET /x?q={a}&b={b}", ``, "&c=d#e", "..")

@@ -14,9 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// The last good document of a URL is kept on disk, with what it refers to. It is used
-// at the start when the URL cannot be read, or has no document any more, and a broken
-// one does not take its place.
+// The last good document of a URL is saved on disk with its references. The bridge uses it at the
+// start if the URL is unreadable or has no document. A broken document does not replace it.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	var broken, moved atomic.Bool
@@ -97,8 +96,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// What a document refers to and could not be read once is kept as it was, with all that
-// it led to.
+// A temporarily unreadable reference of a document stays saved, with everything below it.
 func TestKeptInPart(t *testing.T) {
 	t.Parallel()
 	var busy, moved, down atomic.Bool
@@ -137,7 +135,7 @@ func TestKeptInPart(t *testing.T) {
 	start("b part")
 }
 
-// A folder that cannot be written to costs nothing but a warning.
+// A folder that cannot be written to only causes a warning.
 func TestKeptNowhere(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")

@@ -21,15 +21,15 @@ import (
 
 // catalog is the tools and resources of an edition, and their lists. It does not change.
 type catalog struct {
-	tools  []*toolset.Tool
-	byName map[string]*toolset.Tool
-	mode   string
-	size   int    // of the list if it had all tools
-	unsaid int    // bytes of output schemas omitted from the list
-	items  []item // of tools/list
-	finder *finder
-	about  string // instructions
-	info   []byte // serverInfo
+	tools          []*toolset.Tool
+	byName         map[string]*toolset.Tool
+	mode           string
+	size           int    // of the list if it had all tools
+	outputsOmitted int    // bytes of output schemas omitted from the list
+	items          []item // of tools/list
+	finder         *finder
+	about          string // instructions
+	info           []byte // serverInfo
 
 	resources        []*resource // in the order in which addresses are matched
 	plain, templates []byte      // results of resources/list and resources/templates/list
@@ -90,9 +90,9 @@ func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *c
 		case c.size-outputs > autoLimit:
 			c.mode = ModeSearch
 		default:
-			c.unsaid, c.size = outputs, c.size-outputs
+			c.outputsOmitted, c.size = outputs, c.size-outputs
 			for _, t := range tools {
-				t.Unsaid = t.OutputSchema != nil
+				t.OutputOmitted = t.OutputSchema != nil
 				t.LeaveOutput()
 			}
 		}
@@ -197,7 +197,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	var faults toolset.Faults
 	entries := map[*openapi.Operation]*toolset.Entry{}
 	var added []*toolset.Tool
-	auth, err := c.Auth.of(doc)
+	auth, err := c.Auth.forDocument(doc)
 	if err != nil {
 		auth = c.Auth // newSource reports it
 	}
@@ -227,7 +227,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 		e := entries[t.Operation]
 		delete(entries, t.Operation)
 		shared := common.Of(t, reach)
-		e = rules.Of(t, e, &shared)
+		e = rules.Apply(t, e, &shared)
 		if e == nil && shared.Empty() {
 			tools = append(tools, &toolset.Tool{Tool: t, Call: t})
 			continue
@@ -240,7 +240,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 			continue
 		}
 		one, wrong := e.Override(t, shared)
-		faults = append(faults, common.News(wrong)...)
+		faults = append(faults, common.Unreported(wrong)...)
 		if len(wrong) > 0 && (e.Confines() || shared.Confines()) {
 			continue // without the entry, clients could do what it forbids
 		}

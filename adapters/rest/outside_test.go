@@ -15,8 +15,8 @@ type abroad struct{ net.Conn }
 
 func (abroad) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(93, 184, 215, 14), Port: 80} }
 
-// readAbroad has an adapter read its documents as if they were on the internet. What their
-// author names is dialled as ever.
+// readAbroad makes an adapter read its documents as if they were on the internet. Addresses in the
+// documents are dialled as usual.
 func readAbroad(t *testing.T, a *Adapter) {
 	t.Helper()
 	far, err := remote.New(remote.Config{Proxy: "none", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -29,8 +29,8 @@ func readAbroad(t *testing.T, a *Adapter) {
 	a.fetch.guarded = far
 }
 
-// A document on the internet may name servers on this machine and in private networks: no
-// call goes there, whatever it needs, unless the operator has named them too.
+// A document on the internet may name servers on this machine and in private networks. No call goes
+// there unless the operator names them too.
 func TestInsideServers(t *testing.T) {
 	t.Parallel()
 	free := func(servers string) string { return document(servers, "", `"security": [], `) }
@@ -83,8 +83,8 @@ func TestInsideServers(t *testing.T) {
 	}
 }
 
-// Parts of a document at other URLs decide about servers, too. A kept copy of a document
-// from the internet counts as from there.
+// Parts of a document at other URLs may name servers too. A saved copy of a document from the
+// internet is treated the same way.
 func TestInsideParts(t *testing.T) {
 	t.Parallel()
 	own, friend, other := newSite(t), newSite(t), newSite(t)
@@ -108,7 +108,7 @@ func TestInsideParts(t *testing.T) {
 		t.Errorf("%d calls went there", calls)
 	}
 
-	// The name of its own server may lead into our network when the next part is read.
+	// The name of its own server may resolve to our network when the next part is read.
 	moved := newSite(t)
 	moved.says(`{"openapi": "3.1.0", "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}, "/b": {"$ref": "part.json"}}}`)
 	log := &said{}

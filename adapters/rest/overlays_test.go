@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 )
 
-// Overlays change the document, in order, and the tools follow them.
+// Overlays change the document, in order, and so the tools.
 func TestOverlays(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -48,8 +48,7 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// What is wrong with an overlay is said with its file and line, also of one for a
-// document at a URL.
+// Faults of an overlay name its file and line, even for a document at a URL.
 func TestOverlayFaults(t *testing.T) {
 	for _, openapi := range []string{"testdata/pets.yaml", "https://api.example.com/openapi.json"} {
 		for _, test := range []struct{ path, want string }{

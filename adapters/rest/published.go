@@ -135,7 +135,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	for _, w := range warnings {
 		warn(w)
 	}
-	auth, err := c.Auth.of(m.doc)
+	auth, err := c.Auth.forDocument(m.doc)
 	if err != nil {
 		auth = c.Auth // newSource reports it
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// secret is that of the webhooks.
+// secret is the secret of the webhooks.
 const secret = "a-secret-of-the-hook"
 
 // flows is a catalogue with tools of these names.
@@ -37,8 +37,8 @@ func flows(names ...string) string {
 	return `{"tools":[` + strings.Join(all, ",") + `]}`
 }
 
-// A tool of a catalogue makes the requests that one of the configuration makes,
-// and is listed with the schema that the catalogue has.
+// A tool of a catalogue makes the same requests as one of the configuration. Its schema in lists is
+// the catalogue's.
 func TestPublishedRequests(t *testing.T) {
 	api := newAPI(t)
 	c := Config{BaseURL: api.URL, Auth: Auth{Default: &wire.Credential{Key: "top-secret-key", Header: "X-Api-Key"}}}
@@ -74,8 +74,7 @@ func TestPublishedRequests(t *testing.T) {
 	}
 }
 
-// A tool that cannot be used is left out, with a warning; if all are, it is an
-// error.
+// An unusable tool is omitted with a warning; if all are unusable, that is an error.
 func TestPublishedWarnings(t *testing.T) {
 	c := Config{BaseURL: "https://flows.example.com/v1", Tools: []toolset.Entry{{Key: "mine", Request: "GET /mine"}}}
 	for _, test := range []struct{ tool, want string }{
@@ -135,8 +134,8 @@ func TestCatalogSettings(t *testing.T) {
 	}
 }
 
-// A catalogue in a volume of a container is exchanged by a link to its folder:
-// the path, and even size and time, are as before.
+// A catalogue in a container's volume is replaced by a link to its folder: the path, and even size
+// and time, stay the same.
 func TestCatalogFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -178,8 +177,7 @@ func TestCatalogFile(t *testing.T) {
 	}
 }
 
-// A URL is polled with its ETag, and asked with the headers for it, which the
-// API does not get.
+// A URL is polled with its ETag and with its own headers, which the API does not get.
 func TestCatalogURL(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -233,8 +231,8 @@ func TestCatalogURL(t *testing.T) {
 	}
 }
 
-// What a webhook brings is the catalogue, until it brings another. A call goes on
-// with what it has begun with.
+// The catalogue from a webhook is used until the next one. A call ends on the edition that it began
+// on.
 func TestCatalogBrought(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -260,7 +258,7 @@ func TestCatalogBrought(t *testing.T) {
 		{"\n" + flows("two"), "slow two", 1, false},
 		{`{"tools":[{"name":"x"}]}`, "slow two", 1, true},
 		{"not a catalogue", "slow two", 1, true},
-		{" \n", "slow two", 1, false}, // only that something has changed
+		{" \n", "slow two", 1, false}, // only a notice of changes
 		{`{"tools":[]}`, "slow", 2, false},
 		{flows("one", "slow"), "slow one", 3, false},
 		{flows("slow"), "slow one", 3, true}, // the only name is taken
@@ -286,7 +284,7 @@ func TestCatalogBrought(t *testing.T) {
 	}
 }
 
-// A program that is stopped in the midst of a wish does not hang.
+// Close does not hang during a webhook's request.
 func TestCatalogClosed(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 9)
@@ -308,7 +306,7 @@ func TestCatalogClosed(t *testing.T) {
 	defer close(hold)
 	a := adapter(t, Config{BaseURL: site.URL, Refresh: time.Hour, Catalog: Catalog{URL: site.URL, Webhook: true, Secret: secret}}, Options{})
 	errs := make(chan error)
-	for range 2 { // one that is served, and one that waits
+	for range 2 { // one is in progress, and one waits
 		go func() {
 			_, err := a.Renew(t.Context(), nil)
 			errs <- err
@@ -323,7 +321,7 @@ func TestCatalogClosed(t *testing.T) {
 	}
 }
 
-// check reads a catalogue that is a file, and says of others that it has not.
+// check reads a catalogue in a file, and reports that it does not read others.
 func TestInspectCatalog(t *testing.T) {
 	c := Config{BaseURL: "http://localhost", Catalog: Catalog{File: file(t, `[{"name":"ok","request":"GET /"},{"name":"x"}]`)}}
 	r, err := c.Inspect(t.Context(), "flows", Options{})
@@ -358,7 +356,7 @@ func FuzzPublished(f *testing.F) {
 		if !gjson.ValidBytes(page) {
 			t.Fatalf("%q is listed as %s", text, page)
 		}
-		source, err := c.way(&material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
+		source, err := c.newSource(&material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func (a *asked) answered(t *toolset.Tool) bool {
 	return slices.Contains(a.answers, t.Operation.ID) || slices.Contains(a.answers, t.Operation.Key())
 }
 
-// questions returns those to documents of one origin.
+// questions returns the questions about documents of one origin.
 func questions(t *testing.T, origin string) []asked {
 	text, err := os.ReadFile("testdata/questions.txt")
 	if err != nil {
@@ -41,7 +41,8 @@ func questions(t *testing.T, origin string) []asked {
 	return out
 }
 
-// score is how many of the questions have their answer first, among the first
+// score counts the questions whose answer is found first, among the first five, and among the first
+// twenty.
 // five, and among the first twenty that are found.
 type score [3]int
 
@@ -54,8 +55,8 @@ func (s *score) add(a *asked, found []*toolset.Tool) {
 	}
 }
 
-// TestQuestions: everyday questions find their operation, and clearly better
-// than plain BM25 over the same texts does.
+// TestQuestions: everyday questions find their operation, and clearly better than plain BM25 over
+// the same texts.
 func TestQuestions(t *testing.T) {
 	scaletest.Unraced(t)
 	for _, test := range []struct {
@@ -65,7 +66,7 @@ func TestQuestions(t *testing.T) {
 		least  score
 	}{
 		{"shared/", openapitest.Shared, 88, score{65, 80, 83}},
-		// The search was made with 100 of these in view; the last 28 were written afterwards.
+		// 100 of these were known when the search was written; the last 28 were added later.
 		{"npm/", openapitest.Directory, 128, score{100, 121, 126}},
 	} {
 		t.Run(strings.Trim(test.origin, "/"), func(t *testing.T) {
@@ -114,8 +115,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// plainBM25 finds tools as BM25 does that takes all that is known of a tool for
-// one text.
+// plainBM25 finds tools by BM25 over one text per tool.
 func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 	stop := []string{"a", "an", "the", "to", "in", "of"}
 	texts := make([]map[string]float64, len(tools))
@@ -192,7 +192,7 @@ func TestStem(t *testing.T) {
 	}
 }
 
-// Who may use only some of the tools finds only these, and is told of no others.
+// A caller who may use only some tools finds only these.
 func TestFindGranted(t *testing.T) {
 	c := Config{OpenAPI: file(t, many(30)), Mode: ModeSearch}
 	m, err := c.read(t.Context(), "many", &Options{}, nil, nil)
@@ -200,7 +200,7 @@ func TestFindGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := c.catalog(m, "many")
-	some := all.granted(func(name string) bool { return name == "getThing3" || name == "getThing4" })
+	some := all.finderFor(func(name string) bool { return name == "getThing3" || name == "getThing4" })
 	for _, test := range []struct{ name, got, want string }{
 		{"search", string(some.search([]byte(`{"query":"thing"}`))), "getThing3"},
 		{"everything", string(some.search([]byte(`{}`))), "getThing4"},

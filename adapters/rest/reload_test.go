@@ -40,7 +40,7 @@ func (s *said) has(text string) int {
 
 const changed = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
-// replace exchanges a file as editors do, and as volumes of containers are.
+// replace replaces a file like editors and container volumes do.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -51,8 +51,8 @@ func replace(t *testing.T, path, text string) {
 	}
 }
 
-// A document that changes changes the tools. One that cannot be read changes
-// nothing, and a call goes on with what it has begun with.
+// A changed document changes the tools. An unreadable one changes nothing, and a call ends on the
+// edition that it began on.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -90,7 +90,7 @@ func TestReload(t *testing.T) {
 	}
 	eventually(t, "another complaint", func() bool { return log.has("the tools stay as they were") > 1 })
 
-	// The same list again: nobody has to ask for it.
+	// The list is the same again: nobody needs to ask for it.
 	replace(t, c.OpenAPI, "# as before\n"+string(text))
 	eventually(t, "the document's return", func() bool { return log.has("tools made") > 1 })
 	if got := one.Said(); len(got) > 0 {
@@ -119,7 +119,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// What a document refers to is watched too.
+// Referenced files are watched too.
 func TestReloadOfParts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -141,8 +141,8 @@ func TestReloadOfParts(t *testing.T) {
 	}
 }
 
-// A URL is asked with its ETag, and read again only when it has changed. What
-// it refers to elsewhere is not read unless it is trusted.
+// A URL is polled with its ETag, and read again only after a change. References to other servers
+// are not read unless these are trusted.
 func TestReloadOfURL(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -203,7 +203,7 @@ func TestReloadOfURL(t *testing.T) {
 	}
 }
 
-// sites is a server of texts by their paths; one without a text is an error.
+// sites serves texts by path; a missing text is an error.
 type sites struct {
 	mu    sync.Mutex // guards texts
 	texts map[string]string
@@ -226,8 +226,7 @@ func (s *sites) set(path, text string) {
 	s.texts[path] = text
 }
 
-// A change that was found while something else could not be read is not lost:
-// all is read again when that can be.
+// A change found while something else is unreadable is not lost: everything is read again later.
 func TestReloadAfterFailure(t *testing.T) {
 	t.Parallel()
 	const whole = "openapi: 3.1.0\npaths: { /x: { get: { operationId: %s, responses: {} } } }\n"
@@ -235,8 +234,8 @@ func TestReloadAfterFailure(t *testing.T) {
 	const item = "get: { operationId: part, responses: {} }\n"
 	for _, test := range []struct {
 		name, doc string
-		failing   string // what cannot be read
-		text      string // what it is
+		failing   string // what is unreadable
+		text      string // its text
 		before    string
 		after     string
 	}{
@@ -264,8 +263,7 @@ func TestReloadAfterFailure(t *testing.T) {
 	}
 }
 
-// What cannot be read any more does not keep what else has changed from being
-// found.
+// A text that stays unreadable does not hide other changes.
 func TestReloadBesideFailure(t *testing.T) {
 	t.Parallel()
 	s := &sites{texts: map[string]string{
@@ -285,8 +283,7 @@ func TestReloadBesideFailure(t *testing.T) {
 	eventually(t, "the change of the catalogue", func() bool { return strings.HasSuffix(names(t, up), "two") })
 }
 
-// Of a file that has only just been written nothing is known; one whose time is
-// far ahead is as it is.
+// A file that was just written is read again; one with a time far in the future is not.
 func TestWatchFuture(t *testing.T) {
 	path := file(t, "x")
 	for _, test := range []struct {
@@ -297,13 +294,13 @@ func TestWatchFuture(t *testing.T) {
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}
-		if got := watch(nil, []string{path}, lookAt([]string{path})).filesChanged(); got != test.want {
+		if got := watch(nil, []string{path}, stampFiles([]string{path})).filesChanged(); got != test.want {
 			t.Errorf("written %v from now: to be read again: %t, want %t", test.ahead, got, test.want)
 		}
 	}
 }
 
-// What is referred to no longer is forgotten.
+// A text that is no longer referenced is forgotten.
 func TestWatchForgets(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer site.Close()

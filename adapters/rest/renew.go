@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// look is a webhook's request to read everything again.
-type look struct {
+// wakeup is a webhook's request to read everything again.
+type wakeup struct {
 	body  []byte // the catalogue itself; nil to read it
 	done  chan struct{}
 	tools int
@@ -15,7 +15,7 @@ type look struct {
 }
 
 // answer reports the outcome. nil is no webhook's request.
-func (l *look) answer(e *edition, err error) {
+func (l *wakeup) answer(e *edition, err error) {
 	if l == nil {
 		return
 	}
@@ -43,7 +43,7 @@ func (e *CatalogError) Unwrap() error { return e.Err }
 // or URL. Renew returns how many tools there are. The error is ErrElsewhere or a *CatalogError if
 // body is unusable.
 func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error) {
-	l := &look{done: make(chan struct{})}
+	l := &wakeup{done: make(chan struct{})}
 	if len(bytes.TrimSpace(body)) > 0 {
 		if a.c.Catalog.location() != "" {
 			return 0, ErrElsewhere
@@ -54,11 +54,11 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 			return 0, &CatalogError{err}
 		}
 	}
-	if err := a.first(ctx); err != nil { // starts following too
+	if err := a.firstRead(ctx); err != nil { // starts following too
 		return 0, err
 	}
 	select {
-	case a.looks <- l:
+	case a.wakeups <- l:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	case <-a.life.Done():

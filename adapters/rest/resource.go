@@ -279,9 +279,9 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	return nil, nil, errNoResource
 }
 
-// readings returns the function that reads resources for arguments that are files; nil without
+// resourceReader returns the function that reads resources for arguments that are files; nil without
 // resources. Resources that clients may not read do not exist for them.
-func (a *Adapter) readings(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
+func (a *Adapter) resourceReader(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
 	if len(e.resources) == 0 {
 		return nil
 	}
@@ -319,7 +319,7 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 	}
 	ctx, end := u.bound(ctx)
 	defer end()
-	contents, err := e.source.Read(ctx, u.equipped(found.Tool, r, args), uri)
+	contents, err := e.source.Read(ctx, u.newCall(found.Tool, r, args), uri)
 	if failed, ok := errors.AsType[*wire.Failure](err); ok {
 		code := jsonrpc.CodeInternal
 		switch {
@@ -331,7 +331,7 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 		return jsonrpc.NewError(nil, code, failed.Text, data), nil
 	}
 	if err != nil {
-		return nil, u.lost(ctx, err)
+		return nil, u.lostError(ctx, err)
 	}
 	return jsonrpc.NewResult(nil, oneLine(append(append([]byte(`{"contents":`), contents...), '}'))), nil
 }

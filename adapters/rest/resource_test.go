@@ -47,7 +47,7 @@ func shelvesConfig(t *testing.T, api *api) Config {
 	}}
 }
 
-// GETs as resources: what is listed, and what is asked for.
+// GETs as resources: their lists and their requests.
 func TestResources(t *testing.T) {
 	api := newAPI(t)
 	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), &adaptertest.Client{})
@@ -106,8 +106,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// Values of a list in a path are told apart by commas: those in a value are
-// encoded, there and back.
+// Commas separate the values of a list in a path. Commas within values are encoded, in both
+// directions.
 func TestResourceLists(t *testing.T) {
 	api := newAPI(t)
 	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{
@@ -131,7 +131,7 @@ func TestResourceLists(t *testing.T) {
 	}
 }
 
-// Two resources at one address are a mistake: one of them could not be read.
+// Two resources with the same address are a fault: one could not be read.
 func TestResourcesAlike(t *testing.T) {
 	c := Config{BaseURL: "https://x.example.com", Tools: []toolset.Entry{
 		{Key: "code", Line: 1, As: toolset.AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
@@ -148,7 +148,7 @@ func TestResourcesAlike(t *testing.T) {
 	}
 }
 
-// Without an entry that asks for it there are no resources.
+// Without an entry that asks for one, there are no resources.
 func TestNoResources(t *testing.T) {
 	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
 	for _, method := range []string{"resources/list", "resources/templates/list", "resources/read"} {
@@ -167,7 +167,7 @@ func TestNoResources(t *testing.T) {
 	}
 }
 
-// Clients learn of other resources, and only of what has changed.
+// Clients are notified of changed resources, and only of what changed.
 func TestResourcesReload(t *testing.T) {
 	api := newAPI(t)
 	c := shelvesConfig(t, api)
@@ -188,8 +188,7 @@ func TestResourcesReload(t *testing.T) {
 	}
 }
 
-// Files of a call may be resources of the server, and nothing else that has an
-// address.
+// A file of a call may be a resource of this server, and no other address.
 func TestResourceFiles(t *testing.T) {
 	api := newAPI(t)
 	c := shelvesConfig(t, api)
@@ -213,7 +212,7 @@ func TestResourceFiles(t *testing.T) {
 		asked            int
 	}{
 		{"put", `{"body":"rest://pets/shelves"}`, "PUT /put X-Api-Key=top-secret-key " + books, 2},
-		{"put", `{"body":"rest://pets/files/a%20b.txt?page=2"}`, "PUT /put X-Api-Key=top-secret-key " + books, 2}, // whole, whatever result makes of it for readers
+		{"put", `{"body":"rest://pets/files/a%20b.txt?page=2"}`, "PUT /put X-Api-Key=top-secret-key " + books, 2}, // unshaped, whatever result does for readers
 		{"put", `{"body":{"text":"rest://pets/shelves"}}`, "PUT /put X-Api-Key=top-secret-key rest://pets/shelves", 1},
 		{"many", `{"body":{"files":["rest://pets/files/a%20b.txt","data:,x"]}}`, `Content-Disposition: form-data; name="files"; filename="a b.txt"`, 2},
 		{"put", `{"body":"https://example.com/x"}`, `body: the bridge fetches no files from addresses such as "https://example.com/x": give the file itself`, 0},
@@ -223,7 +222,7 @@ func TestResourceFiles(t *testing.T) {
 		{"put", `{"body":"rest://pets/pets/404"}`, "cannot be read: 404 Not Found from GET /pets/404\nNo such pet", 1},
 		{"put", `{"body":"rest://pets/pets/x"}`, "cannot be read: the arguments are wrong: id: must be an integer", 0},
 		{"many", `{"body":{"files":[` + strings.Repeat(`"rest://pets/shelves",`, 8) + `"rest://pets/shelves"]}}`, "body.files: more than 8 files have addresses", 8},
-		{"put", `{"body":"rest://pets/slow"}`, "cannot be read: GET /slow got no answer: the API did not answer in time (1ms)", -1}, // the time may be over before it is asked
+		{"put", `{"body":"rest://pets/slow"}`, "cannot be read: GET /slow got no answer: the API did not answer in time (1ms)", -1}, // the timeout may end before the request
 	} {
 		n := api.count()
 		text, isError := call(t, up, test.tool, test.args)
@@ -238,7 +237,7 @@ func TestResourceFiles(t *testing.T) {
 	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files with addresses have more than 100 bytes together") {
 		t.Errorf("two that are too large together: %s", text)
 	}
-	// Too large a file is no file, and without resources there are no addresses.
+	// A file that is too large is refused, and without resources no address is accepted.
 	c.Limits.File = 50
 	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the file has 67 bytes, and 50 are allowed") {
 		t.Errorf("too large: %s", text)

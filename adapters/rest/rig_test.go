@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// api is a stub of the API, which records what it is asked.
+// api is a stub of the API that records its requests.
 type api struct {
 	*httptest.Server
 	slow chan struct{} // GET /slow answers when it is closed
@@ -93,7 +93,7 @@ func (a *api) count() int {
 	return len(a.got)
 }
 
-// pets is the configuration of the stub with its document.
+// pets is a configuration of the stub with its document.
 func (a *api) pets() Config {
 	return Config{OpenAPI: "testdata/pets.yaml", BaseURL: a.URL, Auth: Auth{Default: &wire.Credential{Key: "top-secret-key"}}}
 }
@@ -171,7 +171,7 @@ func names(t *testing.T, up bridge.Upstream) string {
 	return strings.Join(all, " ")
 }
 
-// file writes a document of the test's own.
+// file writes a text to a file.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "api.yaml")
@@ -181,7 +181,7 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-// eventually waits until something is so.
+// eventually waits for a condition.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for !so() {

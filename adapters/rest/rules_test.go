@@ -45,8 +45,7 @@ func shopOf(t *testing.T, rules []toolset.Rule, tools ...toolset.Entry) Config {
 
 func is(v bool) *bool { return &v }
 
-// A rule changes what it matches and nothing else; of several the last counts, and
-// entries win over them.
+// A rule changes only what it matches. The last of several rules counts, and entries win over them.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	orders := openapi.Match{Tag: []string{"ord*"}}
@@ -101,8 +100,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What a rule says of retry holds for what another one says writes nothing, in either
-// order.
+// A rule's retry applies to operations that another rule declares harmless, in either order.
 func TestRulesRetry(t *testing.T) {
 	post := openapi.Match{Name: []string{"findOrders"}}
 	reads, retry := toolset.Rule{Match: post, Entry: toolset.Entry{Writes: is(false)}}, toolset.Rule{Match: post, Entry: toolset.Entry{Attempts: 5}}
@@ -127,7 +125,7 @@ func TestRulesRetry(t *testing.T) {
 	}
 }
 
-// A rule does not pin tools where they are found by search.
+// A rule does not list tools that are found by search.
 func TestRulesAndSearch(t *testing.T) {
 	c := shopOf(t, []toolset.Rule{{Match: openapi.Match{Path: []string{"**"}}, Entry: toolset.Entry{Timeout: time.Second}}}, toolset.Entry{Key: "status", About: "How it is."})
 	c.Mode = ModeSearch
@@ -136,7 +134,7 @@ func TestRulesAndSearch(t *testing.T) {
 	}
 }
 
-// What rules cannot do is said with the rule and the line.
+// Faults of rules name the rule and the line.
 func TestRuleFaults(t *testing.T) {
 	at := func(e toolset.Entry) toolset.Entry {
 		e.Line, e.Lines = 10, map[string]int{"match": 11, "as": 12, "cache": 13}
@@ -166,7 +164,7 @@ func TestRuleFaults(t *testing.T) {
 	}
 }
 
-// One rule holds for many operations of real documents, whose names stay good.
+// One rule applies to many operations of real documents, whose names stay valid.
 func TestRulesOfRealDocuments(t *testing.T) {
 	for _, name := range []string{"kubernetes-batch-2.0.json", "xero-accounting-3.0.yaml", "twilio-api-3.0.json"} {
 		c := Config{OpenAPI: openapitest.Shared(t, name), BaseURL: "http://localhost", Mode: ModeTools, Rules: []toolset.Rule{
@@ -189,7 +187,7 @@ func TestRulesOfRealDocuments(t *testing.T) {
 	}
 }
 
-// No rule breaks anything: it is refused, or the list is good.
+// Any rule is refused, or the list is valid.
 func FuzzRules(f *testing.F) {
 	f.Add("orders", "/orders/**", "get", "list*", "x_{name}", "page", `{"maximum":3}`, "", true)
 	f.Add("*", "**", "", "", "{name}{name}", "X-Tenant", "", `"v"`, false)

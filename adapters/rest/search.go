@@ -47,7 +47,7 @@ func searchItems(api string, n int, reading bool) []item {
 		return item{name: name, raw: raw, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
 	}
 	all := []item{
-		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of %s those that fit, and tells the arguments of the first ones. Begin here; then use %s.", n, api, uses(reading)), searchSchema, fmt.Sprintf(reads, false)),
+		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of %s those that fit, and tells the arguments of the first ones. Begin here; then use %s.", n, api, usage(reading)), searchSchema, fmt.Sprintf(reads, false)),
 		one(describeTool, "Describe operations", "Tells all about operations of "+api+": what they do, and the JSON Schema of their arguments.", describeSchema, fmt.Sprintf(reads, false)),
 		one(readTool, "Read", "Calls an operation of "+api+" that only reads, such as a GET.", callSchema, fmt.Sprintf(reads, true)),
 	}
@@ -58,19 +58,19 @@ func searchItems(api string, n int, reading bool) []item {
 		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`))
 }
 
-// uses explains which tools call operations.
-func uses(reading bool) string {
+// usage explains which tools call operations.
+func usage(reading bool) string {
 	if reading {
 		return readTool
 	}
 	return readTool + " for what only reads, and " + callTool + " for everything else"
 }
 
-// granted returns the finder of a caller who may use only the tools that may selects; nil selects
+// finderFor returns the finder of a caller who may use only the tools that may selects; nil selects
 // all.
-func (c *catalog) granted(may func(name string) bool) *catalog {
+func (c *catalog) finderFor(may func(name string) bool) *catalog {
 	own, finder := *c, *c.finder
-	finder.may = may
+	finder.visible = may
 	own.finder = &finder
 	return &own
 }
@@ -150,7 +150,7 @@ func (f *finder) tags() []string {
 	var all []string
 	seen := map[string]bool{}
 	for _, t := range f.tools {
-		if !f.shows(t) {
+		if !f.isVisible(t) {
 			continue
 		}
 		for _, tag := range t.Operation.Tags {
@@ -173,7 +173,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 			b.WriteString("\n\n")
 		}
 		t := c.byName[id.String()]
-		if t == nil || !c.finder.shows(t) {
+		if t == nil || !c.finder.isVisible(t) {
 			unknown++
 			b.WriteString(c.unknown(id.String()))
 			continue

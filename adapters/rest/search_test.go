@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// many is a document with n operations, of which each takes a while to read.
+// many is a document with n operations, each of which takes a while to read.
 func many(n int) string {
 	var b strings.Builder
 	b.WriteString("openapi: 3.0.3\ninfo: { title: Many, version: '1' }\npaths:\n")
@@ -59,7 +59,7 @@ func TestSearch(t *testing.T) {
 		{Key: "deletePet", Off: true},
 	}
 	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
-	// What the configuration speaks of stays listed.
+	// Tools with an entry in the configuration stay listed.
 	if got, want := names(t, up), "search_operations describe_operations read_operation call_operation listPets"; got != want {
 		t.Errorf("tools = %s, want %s", got, want)
 	}
@@ -96,7 +96,7 @@ func TestSearch(t *testing.T) {
 	if got, want := api.last(t), "GET /pets?kind=cat X-Api-Key=top-secret-key"; got != want {
 		t.Errorf("request = %s, want %s", got, want)
 	}
-	// The tools are there by their names as well.
+	// The tools can also be called by their own names.
 	if text, isError := call(t, up, "getPet", `{"id":1}`); isError {
 		t.Errorf("getPet: %s", text)
 	}
@@ -118,7 +118,7 @@ func TestSearchPages(t *testing.T) {
 	}
 }
 
-// Pages of a long list have every tool once, and stay within their size.
+// The pages of a long list have every tool once, and respect their size.
 func TestPages(t *testing.T) {
 	const n = 900
 	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), &adaptertest.Client{})
@@ -144,7 +144,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// talkative is a document with n operations of which the list has most bytes in output schemas.
+// talkative is a document with n operations whose output schemas make up most of the list.
 func talkative(n int) string {
 	var properties []string
 	for i := range 50 {
@@ -158,8 +158,8 @@ func talkative(n int) string {
 	return b.String()
 }
 
-// A list that is too long does without output schemas, before it does without tools. What an
-// operator asks for is not changed.
+// A list that is too long omits output schemas first, and tools only then. A mode that the operator
+// sets stays.
 func TestOutputSchemasDoNotDecide(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -181,7 +181,7 @@ func TestOutputSchemasDoNotDecide(t *testing.T) {
 	}
 }
 
-// A tool whose output schema was left out answers as one that has none.
+// A tool whose output schema was omitted answers like one without.
 func TestOutputLeftOut(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -195,7 +195,7 @@ func TestOutputLeftOut(t *testing.T) {
 	}
 }
 
-// Tools for reading say so, and tools say which API they are of.
+// Tools for reading are marked so, and tools name their API.
 func TestSearchHints(t *testing.T) {
 	c := newAPI(t).pets()
 	c.Mode = ModeSearch
@@ -207,7 +207,7 @@ func TestSearchHints(t *testing.T) {
 	}
 }
 
-// With read_only there is nothing that may change something, by no name and no way.
+// With read_only nothing that may change something is reachable, by any name.
 func TestReadOnly(t *testing.T) {
 	for _, mode := range []string{ModeTools, ModeSearch} {
 		c := newAPI(t).pets()

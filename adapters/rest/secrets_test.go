@@ -12,8 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// Secrets that a catalogue has in its requests are shown by no result and by no
-// dry run, as those of the configuration are not.
+// No result and no dry run shows secrets in the requests of a catalogue.
 func TestPublishedSecrets(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s, %s, %s, %s", r.Header.Get("X-Engine-Key"), r.Header.Get("Authorization"), r.Header.Get("Idempotency-Key"), r.URL.RawQuery)
@@ -36,8 +35,8 @@ func TestPublishedSecrets(t *testing.T) {
 	}
 }
 
-// A catalogue cannot have so many secrets that looking for them takes all the
-// time; those that are like others cost nothing.
+// The secrets of a catalogue are bounded, since each is searched in every text; repeated ones cost
+// nothing.
 func TestManySecrets(t *testing.T) {
 	var tools []string
 	for i := range toolset.MaxPublishedSecrets + 5 {
@@ -55,8 +54,7 @@ func TestManySecrets(t *testing.T) {
 	}
 }
 
-// A secret in the query of a request is not told with the request: clients see it
-// in lists, and find operations by it.
+// A secret in the query of a request is masked in lists, and in what search finds.
 func TestSecretsOfRequests(t *testing.T) {
 	api := newAPI(t)
 	c := Config{BaseURL: api.URL, Tools: []toolset.Entry{
@@ -89,7 +87,7 @@ func TestSecretsOfRequests(t *testing.T) {
 	}
 }
 
-// A dry run shows no secret, however short: those are not looked for in texts.
+// A dry run masks secrets of any length: short ones are not searched in texts.
 func TestShortSecrets(t *testing.T) {
 	a := adapter(t, Config{
 		OpenAPI: "testdata/pets.yaml", BaseURL: "https://pets.example.com",

@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// Parameters that the configuration fills are no arguments, and one entry holds for
-// all operations.
+// Parameters that the configuration fills are no arguments, and one entry applies to all
+// operations.
 func TestSharedArguments(t *testing.T) {
 	t.Parallel()
 	const (
@@ -108,7 +108,7 @@ paths:
 	}
 }
 
-// What cannot be is said once, with what was probably meant.
+// A fault is reported once, with a hint.
 func TestSharedArgumentFaults(t *testing.T) {
 	const doc = `openapi: 3.0.0
 paths:
@@ -138,8 +138,7 @@ paths:
 	}
 }
 
-// A tool that would leave open what is set for all operations is left out when the
-// document changes.
+// If the document changes so that a tool escapes a setting for all operations, the tool is omitted.
 func TestSharedArgumentsConfine(t *testing.T) {
 	t.Parallel()
 	const doc = `openapi: 3.0.0

@@ -58,12 +58,12 @@ type Options struct {
 // the edition that it began on.
 type edition struct {
 	*catalog
-	source  *wire.Source
-	texts   []string // paths and URLs that it was made of
-	nowhere error    // no call can be made, since the API has no server; nil otherwise
-	home    string   // the API's origin; empty without a server of its own
-	tokens  []string // origins that tokens come from
-	apart   []string // origins without credentials; see wire.Reach
+	source    *wire.Source
+	texts     []string // paths and URLs that it was made of
+	nowhere   error    // no call can be made, since the API has no server; nil otherwise
+	home      string   // the API's origin; empty without a server of its own
+	tokens    []string // origins that tokens come from
+	untrusted []string // origins without credentials; see wire.Reach
 
 	mu    sync.Mutex // guards users
 	users int        // number of adapters that use it
@@ -134,7 +134,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		return nil, err
 	}
 	m.all = slices.Clone(m.tools)
-	c.keep(m.all, o)
+	c.setMaskingAndCache(m.all, o)
 	c.resources(m, name)
 	if c.ReadOnly {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Annotations.ReadOnly })
@@ -189,7 +189,7 @@ func (c *Config) catalog(m *material, name string) *catalog {
 	out := newCatalog(api, m.tools, c.Mode, c.ReadOnly)
 	out.listResources(m.resources)
 	if out.mode == ModeSearch {
-		about = append(about, fmt.Sprintf("%s has %d operations. Find them with %s, which tells the arguments of the first ones; %s tells those of others. Then use %s.", api, len(m.tools), searchTool, describeTool, uses(c.ReadOnly)))
+		about = append(about, fmt.Sprintf("%s has %d operations. Find them with %s, which tells the arguments of the first ones; %s tells those of others. Then use %s.", api, len(m.tools), searchTool, describeTool, usage(c.ReadOnly)))
 	}
 	out.about = strings.Join(about, "\n\n")
 	out.info = gjson.AppendJSONString([]byte(`{"name":`), name)
@@ -206,8 +206,8 @@ const maxAbout = 2000
 // maxTitle is how much of its title names the API in tools.
 const maxTitle = 80
 
-// way makes the source that calls the API.
-func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
+// newSource makes the source that calls the API.
+func (c *Config) newSource(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
 	options, err := c.wireOptions(m, name, o)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cac
 
 // wireOptions returns the options of the source that do not depend on the tools.
 func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Options, error) {
-	auth, err := c.Auth.of(m.doc)
+	auth, err := c.Auth.forDocument(m.doc)
 	if err != nil {
 		return nil, err
 	}
@@ -240,9 +240,9 @@ func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }
 // maxAnswer returns how many bytes of text a result may have, unless its tool sets a limit.
 func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) }
 
-// of returns the credentials for a document. A value without a place goes to the only scheme that
+// forDocument returns the credentials for a document. A value without a place goes to the only scheme that
 // names one.
-func (a Auth) of(doc *openapi.Document) (Auth, error) {
+func (a Auth) forDocument(doc *openapi.Document) (Auth, error) {
 	d := a.Default
 	if d == nil || d.Key == "" || d.Header != "" || d.Query != "" || d.Cookie != "" {
 		return a, nil

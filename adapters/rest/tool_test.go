@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// arg makes an argument of its short form: "name type = default"; a ? behind
-// the name makes it optional.
+// arg makes an argument of its short form: "name type = default". A ? behind the name makes it
+// optional.
 func arg(t testing.TB, text string) toolset.Arg {
 	t.Helper()
 	name, kind, _ := strings.Cut(text, " ")
@@ -36,7 +36,7 @@ func args(t testing.TB, texts ...string) []toolset.Arg {
 	return all
 }
 
-// Tools of one's own: what clients see, and what the API gets.
+// TestOwnTools lists what clients see of tools with a request, and the resulting requests.
 func TestOwnTools(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {
@@ -126,7 +126,7 @@ func TestOwnTools(t *testing.T) {
 	}
 }
 
-// What the configuration changes in tools of the document.
+// TestOverrides lists what the configuration changes in tools of the document.
 func TestOverrides(t *testing.T) {
 	no := false
 	api := newAPI(t)
@@ -172,7 +172,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("find %s: %s, want an error and no request", wrong, text)
 		}
 	}
-	// A tool of one's own has the credentials too.
+	// A tool with a request has the credentials too.
 	call(t, up, "sum", `{"a":0.10}`)
 	if got, want := api.last(t), "GET /sum?a=0.10 X-Api-Key=top-secret-key"; got != want {
 		t.Errorf("request = %s\nwant      %s", got, want)
@@ -182,8 +182,7 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// What the configuration sets is not the client's to set, also should it get
-// past the check.
+// Clients cannot set what the configuration sets, even if it passes the check.
 func TestFixedUnchecked(t *testing.T) {
 	c := newAPI(t).pets()
 	c.Tools = []toolset.Entry{
@@ -207,8 +206,7 @@ func TestFixedUnchecked(t *testing.T) {
 	}
 }
 
-// An argument that is called as before is sent as before, whatever becomes of the
-// others.
+// An argument that keeps its name is sent unchanged, whatever happens to others.
 func TestSameName(t *testing.T) {
 	api := newAPI(t)
 	c := api.pets()
@@ -219,8 +217,8 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// Models may ask for a part of an answer, and the API learns nothing of it. What
-// was shaped has no output schema that it would not fit.
+// Models may ask for a part of an answer; the API does not see that. Such a tool has no output
+// schema, which the part would not fit.
 func TestPick(t *testing.T) {
 	api := newAPI(t)
 	c := api.pets()

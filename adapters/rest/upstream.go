@@ -43,8 +43,8 @@ type upstream struct {
 	closed bool
 	calls  sync.WaitGroup
 
-	telling sync.Mutex // held during notifications to rest, and by Close
-	told    bool       // closed: there are no more notifications
+	notifying   sync.Mutex // held during notifications to rest, and by Close
+	notifyEnded bool       // closed: there are no more notifications
 }
 
 var _ bridge.Upstream = (*upstream)(nil)
@@ -86,9 +86,9 @@ func (u *upstream) Close(context.Context) error {
 	u.a.mu.Lock()
 	delete(u.a.open, u)
 	u.a.mu.Unlock()
-	u.telling.Lock()
-	u.told = true
-	u.telling.Unlock()
+	u.notifying.Lock()
+	u.notifyEnded = true
+	u.notifying.Unlock()
 	u.mu.Lock()
 	u.closed = true
 	u.mu.Unlock()
@@ -99,9 +99,9 @@ func (u *upstream) Close(context.Context) error {
 
 // changed notifies the client that tools or resources have changed.
 func (u *upstream) changed(kind string) {
-	u.telling.Lock()
-	defer u.telling.Unlock()
-	if !u.told {
+	u.notifying.Lock()
+	defer u.notifying.Unlock()
+	if !u.notifyEnded {
 		u.rest.Notify(jsonrpc.NewNotification(listChanged(kind), nil))
 	}
 }
@@ -171,7 +171,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	if u.a.o.May != nil {
 		may = u.a.o.May(r.From.Principal)
 	}
-	t, given, answer := u.a.meant(e, r.Name(), args, may)
+	t, given, answer := u.a.resolveCall(e, r.Name(), args, may)
 	switch {
 	case answer != nil:
 		return jsonrpc.NewResult(nil, answer), nil
@@ -180,15 +180,15 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	}
 	ctx, end := u.bound(ctx)
 	defer end()
-	call := u.equipped(t, r, given)
-	call.Resource = u.a.readings(e, func(t *toolset.Tool, args []byte) *wire.Call {
+	call := u.newCall(t, r, given)
+	call.Resource = u.a.resourceReader(e, func(t *toolset.Tool, args []byte) *wire.Call {
 		read := callOf(t, args)
 		read.Header, read.Subject = call.Header, call.Subject
 		return read
 	})
 	result, err := e.source.Call(ctx, call)
 	if err != nil {
-		return nil, u.lost(ctx, err)
+		return nil, u.lostError(ctx, err)
 	}
 	return jsonrpc.NewResult(nil, oneLine(result)), nil
 }
@@ -203,8 +203,8 @@ func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// equipped returns the call of a request, with the caller's headers and the like.
-func (u *upstream) equipped(t *toolset.Tool, r *bridge.Request, args []byte) *wire.Call {
+// newCall returns the call of a request, with the caller's headers and the like.
+func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wire.Call {
 	call := callOf(t, args)
 	if call.Header = r.Header; call.Header == nil {
 		call.Header = u.header
@@ -244,33 +244,33 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	return c
 }
 
-// lost is the error of a call whose answer nobody waits for.
-func (u *upstream) lost(ctx context.Context, err error) error {
+// lostError is the error of a call whose answer nobody waits for.
+func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}
 	}
 	return err
 }
 
-// meant returns the called tool with its arguments, or an immediate answer, or nothing if there is
+// resolveCall returns the called tool with its arguments, or an immediate answer, or nothing if there is
 // no such tool. may, if not nil, reports which tools the caller may use. Other tools do not exist
 // for the tools that find and call tools.
-func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
+func (a *Adapter) resolveCall(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
 	if e.mode == ModeSearch && isSearch(name) {
 		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, readTool: callSchema, callTool: callSchema}[name]
 		args, err := a.schemas.Check([]byte(schema), args, true)
 		if err != nil {
 			return nil, nil, textResult(err.Error(), true)
 		}
-		may = both(may, a.o.Shows) // the edition may have older settings, which showed more
+		may = allOf(may, a.o.Shows) // the edition may have older settings, which showed more
 		switch name {
 		case searchTool:
-			return nil, nil, e.granted(may).search(args)
+			return nil, nil, e.finderFor(may).search(args)
 		case describeTool:
-			return nil, nil, e.granted(may).describe(args, maxDescribed)
+			return nil, nil, e.finderFor(may).describe(args, maxDescribed)
 		}
 		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil || may != nil && !may(t.Name) {
-			return nil, nil, textResult(e.granted(may).unknown(gjson.GetBytes(args, "id").String()), true)
+			return nil, nil, textResult(e.finderFor(may).unknown(gjson.GetBytes(args, "id").String()), true)
 		}
 		if name == readTool && !t.Annotations.ReadOnly {
 			return nil, nil, textResult(fmt.Sprintf("%s may change something: use %s.", t.Name, callTool), true)
@@ -280,8 +280,8 @@ func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) b
 	return e.byName[name], args, nil
 }
 
-// both returns a function that holds if both do; nil holds always.
-func both(one, other func(string) bool) func(string) bool {
+// allOf returns a function that holds if both do; nil holds always.
+func allOf(one, other func(string) bool) func(string) bool {
 	switch {
 	case one == nil:
 		return other
@@ -319,7 +319,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", err
 	}
 	defer e.calls.Done()
-	t, given, answer := a.meant(e.edition, name, args, nil)
+	t, given, answer := a.resolveCall(e.edition, name, args, nil)
 	switch {
 	case answer != nil && isSearch(name) && !IsCall(name):
 		return "", errors.New(name + " sends no request")
@@ -329,7 +329,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", errors.New("there is no tool " + name)
 	}
 	call := callOf(t, given)
-	call.Resource = a.readings(e.edition, callOf)
+	call.Resource = a.resourceReader(e.edition, callOf)
 	p, err := e.source.Plan(call)
 	if err != nil {
 		return "", err

@@ -66,8 +66,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// FuzzRaw compares the walk with encoding/json, and sees that no bytes whatever
-// make it fail.
+// FuzzRaw compares Walk with encoding/json, and checks that no input makes it fail.
 func FuzzRaw(f *testing.F) {
 	for _, s := range []string{`{"a":[1,{"b":"\\\""}],"c":null}`, `[]`, `[[],{},"",0]`, `{"a"`, `{"a":`, `[1,`, `{"a":1}}`, `{,}`, `"\`, ` [ 1 , 2 ] `} {
 		f.Add([]byte(s))
@@ -117,7 +116,7 @@ func FuzzRaw(f *testing.F) {
 	})
 }
 
-// Nesting costs no stack.
+// Nesting uses no stack.
 func TestDeep(t *testing.T) {
 	deep := strings.Repeat(`{"a":[`, 500_000) + strings.Repeat(`]}`, 500_000)
 	if got := Get([]byte(`{"x":`+deep+`,"y":1}`), "y"); string(got) != "1" {

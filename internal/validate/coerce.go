@@ -40,7 +40,7 @@ func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 		if !ok {
 			return
 		}
-		raw, to, ok := meant(strings.TrimSpace(s), want.Want)
+		raw, to, ok := parseAs(strings.TrimSpace(s), want.Want)
 		if !ok {
 			return
 		}
@@ -57,8 +57,8 @@ func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// meant returns the value that a string clearly means, as one of the types.
-func meant(s string, types []string) (raw string, v any, ok bool) {
+// parseAs returns the value that a string clearly means, as one of the types.
+func parseAs(s string, types []string) (raw string, v any, ok bool) {
 	has := func(t string) bool { return slices.Contains(types, t) }
 	switch {
 	case s == "":

@@ -22,7 +22,7 @@ type explainer struct {
 // finding is a fault with the details that choose among alternatives.
 type finding struct {
 	Fault
-	place []string
+	path  []string
 	types []string // the types that the value should have
 	enum  []any    // the values that it should be one of
 	fixed bool     // a constant differs, which distinguishes alternatives
@@ -92,18 +92,18 @@ func (x *explainer) findings(w *jsonschema.ValidationError) []finding {
 		f.fixed = true
 		return []finding{f}
 	}
-	return []finding{x.at(w, x.words(w))}
+	return []finding{x.at(w, x.describe(w))}
 }
 
 // at makes a finding about the value.
 func (x *explainer) at(w *jsonschema.ValidationError, text string) finding {
-	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, x.value), Text: text}, place: w.InstanceLocation}
+	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, x.value), Text: text}, path: w.InstanceLocation}
 }
 
 // below makes a finding about a member of the value.
 func (x *explainer) below(w *jsonschema.ValidationError, name, text string) finding {
 	place := append(slices.Clip(w.InstanceLocation), name)
-	return finding{Fault: Fault{Path: pathOf(place, x.value), Text: text}, place: place}
+	return finding{Fault: Fault{Path: pathOf(place, x.value), Text: text}, path: place}
 }
 
 func (x *explainer) missing(w *jsonschema.ValidationError, names []string, text string) []finding {
@@ -114,8 +114,8 @@ func (x *explainer) missing(w *jsonschema.ValidationError, names []string, text 
 	return all
 }
 
-// words describes faults of the other keywords.
-func (x *explainer) words(w *jsonschema.ValidationError) string {
+// describe describes faults of the other keywords.
+func (x *explainer) describe(w *jsonschema.ValidationError) string {
 	switch k := w.ErrorKind.(type) {
 	case *kind.FalseSchema:
 		return "must not be given"
@@ -166,7 +166,7 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	var near [][]finding
 	for _, cause := range w.Causes {
 		found := x.findings(cause)
-		own := len(found) > 0 && slices.Equal(found[0].place, w.InstanceLocation)
+		own := len(found) > 0 && slices.Equal(found[0].path, w.InstanceLocation)
 		switch {
 		case own && found[0].types != nil:
 			for _, name := range found[0].types {

@@ -25,14 +25,14 @@ type quick struct {
 	types    kinds
 	ref      *quick
 	all, any []*quick
-	words    map[string]bool // the strings of an enum; nil without enum
+	enum     map[string]bool // the strings of an enum; nil without enum
 	text     *texts          // nil allows any string
 	limits   *bounds         // nil allows any number
 
-	fields   map[string]field
-	required uint64 // the bits of required fields
-	more     *quick // for other members; nil allows anything
-	closed   bool   // there are no other members
+	fields     map[string]field
+	required   uint64 // the bits of required fields
+	additional *quick // for other members; nil allows anything
+	closed     bool   // there are no other members
 
 	items     *quick // nil allows anything
 	low, high int    // bounds of the number of items; high -1 is none
@@ -69,8 +69,8 @@ type texts struct {
 
 type bounds struct{ low, above, high, below *big.Rat }
 
-// quicken makes the quick form of a schema. nil allows any value.
-func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
+// newQuick makes the quick form of a schema. nil allows any value.
+func newQuick(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 	if s == nil || s.Bool != nil && *s.Bool {
 		return nil
 	}
@@ -95,10 +95,10 @@ func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 		}
 	}
 	if s.Enum != nil {
-		q.words = map[string]bool{}
+		q.enum = map[string]bool{}
 		for _, v := range s.Enum.Values {
 			if word, ok := v.(string); ok {
-				q.words[word] = true
+				q.enum[word] = true
 			}
 		}
 		q.types &= isString // the validator checks the enum's other values
@@ -110,23 +110,23 @@ func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 	if s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil {
 		q.limits = &bounds{s.Minimum, s.ExclusiveMinimum, s.Maximum, s.ExclusiveMaximum}
 	}
-	q.ref = quicken(s.Ref, known)
+	q.ref = newQuick(s.Ref, known)
 	for _, one := range s.AllOf {
-		if one := quicken(one, known); one != nil {
+		if one := newQuick(one, known); one != nil {
 			q.all = append(q.all, one)
 		}
 	}
 	for _, one := range s.AnyOf {
-		q.any = append(q.any, quicken(one, known))
+		q.any = append(q.any, newQuick(one, known))
 	}
 	if slices.Contains(q.any, nil) { // one alternative allows anything
 		q.any = nil
 	}
 	q.object(s, known)
-	q.items = quicken(s.Items2020, known)
+	q.items = newQuick(s.Items2020, known)
 	q.low, q.high = between(s.MinItems, s.MaxItems)
-	q.plain = (q.ref != nil || len(q.all)+len(q.any) > 0) && q.types == everyKind && q.words == nil && q.text == nil && q.limits == nil &&
-		q.fields == nil && q.more == nil && !q.closed && q.items == nil && q.low == 0 && q.high < 0
+	q.plain = (q.ref != nil || len(q.all)+len(q.any) > 0) && q.types == everyKind && q.enum == nil && q.text == nil && q.limits == nil &&
+		q.fields == nil && q.additional == nil && !q.closed && q.items == nil && q.low == 0 && q.high < 0
 	return q
 }
 
@@ -153,7 +153,7 @@ func (q *quick) object(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick
 		if more.Bool != nil && !*more.Bool {
 			q.closed = true
 		} else {
-			q.more = quicken(more, known)
+			q.additional = newQuick(more, known)
 		}
 	}
 	for name := range q.fields {
@@ -161,11 +161,11 @@ func (q *quick) object(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick
 			if q.closed {
 				q.doubt = true // it is required and forbidden
 			}
-			q.fields[name] = field{q.more, q.fields[name].bit}
+			q.fields[name] = field{q.additional, q.fields[name].bit}
 		}
 	}
 	for name, one := range s.Properties {
-		f := field{quicken(one, known), q.fields[name].bit}
+		f := field{newQuick(one, known), q.fields[name].bit}
 		if f.bit == 0 {
 			f.bit = bit
 			bit <<= 1
@@ -193,18 +193,18 @@ func between(low, high *int) (int, int) {
 // within reports whether low ≤ n ≤ high; high -1 is no bound.
 func within(n, low, high int) bool { return n >= low && (high < 0 || n <= high) }
 
-// quickly is one check in progress.
-type quickly struct {
+// quickCheck is one check in progress.
+type quickCheck struct {
 	b     []byte
 	steps int // how many are left
-	// once forbids equal names in an object, and bounds numbers that the schema does not describe.
-	once bool
-	seen [][]byte // names in the open objects, except those of fields with a bit
+	// unique forbids equal names in an object, and bounds numbers that the schema does not describe.
+	unique bool
+	seen   [][]byte // names in the open objects, except those of fields with a bit
 }
 
 // fits reports whether b is certainly JSON that matches the schema.
 func (q *quick) fits(b []byte, once bool) bool {
-	w := quickly{b: b, steps: budget(len(b)), once: once}
+	w := quickCheck{b: b, steps: budget(len(b)), unique: once}
 	end := w.value(w.space(0), q, 0)
 	return end >= 0 && w.space(end) == len(b)
 }
@@ -214,7 +214,7 @@ func (q *quick) fits(b []byte, once bool) bool {
 const stepBytes = 64
 
 // space returns the index of the first byte from i on that is not white space.
-func (w *quickly) space(i int) int {
+func (w *quickCheck) space(i int) int {
 	end := rawjson.Space(w.b, i)
 	w.steps -= (end - i) / stepBytes
 	return end
@@ -222,7 +222,7 @@ func (w *quickly) space(i int) int {
 
 // scan returns the index behind the value at i, which may be nested deep levels. Invalid JSON fits
 // no schema, so scan then ends the check.
-func (w *quickly) scan(i, deep int) int {
+func (w *quickCheck) scan(i, deep int) int {
 	end := jsonrpc.Value(w.b, i, deep)
 	if end < 0 {
 		w.steps = 0
@@ -234,7 +234,7 @@ func (w *quickly) scan(i, deep int) int {
 
 // value checks the value at i. It returns the index behind it, or -1 if it does not fit or is in
 // doubt.
-func (w *quickly) value(i int, q *quick, deep int) int {
+func (w *quickCheck) value(i int, q *quick, deep int) int {
 	w.steps--
 	if i >= len(w.b) || deep > maxDepth || w.steps < 0 {
 		return -1
@@ -245,7 +245,7 @@ func (w *quickly) value(i int, q *quick, deep int) int {
 	}
 	if q == nil {
 		switch {
-		case !w.once:
+		case !w.unique:
 			return w.scan(i, maxDepth-deep)
 		case c == '{':
 			return w.object(i, nil, deep)
@@ -309,7 +309,7 @@ func (w *quickly) value(i int, q *quick, deep int) int {
 }
 
 // str returns the index behind the string at i. Most strings are short and have no escapes.
-func (w *quickly) str(i int) int {
+func (w *quickCheck) str(i int) int {
 	short := w.b[i+1 : min(i+1+maxShort, len(w.b))]
 	for n, c := range short {
 		switch {
@@ -322,13 +322,13 @@ func (w *quickly) str(i int) int {
 	return w.scan(i, 0)
 }
 
-func (w *quickly) text(i int, q *quick) int {
+func (w *quickCheck) text(i int, q *quick) int {
 	end := w.str(i)
-	if end < 0 || q.words == nil && q.text == nil {
+	if end < 0 || q.enum == nil && q.text == nil {
 		return end
 	}
 	inside := w.b[i+1 : end-1]
-	if bytes.IndexByte(inside, '\\') >= 0 || q.words != nil && !q.words[string(inside)] {
+	if bytes.IndexByte(inside, '\\') >= 0 || q.enum != nil && !q.enum[string(inside)] {
 		return -1
 	}
 	if t := q.text; t != nil && (!within(utf8.RuneCount(inside), t.low, t.high) || t.pattern != nil && !t.pattern.MatchString(string(inside))) {
@@ -340,7 +340,7 @@ func (w *quickly) text(i int, q *quick) int {
 // maxShort is the longest number that is checked here; its value is bounded.
 const maxShort = 30
 
-func (w *quickly) number(i int, q *quick) int {
+func (w *quickCheck) number(i int, q *quick) int {
 	end := w.scan(i, 0)
 	if end < 0 || end-i > maxShort {
 		return -1
@@ -360,7 +360,7 @@ func (w *quickly) number(i int, q *quick) int {
 	return end
 }
 
-func (w *quickly) array(i int, q *quick, deep int) int {
+func (w *quickCheck) array(i int, q *quick, deep int) int {
 	var items *quick
 	low, high := 0, -1
 	if q != nil {
@@ -395,14 +395,14 @@ func (w *quickly) array(i int, q *quick, deep int) int {
 // maxSeen bounds the names that are compared with each other.
 const maxSeen = 64
 
-func (w *quickly) object(i int, q *quick, deep int) int {
+func (w *quickCheck) object(i int, q *quick, deep int) int {
 	base := len(w.seen)
 	end := w.members(i, q, deep, base)
 	w.seen = w.seen[:base]
 	return end
 }
 
-func (w *quickly) members(i int, q *quick, deep, base int) int {
+func (w *quickCheck) members(i int, q *quick, deep, base int) int {
 	var had, required uint64
 	if q != nil {
 		required = q.required
@@ -432,10 +432,10 @@ func (w *quickly) members(i int, q *quick, deep, base int) int {
 				return -1
 			}
 			if q != nil {
-				f.schema = q.more
+				f.schema = q.additional
 			}
 		}
-		if w.once {
+		if w.unique {
 			switch {
 			case f.bit != 0 && had&f.bit != 0:
 				return -1
@@ -471,7 +471,7 @@ func (w *quickly) members(i int, q *quick, deep, base int) int {
 
 // note records a name of the open object. It reports false if the name is there already, or if
 // there are too many.
-func (w *quickly) note(name []byte, base int) bool {
+func (w *quickCheck) note(name []byte, base int) bool {
 	for _, other := range w.seen[base:] {
 		if bytes.Equal(other, name) {
 			return false

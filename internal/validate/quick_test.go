@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// quickSchemas have every keyword that the quick check knows, and some that it
-// does not.
+// quickSchemas use every keyword that the quick check knows, and some that it does not.
 var quickSchemas = []string{
 	`{}`, `true`,
 	`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":["integer","null"]}},"required":["a"],"additionalProperties":false}`,
@@ -28,7 +27,7 @@ var quickSchemas = []string{
 	`{"properties":{"a":{"$ref":"#/$defs/x"},"b":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/x"}]},"z":{"allOf":[{"$ref":"#/$defs/x"},{"required":["a"]}]}},"$defs":{"x":{"type":["integer","object"]}}}`,
 }
 
-// randomValue writes JSON that fits the schemas now and then.
+// randomValue writes JSON that sometimes fits the schemas.
 func randomValue(r *rand.Rand, deep int) string {
 	scalars := []string{`"a"`, `"ab"`, `"éé"`, `"abcd"`, `"a\u0062"`, `1`, `1.0`, `2.5`, `-0`, `5`, `1e3`, `1e9999`, `12345678901234567890123456789012345`, `true`, `null`, `"A"`}
 	space := func() string { return []string{"", "", " ", "\n\t"}[r.IntN(4)] }
@@ -164,8 +163,7 @@ func largeArguments(text bool) []byte {
 	return append([]byte(b.String()), "]}"...)
 }
 
-// BenchmarkCheckLarge tells how many times the time of json.Valid it takes to
-// check arguments of 1 MB.
+// BenchmarkCheckLarge measures a check of 1 MB of arguments, relative to json.Valid.
 func BenchmarkCheckLarge(b *testing.B) {
 	schema := []byte(`{"type":"object","properties":{"text":{"type":"string"},"items":{"type":"array","items":{"$ref":"#/$defs/item"}}},"additionalProperties":false,` +
 		`"$defs":{"item":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}},"open":{"type":"boolean"}},"required":["id"]}}}`)

@@ -42,34 +42,34 @@ func decode(b []byte, last bool) (any, *Fault) {
 	}
 	v, wrong := value(gjson.ParseBytes(b), last)
 	if wrong != nil {
-		slices.Reverse(wrong.place)
-		return nil, &Fault{Path: pathOf(wrong.place, nil), Text: wrong.text}
+		slices.Reverse(wrong.path)
+		return nil, &Fault{Path: pathOf(wrong.path, nil), Text: wrong.text}
 	}
 	return v, nil
 }
 
-// misfit is a fault in a value. Callers add the path on the way out, innermost step first, since
+// valueFault is a fault in a value. Callers add the path on the way out, innermost step first, since
 // nearly all values are good and need none.
-type misfit struct {
-	place []string
-	text  string
+type valueFault struct {
+	path []string
+	text string
 }
 
-func (m *misfit) in(step string) *misfit {
+func (m *valueFault) in(step string) *valueFault {
 	if m != nil {
-		m.place = append(m.place, step)
+		m.path = append(m.path, step)
 	}
 	return m
 }
 
-func value(r gjson.Result, last bool) (v any, wrong *misfit) {
+func value(r gjson.Result, last bool) (v any, wrong *valueFault) {
 	switch {
 	case r.IsObject():
 		m := map[string]any{}
 		r.ForEach(func(k, one gjson.Result) bool {
 			name := k.String()
 			if _, twice := m[name]; twice && !last {
-				wrong = (&misfit{text: "stands there twice"}).in(name)
+				wrong = (&valueFault{text: "stands there twice"}).in(name)
 				return false
 			}
 			var member any
@@ -93,7 +93,7 @@ func value(r gjson.Result, last bool) (v any, wrong *misfit) {
 		return r.Str, nil
 	case r.Type == gjson.Number:
 		if !bounded(r.Raw) {
-			return nil, &misfit{text: "is a number with too many digits"}
+			return nil, &valueFault{text: "is a number with too many digits"}
 		}
 		return json.Number(r.Raw), nil
 	case r.Type == gjson.Null:

@@ -134,7 +134,7 @@ func (c *Cache) VerifyNamed(schema, args []byte) error {
 	return err
 }
 
-func (c *Cache) check(schema, args []byte, closed, mend bool) ([]byte, error) {
+func (c *Cache) check(schema, args []byte, closed, correct bool) ([]byte, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = []byte("{}")
 	}
@@ -153,7 +153,7 @@ func (c *Cache) check(schema, args []byte, closed, mend bool) ([]byte, error) {
 	if e.err != nil {
 		return args, &SchemaError{e.err}
 	}
-	return e.check(v, args, closed, mend)
+	return e.check(v, args, closed, correct)
 }
 
 // Fits reports whether value matches schema. It corrects nothing. When a name stands twice in an
@@ -212,7 +212,7 @@ func (e *entry) compile() {
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(nowhere{})
+	c.UseLoader(noLoader{})
 	left := maxPatterns
 	c.UseRegexpEngine(func(s string) (jsonschema.Regexp, error) { return pattern(s, &left) })
 	if err := c.AddResource(location, doc); err != nil {
@@ -220,15 +220,15 @@ func (e *entry) compile() {
 		return
 	}
 	if e.s, e.err = c.Compile(location); e.err == nil {
-		e.fast = quicken(e.s, map[*jsonschema.Schema]*quick{})
-		e.meter()
+		e.fast = newQuick(e.s, map[*jsonschema.Schema]*quick{})
+		e.countSteps()
 	}
 }
 
 // validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or
 // a *SchemaError.
 func (e *entry) validate(v any, size int) (err error) {
-	if e.compares(v) {
+	if e.tooManyNumbers(v) {
 		return &SchemaError{errCompared}
 	}
 	e.mu.Lock()
@@ -249,13 +249,13 @@ func (e *entry) validate(v any, size int) (err error) {
 // budget is how many steps a check of size bytes may take.
 func budget(size int) int { return maxSteps + byteSteps*size }
 
-func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
+func (e *entry) check(v any, args []byte, closed, correct bool) ([]byte, error) {
 	var edits edits
 	err := e.validate(v, len(args))
 	// A correction may reveal more: a string that becomes an object may hold strings again.
 	for range 4 {
 		wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
-		if !ok || !mend || !edits.coerce(&v, wrong) {
+		if !ok || !correct || !edits.coerce(&v, wrong) {
 			break
 		}
 		err = e.validate(v, len(args))
@@ -272,7 +272,7 @@ func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 		return args, err
 	}
 	if closed {
-		faults = append(faults, strange(e.raw, v)...)
+		faults = append(faults, unnamed(e.raw, v)...)
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -280,18 +280,18 @@ func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 	return edits.apply(args), nil
 }
 
-// nowhere loads no other schemas.
-type nowhere struct{}
+// noLoader loads no other schemas.
+type noLoader struct{}
 
-func (nowhere) Load(string) (any, error) {
+func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("it refers to another document, and the bridge fetches nothing for a schema")
 }
 
-// anything is a pattern that is not checked: Go cannot express it, or it is too large.
-type anything string
+// uncheckedPattern is a pattern that is not checked: Go cannot express it, or it is too large.
+type uncheckedPattern string
 
-func (anything) MatchString(string) bool { return true }
-func (a anything) String() string        { return string(a) }
+func (uncheckedPattern) MatchString(string) bool { return true }
+func (a uncheckedPattern) String() string        { return string(a) }
 
 // maxPatterns bounds the patterns of a schema together, in steps of their programs. A step takes
 // about 100 bytes, and a{1000} has a thousand.
@@ -301,16 +301,16 @@ const maxPatterns = 100_000
 func pattern(s string, left *int) (jsonschema.Regexp, error) {
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
-		return anything(s), nil
+		return uncheckedPattern(s), nil
 	}
 	n := programOf(tree)
 	if n > *left {
-		return anything(s), nil
+		return uncheckedPattern(s), nil
 	}
 	*left -= n
 	re, err := regexp.Compile(s)
 	if err != nil {
-		return anything(s), nil
+		return uncheckedPattern(s), nil
 	}
 	return re, nil
 }
@@ -337,9 +337,9 @@ func known(schema gjson.Result) []string {
 	return names
 }
 
-// strange returns the arguments that the schema does not name, unless the schema itself says what
+// unnamed returns the arguments that the schema does not name, unless the schema itself says what
 // else it allows.
-func strange(schema []byte, v any) Faults {
+func unnamed(schema []byte, v any) Faults {
 	root := gjson.ParseBytes(schema)
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"} {
 		if root.Get(gjson.Escape(word)).Exists() {

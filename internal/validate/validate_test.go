@@ -98,7 +98,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once, in a stable order.
+// All faults are reported at once, in a stable order.
 func TestFaultsTogether(t *testing.T) {
 	c := NewCache(4)
 	want := `4 things are wrong with the arguments:
@@ -124,7 +124,7 @@ func TestFaultsTogether(t *testing.T) {
 	}
 }
 
-// A server's own schema says what else is allowed.
+// A server's own schema decides what else is allowed.
 func TestOpen(t *testing.T) {
 	c := NewCache(4)
 	for _, tc := range []struct {
@@ -148,8 +148,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A schema that cannot be used costs the check, not the call, and fetches
-// nothing.
+// An unusable schema disables the check, but not the call, and fetches nothing.
 func TestUnusable(t *testing.T) {
 	c := NewCache(64)
 	for _, schema := range []string{
@@ -171,8 +170,8 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// Alternatives within alternatives do not hold up the bridge, and arguments do not
-// pass unchecked because of them; a large value does not look like them.
+// Nested alternatives do not block the bridge, and their arguments do not pass unchecked. Large
+// values are no such case.
 func TestSteps(t *testing.T) {
 	scaletest.Unraced(t)
 	c := NewCache(8)
@@ -212,7 +211,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// Schemas are compiled once and no more are kept than may be.
+// Schemas are compiled once, and the cache respects its size.
 func TestCache(t *testing.T) {
 	c := NewCache(2)
 	var wg sync.WaitGroup
@@ -248,8 +247,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Whatever comes, nothing breaks, and what is returned is JSON that the schema
-// allows.
+// Any input is handled, and a returned value is JSON that the schema allows.
 func FuzzCheck(f *testing.F) {
 	for _, args := range []string{`{"limit":"5"}`, `{"limit":5,"tree":"{\"n\":\"1\"}"}`, `{"limit":1e400}`, `{"limit":5,"animal":{"kind":"cat"}}`, `{"":{"":[]}}`} {
 		f.Add(args)
@@ -283,7 +281,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// Numbers that are small as text and large as numbers take no time.
+// Numbers that are short as text and huge in value take no time.
 func TestLargeNumbers(t *testing.T) {
 	c := NewCache(4)
 	for range 100 {

@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What a tool has of its own beside its request.
+// TestParseSettings reads the settings of a tool's calls.
 func TestParseSettings(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {
@@ -88,7 +88,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// A tool that cannot be used costs itself.
+// An unusable tool only costs itself.
 func TestParseWarnings(t *testing.T) {
 	for _, test := range []struct{ tool, want string }{
 		{`1`, `tool 2 (without a name): is not an object`},
@@ -109,7 +109,7 @@ func TestParseWarnings(t *testing.T) {
 	}
 }
 
-// What the page about catalogues shows is one.
+// The example in the documentation is a valid catalogue.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/rest.md")
 	if err != nil {

@@ -11,12 +11,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// largest is how many things large has as a rule.
+// largest is the usual number of things in large.
 const largest = 1450
 
-// large is a document in the way of what big providers publish: long
-// descriptions, schemas that share and recur. With 1,450 things it has about
-// 13 MB and 2,900 operations.
+// large makes a document like those of large providers: long descriptions, and shared and recursive
+// schemas. With 1,450 things it has about 13 MB and 2,900 operations.
 func large(things int) []byte {
 	text := strings.Repeat("The quick brown fox reads the documentation of an endpoint twice. ", 4)
 	var b strings.Builder
@@ -73,10 +72,9 @@ func BenchmarkLarge(b *testing.B) {
 	}
 }
 
-// tangled is a document in the way of a provider whose entities all lead to each
-// other, with 100 of them about 600 KB: what most operations take is far more than a tool may
-// have, names of members have to be changed, and many operations answer with
-// the same things.
+// tangled makes a document whose entities all refer to each other; with 100 of them it has about
+// 600 KB. Most operations exceed a tool's budget, member names must be changed, and many operations
+// have the same answers.
 func tangled(entities int) []byte {
 	const each = 6
 	ref := func(i int) string {
@@ -117,8 +115,7 @@ func tangled(entities int) []byte {
 	return []byte(b.String())
 }
 
-// BenchmarkTangled tells how many times the time of json.Valid it takes to make
-// tools of a document.
+// BenchmarkTangled measures making the tools of a document, relative to json.Valid.
 func BenchmarkTangled(b *testing.B) {
 	src := tangled(100)
 	begin := time.Now()
@@ -142,8 +139,7 @@ func BenchmarkTangled(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(valid), "×valid")
 }
 
-// TestSharedAnswers: the schema of an answer is written once for all operations
-// that have it.
+// TestSharedAnswers: operations with the same answer share one schema.
 func TestSharedAnswers(t *testing.T) {
 	entities := scaletest.Alone(30, 100)
 	doc, err := Load(t.Context(), Source{Location: "tangled.json", Data: tangled(entities)})
@@ -166,8 +162,7 @@ func TestSharedAnswers(t *testing.T) {
 	}
 }
 
-// TestLargeMemory bounds what a large document takes while it is in use: its
-// text, its tree and its tools.
+// TestLargeMemory bounds the memory of a large document in use: its text, its tree and its tools.
 func TestLargeMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 100 MB")

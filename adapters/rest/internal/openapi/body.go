@@ -11,7 +11,7 @@ import (
 
 // body reads a requestBody.
 func (r *reader) body(at *tree.Node) *Body {
-	n := r.soft(at)
+	n := r.derefOptional(at)
 	if n == nil || n.Kind != tree.Object {
 		r.warn(at, "the body cannot be read: left out")
 		return nil
@@ -28,14 +28,14 @@ func (r *reader) body(at *tree.Node) *Body {
 
 // content reads a map of media types.
 func (r *reader) content(at *tree.Node) []*MediaType {
-	n := r.soft(at)
+	n := r.derefOptional(at)
 	var out []*MediaType
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		if strings.HasPrefix(m.Name, "x-") || m.Name == "$ref" || !r.spend(1) {
 			continue
 		}
-		entry := r.soft(&m.Node)
+		entry := r.derefOptional(&m.Node)
 		mt := &MediaType{Type: m.Name, schema: entry.Get("schema")}
 		if mt.schema == nil && entry.Get("itemSchema") != nil {
 			mt.schema, mt.items = entry.Get("itemSchema"), true
@@ -65,7 +65,7 @@ func (r *reader) media(types []string, schema *tree.Node) []*MediaType {
 
 // swaggerBody makes a body of Swagger 2.0's body and formData parameters.
 func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form []*tree.Node) *Body {
-	types := or(op.Strings("consumes"), r.consumes)
+	types := firstNonEmpty(op.Strings("consumes"), r.consumes)
 	if body != nil {
 		if len(form) > 0 {
 			r.warn(form[0], "%s: formData beside a body is left out", o.Key())
@@ -158,7 +158,7 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 		return
 	}
 	mt.Fields = []*Field{}
-	encoding = r.soft(encoding)
+	encoding = r.derefOptional(encoding)
 	seen := map[string]bool{}
 	r.eachProperty(mt.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
 		if seen[name] || r.marked(s, "readOnly") || !r.spend(1) {
@@ -168,7 +168,7 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 		f := &Field{Name: name, Type: r.typeOf(s), CollectionFormat: formats[name]}
 		f.File, f.Array = r.fileField(s, 0)
 		f.File = f.File && isMultipart(mt.Type)
-		r.encode(f, r.soft(encoding.Get(name)))
+		r.encode(f, r.derefOptional(encoding.Get(name)))
 		mt.Fields = append(mt.Fields, f)
 	})
 }
@@ -188,10 +188,10 @@ func (r *reader) encode(f *Field, e *tree.Node) {
 		f.Explode = x.Text == "true"
 	}
 	f.AllowReserved = e.Flag("allowReserved")
-	headers := r.soft(e.Get("headers"))
+	headers := r.derefOptional(e.Get("headers"))
 	for i := range headers.Members() {
 		m := &headers.Members()[i]
-		h := r.soft(&m.Node)
+		h := r.derefOptional(&m.Node)
 		if h == nil || strings.EqualFold(m.Name, "Content-Type") || !httpguts.ValidHeaderFieldName(m.Name) {
 			continue
 		}
@@ -212,7 +212,7 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 	if isText(mt.Type) {
 		return false
 	}
-	s := r.soft(mt.schema)
+	s := r.derefOptional(mt.schema)
 	switch r.typeOf(s) {
 	case "object", "array":
 		return !isAny(mt.Type) && strings.HasPrefix(base(mt.Type), "image/")
@@ -224,11 +224,11 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 
 // eachProperty calls f with the properties of a schema, and of the schemas that it combines.
 func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
-	if n = r.soft(n); n == nil || depth > 20 || seen[n] {
+	if n = r.derefOptional(n); n == nil || depth > 20 || seen[n] {
 		return
 	}
 	seen[n] = true
-	props := r.soft(n.Get("properties"))
+	props := r.derefOptional(n.Get("properties"))
 	for i := range props.Members() {
 		m := &props.Members()[i]
 		f(m.Name, &m.Node)
@@ -243,7 +243,7 @@ func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool,
 
 // fileField reports whether a schema describes a file, or several.
 func (r *loader) fileField(n *tree.Node, depth int) (file, list bool) {
-	if n = r.soft(n); n == nil || n.Kind != tree.Object || depth > 3 {
+	if n = r.derefOptional(n); n == nil || n.Kind != tree.Object || depth > 3 {
 		return false, false
 	}
 	if isBinary(n) {
@@ -280,5 +280,5 @@ func (r *loader) marked(n *tree.Node, flag string) bool {
 	if n.Flag(flag) {
 		return true
 	}
-	return n.Get("$ref") != nil && r.soft(n).Flag(flag)
+	return n.Get("$ref") != nil && r.derefOptional(n).Flag(flag)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// load reads a document that stands in the test.
+// load reads a document from the test's text.
 func load(t testing.TB, text string) *Document {
 	t.Helper()
 	doc, err := Load(t.Context(), Source{Location: "doc.yaml", Data: []byte(text)})
@@ -22,8 +22,7 @@ func load(t testing.TB, text string) *Document {
 	return doc
 }
 
-// make1 returns the tools of a document that stands in the test, checked, and
-// all warnings.
+// make1 returns the checked tools of a document in the test, and all warnings.
 func make1(t testing.TB, text string, o Options) ([]*Tool, []string) {
 	t.Helper()
 	doc := load(t, text)
@@ -58,8 +57,7 @@ var (
 	propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 )
 
-// checkTools holds tools against what the strictest providers of models
-// demand, and against a validator.
+// checkTools checks tools against the rules of the strictest model providers, and with a validator.
 func checkTools(t testing.TB, tools []*Tool, o Options) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -103,8 +101,8 @@ func checkTools(t testing.TB, tools []*Tool, o Options) {
 	}
 }
 
-// goodSchemas has what checkSchema has found no fault in, by its text: many tools
-// have the same schema, and most options do not change it.
+// goodSchemas has the schemas that checkSchema accepted: many tools have the same schema, and most
+// options do not change it.
 var goodSchemas = [2]sync.Map{}
 
 func checkSchema(t testing.TB, name string, text []byte, input bool) map[string]any {
@@ -136,7 +134,7 @@ func checkSchema(t testing.TB, name string, text []byte, input bool) map[string]
 		t.Errorf("%s: %v\n%.3000s", name, err, text)
 		return root
 	}
-	// Must end, whatever it says: schemas can lead back to themselves.
+	// The check must end on any value: schemas may be recursive.
 	for _, probe := range []string{`{}`, `{"body":{}}`, `{"body":[{"a":{}}],"result":{}}`} {
 		p, _ := jsonschema.UnmarshalJSON(strings.NewReader(probe))
 		if err := s.Validate(p); err != nil && strings.Contains(err.Error(), "infinite loop") {
@@ -195,7 +193,7 @@ func walkSchema(t testing.TB, where string, v any, defs map[string]any, input bo
 	}
 }
 
-// duplicates finds member names that stand twice in an object.
+// duplicates finds repeated member names in an object.
 type duplicates struct{}
 
 func (d *duplicates) find(dec *json.Decoder) string {

@@ -13,7 +13,7 @@ var inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "
 
 // properties writes properties and required.
 func (w *render) properties(n *tree.Node) {
-	props := w.l.soft(n.Get("properties"))
+	props := w.l.derefOptional(n.Get("properties"))
 	if props != nil && props.Kind != tree.Object {
 		w.l.warn(props, "properties is %s, not an object", props.Kind)
 		props = nil
@@ -199,7 +199,7 @@ func (w *render) alternatives(word string, list, discriminator *tree.Node, nulla
 func (w *render) hint(n, discriminator *tree.Node) {
 	prop, ref := discriminator.Str("propertyName"), n.Str("$ref")
 	t := w.l.deref(n)
-	own := w.l.soft(t.Get("properties").Get(prop))
+	own := w.l.derefOptional(t.Get("properties").Get(prop))
 	if prop == "" || t == nil || own.Get("enum") != nil || own.Get("const") != nil {
 		return
 	}
@@ -255,8 +255,8 @@ func (w *render) orNull(n *tree.Node, name, desc string) {
 
 var restMarks = tree.Marks("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
 
-// rest writes the rare keywords.
-func (w *render) rest(n *tree.Node) {
+// rareKeywords writes the rare keywords.
+func (w *render) rareKeywords(n *tree.Node) {
 	if !n.HasAny(restMarks) {
 		return
 	}

@@ -168,7 +168,7 @@ func (l *loader) ways(n *tree.Node, depth int) int {
 	l.counts[n] = 0 // a cycle is no other way
 	sum := 1
 	add := func(c *tree.Node) {
-		if c = l.soft(c); c != nil && sum <= maxWays {
+		if c = l.derefOptional(c); c != nil && sum <= maxWays {
 			sum += l.ways(c, depth+1)
 		}
 	}
@@ -223,9 +223,9 @@ func (r *renames) shown(own string) string {
 	return s
 }
 
-// again reports whether the schema must be written again. A name was changed while others were not
+// mustRewrite reports whether the schema must be written again. A name was changed while others were not
 // tracked, or names must become unique.
-func (r *renames) again() bool {
+func (r *renames) mustRewrite() bool {
 	return len(r.toOwn) > 0 && (r.plain == nil || !r.hashed && (r.clash || r.open))
 }
 

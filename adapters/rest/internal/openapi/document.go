@@ -36,7 +36,7 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 		return errors.New("is not an OpenAPI document: openapi, swagger and paths are missing")
 	}
 	l.siblings = !swagger && !strings.HasPrefix(doc.Format, "3.0")
-	info := l.soft(root.Get("info"))
+	info := l.derefOptional(root.Get("info"))
 	doc.Title, doc.Version, doc.Description = info.Scalar("title"), info.Scalar("version"), info.Scalar("description")
 	doc.Public = l.public(root)
 	if self := root.Str("$self"); address.IsHTTP(self) && doc.Location == "" {
@@ -52,7 +52,7 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	}
 	r.mcp = root.Get("x-mcp")
 	r.security = r.requirements(root.Get("security"))
-	paths := l.soft(root.Get("paths"))
+	paths := l.derefOptional(root.Get("paths"))
 	if paths == nil && root.Get("paths") != nil || paths != nil && paths.Kind != tree.Object {
 		l.warn(root.Get("paths"), "paths cannot be read")
 	}
@@ -65,8 +65,8 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	return nil
 }
 
-// soft is deref for values that may be missing.
-func (l *loader) soft(n *tree.Node) *tree.Node {
+// derefOptional is deref for values that may be missing.
+func (l *loader) derefOptional(n *tree.Node) *tree.Node {
 	if n == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (r *reader) spend(n int) bool {
 }
 
 func (r *reader) servers(n *tree.Node) []Server {
-	n = r.soft(n)
+	n = r.derefOptional(n)
 	if n == nil {
 		return nil
 	}
@@ -116,17 +116,17 @@ func (r *reader) servers(n *tree.Node) []Server {
 	}
 	var out []Server
 	for i := range n.Members() {
-		s := r.soft(&n.Members()[i].Node)
+		s := r.derefOptional(&n.Members()[i].Node)
 		if s == nil || !s.Get("url").Is(tree.Text) {
 			r.warn(&n.Members()[i].Node, "a server has no url")
 			continue
 		}
-		server := Server{URL: s.Str("url"), Description: s.Scalar("description"), Far: r.remote(s), Public: r.public(s)}
-		vars := r.soft(s.Get("variables"))
+		server := Server{URL: s.Str("url"), Description: s.Scalar("description"), Remote: r.remote(s), Public: r.public(s)}
+		vars := r.derefOptional(s.Get("variables"))
 		for j := range vars.Members() {
 			m := &vars.Members()[j]
-			v := r.soft(&m.Node)
-			server.Far = server.Far || r.remote(&m.Node) || r.remote(v)
+			v := r.derefOptional(&m.Node)
+			server.Remote = server.Remote || r.remote(&m.Node) || r.remote(v)
 			server.Public = server.Public || r.public(&m.Node) || r.public(v)
 			server.Variables = append(server.Variables, Variable{Name: m.Name, Default: v.Scalar("default"),
 				Enum: v.Strings("enum"), Description: v.Scalar("description")})
@@ -146,7 +146,7 @@ func (r *reader) hosts(root *tree.Node) []Server {
 		if base == "" {
 			return nil
 		}
-		return []Server{{URL: base, Far: r.remote(root), Public: r.public(root)}}
+		return []Server{{URL: base, Remote: r.remote(root), Public: r.public(root)}}
 	}
 	schemes := root.Strings("schemes")
 	if len(schemes) == 0 {
@@ -161,7 +161,7 @@ func (r *reader) hosts(root *tree.Node) []Server {
 	var out []Server
 	for _, s := range schemes {
 		if s == "http" || s == "https" {
-			out = append(out, Server{URL: s + "://" + host + base, Far: r.remote(root), Public: r.public(root)})
+			out = append(out, Server{URL: s + "://" + host + base, Remote: r.remote(root), Public: r.public(root)})
 		}
 	}
 	return out
@@ -172,7 +172,7 @@ func (r *reader) schemes(doc *Document, root *tree.Node) {
 	if r.swagger {
 		n = root.Get("securityDefinitions")
 	}
-	n = r.soft(n)
+	n = r.derefOptional(n)
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		if strings.HasPrefix(m.Name, "x-") {
@@ -186,7 +186,7 @@ func (r *reader) schemes(doc *Document, root *tree.Node) {
 
 func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 	at := n
-	if n = r.soft(n); n == nil {
+	if n = r.derefOptional(n); n == nil {
 		return nil
 	}
 	s := &SecurityScheme{Name: name, Type: n.Str("type"), Description: n.Scalar("description"),
@@ -217,7 +217,7 @@ func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 
 func (r *reader) flows(n *tree.Node) []Flow {
 	one := func(kind string, n *tree.Node) Flow {
-		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), Far: r.remote(n), Public: r.public(n)}
+		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), Remote: r.remote(n), Public: r.public(n)}
 		scopes := n.Get("scopes")
 		for i := range scopes.Members() {
 			f.Scopes = append(f.Scopes, scopes.Members()[i].Name)
@@ -229,7 +229,7 @@ func (r *reader) flows(n *tree.Node) []Flow {
 		return []Flow{one(cmp.Or(kind, flow), n)}
 	}
 	var out []Flow
-	flows := r.soft(n.Get("flows"))
+	flows := r.derefOptional(n.Get("flows"))
 	for i := range flows.Members() {
 		m := &flows.Members()[i]
 		if m.Node.Kind == tree.Object && !strings.HasPrefix(m.Name, "x-") {

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// facts is what there is to know about a document at a glance.
+// facts summarizes a document.
 type facts struct {
 	operations, arguments, required, bodies, files, outputs, wrapped, schemes, warnings int
 }
@@ -34,7 +34,7 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// Documents of others.
+// TestDocuments checks documents of other projects.
 func TestRealDocuments(t *testing.T) {
 	documents(t, openapitest.Shared, map[string]facts{
 		"kubernetes-batch-2.0.json":               {29, 226, 50, 14, 0, 29, 0, 1, 0},
@@ -102,7 +102,7 @@ func documents(t *testing.T, path func(t testing.TB, name string) string, all ma
 	}
 }
 
-// What a document says stands in its order, and the same way every time.
+// The tools keep the document's order, every time.
 func TestOrderIsKept(t *testing.T) {
 	path := filepath.Join("testdata", "openapi-3.1.yaml")
 	var all []string
@@ -127,7 +127,7 @@ func TestOrderIsKept(t *testing.T) {
 	}
 }
 
-// TestFolder tries all documents of a folder, for those that cannot lie here:
+// TestFolder checks all documents of a folder that cannot be in the repository:
 // OPENAPI_DOCUMENTS=DIR go test -v -run TestFolder.
 func TestFolder(t *testing.T) {
 	dir := os.Getenv("OPENAPI_DOCUMENTS")

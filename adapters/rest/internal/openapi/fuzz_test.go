@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// FuzzLoad: whatever a document is, loading it ends soon, and the tools that
-// come out can be used.
+// FuzzLoad: loading any document ends soon, and its tools are usable.
 func FuzzLoad(f *testing.F) {
 	for _, name := range []string{"swagger-2.0.yaml", "openapi-3.0.json", "openapi-3.1.yaml", "openapi-3.2.yaml", "styles-3.0.yaml"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
@@ -43,11 +42,11 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// hostile are documents that want to cost much.
+// hostile are documents that try to be expensive.
 func hostile() map[string]string {
 	head := "openapi: 3.1.0\npaths:\n  /a:\n    post:\n      requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}\n"
 	out := map[string]string{}
-	// Aliases that double at every level.
+	// These aliases double at every level.
 	var b strings.Builder
 	b.WriteString("openapi: 3.1.0\nx-0: &x0 {type: object, properties: {a: {type: string}}}\n")
 	for i := range 60 {
@@ -55,7 +54,7 @@ func hostile() map[string]string {
 		b.WriteString("x-" + c + ": &x" + c + " {type: object, properties: {a: *x" + a + ", b: *x" + a + ", c: *x" + a + "}}\n")
 	}
 	out["aliases"] = b.String() + "paths: {/a: {post: {requestBody: {content: {application/json: {schema: *x60}}}}}}\n"
-	// The same with references.
+	// So do these references.
 	b.Reset()
 	b.WriteString(head + "components:\n  schemas:\n    A: {$ref: '#/components/schemas/A0'}\n")
 	for i := range 200 {

@@ -61,7 +61,7 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 		write(w)
 		l.buf = w.b
 		switch {
-		case w.keys.again() && !w.over:
+		case w.keys.mustRewrite() && !w.over:
 			l.renames = true
 			keys = w.keys.next()
 		case i == len(attempts)-1 || !w.over && len(w.b) <= budget:
@@ -144,7 +144,7 @@ func (w *render) argument(name string, n *tree.Node, desc string, must, deprecat
 
 // direct writes a schema, or the one that it refers to, in full.
 func (w *render) direct(n *tree.Node, name, desc string) {
-	t := w.l.soft(n)
+	t := w.l.derefOptional(n)
 	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
 		w.current, w.viaAll = t, false
 		w.inner(t, name, cmp.Or(desc, n.Scalar("description")))
@@ -161,7 +161,7 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 	m := t.Body
 	desc := b.Description
 	if desc == "" {
-		desc = w.l.soft(m.schema).Scalar("description")
+		desc = w.l.derefOptional(m.schema).Scalar("description")
 	}
 	switch s := m.schema; {
 	case m.File:
@@ -196,9 +196,9 @@ const outlined = 20
 // elements in XML, and members otherwise.
 func (l *loader) outline(m *MediaType) string {
 	var all []string
-	n := l.soft(m.schema)
+	n := l.derefOptional(m.schema)
 	l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
-		s = l.soft(s)
+		s = l.derefOptional(s)
 		if l.marked(s, "readOnly") || len(all) >= outlined {
 			return
 		}
@@ -236,8 +236,8 @@ func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 	if !t.opts.FlattenBody || t.Body == nil || t.Body.File || isText(t.Body.Type) {
 		return nil
 	}
-	s := w.l.soft(t.Body.schema)
-	props := w.l.soft(s.Get("properties"))
+	s := w.l.derefOptional(t.Body.schema)
+	props := w.l.derefOptional(s.Get("properties"))
 	if len(props.Members()) == 0 || len(props.Members()) > maxParameters || s.Get("allOf") != nil || s.Get("anyOf") != nil || s.Get("oneOf") != nil ||
 		s.Get("additionalProperties").Is(tree.Object) || s.Flag("additionalProperties") {
 		return nil
@@ -264,7 +264,7 @@ func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 
 // spread writes the properties of the body as arguments.
 func (t *Tool) spread(w *render, f *flatBody, required []string) []string {
-	props := w.l.soft(f.schema.Get("properties"))
+	props := w.l.derefOptional(f.schema.Get("properties"))
 	wanted := f.schema.Strings("required")
 	files := noPart
 	if isForm(t.Body.Type) {
@@ -295,9 +295,9 @@ func (t *Tool) output(budget int) {
 	l := t.doc.load
 	t.Wrapped = !l.isObject(s, 0)
 	// Many operations have the same answer. The schema depends on nothing else of the operation.
-	key := answered{s, t.Wrapped, budget}
+	key := outputKey{s, t.Wrapped, budget}
 	if own := s.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
-		key.n = l.soft(s)
+		key.n = l.derefOptional(s)
 	}
 	known, ok := l.answers[key]
 	if !ok {
@@ -307,8 +307,8 @@ func (t *Tool) output(budget int) {
 	t.OutputSchema = known
 }
 
-// answered identifies an output schema.
-type answered struct {
+// outputKey identifies an output schema.
+type outputKey struct {
 	n       *tree.Node
 	wrapped bool
 	budget  int
@@ -329,7 +329,7 @@ func (t *Tool) writeOutput(s *tree.Node, budget int) []byte {
 				w.required([]string{"result"})
 			}
 		} else {
-			w.object(w.l.soft(s))
+			w.object(w.l.derefOptional(s))
 		}
 		w.definitions()
 		w.b = append(w.b, '}')
@@ -381,7 +381,7 @@ func (t *Tool) answer() *tree.Node {
 			}
 		}
 	}
-	if s := t.doc.load.soft(schema); s.Is(tree.Object) && !isBinary(s) {
+	if s := t.doc.load.derefOptional(schema); s.Is(tree.Object) && !isBinary(s) {
 		return schema
 	}
 	return nil
@@ -389,7 +389,7 @@ func (t *Tool) answer() *tree.Node {
 
 // isObject reports whether a schema certainly describes an object.
 func (l *loader) isObject(n *tree.Node, depth int) bool {
-	if n = l.soft(n); !n.Is(tree.Object) || depth > 10 {
+	if n = l.derefOptional(n); !n.Is(tree.Object) || depth > 10 {
 		return false
 	}
 	types, null := typesOf(n)

@@ -63,7 +63,7 @@ func (w *render) members(n *tree.Node, name, desc string) {
 		w.str("format", f.Text)
 	}
 	if !w.output {
-		if d := fit(n.Get("default"), types); d != nil && d.Kind != tree.Null {
+		if d := asType(n.Get("default"), types); d != nil && d.Kind != tree.Null {
 			w.value("default", d, 200)
 		}
 		if n.Flag("deprecated") {
@@ -78,7 +78,7 @@ func (w *render) members(n *tree.Node, name, desc string) {
 	w.items(n, types)
 	w.composed(n, nullable)
 	if !w.relaxed {
-		w.rest(n)
+		w.rareKeywords(n)
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *render) enum(n *tree.Node, types []string, nullable bool) {
 		if len(seen) > 0 {
 			w.b = append(w.b, ',')
 		}
-		if f := fit(v, types); f != nil {
+		if f := asType(v, types); f != nil {
 			v = f
 		}
 		start, ok := len(w.b), false

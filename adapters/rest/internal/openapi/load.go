@@ -58,7 +58,7 @@ const (
 type file struct {
 	location string
 	root     *tree.Node // nil if it is unreadable
-	far      bool       // it refers to other files
+	external bool       // it refers to other files
 	anchors  map[string]*tree.Node
 }
 
@@ -86,7 +86,7 @@ type loader struct {
 	buf      []byte          // for writing schemas
 	defs     map[defKey]*def // likewise
 	names    map[string]bool
-	answers  map[answered][]byte // output schemas, while Tools runs
+	answers  map[outputKey][]byte // output schemas, while Tools runs
 	warned   map[string]bool
 	known    map[string]bool // warnings of Load
 	report   func(Warning)
@@ -112,7 +112,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 		targets: map[target]*tree.Node{}, problems: map[target]*failure{}, round: 1, labels: map[*tree.Node]string{}, loops: map[hop]bool{}, counts: map[*tree.Node]int{}, patterns: map[string]bool{}, defs: map[defKey]*def{}, names: map[string]bool{}, warned: map[string]bool{}}
 	doc := &Document{Location: src.Location, load: l}
 	l.report = func(w Warning) { doc.Warnings = append(doc.Warnings, w) }
-	defer l.done()
+	defer l.release()
 	data := src.Data
 	if data == nil {
 		var err error
@@ -128,17 +128,17 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 		return nil, fmt.Errorf("%s: %w", l.name(src.Location), err)
 	}
 	for _, o := range src.Overlays {
-		if f.root, err = o.Apply(f.root, func(line int, text string) { l.tell(Warning{o.Name, line, text}) }); err != nil {
+		if f.root, err = o.Apply(f.root, func(line int, text string) { l.addWarning(Warning{o.Name, line, text}) }); err != nil {
 			return nil, err
 		}
-		f.far = f.far || o.Far
+		f.external = f.external || o.Far
 	}
 	if err := l.document(doc, f.root); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.name(src.Location), err)
 	}
 	// Tools reads the schemas later, when no more files are read.
 	for i := 0; i < len(l.files); i++ { // the list grows
-		if f := l.files[i]; f.far {
+		if f := l.files[i]; f.external {
 			left := 1 << 22
 			l.fetch(f.root, false, map[*tree.Kids]bool{}, &left)
 		}
@@ -166,8 +166,8 @@ func (l *loader) tooMany() error {
 	return l.exceeded
 }
 
-// done frees what only Load needed.
-func (l *loader) done() {
+// release frees what only Load needed.
+func (l *loader) release() {
 	l.ctx = nil
 	l.known, l.warned = l.warned, map[string]bool{}
 	l.src.Data = nil
@@ -196,10 +196,10 @@ func (l *loader) warn(n *tree.Node, format string, args ...any) {
 	if n != nil {
 		w.File, w.Line = l.name(l.files[n.File].location), int(n.Line)
 	}
-	l.tell(w)
+	l.addWarning(w)
 }
 
-func (l *loader) tell(w Warning) {
+func (l *loader) addWarning(w Warning) {
 	key := w.String()
 	if l.warned[key] || l.known[key] || len(l.warned) > maxWarnings {
 		return
@@ -218,13 +218,13 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	l.files = append(l.files, f)
 	l.byLoc[location] = i
 	warn := func(line int32, s string) {
-		l.tell(Warning{File: l.name(location), Line: int(line), Text: s})
+		l.addWarning(Warning{File: l.name(location), Line: int(line), Text: s})
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte("<")) {
 		return f, errors.New("is HTML or XML, not an OpenAPI document: use the JSON or YAML document behind the page")
 	}
 	var err error
-	f.root, f.far, err = tree.Parse(data, i, warn)
+	f.root, f.external, err = tree.Parse(data, i, warn)
 	return f, err
 }
 

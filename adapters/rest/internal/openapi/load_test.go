@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// bad operations cost themselves and a warning with their line; never more.
+// A bad operation costs only itself and a warning with its line.
 func TestBadOperations(t *testing.T) {
 	text := `openapi: 3.0.0
 info: {title: T, version: 1.0}
@@ -97,7 +97,7 @@ func TestNoDocument(t *testing.T) {
 	}
 }
 
-// JSON and YAML are told apart by what they are, and say the same.
+// JSON and YAML are recognized by their content, and give the same.
 func TestJSONAndYAML(t *testing.T) {
 	for name, text := range map[string]string{
 		"json":         `{"openapi":"3.0.0","paths":{"/a":{"get":{"operationId":"a\u00e4\"b","deprecated":true}}}}`,
@@ -178,15 +178,15 @@ func TestSeveralFiles(t *testing.T) {
 			t.Errorf("%s is not among %v", f, doc.Files)
 		}
 	}
-	// What is read counts together. Beyond the bounds nothing is left out: the
-	// document cannot be loaded.
+	// Everything that is read counts. A document beyond the bounds cannot be loaded, rather than in
+	// part.
 	if _, err = Load(t.Context(), Source{Location: main, MaxBytes: 450}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and the files that it refers to have more than 450 bytes together") {
 		t.Error(err)
 	}
 	if _, err = Load(t.Context(), Source{Location: main, MaxFiles: 3}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and the files that it refers to are more than 3 files") {
 		t.Error(err)
 	}
-	// All of it may be read when that is said.
+	// With higher bounds, all of it is read.
 	doc, err = Load(t.Context(), Source{Location: main, Root: dir})
 	if err != nil || len(doc.Warnings) > 0 {
 		t.Errorf("%v %v", err, doc.Warnings)
@@ -218,7 +218,7 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// fetcher has pages by their URL.
+// fetcher has pages by URL.
 type fetcher map[string]string
 
 func (f fetcher) Fetch(_ context.Context, url string) ([]byte, error) {
@@ -299,7 +299,7 @@ paths:
 	same(t, doc.Schemes[1].Flows, []Flow{{Kind: "clientCredentials", TokenURL: "/t", Scopes: []string{"a"}}})
 }
 
-// A text that is nowhere has no folder to read from.
+// An inline text has no folder to read from.
 func TestInline(t *testing.T) {
 	const text = "openapi: 3.2.0\npaths: {/a: {get: {parameters: [{$ref: 'go.mod#/a'}]}}}\n"
 	doc, err := Load(t.Context(), Source{Data: []byte(text)})
@@ -308,7 +308,7 @@ func TestInline(t *testing.T) {
 	}
 	same(t, doc.Warnings, []Warning{{File: "the document", Line: 2, Text: `$ref "go.mod#/a": a document without a place of its own cannot refer to files`}})
 	same(t, len(doc.Files), 0)
-	// Unless it says itself where it belongs.
+	// Its location names the folder.
 	doc, err = Load(t.Context(), Source{Data: []byte("$self: https://x.example/d/api\n" + text), Fetcher: fetcher{"https://x.example/d/go.mod": "a: {name: a, in: query}"}})
 	if err != nil || len(doc.Warnings) > 0 {
 		t.Fatal(err, doc.Warnings)

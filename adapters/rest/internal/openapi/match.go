@@ -15,8 +15,8 @@ type Match struct {
 	Name []string `yaml:"name"`
 }
 
-// Fits reports whether an operation matches.
-func (m *Match) Fits(op *Operation) bool {
+// Matches reports whether an operation matches.
+func (m *Match) Matches(op *Operation) bool {
 	one := func(list []string, fits func(string) bool) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, fits)
 	}

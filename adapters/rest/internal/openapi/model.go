@@ -220,7 +220,7 @@ type Flow struct {
 	Kind     string // clientCredentials, authorizationCode, password, implicit, deviceAuthorization
 	TokenURL string // may be relative to the document
 	Scopes   []string
-	Far      bool // as in Server
+	Remote   bool // as in Server
 	Public   bool // likewise
 }
 
@@ -231,7 +231,7 @@ type Server struct {
 	Variables   []Variable
 	// Far: some part was read from a URL, so that the operator did not write it. Public: that URL
 	// is at a public address.
-	Far, Public bool
+	Remote, Public bool
 }
 
 // Variable is a variable in a server's URL.

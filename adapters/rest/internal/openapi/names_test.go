@@ -29,7 +29,7 @@ func TestToolNames(t *testing.T) {
 		{"/a: {get: {operationId: " + long + "}}", Options{}, []string{long[:55] + "_" + hash("GET /a")}},
 		{"/a: {get: {operationId: " + long + "}}", Options{Prefix: "github_"}, []string{"github_" + long[:48] + "_" + hash("GET /a")}},
 		{"/a: {get: {operationId: " + long + "}}", Options{NameLimit: 40}, []string{long[:31] + "_" + hash("GET /a")}},
-		// All but the exact owner step back, wherever they stand.
+		// All but the exact owner get another name, in any order.
 		{"/a: {get: {operationId: a.b}}, /b: {get: {operationId: a_b}}, /c: {get: {operationId: a/b}}", Options{}, []string{"a_b_" + hash("GET /a"), "a_b", "a_b_" + hash("GET /c")}},
 		{"/a: {get: {operationId: same}}, /b: {get: {operationId: same}}", Options{}, []string{"same_" + hash("GET /a"), "same_" + hash("GET /b")}},
 		{"/a: {get: {operationId: a, x-mcp: {name: mine}}}", Options{}, []string{"mine"}},

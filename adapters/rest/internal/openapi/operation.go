@@ -17,7 +17,7 @@ var methods = []string{"get", "put", "post", "delete", "options", "head", "patch
 
 // path reads one path item. A fault in an operation only costs that operation.
 func (r *reader) path(doc *Document, path string, n *tree.Node) {
-	item := r.soft(n)
+	item := r.derefOptional(n)
 	if item == nil {
 		if n.Get("$ref") != nil { // deref reports it
 			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
@@ -94,7 +94,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 		return // the first one reported it
 	}
 	r.seen[key] = true
-	n := r.soft(at)
+	n := r.derefOptional(at)
 	if n == nil || n.Kind != tree.Object {
 		r.warn(at, "%s is not an operation: left out", tree.Short(key))
 		return
@@ -169,14 +169,14 @@ func (r *reader) extension(n *tree.Node) Extension {
 }
 
 func (r *reader) responses(n *tree.Node) []Response {
-	list := r.soft(n.Get("responses"))
+	list := r.derefOptional(n.Get("responses"))
 	var out []Response
 	for i := range list.Members() {
 		m := &list.Members()[i]
 		if strings.HasPrefix(m.Name, "x-") || !r.spend(1) {
 			continue
 		}
-		a := r.soft(&m.Node)
+		a := r.derefOptional(&m.Node)
 		if a == nil || a.Kind != tree.Object {
 			r.warn(&m.Node, "response %s cannot be read", tree.Short(m.Name))
 			continue
@@ -185,9 +185,9 @@ func (r *reader) responses(n *tree.Node) []Response {
 		if !r.swagger {
 			resp.Content = r.content(a.Get("content"))
 		} else if s := a.Get("schema"); s != nil {
-			resp.Content = r.media(or(n.Strings("produces"), r.produces), s)
+			resp.Content = r.media(firstNonEmpty(n.Strings("produces"), r.produces), s)
 		}
-		for _, h := range r.soft(a.Get("headers")).Members() {
+		for _, h := range r.derefOptional(a.Get("headers")).Members() {
 			if len(resp.Headers) < maxHeaders && httpguts.ValidHeaderFieldName(h.Name) {
 				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(h.Name))
 			}
@@ -200,8 +200,8 @@ func (r *reader) responses(n *tree.Node) []Response {
 // maxHeaders is how many headers of a response are recorded.
 const maxHeaders = 20
 
-// or returns the first list that is not empty.
-func or(own, common []string) []string {
+// firstNonEmpty returns the first list that is not empty.
+func firstNonEmpty(own, common []string) []string {
 	if len(own) > 0 {
 		return own
 	}

@@ -22,7 +22,7 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 	list := []*Parameter{}
 	var form []*tree.Node
 	var body *tree.Node
-	for _, from := range []*tree.Node{r.soft(common.params), r.soft(n.Get("parameters"))} {
+	for _, from := range []*tree.Node{r.derefOptional(common.params), r.derefOptional(n.Get("parameters"))} {
 		if from != nil && from.Kind != tree.Array {
 			r.warn(from, "%s: parameters is %s, not a list", op.Key(), from.Kind)
 			continue
@@ -37,7 +37,7 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 				break // the operation is left out
 			}
 			at := &from.Members()[i].Node
-			p := r.soft(at)
+			p := r.derefOptional(at)
 			if p == nil {
 				continue // deref reports it
 			}
@@ -165,9 +165,9 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 		}
 	}
 	p.schema = n.Get("schema")
-	if content := r.soft(n.Get("content")); content.Is(tree.Object) && len(content.Members()) > 0 {
+	if content := r.derefOptional(n.Get("content")); content.Is(tree.Object) && len(content.Members()) > 0 {
 		m := &content.Members()[0]
-		p.ContentType, p.schema = m.Name, r.soft(&m.Node).Get("schema")
+		p.ContentType, p.schema = m.Name, r.derefOptional(&m.Node).Get("schema")
 	} else if p.schema == nil {
 		p.schema = inlineSchema(n)
 	}
@@ -246,7 +246,7 @@ func inlineSchema(n *tree.Node) *tree.Node {
 
 // valueOf returns the value in a schema as text, or nothing.
 func (r *loader) valueOf(n *tree.Node) string {
-	n = r.soft(n)
+	n = r.derefOptional(n)
 	if c := n.Scalar("const"); c != "" {
 		return c
 	}
@@ -259,7 +259,7 @@ func (r *loader) valueOf(n *tree.Node) string {
 // typeOf returns the only type in a schema, or nothing.
 func (r *loader) typeOf(n *tree.Node) string {
 	for range maxChain {
-		if n = r.soft(n); n == nil || n.Kind != tree.Object {
+		if n = r.derefOptional(n); n == nil || n.Kind != tree.Object {
 			return ""
 		}
 		types, _ := typesOf(n)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// show writes what the wire needs to know of a parameter.
+// show writes a parameter as a request needs it.
 func show(p *Parameter) string {
 	return fmt.Sprintf("%s %s %s explode=%t reserved=%t %s%s%s", p.In, p.Name, p.Style, p.Explode, p.AllowReserved, p.Type, p.CollectionFormat, p.ContentType)
 }
@@ -57,8 +57,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// A parameter of the operation takes the place of the path's, and the last of
-// two wins.
+// A parameter of the operation replaces the path's, and the last of two counts.
 func TestParametersAreMerged(t *testing.T) {
 	tools, warnings := make1(t, `
 openapi: 3.1.0
@@ -130,8 +129,8 @@ paths:
 	same(t, got, []string{"query sid", "header api_key"})
 }
 
-// Headers that only the connection can set are no arguments, also where the
-// document requires them: the tool could never be called.
+// Headers that only the connection sets are no arguments, even if the document requires them: the
+// tool could never be called.
 func TestConnectionHeadersAreNoArguments(t *testing.T) {
 	tools, warnings := make1(t, `
 openapi: 3.0.0

@@ -80,20 +80,20 @@ func (l *loader) locate(from uint16, ref string) (n *tree.Node, problem string) 
 	f := l.files[from]
 	if name != "" {
 		if known := l.anchor(f, name); known != nil { // an $id of this document
-			return l.inside(l.files[known.File], known, fragment)
+			return l.fragment(l.files[known.File], known, fragment)
 		}
-		if n := l.bare(f, ref); n != nil {
+		if n := l.byName(f, ref); n != nil {
 			return n, ""
 		}
-		if f, problem = l.other(f, name); problem != "" {
+		if f, problem = l.fileOf(f, name); problem != "" {
 			return nil, problem
 		}
 	}
-	return l.inside(f, f.root, fragment)
+	return l.fragment(f, f.root, fragment)
 }
 
-// inside resolves a fragment: a JSON pointer, or the name of an anchor.
-func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, string) {
+// fragment resolves a fragment: a JSON pointer, or the name of an anchor.
+func (l *loader) fragment(f *file, n *tree.Node, fragment string) (*tree.Node, string) {
 	if s, err := url.PathUnescape(fragment); err == nil {
 		fragment = s
 	}
@@ -112,15 +112,15 @@ func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, str
 	}
 	for part := range strings.SplitSeq(rest, "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		if n = l.step(n, part); n == nil {
+		if n = l.pointerStep(n, part); n == nil {
 			return nil, "there is nothing at " + strconv.Quote(tree.Short(part))
 		}
 	}
 	return n, ""
 }
 
-// step resolves one part of a pointer, through a reference if there is one.
-func (l *loader) step(n *tree.Node, part string) *tree.Node {
+// pointerStep resolves one part of a pointer, through a reference if there is one.
+func (l *loader) pointerStep(n *tree.Node, part string) *tree.Node {
 	if n.Is(tree.Array) {
 		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Members()) {
 			return &n.Members()[i].Node
@@ -135,8 +135,8 @@ func (l *loader) step(n *tree.Node, part string) *tree.Node {
 	return l.deref(n).Get(part)
 }
 
-// bare resolves the name alone, as old documents write it: $ref: Pet.
-func (l *loader) bare(f *file, name string) *tree.Node {
+// byName resolves the name alone, as old documents write it: $ref: Pet.
+func (l *loader) byName(f *file, name string) *tree.Node {
 	if strings.ContainsAny(name, "./:#") {
 		return nil
 	}
@@ -146,8 +146,8 @@ func (l *loader) bare(f *file, name string) *tree.Node {
 	return f.root.Get("components").Get("schemas").Get(name)
 }
 
-// other returns the file that a reference in f names.
-func (l *loader) other(f *file, name string) (*file, string) {
+// fileOf returns the file that a reference in f names.
+func (l *loader) fileOf(f *file, name string) (*file, string) {
 	where, problem := join(f.location, name)
 	if problem != "" {
 		return nil, problem

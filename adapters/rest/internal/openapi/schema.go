@@ -197,14 +197,14 @@ func (w *render) target(t, n *tree.Node, name, desc string) {
 		w.str("$ref", "#/$defs/"+w.def(t))
 		w.describe(desc, "")
 		if w.l.siblings {
-			w.beside(n)
+			w.siblingProperties(n)
 		}
 	}
 }
 
-// beside writes the properties beside a reference (OpenAPI 3.1 and later; earlier versions ignore
+// siblingProperties writes the properties beside a reference (OpenAPI 3.1 and later; earlier versions ignore
 // them).
-func (w *render) beside(n *tree.Node) {
+func (w *render) siblingProperties(n *tree.Node) {
 	if n.Get("default") != nil && !w.output {
 		w.value("default", n.Get("default"), 200)
 	}

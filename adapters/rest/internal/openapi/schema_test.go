@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// schemaOf returns what becomes of a body's schema, in a document with the
-// given components.
+// schemaOf returns the tool's schema of a body's schema, in a document with these components.
 func schemaOf(t *testing.T, version, schema, components string) (string, []string) {
 	t.Helper()
 	tools, warnings := make1(t, version+"\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: "+schema+"}}}}}}\ncomponents: {schemas: {"+components+"}}\n", Options{})
@@ -193,7 +192,7 @@ func TestBudget(t *testing.T) {
 		if tool.Size > budget || tool.Size < budget/2 || !tool.Stubbed || len(warnings) > 0 {
 			t.Errorf("budget %d: takes %d, %v", budget, tool.Size, warnings)
 		}
-		// What is required comes first, and nothing is without its kind.
+		// Required properties come first, and every definition has a type.
 		for _, want := range []string{`"S39":{"type":"object"`, "(ask for the rest)", `"Must":{"type":"object","properties":{"a"`} {
 			if !strings.Contains(string(tool.InputSchema), want) {
 				t.Errorf("budget %d: %q is missing in %s", budget, want, tool.InputSchema)
@@ -211,7 +210,7 @@ func TestBudget(t *testing.T) {
 	same(t, tools[0].Stubbed, false)
 }
 
-// A list of values that alone takes the budget becomes a hint.
+// A list of values that exceeds the budget alone becomes a hint.
 func TestLongEnum(t *testing.T) {
 	var values []string
 	for i := range 3000 {
@@ -227,8 +226,7 @@ func TestLongEnum(t *testing.T) {
 	}
 }
 
-// Tools, and what Full gives of them, may be asked for from several goroutines.
-// What is wrong with schemas is told each time tools are made.
+// Tools and Full are safe for concurrent use. Each call of Tools reports the faults of schemas.
 func TestToolsAgainAndAgain(t *testing.T) {
 	doc := load(t, "openapi: 3.0.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}}}}\n"+
 		"components: {schemas: {A: {properties: {a: {$ref: '#/components/schemas/A'}, b: {$ref: '#/components/schemas/B'}, c: {description: "+strings.Repeat("x", 900)+", properties: {d: {type: string}}}}}}}\n")

@@ -72,7 +72,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	l.warned = map[string]bool{}
 	l.round++
 	l.report = func(w Warning) { warnings = append(warnings, w) }
-	l.answers = map[answered][]byte{}
+	l.answers = map[outputKey][]byte{}
 	defer func() { l.report, l.answers = func(Warning) {}, nil }()
 
 	matched := make([]bool, len(o.Expose))
@@ -84,7 +84,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	}
 	for i, r := range o.Expose {
 		if !matched[i] {
-			l.tell(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q matches no operation", tree.Short(r.text))})
+			l.addWarning(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q matches no operation", tree.Short(r.text))})
 		}
 	}
 	nameTools(tools, o.Prefix, o.NameLimit, o.Rename)
@@ -120,7 +120,7 @@ func (t *Tool) build() {
 	}
 	l.buf = t.AppendItem(l.buf[:0])
 	if t.Size = len(l.buf); t.Size > t.opts.Budget && t.opts.Budget < fullLimit {
-		l.tell(Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("the tool of %s takes %d bytes, more than the budget of %d", op.Key(), t.Size, t.opts.Budget)})
+		l.addWarning(Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("the tool of %s takes %d bytes, more than the budget of %d", op.Key(), t.Size, t.opts.Budget)})
 	}
 }
 
@@ -367,7 +367,7 @@ func (rs Rules) match(op *Operation, fits []bool) bool {
 	}
 	in := rs[0].not
 	for i, r := range rs {
-		if r.fits(op) {
+		if r.matches(op) {
 			fits[i] = true
 			in = !r.not
 		}
@@ -375,7 +375,7 @@ func (rs Rules) match(op *Operation, fits []bool) bool {
 	return in
 }
 
-func (r *rule) fits(op *Operation) bool {
+func (r *rule) matches(op *Operation) bool {
 	switch {
 	case r.all:
 		return true

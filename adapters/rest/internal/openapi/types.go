@@ -81,9 +81,9 @@ func positive(s string) bool {
 	return strings.ContainsAny(digits, "123456789") && !strings.HasPrefix(s, "-")
 }
 
-// fit converts a value to the type, or returns nil: YAML reads 1 where "1" is meant, and some
+// asType converts a value to the type, or returns nil: YAML reads 1 where "1" is meant, and some
 // documents have false in quotes.
-func fit(v *tree.Node, types []string) *tree.Node {
+func asType(v *tree.Node, types []string) *tree.Node {
 	if v == nil || v.Kind == tree.Null || len(types) != 1 {
 		return v
 	}

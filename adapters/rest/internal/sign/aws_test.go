@@ -10,8 +10,8 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// The published examples of the signature, by their names there. That of a
-// session's token has the token signed.
+// These are the published examples of the signature, by name. In that with a session token, the
+// token is signed.
 func TestAWS(t *testing.T) {
 	moment := time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC)
 	for _, test := range []struct {
@@ -27,7 +27,7 @@ func TestAWS(t *testing.T) {
 		{"post-vanilla", "POST", "/", nil, "", "", "host;x-amz-date", "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"},
 		{"post-x-www-form-urlencoded", "POST", "/", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "Param1=value1", "", "content-type;host;x-amz-date", "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a"},
 		{"post-sts-header-before", "POST", "/", nil, "", "AQoDYXdzEPT//////////wEXAMPLEtc764bNrC9SAPBSM22wDOk4x4HIZ8j4FZTwdQWLWsKWHGBuFqwAeMicRXmxfpSPfIeoIYRqTflfKD8YUuwthAx7mSEI/qkPpKPi/kMcGdQrmGdeehM4IC1NtBmUpp2wUE8phUZampKsburEDy0KPkyQDYwT7WZ0wq5VSXDvp75YU9HFvlRd8Tx6q6fE8YQcHNVXAkiY9q6d+xo0rKwT38xVqr7ZD0u0iPPkUL64lIZbqBAz+scqKmlzm8FDrypNC9Yjc8fPOLn9FX9KSYvKTr4rvx3iSIlTJabIQwj2ICCR/oLxBA==", "host;x-amz-date;x-amz-security-token", "85d96828115b5dc0cfc3bd16ad9e210dd772bbebba041836c64533a82be05ead"},
-		// What proxies change is not signed, and neither is an older signature.
+		// Headers that proxies change are not signed, nor is an older signature.
 		{"others", "GET", "/", http.Header{"Accept-Encoding": {"gzip"}, "Traceparent": {"00"}, "Authorization": {"old"}, "X-Amz-Date": {"old"}}, "", "", "host;x-amz-date", "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

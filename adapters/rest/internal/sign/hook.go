@@ -43,11 +43,11 @@ type Hook struct {
 
 const (
 	hookTimeout = 5 * time.Second
-	// maxAnswer and maxHeaders bound the answer of a hook, and maxTold its stderr. The log shows
-	// less than maxTold: a secret that is cut off could not be masked.
+	// maxAnswer and maxHeaders bound the answer of a hook, and maxStderr its stderr. The log shows
+	// less than maxStderr: a secret that is cut off could not be masked.
 	maxAnswer  = 64 << 10
 	maxHeaders = 50
-	maxTold    = 64 << 10
+	maxStderr  = 64 << 10
 )
 
 // HookError says why a hook signed nothing.
@@ -163,7 +163,7 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	for name, value := range h.Env {
 		c.Env = append(c.Env, name+"="+value)
 	}
-	said, told := &bounded{limit: maxAnswer + 1, full: cancel}, &bounded{limit: maxTold}
+	said, told := &bounded{limit: maxAnswer + 1, full: cancel}, &bounded{limit: maxStderr}
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(asked), said, told
 	err := together(c)
 	if len(said.data) > maxAnswer {

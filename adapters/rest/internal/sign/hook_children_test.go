@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What a program has started ends with it.
+// Child processes of a program end with it.
 func TestCommandChildren(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

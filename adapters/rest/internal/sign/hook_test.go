@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The test program is a hook itself if HOOK says which.
+// The test program itself is a hook if HOOK names one.
 func TestMain(m *testing.M) {
 	switch os.Getenv("HOOK") {
 	case "":
@@ -59,7 +59,7 @@ func hooked(t *testing.T, kind string, timeout time.Duration) (*http.Request, er
 	return r, s.Sign(t.Context(), r, []byte("body"))
 }
 
-// A program gets what is to be signed, and nothing of the bridge's environment.
+// A program gets the request to sign, and nothing of the bridge's environment.
 func TestCommand(t *testing.T) {
 	t.Setenv("HOOK_TEST_OTHER", "a secret of the bridge")
 	r, err := hooked(t, "good", time.Hour)

@@ -59,14 +59,14 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 	o.query, wrong = e.queryTemplates(use("query", nil))
 	faults = append(faults, wrong...)
 	standIn := func(name string) gjson.Result {
-		return args[name].standIn([]byte(gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)).Raw))
+		return args[name].fallback([]byte(gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)).Raw))
 	}
 	for _, header := range o.headers {
-		header.standIns(standIn)
+		header.setFallbacks(standIn)
 	}
 	for i := range o.query {
 		q := &o.query[i]
-		q.value.standIns(standIn)
+		q.value.setFallbacks(standIn)
 		q.parameter = q.described(t, args)
 	}
 	if len(e.Body) > 0 {
@@ -170,11 +170,11 @@ func (o *additions) hide(t *openapi.Tool) {
 	for _, a := range t.Arguments {
 		switch {
 		case a.Place == openapi.InHeader:
-			if header := o.headed(a); header != nil && !slices.Contains(header.args(), a.Name) {
+			if header := o.headerOf(a); header != nil && !slices.Contains(header.args(), a.Name) {
 				o.hidden[a.Name] = "headers"
 			}
 		case a.Place == openapi.InQuery:
-			if i := o.queried(a); i >= 0 && !slices.Contains(o.query[i].value.args(), a.Name) {
+			if i := o.queryIndex(a); i >= 0 && !slices.Contains(o.query[i].value.args(), a.Name) {
 				o.hidden[a.Name] = "query"
 			}
 		case a.Place != openapi.InBody || o.body == nil || o.used[a.Name]:
@@ -186,13 +186,13 @@ func (o *additions) hide(t *openapi.Tool) {
 	}
 }
 
-// queried returns the index of the query parameter that replaces an argument, or -1.
-func (o *additions) queried(a openapi.Argument) int {
+// queryIndex returns the index of the query parameter that replaces an argument, or -1.
+func (o *additions) queryIndex(a openapi.Argument) int {
 	return slices.IndexFunc(o.query, func(q pair) bool { return a.Place == openapi.InQuery && q.name == a.Parameter.Name })
 }
 
-// headed returns the header that replaces an argument, or nil.
-func (o *additions) headed(a openapi.Argument) *template {
+// headerOf returns the header that replaces an argument, or nil.
+func (o *additions) headerOf(a openapi.Argument) *template {
 	if a.Place == openapi.InHeader {
 		for name, header := range o.headers {
 			if strings.EqualFold(name, a.Parameter.Name) {
@@ -303,7 +303,7 @@ func (o *additions) equip(call *openapi.Tool) {
 	own := call.Arguments
 	call.Arguments = nil
 	for _, a := range own {
-		if (o.body == nil || a.Place != openapi.InBody) && o.queried(a) < 0 && o.headed(a) == nil {
+		if (o.body == nil || a.Place != openapi.InBody) && o.queryIndex(a) < 0 && o.headerOf(a) == nil {
 			call.Arguments = append(call.Arguments, a)
 		}
 	}
@@ -352,7 +352,7 @@ func (o *additions) fill(args []byte) ([]byte, error) {
 		}
 		body, ok := o.body.append(nil, values)
 		if o.patches {
-			body, ok = o.body.over(gjson.ParseBytes(given), values)
+			body, ok = o.body.merge(gjson.ParseBytes(given), values)
 		}
 		if ok {
 			more = append(more, Member{Name: BodyArg, Value: body})
@@ -383,9 +383,9 @@ func (t *template) name(i int) string {
 // bodyIsOne reports whether the body is a single argument.
 func (o *additions) bodyIsOne() bool { return len(o.fields) == 0 }
 
-// over merges the value of a template into another value, member by member. It reports false if
+// merge merges the value of a template into another value, member by member. It reports false if
 // there is neither.
-func (t *template) over(given gjson.Result, values map[string]gjson.Result) ([]byte, bool) {
+func (t *template) merge(given gjson.Result, values map[string]gjson.Result) ([]byte, bool) {
 	if !t.object || !given.IsObject() {
 		if out, ok := t.append(nil, values); ok {
 			return out, true
@@ -396,7 +396,7 @@ func (t *template) over(given gjson.Result, values map[string]gjson.Result) ([]b
 	var more []Member
 	for i, inner := range t.inner {
 		name := t.names[i]
-		if value, ok := inner.over(given.Get(gjson.Escape(name)), values); ok {
+		if value, ok := inner.merge(given.Get(gjson.Escape(name)), values); ok {
 			set[name] = value
 			more = append(more, Member{Name: name, Value: value})
 		}

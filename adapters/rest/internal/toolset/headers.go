@@ -50,16 +50,16 @@ func headerArguments(headers map[string]*template) []openapi.Argument {
 	return all
 }
 
-// standIns records the defaults that replace missing arguments within other text of a header or the
+// setFallbacks records the defaults that replace missing arguments within other text of a header or the
 // query. of returns an argument's default.
-func (t *template) standIns(of func(name string) gjson.Result) {
+func (t *template) setFallbacks(of func(name string) gjson.Result) {
 	for i := range t.parts {
 		if p := &t.parts[i]; p.arg != "" && !t.asGiven {
-			p.standIn = of(p.arg)
+			p.fallback = of(p.arg)
 		}
 	}
 	for _, inner := range t.inner {
-		inner.standIns(of)
+		inner.setFallbacks(of)
 	}
 }
 
@@ -75,7 +75,7 @@ func (t *template) header(values map[string]gjson.Result) (string, bool) {
 		}
 		v := values[p.arg]
 		if v.Type == gjson.Null { // null counts as missing
-			v = p.standIn
+			v = p.fallback
 		}
 		if v.Type == gjson.Null {
 			return "", false

@@ -19,12 +19,12 @@ type Tool struct {
 	// Call is the tool for package wire. It differs from Tool if Prepare turns checked arguments
 	// from clients into those of the request: then its Arguments are those of the request, and its
 	// InputSchema, which the catalog sets, is the clients'.
-	Call    *openapi.Tool
-	Prepare func(args []byte) ([]byte, error)
-	Result  string
-	Picks   bool   // it has PickArg
-	Unsaid  bool   // its output schema is omitted, since the list was too long
-	Entry   *Entry // its entry in the configuration, or nil
+	Call          *openapi.Tool
+	Prepare       func(args []byte) ([]byte, error)
+	Result        string
+	Picks         bool   // it has PickArg
+	OutputOmitted bool   // its output schema is omitted, since the list was too long
+	Entry         *Entry // its entry in the configuration, or nil
 	// Published is its entry in a catalogue, as far as it applies, or nil.
 	Published *Entry
 	Patch     func(schema []byte) []byte

@@ -16,8 +16,8 @@ import (
 // Methods are the methods of requests, and whether they have bodies.
 var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
 
-// own builds a tool from an entry with a request.
-type own struct {
+// builder builds a tool from an entry with a request.
+type builder struct {
 	entry   *Entry
 	op      *openapi.Operation
 	args    []openapi.Argument
@@ -37,7 +37,7 @@ const (
 
 // Build makes the tool that the entry describes.
 func (t *Entry) Build() (*Tool, Faults) {
-	b := &own{entry: t, used: map[string]bool{}, headers: map[string]*template{}}
+	b := &builder{entry: t, used: map[string]bool{}, headers: map[string]*template{}}
 	if !plainName.MatchString(t.Shown()) {
 		b.fault("a tool's name has 1 to 64 letters, digits, '_', '.' and '-'")
 	}
@@ -58,12 +58,12 @@ func (t *Entry) Build() (*Tool, Faults) {
 // Shown is the name of a tool with a request.
 func (t *Entry) Shown() string { return cmp.Or(t.Name, t.Key) }
 
-func (b *own) fault(format string, args ...any) {
+func (b *builder) fault(format string, args ...any) {
 	b.faults = append(b.faults, b.entry.Fault(format, args...))
 }
 
 // arg returns the argument of that name, and marks it as used.
-func (b *own) arg(name string) *Arg {
+func (b *builder) arg(name string) *Arg {
 	for i := range b.entry.Args {
 		if a := &b.entry.Args[i]; a.Name == name {
 			b.used[name] = true
@@ -81,7 +81,7 @@ var (
 )
 
 // request reads the method and the template.
-func (b *own) request() {
+func (b *builder) request() {
 	b.op = &openapi.Operation{}
 	method, target, _ := strings.Cut(strings.TrimSpace(b.entry.Request), " ")
 	target = strings.TrimSpace(target)
@@ -112,7 +112,7 @@ func (b *own) request() {
 }
 
 // inPath reads the variables of the path, and returns it as an OpenAPI path.
-func (b *own) inPath(path string) string {
+func (b *builder) inPath(path string) string {
 	out := inPath.ReplaceAllStringFunc(path, func(expression string) string {
 		spec := expression[1 : len(expression)-1]
 		p := &openapi.Parameter{In: openapi.InPath, Required: true, Style: "simple"}
@@ -146,7 +146,7 @@ func (b *own) inPath(path string) string {
 }
 
 // inQuery reads the variables of the query, and returns its fixed part.
-func (b *own) inQuery(query string) string {
+func (b *builder) inQuery(query string) string {
 	b.query = query != ""
 	add := func(name, arg, star string) {
 		b.parameter(&openapi.Parameter{Name: name, In: openapi.InQuery, Style: "form", Explode: star != ""}, arg)
@@ -185,7 +185,7 @@ func (b *own) inQuery(query string) string {
 }
 
 // parameter adds a parameter that an argument fills.
-func (b *own) parameter(p *openapi.Parameter, name string) *Arg {
+func (b *builder) parameter(p *openapi.Parameter, name string) *Arg {
 	again := b.used[name] && slices.ContainsFunc(b.args, func(a openapi.Argument) bool { return a.Name == name && a.Place == p.In })
 	a := b.arg(name)
 	switch {
@@ -202,7 +202,7 @@ func (b *own) parameter(p *openapi.Parameter, name string) *Arg {
 }
 
 // arguments checks the arguments of the entry.
-func (b *own) arguments() {
+func (b *builder) arguments() {
 	seen := map[string]bool{}
 	for i := range b.entry.Args {
 		a := &b.entry.Args[i]
@@ -222,7 +222,7 @@ func (b *own) arguments() {
 }
 
 // templates reads the body and the headers.
-func (b *own) templates() {
+func (b *builder) templates() {
 	use := func(name string) bool { return b.arg(name) != nil }
 	if len(b.entry.Body) > 0 {
 		var err error
@@ -237,13 +237,13 @@ func (b *own) templates() {
 	b.headers, wrong = b.entry.headerTemplates(use)
 	b.faults = append(b.faults, wrong...)
 	for _, header := range b.headers {
-		header.standIns(func(name string) gjson.Result { return b.arg(name).standIn(nil) })
+		header.setFallbacks(func(name string) gjson.Result { return b.arg(name).fallback(nil) })
 	}
 }
 
 // rest assigns arguments without a place to the query, or to members of the body. If a template
 // already sets these, an unused argument is a fault.
-func (b *own) rest() {
+func (b *builder) rest() {
 	if b.op.Method == "" {
 		return
 	}
@@ -263,7 +263,7 @@ func (b *own) rest() {
 }
 
 // tool assembles the tool.
-func (b *own) tool() *Tool {
+func (b *builder) tool() *Tool {
 	e := b.entry
 	var properties []Member
 	var required []string
@@ -311,7 +311,7 @@ func (b *own) tool() *Tool {
 
 // fill adds the filled templates to the arguments. It drops values that clients must not set, even
 // if they pass the check.
-func (b *own) fill(args []byte, fixed []Member) ([]byte, error) {
+func (b *builder) fill(args []byte, fixed []Member) ([]byte, error) {
 	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m Member) bool { return m.Name == name }) {
 			return name, nil
@@ -359,8 +359,8 @@ func (a *Arg) described(schema []byte) []byte {
 	return schema
 }
 
-// standIn returns the default of an argument with that schema.
-func (a *Arg) standIn(schema []byte) gjson.Result {
+// fallback returns the default of an argument with that schema.
+func (a *Arg) fallback(schema []byte) gjson.Result {
 	if a == nil {
 		return gjson.GetBytes(schema, "default")
 	}

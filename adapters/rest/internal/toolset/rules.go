@@ -22,8 +22,8 @@ type Rule struct {
 	Entry Entry
 }
 
-// where is the name of a rule in messages.
-func where(i int) string { return fmt.Sprintf("rules: item %d: ", i+1) }
+// ruleName is the name of a rule in messages.
+func ruleName(i int) string { return fmt.Sprintf("rules: item %d: ", i+1) }
 
 // RuleFaults reports faults that are visible without a document.
 func RuleFaults(rules []Rule) Faults {
@@ -31,7 +31,7 @@ func RuleFaults(rules []Rule) Faults {
 	for i := range rules {
 		r := &rules[i]
 		add := func(line int, text string) {
-			faults = append(faults, Fault{Key: where(i), Line: line, Text: text, common: true})
+			faults = append(faults, Fault{Key: ruleName(i), Line: line, Text: text, common: true})
 		}
 		e := &r.Entry
 		if why := r.Match.Fault(); why != "" {
@@ -46,15 +46,15 @@ func RuleFaults(rules []Rule) Faults {
 		for _, text := range ArgFaults(e.Args) {
 			add(e.LineOf("args"), text)
 		}
-		if !e.says() {
+		if !e.hasSettings() {
 			add(e.Line, "has no settings: add name, args, as, output, timeout, retry, cache, limits, result, error or writes")
 		}
 	}
 	return faults
 }
 
-// says reports whether a rule changes anything.
-func (e *Entry) says() bool {
+// hasSettings reports whether a rule changes anything.
+func (e *Entry) hasSettings() bool {
 	return e.Name != "" || len(e.Args) > 0 || e.As != "" || e.Output != nil || e.Timeout != 0 || e.Attempts != 0 || e.Cache != nil ||
 		e.Limits != (ToolLimits{}) || e.Result != "" || e.Error != "" || e.ErrorIf != "" || e.Writes != nil
 }
@@ -65,7 +65,7 @@ const namePart = "{name}"
 // Rename returns the name of an operation's tool, by the last rule that has one.
 func Rename(rules []Rule, op *openapi.Operation, name string) string {
 	for _, r := range slices.Backward(rules) {
-		if r.Entry.Name != "" && r.Match.Fits(op) {
+		if r.Entry.Name != "" && r.Match.Matches(op) {
 			return strings.ReplaceAll(r.Entry.Name, namePart, name)
 		}
 	}
@@ -74,31 +74,31 @@ func Rename(rules []Rule, op *openapi.Operation, name string) string {
 
 // Ruleset applies rules to the tools of a document.
 type Ruleset struct {
-	rules      []Rule
-	args       []*Common
-	fits, gets []int // how many operations a rule matches, and how many of them are GETs
+	rules         []Rule
+	args          []*Common
+	matches, gets []int // how many operations a rule matches, and how many of them are GETs
 }
 
 // NewRuleset returns a Ruleset of the configuration's rules.
 func NewRuleset(rules []Rule) *Ruleset {
-	s := &Ruleset{rules: rules, fits: make([]int, len(rules)), gets: make([]int, len(rules))}
+	s := &Ruleset{rules: rules, matches: make([]int, len(rules)), gets: make([]int, len(rules))}
 	for i := range rules {
-		s.args = append(s.args, newCommon(rules[i].Entry.Args, where(i)))
+		s.args = append(s.args, newCommon(rules[i].Entry.Args, ruleName(i)))
 	}
 	return s
 }
 
-// Of combines a tool's own entry, which may be nil, with the rules; nil means no settings. It adds
+// Apply combines a tool's own entry, which may be nil, with the rules; nil means no settings. It adds
 // the rules' parameters to shared.
-func (s *Ruleset) Of(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
+func (s *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	out := own
 	var fit []*Entry // the last rule first
 	for i, r := range slices.Backward(s.rules) {
 		op := t.Operation
-		if !r.Match.Fits(op) {
+		if !r.Match.Matches(op) {
 			continue
 		}
-		s.fits[i]++
+		s.matches[i]++
 		if op.Method == http.MethodGet {
 			s.gets[i]++
 		}
@@ -121,7 +121,7 @@ func (s *Ruleset) Of(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 		out.fill(from, t.Operation)
 	}
 	for i, r := range s.rules {
-		if !r.Match.Fits(t.Operation) {
+		if !r.Match.Matches(t.Operation) {
 			continue
 		}
 		for _, a := range s.args[i].Of(t, nil).Args {
@@ -172,10 +172,10 @@ func (s *Ruleset) Unused(doc *openapi.Document) Faults {
 	for i := range s.rules {
 		r := &s.rules[i]
 		add := func(key, format string, args ...any) {
-			faults = append(faults, Fault{Key: where(i), Line: r.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
+			faults = append(faults, Fault{Key: ruleName(i), Line: r.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
 		}
-		if s.fits[i] == 0 {
-			add("match", "no exposed operation matches it%s", r.meant(doc))
+		if s.matches[i] == 0 {
+			add("match", "no exposed operation matches it%s", r.hint(doc))
 			continue
 		}
 		if s.gets[i] == 0 && r.Entry.As == AsResource {
@@ -189,8 +189,8 @@ func (s *Ruleset) Unused(doc *openapi.Document) Faults {
 	return faults
 }
 
-// meant returns a hint at the tag or name that was probably meant.
-func (r *Rule) meant(doc *openapi.Document) string {
+// hint returns a hint at the tag or name that was probably meant.
+func (r *Rule) hint(doc *openapi.Document) string {
 	tags, names := doc.Known()
 	for _, part := range []struct{ said, known []string }{{r.Match.Tag, tags}, {r.Match.Name, names}} {
 		for _, said := range part.said {

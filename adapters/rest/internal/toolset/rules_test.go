@@ -36,7 +36,7 @@ func TestRuleset(t *testing.T) {
 	} {
 		var shared toolset.Shared
 		got := ""
-		if e := set.Of(tools[test.tool], test.own, &shared); e != nil {
+		if e := set.Apply(tools[test.tool], test.own, &shared); e != nil {
 			got = fmt.Sprint(e.Timeout, e.Lines["timeout"], e.Attempts, " ", e.Result, " ", e.Ruled)
 		}
 		args := ""
@@ -73,7 +73,7 @@ func TestRulesUnused(t *testing.T) {
 	} {
 		set := toolset.NewRuleset([]toolset.Rule{test.rule})
 		for _, tool := range tools {
-			set.Of(tool, nil, &toolset.Shared{})
+			set.Apply(tool, nil, &toolset.Shared{})
 		}
 		if got := set.Unused(doc).Error(); got != test.want {
 			t.Errorf("%s\nwant %s", got, test.want)
@@ -126,8 +126,8 @@ func TestCommon(t *testing.T) {
 		t.Errorf("Unused() = %v\nwant %s", unused, want)
 	}
 	own := (&toolset.Entry{Key: "a"}).Fault("x")
-	first := len(common.News(toolset.Faults{unused[0], own}))
-	if again := len(common.News(toolset.Faults{unused[0], own})); first != 2 || again != 1 {
+	first := len(common.Unreported(toolset.Faults{unused[0], own}))
+	if again := len(common.Unreported(toolset.Faults{unused[0], own})); first != 2 || again != 1 {
 		t.Errorf("%d faults are news, and %d the second time; want 2 and 1", first, again)
 	}
 }

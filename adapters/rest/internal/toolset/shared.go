@@ -48,7 +48,7 @@ func ArgFaults(args []Arg) []string {
 			add("the ? is for added arguments: the document says what is required")
 		case a.As != "" && !plainName.MatchString(a.As):
 			add("as must have 1 to 64 letters, digits, '_', '.' and '-'")
-		case Confines(*a) && a.saysMore():
+		case Confines(*a) && a.hasDisplaySettings():
 			add("clients do not see it: remove its other settings")
 		}
 		seen[a.Name] = true
@@ -56,17 +56,17 @@ func ArgFaults(args []Arg) []string {
 	return all
 }
 
-// saysMore reports whether the entry has settings that are useless for a hidden argument.
-func (a *Arg) saysMore() bool {
+// hasDisplaySettings reports whether the entry has settings that are useless for a hidden argument.
+func (a *Arg) hasDisplaySettings() bool {
 	return a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil
 }
 
 // Common applies the entries for parameters of all operations to the tools of a document.
 type Common struct {
-	args  []Arg
-	used  map[string]bool
-	told  map[string]bool
-	known []string // names of parameters
+	args     []Arg
+	used     map[string]bool
+	reported map[string]bool
+	known    []string // names of parameters
 }
 
 // NewCommon returns a Common of the configuration's entries.
@@ -77,7 +77,7 @@ func newCommon(args []Arg, where string) *Common {
 	for i := range args {
 		args[i].where = where
 	}
-	return &Common{args: args, used: map[string]bool{}, told: map[string]bool{}}
+	return &Common{args: args, used: map[string]bool{}, reported: map[string]bool{}}
 }
 
 // Of returns the entries that apply to the parameters of a tool. Members of bodies are no
@@ -107,11 +107,11 @@ func (c *Common) Of(t *openapi.Tool, reach *wire.Reach) Shared {
 	return s
 }
 
-// News drops faults that another operation already reported for the same argument.
-func (c *Common) News(faults Faults) Faults {
+// Unreported drops faults that another operation already reported for the same argument.
+func (c *Common) Unreported(faults Faults) Faults {
 	return slices.DeleteFunc(faults, func(f Fault) bool {
-		again := f.common && c.told[f.Key]
-		c.told[f.Key] = c.told[f.Key] || f.common
+		again := f.common && c.reported[f.Key]
+		c.reported[f.Key] = c.reported[f.Key] || f.common
 		return again
 	})
 }

@@ -25,29 +25,29 @@ type template struct {
 // part is a piece of a text: a literal, or the name of an argument.
 type part struct {
 	literal, arg string
-	standIn      gjson.Result // replaces a missing argument in a header or the query
+	fallback     gjson.Result // replaces a missing argument in a header or the query
 }
 
-// place matches {name}, and {{name}}, which stands for {name} itself. Other braces stand for
+// placeholder matches {name}, and {{name}}, which stands for {name} itself. Other braces stand for
 // themselves.
-var place = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+var placeholder = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
 // maxNesting bounds the depth of templates.
 const maxNesting = 50
 
-// misuse is a fault in a template.
-type misuse struct {
-	at   string // the path to it, with a colon before each member
+// templateFault is a fault in a template.
+type templateFault struct {
+	path string // the path to it, with a colon before each member
 	text string
 }
 
-func (m *misuse) Error() string { return m.text }
+func (m *templateFault) Error() string { return m.text }
 
 // parseTemplate reads a value. It calls use with each argument in it; use reports whether that
 // argument exists.
 func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*template, error) {
 	if depth > maxNesting {
-		return nil, &misuse{text: "is nested too deep"}
+		return nil, &templateFault{text: "is nested too deep"}
 	}
 	switch {
 	case v.IsObject() || v.IsArray():
@@ -56,8 +56,8 @@ func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*temp
 		v.ForEach(func(k, one gjson.Result) bool {
 			var inner *template
 			inner, err = parseTemplate(one, use, depth+1)
-			if wrong, ok := errors.AsType[*misuse](err); ok && t.object {
-				wrong.at = ": " + k.String() + wrong.at
+			if wrong, ok := errors.AsType[*templateFault](err); ok && t.object {
+				wrong.path = ": " + k.String() + wrong.path
 			}
 			t.names, t.inner = append(t.names, k.String()), append(t.inner, inner)
 			return err == nil
@@ -80,7 +80,7 @@ func parseText(s string, use func(name string) bool) (*template, error) {
 		literal = ""
 	}
 	at := 0
-	for _, span := range place.FindAllStringIndex(s, -1) {
+	for _, span := range placeholder.FindAllStringIndex(s, -1) {
 		literal += s[at:span[0]]
 		at = span[1]
 		name := s[span[0]+1 : span[1]-1]
@@ -89,7 +89,7 @@ func parseText(s string, use func(name string) bool) (*template, error) {
 			continue
 		}
 		if !use(name) {
-			return nil, &misuse{text: fmt.Sprintf("has {%s}, and no argument is called that; write {{%s}} for the text itself", name, name)}
+			return nil, &templateFault{text: fmt.Sprintf("has {%s}, and no argument is called that; write {{%s}} for the text itself", name, name)}
 		}
 		end()
 		t.parts = append(t.parts, part{arg: name})
@@ -139,8 +139,8 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 // bodyFault makes a fault of an invalid body.
 func (t *Entry) bodyFault(err error) Fault {
 	at := ""
-	if wrong, ok := errors.AsType[*misuse](err); ok {
-		at = wrong.at
+	if wrong, ok := errors.AsType[*templateFault](err); ok {
+		at = wrong.path
 	}
 	return t.KeyFault("body"+at, "body %s", err)
 }

@@ -39,17 +39,17 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	kind := a.contentType()
 	switch {
 	case p.Method == http.MethodHead:
-		return s.headers(c, p, a)
+		return s.headResult(c, p, a)
 	case len(a.body) == 0 && !a.more:
-		return s.nothing(c, a)
+		return s.emptyResult(c, a)
 	case a.streamed:
-		return s.joined(c, a)
+		return s.streamResult(c, a)
 	case httpio.IsJSON(kind) || kind == "" || kind == "text/plain" && looksJSON(a.body):
-		return s.json(c, bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")), a)
+		return s.jsonResult(c, bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")), a)
 	case isText(kind):
-		return s.text(c, a)
+		return s.textResult(c, a)
 	}
-	return s.binary(c, p, kind, a)
+	return s.binaryResult(c, p, kind, a)
 }
 
 // looksJSON reports whether a text without a media type is probably JSON.
@@ -83,10 +83,10 @@ func isText(t string) bool {
 	return false
 }
 
-// nothing makes the result of an answer without a body.
-func (s *Source) nothing(c *Call, a *answer) []byte {
+// emptyResult makes the result of an answer without a body.
+func (s *Source) emptyResult(c *Call, a *answer) []byte {
 	text := statusText(a.status)
-	for _, line := range s.told(c, a) {
+	for _, line := range s.shownHeaders(c, a) {
 		text += "\n" + line
 	}
 	out := appendText([]byte(`{"content":[`), []byte(text))
@@ -97,8 +97,8 @@ func (s *Source) nothing(c *Call, a *answer) []byte {
 	return append(out, '}')
 }
 
-// headers makes the result of a HEAD request: the answer's headers.
-func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
+// headResult makes the result of a HEAD request: the answer's headers.
+func (s *Source) headResult(c *Call, p *Plan, a *answer) []byte {
 	var b strings.Builder
 	b.WriteString(s.statusLine(a.status, p))
 	for _, name := range []string{"Content-Type", "Content-Length", "Last-Modified", "Etag", "Location", "Link", "Allow", "Accept-Ranges"} {
@@ -113,8 +113,8 @@ func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
 // maxLine is how many bytes of a header's value a result shows.
 const maxLine = 1000
 
-// text makes the result of an answer that is text.
-func (s *Source) text(c *Call, a *answer) []byte {
+// textResult makes the result of an answer that is text.
+func (s *Source) textResult(c *Call, a *answer) []byte {
 	body := s.mask(decoded(a))
 	note := a.note()
 	if most := s.maxAnswer(c); len(body) > most {
@@ -131,7 +131,7 @@ func (s *Source) text(c *Call, a *answer) []byte {
 	if c.Tool.OutputSchema != nil {
 		room *= 2
 	}
-	return s.finish(c, a, appendText(opened(room), body), note, body)
+	return s.finish(c, a, appendText(beginResult(room), body), note, body)
 }
 
 // finish appends a note, if there is one, and ends the content and the result. Clients that know an
@@ -141,7 +141,7 @@ func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte
 	if note != "" {
 		dst = appendText(append(dst, ','), []byte(note))
 	}
-	dst = s.appendTold(dst, c, a)
+	dst = s.appendHeaders(dst, c, a)
 	dst = append(dst, ']')
 	if c.Tool.OutputSchema != nil {
 		dst = s.appendStructured(dst, c, rawjson.AppendText(make([]byte, 0, quotedSize(text)), text))
@@ -186,8 +186,8 @@ func decoded(a *answer) []byte {
 	return a.body
 }
 
-// binary makes the result of an image, a sound or a file.
-func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
+// binaryResult makes the result of an image, a sound or a file.
+func (s *Source) binaryResult(c *Call, p *Plan, kind string, a *answer) []byte {
 	if a.more {
 		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
 		return s.finish(c, a, appendText([]byte(`{"content":[`), text), "", text)
@@ -210,10 +210,10 @@ func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	return s.finish(c, a, append(out, `,"blob":"`+data+`"}}`...), "", about)
 }
 
-// joined makes the result of a stream.
-func (s *Source) joined(c *Call, a *answer) []byte {
+// streamResult makes the result of a stream.
+func (s *Source) streamResult(c *Call, a *answer) []byte {
 	if !c.shapes() {
-		return s.text(c, a)
+		return s.textResult(c, a)
 	}
 	// Paths see all parts as one array.
 	all := []byte{'['}
@@ -233,11 +233,11 @@ func (s *Source) joined(c *Call, a *answer) []byte {
 	}
 	whole := *a
 	whole.more = false // each part that arrived is complete
-	return s.json(c, append(all, ']'), &whole)
+	return s.jsonResult(c, append(all, ']'), &whole)
 }
 
-// opened returns the beginning of a result, with room bytes reserved.
-func opened(room int) []byte {
+// beginResult returns the beginning of a result, with room bytes reserved.
+func beginResult(room int) []byte {
 	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
 }
 

@@ -134,7 +134,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// Answers that are too long stay what they are, only less.
+// Long answers stay valid, only shorter.
 func TestCut(t *testing.T) {
 	var items []string
 	for i := range 5000 {
@@ -188,7 +188,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// What is read of an answer is bounded, compressed or not, ending or not.
+// The bytes read of an answer are bounded, compressed or not, ending or not.
 func TestBounds(t *testing.T) {
 	scaletest.Unraced(t)
 	var bomb bytes.Buffer
@@ -307,8 +307,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// Parts are told as they come; a stream that does not end in time, or breaks
-// off, is worth what has come of it.
+// Parts are progress when they arrive. A stream that breaks off, or does not end in time, still has
+// a result.
 func TestStreamLive(t *testing.T) {
 	for path, want := range map[string]string{"/late": "The answer had not ended in time", "/off": "The answer broke off"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestStreamLive(t *testing.T) {
 	}
 }
 
-// What a server sends back of our credentials is masked, whatever it is in.
+// Our credentials are masked in everything that a server returns.
 func TestMask(t *testing.T) {
 	const secret = `s3cret/"key\"+<value>&`
 	plain := string(rawjson.AppendString(nil, secret))
@@ -374,7 +374,7 @@ func TestGrowth(t *testing.T) {
 		}
 	}
 	path := strings.Repeat("[@this,@this]|", 60) + "0"
-	if _, note := picked([]byte(`[1]`), path); !contains(note, "too much") {
+	if _, note := pick([]byte(`[1]`), path); !contains(note, "too much") {
 		t.Errorf("a path that doubles 60 times: %q", note)
 	}
 }
@@ -407,7 +407,7 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// What is large is cut as what is small is, although it is not walked through.
+// Large answers are cut like small ones, without a walk through them.
 func TestCutLarge(t *testing.T) {
 	scaletest.Unraced(t)
 	items := scaletest.Alone(8000, 16000)
@@ -439,7 +439,7 @@ func TestCutLarge(t *testing.T) {
 
 func looksDeep(s string) bool { return strings.Count(s, "[")+strings.Count(s, "{") > maxDepth }
 
-// A truncated text becomes JSON again wherever it was cut.
+// A truncated text becomes valid JSON, wherever it was cut.
 func TestSalvage(t *testing.T) {
 	whole := `{"a":[1,{"b":"x\"]}"},[true,null]],"c":{"d":1.5e3,"e":""},"f":"é"}`
 	for i := 1; i <= len(whole); i++ {
@@ -462,7 +462,7 @@ func BenchmarkResult(b *testing.B) {
 	}
 }
 
-// The beginning of an answer is UTF-8 as the whole would have to be.
+// The beginning of an answer is UTF-8, as the whole must be.
 func TestCutUTF8(t *testing.T) {
 	srv := answering(t, 200, "application/json", `{"a":"`+"\xff"+`","b":"`+strings.Repeat("x", 200)+`"}`)
 	s := newSource(t, Options{BaseURL: srv.URL, MaxBody: 100})

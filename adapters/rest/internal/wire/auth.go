@@ -204,8 +204,8 @@ func (k *keyring) each(f func(*use)) {
 	}
 }
 
-// of returns the credentials for an operation: the first alternative of which all are configured.
-func (k *keyring) of(op *openapi.Operation) []use {
+// forOperation returns the credentials for an operation: the first alternative of which all are configured.
+func (k *keyring) forOperation(op *openapi.Operation) []use {
 	for _, alternative := range op.Security {
 		var uses []use
 		whole := true

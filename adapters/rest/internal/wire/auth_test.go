@@ -286,7 +286,7 @@ func TestClientCredentials(t *testing.T) {
 	}}
 	s := newSource(t, o)
 	x := secured("POST", openapi.Requirement{{Name: "oauth", Scopes: []string{"read", "write"}}})
-	// All at once: one token.
+	// Concurrent requests share one token.
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -303,7 +303,7 @@ func TestClientCredentials(t *testing.T) {
 		t.Errorf("asked with %s\nwant %s", got, want)
 	}
 	srv.requests()
-	// Withdrawn: one new one, and the request again, also for a POST.
+	// After a revocation there is one new token, and the request is sent again, even a POST.
 	revoked.Store("token-number-1")
 	if got := said(call(t, s, &Call{Tool: x})); got != "{}" || i.asked.Load() != 2 {
 		t.Errorf("%q after %d tokens", got, i.asked.Load())
@@ -311,7 +311,7 @@ func TestClientCredentials(t *testing.T) {
 	if q := srv.requests(); len(q) != 2 || q[1].header.Get("Authorization") != "Bearer token-number-2" {
 		t.Errorf("requests: %v", q)
 	}
-	// Not accepted at all: no other within ten seconds.
+	// If no token is accepted, there is no other within ten seconds.
 	revoked.Store("token-number-2")
 	srv.then = func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(401)
@@ -335,8 +335,8 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-// Tokens are asked for anew before they end; those who come meanwhile wait for
-// the same one; a caller that goes does not take it along.
+// A token is renewed before it ends. Concurrent callers wait for the same one, and a caller that
+// leaves does not cancel it.
 func TestTokenLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -374,8 +374,7 @@ func TestTokenLife(t *testing.T) {
 	})
 }
 
-// A server that gives no tokens is not asked for one with each call, and is asked
-// again after a while.
+// A failing token endpoint is not asked at each call, but again after a while.
 func TestTokenRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, well := 0, false
@@ -413,7 +412,7 @@ func TestTokenRefused(t *testing.T) {
 	})
 }
 
-// A key in the query of the API's address is shown nowhere.
+// A key in the query of the API's address is masked everywhere.
 func TestKeyInAddress(t *testing.T) {
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	s := newSource(t, Options{BaseURL: rec.URL + "/v1?api_key=the-secret-key&flag"})
@@ -436,7 +435,7 @@ type stringBody struct{ *strings.Reader }
 
 func (*stringBody) Close() error { return nil }
 
-// A client certificate is shown, and only where the source's settings name one.
+// A client certificate is sent only if the source's settings name one.
 func TestCertificate(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%d over %s", len(r.TLS.PeerCertificates), r.Proto)

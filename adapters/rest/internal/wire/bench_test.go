@@ -28,7 +28,7 @@ func benchTool() *openapi.Tool {
 	return x
 }
 
-// BenchmarkCall is all of a call but the network.
+// BenchmarkCall measures a call without its network.
 func BenchmarkCall(b *testing.B) {
 	s := newSource(b, Options{BaseURL: "http://api.example.com", Default: &Credential{Bearer: "the-secret-token"}})
 	s.http = answerer(`{"id":7,"name":"Rex","tags":["a","b"],"owner":{"name":"Ann","address":{"street":"Main","no":12}}}`)
@@ -41,7 +41,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCallHTTP is a call to a server on this machine, the server included.
+// BenchmarkCallHTTP measures a call to a server on this machine, the server included.
 func BenchmarkCallHTTP(b *testing.B) {
 	srv := newRecorder(b, nil)
 	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -114,8 +114,8 @@ func largeCall(b testing.TB, n int) (*Source, *Call) {
 	return s, &Call{Tool: x, Args: []byte(tc.args)}
 }
 
-// BenchmarkLarge tells how many times the time of json.Valid a call takes, and how
-// many times the size of the body it allocates. There is no network.
+// BenchmarkLarge measures the time of a call relative to json.Valid, and its allocations relative
+// to the body. There is no network.
 func BenchmarkLarge(b *testing.B) {
 	for n, tc := range largeCalls {
 		b.Run(tc.name, func(b *testing.B) {
@@ -140,8 +140,7 @@ func BenchmarkLarge(b *testing.B) {
 	}
 }
 
-// TestLargeAllocations bounds what a call with a large body allocates, and with it
-// what it takes at its worst.
+// TestLargeAllocations bounds the allocations of a call with a large body, and so its peak.
 func TestLargeAllocations(t *testing.T) {
 	scaletest.Unraced(t)
 	for n, tc := range largeCalls {

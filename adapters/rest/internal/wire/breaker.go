@@ -41,7 +41,7 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 	if b.o.Off {
 		return func(error) {}, nil
 	}
-	c, began := b.of(host), time.Now()
+	c, began := b.circuit(host), time.Now()
 	a, ok := c.Begin()
 	if !ok {
 		if probe, mine := c.Try(); mine {
@@ -55,8 +55,8 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 	return func(err error) { b.count(host, a, b.judge(began, err)) }, nil
 }
 
-// of returns the circuit of a host.
-func (b *breakers) of(host string) *breaker.Circuit {
+// circuit returns the circuit of a host.
+func (b *breakers) circuit(host string) *breaker.Circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one, ok := b.byHost[host]

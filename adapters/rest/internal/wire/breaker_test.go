@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
-// The settings of the server hold for the breakers of hosts.
+// The server's settings apply to the circuits of hosts.
 func TestBreakerSettings(t *testing.T) {
 	late := func(*http.Request) (*http.Response, error) {
 		time.Sleep(3 * time.Second)
@@ -50,7 +50,7 @@ func TestBreakerSettings(t *testing.T) {
 	}
 }
 
-// The pause doubles with each trial that fails, up to two minutes.
+// The pause doubles with each failed probe, up to two minutes.
 func TestBreakerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 1, Pause: 50 * time.Second}}, 503)
@@ -68,8 +68,7 @@ func TestBreakerPauses(t *testing.T) {
 	})
 }
 
-// A call counts once, however often its request is made; and so do calls that fail
-// together.
+// A call counts once, however often its request is made. Calls that fail together count once too.
 func TestBreakerTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f := scripted(t, Options{Breaker: breaker.Options{Failures: 3}}, refusedConn)
@@ -100,7 +99,7 @@ func TestBreakerTogether(t *testing.T) {
 	})
 }
 
-// Who finds out whether a host works may go away: then the next does.
+// A caller that probes a host may leave: then the next one probes.
 func TestBreakerTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(r *http.Request) (*http.Response, error) {

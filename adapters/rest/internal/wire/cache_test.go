@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// The answer to one body is not the answer to another.
+// Requests with different bodies have different answers.
 func TestCacheBody(t *testing.T) {
 	srv := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=3600")
@@ -28,7 +28,7 @@ func TestCacheBody(t *testing.T) {
 	}
 }
 
-// What was said to a credential is not said to another one, or to none.
+// An answer to one credential is for no other one.
 func TestCacheCredentials(t *testing.T) {
 	srv := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=3600")
@@ -53,7 +53,7 @@ func TestCacheCredentials(t *testing.T) {
 	}
 }
 
-// What is kept beside the bodies counts, too.
+// Headers and addresses count for the size of the cache, too.
 func TestCacheWeighs(t *testing.T) {
 	c := newCache(100_000)
 	now := time.Now()

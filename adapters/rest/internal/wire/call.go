@@ -127,7 +127,7 @@ func (s *Source) failed(ctx context.Context, c *Call, p *Plan, err error) []byte
 	if to, ok := errors.AsType[*redirect](err); ok {
 		return errorResult(s.mask([]byte(s.statusLine(to.status, p) + "\nIt redirects to " + to.to.Redacted() + ", which is not followed.")))
 	}
-	text := what + "got no answer: the API " + wordsOf(ctx, err)
+	text := what + "got no answer: the API " + causeOf(ctx, err)
 	if coding, ok := errors.AsType[remote.CodingError](err); ok {
 		text = what + "cannot be read: " + coding.Error()
 	}

@@ -62,7 +62,7 @@ func status(code int, headers ...string) *http.Response {
 	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}
 }
 
-// scripted makes a source with a script for a network. It is for a bubble.
+// scripted makes a source with a script as its network, for a bubble.
 func scripted(t *testing.T, o Options, steps ...any) (*Source, *script) {
 	o.BaseURL = "https://api.example.com"
 	s, err := New(o)
@@ -126,14 +126,13 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A host that fails again and again is left alone, and tried by one request
-// after the pause.
+// A host that keeps failing gets no more requests, but one probe after the pause.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
 		defer s.Close()
 		get := func() string { return said(call(t, s, &Call{Tool: tool("GET", "/x")})) }
-		for range 6 { // the 404 between them is a sign of life
+		for range 6 { // a 404 counts as an answer
 			get()
 		}
 		if got := get(); len(f.at) != 6 || !contains(got, "GET /x was not sent: the API keeps failing") || !contains(got, "try again in 10 s") {
@@ -153,7 +152,7 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// What callers and arguments are to blame for says nothing about a host.
+// Faults of callers and arguments do not count for a host.
 func TestBreakerExcludes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(r *http.Request) (*http.Response, error) {
@@ -323,7 +322,7 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("%s %s: %q, want %q", tc.method, tc.path, got, tc.want)
 		}
 		for _, q := range srv.requests() {
-			if from := q.header.Get("Referer"); from != "" { // it would tell the query, in which keys may be
+			if from := q.header.Get("Referer"); from != "" { // it would show the query, which may contain keys
 				t.Errorf("%s: %s %s has Referer: %s", tc.path, q.method, q.uri, from)
 			}
 			if q.header.Get("Authorization") != "Bearer long-secret-token" {
@@ -336,7 +335,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Faults of the network are told in words without addresses.
+// Network faults are described without addresses.
 func TestNetworkFaults(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -451,7 +450,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// The cache keeps to its limit.
+// The cache respects its limit.
 func TestCacheLimit(t *testing.T) {
 	c := newCache(10000)
 	h := http.Header{"Cache-Control": {"max-age=60"}}
@@ -479,7 +478,7 @@ func TestCacheLimit(t *testing.T) {
 	}
 }
 
-// Close returns when calls have ended, not before.
+// Close returns after the calls have ended.
 func TestCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := status(200, "Content-Type", "application/x-ndjson")

@@ -43,8 +43,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A failure is the arguments' where nothing could be asked because of them, and
-// nobody else's.
+// A failure is marked as refused only if wrong arguments prevented the request.
 func TestReadRefused(t *testing.T) {
 	s := newSource(t, Options{Document: &openapi.Document{}})
 	closed := newSource(t, Options{BaseURL: "http://127.0.0.1:1", Retries: -1})

@@ -17,8 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// What has been done is not done again when its result, elsewhere, is refused
-// to a token.
+// An executed request is not sent again if its result, elsewhere, refuses the token.
 func TestTokenBehindSeeOther(t *testing.T) {
 	srv := newRecorder(t, nil)
 	srv.then = func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +46,7 @@ func TestTokenBehindSeeOther(t *testing.T) {
 	}
 }
 
-// Tokens come and go; what is configured stays masked, and what is remembered
-// is bounded.
+// Configured secrets stay masked; tokens change, and a bounded number is remembered.
 func TestMaskLasts(t *testing.T) {
 	srv := answering(t, 200, "text/plain", "the key is secret-key-1, the token token/9999")
 	s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Key: "secret-key-1", Header: "X-Key"}})
@@ -58,12 +56,12 @@ func TestMaskLasts(t *testing.T) {
 	if got := said(call(t, s, &Call{Tool: tool("GET", "/x")})); got != "the key is ***, the token ***" {
 		t.Errorf("got %s", got)
 	}
-	if n := len(s.secret); n > s.lasting+maxTokens {
+	if n := len(s.secret); n > s.configured+maxTokens {
 		t.Errorf("%d texts are looked for", n)
 	}
 }
 
-// No member of an object speaks for a credential, wherever it goes.
+// No member of an object replaces a credential, in any place.
 func TestCredentialNames(t *testing.T) {
 	srv := newRecorder(t, nil)
 	query := tool("GET", "/x", &openapi.Parameter{Name: "c", In: openapi.InQueryString, ContentType: httpio.Form})
@@ -84,7 +82,7 @@ func TestCredentialNames(t *testing.T) {
 	}
 }
 
-// The certificate is a credential as others are: other servers do not see it.
+// A certificate is a credential: other servers do not see it.
 func TestCertificateElsewhere(t *testing.T) {
 	show := func() *httptest.Server {
 		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,9 +125,8 @@ func TestCertificateElsewhere(t *testing.T) {
 	}
 }
 
-// A client of which nobody has said where it gets tokens gets them where the
-// document says, if that is one place: for all operations, and with the scopes of
-// those that name them.
+// A client without a token endpoint uses that of the document, if there is only one: for all
+// operations, with the scopes of those that name them.
 func TestTokenAddressOfDocument(t *testing.T) {
 	srv := newRecorder(t, nil)
 	srv.then = func(w http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ components:
   securitySchemes: {key: {type: apiKey, in: query, name: key}}
 `
 
-// From a document to the wire.
+// From a document to the request.
 func TestDocument(t *testing.T) {
 	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "library.yaml", Data: []byte(library)})
 	if err != nil {
@@ -123,7 +123,7 @@ Content-Type: application/json
 	}
 }
 
-// Names that were changed for clients may be given as the document has them.
+// Changed names may also be given as in the document.
 func TestTrueNames(t *testing.T) {
 	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "names.yaml", Data: []byte(`
 openapi: 3.0.0
@@ -189,7 +189,7 @@ components:
     Message: {type: object, properties: {content: {type: string}, embeds: {type: [array, "null"], items: {type: object}}}}
 `
 
-// Where both can be sent, it is JSON unless the call gives a file.
+// If both types are possible, it is JSON unless the call has a file.
 func TestJSONWithoutFiles(t *testing.T) {
 	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "messages.yaml", Data: []byte(messages)})
 	if err != nil {
@@ -224,7 +224,7 @@ func TestJSONWithoutFiles(t *testing.T) {
 	}
 }
 
-// sample makes a value that a schema allows, most of the time.
+// sample makes a value that a schema mostly allows.
 func sample(root, s gjson.Result, depth int) string {
 	if ref := s.Get(`\$ref`).Str; ref != "" && depth < 12 {
 		at := root
@@ -286,8 +286,8 @@ func sample(root, s gjson.Result, depth int) string {
 	return `"` + strings.Repeat("a", max(3, int(s.Get("minLength").Int()))) + `"`
 }
 
-// Every operation of documents can be called: each of its arguments gets to
-// where the document wants it, or is refused by its schema.
+// Every operation of real documents can be called: each argument reaches its place, or its schema
+// refuses it.
 func TestDocuments(t *testing.T) {
 	files, err := filepath.Glob("../openapi/testdata/*-*.*")
 	if err != nil {
@@ -296,13 +296,13 @@ func TestDocuments(t *testing.T) {
 	callAll(t, files, 30)
 }
 
-// The same for documents of others.
+// The same for documents of other projects.
 func TestRealDocuments(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(openapitest.Shared(t, "petstore-3.0.yaml")), "*-*.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Those of which the tools are large take long, and show nothing new.
+	// Documents with large tools take long, and show nothing new.
 	files = slices.DeleteFunc(files, func(name string) bool {
 		info, err := os.Stat(name)
 		return err != nil || info.IsDir() || info.Size() > 300<<10
@@ -326,8 +326,8 @@ func literal(path string) string {
 
 var forbidden = regexp.MustCompile(`%[0-9A-Fa-f]{2}|[^-._~:/@!$&'()*+,;=a-zA-Z0-9]`)
 
-// callAll calls all operations of documents: for at least so many of them the
-// arguments that are made up must be good enough.
+// callAll calls all operations of documents. At least so many of them must accept the made-up
+// arguments.
 func callAll(t *testing.T, files []string, least int) {
 	all, made := 0, 0
 	for _, name := range files {

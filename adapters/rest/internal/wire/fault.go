@@ -26,7 +26,7 @@ const (
 // reports.
 func (s *Source) declined(p *Plan, a *answer) []byte {
 	lines := []string{s.statusLine(a.status, p)}
-	if said := s.said(&p.settings, a); said != "" {
+	if said := s.errorMessage(&p.settings, a); said != "" {
 		lines = append(lines, said)
 	}
 	if told, ok := remote.RetryAfter(a.header); ok {
@@ -40,8 +40,8 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
 
-// said returns what the body of an error reports.
-func (s *Source) said(t *Settings, a *answer) string {
+// errorMessage returns what the body of an error reports.
+func (s *Source) errorMessage(t *Settings, a *answer) string {
 	body := bytes.TrimSpace(decoded(a))
 	kind := a.contentType()
 	switch {
@@ -50,7 +50,7 @@ func (s *Source) said(t *Settings, a *answer) string {
 	case httpio.IsJSON(kind) || looksJSON(body):
 		if usable(body, &answer{}) {
 			body = s.mask(body)
-			told := cmp.Or(t.told(body), problem(body))
+			told := cmp.Or(t.failureMessage(body), problem(body))
 			return s.head([]byte(told), maxFault) // a secret may have another spelling in it
 		}
 	case kind == "text/html":

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// sentBy returns a request as a server reads it off the wire.
+// sentBy returns a request as a server reads it.
 func sentBy(t *testing.T, p *Plan) (*http.Request, []byte) {
 	t.Helper()
 	var wire bytes.Buffer
@@ -34,8 +34,8 @@ func sentBy(t *testing.T, p *Plan) (*http.Request, []byte) {
 	return r, b
 }
 
-// Whatever a value is: the server that reads the request finds that value in
-// its place, and nothing elsewhere; or there is no request.
+// For any value, the server that reads the request finds that value in its place and nothing
+// elsewhere, or there is no request.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{"a", "", ".", "..", "../..", "a/b", "a&b=c", "a=b", "a#b?c", "a;b", "a,b", "a|b", "a b", "a+b", "%2e%2e%2f", "%00", "\r\nX-Evil: 1", "\x00", "é", "\xff", "日本語",
 		"\"", `a"; filename="x`, "\\", "--boundary", "{c}", "$&", "[]", "a[b]", strings.Repeat("x", 5000), "http://evil.example.com/", "//evil.example.com", "@evil", ":80", " a ", "\t"} {
@@ -66,7 +66,7 @@ func FuzzArguments(f *testing.F) {
 			tail := `,"body":{"v":` + q(v) + `,"f":{"text":` + q(w) + `,"filename":"n"},"z":` + q(w) + `}}`
 			path, header := v, v
 			p, err := s.Plan(&Call{Tool: c, Args: []byte(params(path, header) + tail)})
-			if err != nil { // the path or the header is refused: all else has no reason to be
+			if err != nil { // the path or the header is refused: nothing else may be
 				path, header = "fine", "fine"
 				if p, err = s.Plan(&Call{Tool: c, Args: []byte(params(path, header) + tail)}); err != nil {
 					t.Fatalf("%s: %v", kind, err)
@@ -89,8 +89,8 @@ func FuzzArguments(f *testing.F) {
 					t.Fatalf("%q: there is a parameter %q: %s", v, name, r.URL.RawQuery)
 				}
 			}
-			// Reserved is as the document asks for: semicolons then are as they are,
-			// and Go's parser does not take them.
+			// The document asks for reserved characters: semicolons stay as they are, and Go's
+			// parser refuses those.
 			if err == nil || !strings.Contains(v, ";") {
 				for name, want := range map[string][]string{"s": {v}, "r": {v}, "l": {v, w}, "d[k]": {v}, "last": {"end"}} {
 					if got := values[name]; strings.Join(got, "\x00") != strings.Join(want, "\x00") || err != nil {
@@ -133,7 +133,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// Names of members are the model's too.
+// Models choose the names of members too.
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{"a", "", "a&b", "a=b", "a[b]", "s", "a\r\nb", `a"b`, "\x00", "é", "%26", "a;b"} {
 		f.Add(seed)

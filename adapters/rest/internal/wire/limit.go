@@ -30,24 +30,24 @@ func seconds(d time.Duration) string {
 // enter waits until the call may run. The caller calls leave when the call ends.
 func (s *Source) enter(ctx context.Context) (leave func(), err error) {
 	select {
-	case s.room <- struct{}{}:
-		return func() { <-s.room }, nil
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
 	default:
 	}
 	select {
-	case s.room <- struct{}{}:
-		return func() { <-s.room }, nil
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
 	case <-ctx.Done():
-		return nil, &Fault{Text: fmt.Sprintf("was not sent: %d calls to this API are under way, which is as many as are allowed", cap(s.room))}
+		return nil, &Fault{Text: fmt.Sprintf("was not sent: %d calls to this API are under way, which is as many as are allowed", cap(s.slots))}
 	}
 }
 
-// step waits until the next request may be sent.
-func (s *Source) step(ctx context.Context) error {
-	if s.pace == nil {
+// waitForRate waits until the next request may be sent.
+func (s *Source) waitForRate(ctx context.Context) error {
+	if s.limiter == nil {
 		return nil
 	}
-	r := s.pace.Reserve()
+	r := s.limiter.Reserve()
 	wait := r.Delay()
 	if wait == 0 {
 		return nil

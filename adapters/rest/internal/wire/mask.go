@@ -48,8 +48,8 @@ func (s *Source) hide(token string) {
 		return
 	}
 	all := slices.Concat(s.secret, spellings(token)) // other goroutines may read the old list
-	if over := len(all) - s.lasting - maxTokens; over > 0 {
-		all = slices.Delete(all, s.lasting, s.lasting+over)
+	if over := len(all) - s.configured - maxTokens; over > 0 {
+		all = slices.Delete(all, s.configured, s.configured+over)
 	}
 	s.secret = all
 }
@@ -59,11 +59,11 @@ func (s *Source) mask(b []byte) []byte {
 	s.mu.Lock()
 	secret := s.secret
 	s.mu.Unlock()
-	return without(b, secret)
+	return maskTexts(b, secret)
 }
 
-// without replaces texts in another text.
-func without(b []byte, texts []string) []byte {
+// maskTexts replaces texts in another text.
+func maskTexts(b []byte, texts []string) []byte {
 	for _, t := range texts {
 		if bytes.Contains(b, []byte(t)) {
 			b = bytes.ReplaceAll(b, []byte(t), []byte(masked))

@@ -105,7 +105,7 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 	named := text != ""
 	if !named {
 		f := clientFlow(scheme)
-		text, at.far, at.public = f.TokenURL, f.Far, f.Public
+		text, at.remote, at.public = f.TokenURL, f.Remote, f.Public
 	}
 	if text == "" {
 		return at, "", errors.New("client: the document names no token endpoint: set token_url, or issuer, whose metadata names one")
@@ -115,12 +115,12 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 		return at, "", errors.New("client: token_url is not a URL")
 	}
 	if !at.IsAbs() && home.URL != nil {
-		at.URL, at.far, at.public = home.ResolveReference(at.URL), at.far || home.far, at.public || home.public
+		at.URL, at.remote, at.public = home.ResolveReference(at.URL), at.remote || home.remote, at.public || home.public
 	}
 	switch {
 	case at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil:
 		return at, "", errors.New("client: token_url must be an address such as https://login.example.com/token")
-	case r.stranger(at), r.refuses(at):
+	case r.untrusted(at), r.refuses(at):
 		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
 	case !named && at.Scheme != "https" && !r.trusted.has(at.URL):
 		return at, "", errors.New("client: the document names a token endpoint on another server without https: set token_url to allow it")
@@ -152,20 +152,20 @@ func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
 
 // tokens gets the tokens for requests with one credential.
 type tokens struct {
-	by    remote.Authorizer
-	hide  func(string)
-	last  atomic.Pointer[string] // the token that was hidden last
-	login func()                 // logs that nobody has signed in; nil if nobody has to
+	by        remote.Authorizer
+	hide      func(string)
+	last      atomic.Pointer[string] // the token that was hidden last
+	warnLogin func()                 // logs that nobody has signed in; nil if nobody has to
 }
 
 // get returns a token, or nothing while the authorization server is unknown.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	token, err := t.by.Token(ctx)
 	if err != nil {
-		return "", publicly(err)
+		return "", publicError(err)
 	}
-	if token == "" && t.login != nil {
-		t.login()
+	if token == "" && t.warnLogin != nil {
+		t.warnLogin()
 		return "", errors.New("nobody has signed in to the API: the operator of the bridge must sign in")
 	}
 	if last := t.last.Load(); last == nil || *last != token {
@@ -178,20 +178,20 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 // refused records that the API refused a token, and reports whether there is another.
 func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool, error) {
 	again, err := t.by.Refused(ctx, token, h, http.StatusUnauthorized, 0)
-	return again, publicly(err)
+	return again, publicError(err)
 }
 
-// publicly reduces an error to what clients may see. The log has the rest.
-func publicly(err error) error {
+// publicError reduces an error to what clients may see. The log has the rest.
+func publicError(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return errors.New(f.Public)
 	}
 	return err
 }
 
-// equipTokens gives credentials their token sources. Credentials with the same client and endpoint
+// openTokens gives credentials their token sources. Credentials with the same client and endpoint
 // share one.
-func (s *Source) equipTokens() (wrong error) {
+func (s *Source) openTokens() (wrong error) {
 	type key struct {
 		client *Client
 		at     string
@@ -209,7 +209,7 @@ func (s *Source) equipTokens() (wrong error) {
 				return
 			}
 			if u.from.Login {
-				t.login = sync.OnceFunc(func() { s.log.Warn("calls need a sign-in", "err", "run 'mcp-bridge login "+s.o.Name+"'") })
+				t.warnLogin = sync.OnceFunc(func() { s.log.Warn("calls need a sign-in", "err", "run 'mcp-bridge login "+s.o.Name+"'") })
 			}
 			all[k] = t
 			inner := s.closeIdle
@@ -237,7 +237,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 	}
 	if o.Issuer == "" && !c.Login {
 		o.Client.TokenURL = at.String() // the document may name it
-		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.way(false, s.reach.guard(at)).Do(r) })
+		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.client(false, s.reach.guard(at)).Do(r) })
 	} else {
 		out := s.o.HTTP
 		out.URL = o.Server.String()

@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// guarded is an API that takes the tokens of an issuer.
+// guarded is an API that accepts the tokens of an issuer.
 func guarded(t *testing.T, i *oauthtest.Issuer) *recorder {
 	return newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		token, _ := bytes.CutPrefix([]byte(r.Header.Get("Authorization")), []byte("Bearer "))
@@ -35,8 +35,8 @@ func guarded(t *testing.T, i *oauthtest.Issuer) *recorder {
 	})
 }
 
-// I-300, I-301: an API's client finds the token endpoint by the metadata of its issuer, and
-// may sign in place of a secret. The API itself is asked for nothing.
+// I-300, I-301: a client finds the token endpoint by the metadata of its issuer, and may sign
+// instead of a secret. It asks the API for nothing.
 func TestClientIssuer(t *testing.T) {
 	i := oauthtest.Serve(t)
 	srv := guarded(t, i)
@@ -63,7 +63,7 @@ func TestClientIssuer(t *testing.T) {
 		if got := said(call(t, s, &Call{Tool: x})); got != name {
 			t.Errorf("%s, want %s", got, name)
 		}
-		i.Revoke(true) // for whatever reason: the request goes out again with another token
+		i.Revoke(true) // for any reason: the request is sent again with another token
 		if got := said(call(t, s, &Call{Tool: x})); got != name {
 			t.Errorf("after the token was taken back: %s, want %s", got, name)
 		}
@@ -98,8 +98,8 @@ func TestClientIssuer(t *testing.T) {
 	}
 }
 
-// I-302: an API is used with the login of the person who has signed in, which is renewed
-// when the API refuses it. Without one nothing is sent.
+// I-302: an API is used with the login of a person, which is renewed when the API refuses it.
+// Without a login nothing is sent.
 func TestLoginOfAPI(t *testing.T) {
 	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
 	i := oauthtest.Serve(t)

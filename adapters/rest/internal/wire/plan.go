@@ -77,7 +77,7 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, er
 		}
 		value := u.value
 		if u.tokens != nil {
-			token, err := u.tokens.get(p.on(ctx, u))
+			token, err := u.tokens.get(p.tokenContext(ctx, u))
 			if err != nil {
 				return nil, err
 			}
@@ -108,8 +108,8 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, er
 	return shown, p.sign(ctx, r)
 }
 
-// on returns the context for getting a credential's token for this request.
-func (p *Plan) on(ctx context.Context, u *use) context.Context {
+// tokenContext returns the context for getting a credential's token for this request.
+func (p *Plan) tokenContext(ctx context.Context, u *use) context.Context {
 	return oauth.WithSubject(oauth.WithScopes(ctx, u.scopes), p.subject)
 }
 

@@ -34,7 +34,7 @@ func NewReach(o *Options) (*Reach, error) {
 	if r.home, err = server(o.Document, nil, o); err != nil && (o.BaseURL != "" || o.Document == nil || len(o.Document.Servers) > 0) {
 		return nil, err
 	}
-	if r.home.URL != nil && !r.home.far {
+	if r.home.URL != nil && !r.home.remote {
 		r.operator = origins{r.home.URL}
 	}
 	for _, t := range o.Trusted {
@@ -66,8 +66,8 @@ func (r *Reach) document() *url.URL {
 	return u
 }
 
-// of returns the server of an operation.
-func (r *Reach) of(op *openapi.Operation) (endpoint, error) {
+// server returns the server of an operation.
+func (r *Reach) server(op *openapi.Operation) (endpoint, error) {
 	if r.home.URL == nil || r.o.BaseURL == "" && len(op.Servers) > 0 {
 		return server(r.o.Document, op, r.o)
 	}
@@ -82,12 +82,12 @@ func (r *Reach) Home() string {
 	return originOf(r.home.URL)
 }
 
-// Stranger returns the origin of an operation's server if a document at a URL named it and it gets
+// Untrusted returns the origin of an operation's server if a document at a URL named it and it gets
 // nothing of the configuration. Otherwise it returns nothing. refused reports that calls need the
 // configuration's values, and so are not made.
-func (r *Reach) Stranger(op *openapi.Operation, settings Settings) (origin string, refused bool) {
-	at, err := r.of(op)
-	if err != nil || !r.stranger(at) {
+func (r *Reach) Untrusted(op *openapi.Operation, settings Settings) (origin string, refused bool) {
+	at, err := r.server(op)
+	if err != nil || !r.untrusted(at) {
 		return "", false
 	}
 	return originOf(at.URL), r.needs(op, at, settings)
@@ -113,7 +113,7 @@ func (r *Reach) Tokens() (used, refused []string) {
 // Fills returns the key whose value is sent for a parameter, whatever the arguments are: "headers",
 // "auth", or empty.
 func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
-	at, err := r.of(op)
+	at, err := r.server(op)
 	if err != nil || !r.trusted.has(at.URL) {
 		return ""
 	}
@@ -122,7 +122,7 @@ func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 			return "headers"
 		}
 	}
-	for _, u := range r.keys.of(op) {
+	for _, u := range r.keys.forOperation(op) {
 		if u.place == p.In && (u.name == p.Name || p.In == openapi.InHeader && strings.EqualFold(u.name, p.Name)) {
 			return "auth"
 		}
@@ -130,33 +130,33 @@ func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 	return ""
 }
 
-func (r *Reach) stranger(at endpoint) bool { return at.far && !r.trusted.has(at.URL) }
+func (r *Reach) untrusted(at endpoint) bool { return at.remote && !r.trusted.has(at.URL) }
 
 // guard says which addresses of a host may be dialled.
 type guard uint8
 
 const (
-	unguarded guard = iota
-	notLink         // no link-local or otherwise unusable one: see remote.LinkLocal
-	outside         // only public ones: the document is public too, and its author need not know our network
+	anyAddress  guard = iota
+	noLinkLocal       // no link-local or otherwise unusable one: see remote.LinkLocal
+	publicOnly        // only public ones: the document is public too, and its author need not know our network
 )
 
 func (r *Reach) guard(at endpoint) guard {
 	switch {
-	case !at.far || r.operator.has(at.URL) || r.literal(at):
-		return unguarded
+	case !at.remote || r.operator.has(at.URL) || r.writtenByOperator(at):
+		return anyAddress
 	case at.public:
-		return outside
+		return publicOnly
 	}
-	return notLink
+	return noLinkLocal
 }
 
 // refuses reports whether the server's guard forbids the address in its URL.
 func (r *Reach) refuses(at endpoint) bool {
 	switch r.guard(at) {
-	case notLink:
+	case noLinkLocal:
 		return Blocked(at.URL)
-	case outside:
+	case publicOnly:
 		return Blocked(at.URL) || inside(at.URL)
 	}
 	return false
@@ -165,25 +165,25 @@ func (r *Reach) refuses(at endpoint) bool {
 // Refused returns the origin of an operation's server if no call may go there, since a document at
 // a URL may not name it. Otherwise it returns nothing.
 func (r *Reach) Refused(op *openapi.Operation) string {
-	if at, err := r.of(op); err == nil && r.refuses(at) {
+	if at, err := r.server(op); err == nil && r.refuses(at) {
 		return originOf(at.URL)
 	}
 	return ""
 }
 
-// literal reports whether the operator wrote this address, as that of the document.
-func (r *Reach) literal(at endpoint) bool {
+// writtenByOperator reports whether the operator wrote this address, as that of the document.
+func (r *Reach) writtenByOperator(at endpoint) bool {
 	own := r.document()
 	return own != nil && own.Hostname() == at.Hostname() && Blocked(own)
 }
 
 // needs reports whether requests of an operation carry anything of the configuration.
 func (r *Reach) needs(op *openapi.Operation, at endpoint, settings Settings) bool {
-	return len(r.keys.of(op)) > 0 || len(r.o.Headers) > 0 || settings.Sets || at.filled
+	return len(r.keys.forOperation(op)) > 0 || len(r.o.Headers) > 0 || settings.Sets || at.filled
 }
 
-// withholds returns why a call may not be made, or nil.
-func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]string) error {
+// refusal returns why a call may not be made, or nil.
+func (r *Reach) refusal(p *Plan, c *Call, at endpoint, forward map[string]string) error {
 	if r.refuses(at) {
 		what := "which is no address for an API; base_url would say where it is"
 		if !Blocked(at.URL) {
@@ -191,7 +191,7 @@ func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]stri
 		}
 		return param.Refuse("was not sent: the document has it at %s, %s", originOf(at.URL), what)
 	}
-	if !r.stranger(at) {
+	if !r.untrusted(at) {
 		return nil
 	}
 	needs := r.needs(p.op, at, c.Settings)

@@ -10,8 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// refuser sends nothing, as a client does whose server is at an address that
-// Config.Refuses.
+// refuser is a client whose server is at an address that Config.Refuses; it sends nothing.
 type refuser struct{ asked int }
 
 func (r *refuser) Do(*http.Request) (*http.Response, error) {
@@ -19,9 +18,9 @@ func (r *refuser) Do(*http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("dial tcp: %w", remote.ErrRefused)
 }
 
-// The addresses of servers that a document at a URL names are looked at when they
-// are dialled, also that of its own, whose name is its author's to give; but not
-// of those that the operator names. What is refused is not tried again.
+// Addresses of servers from a document at a URL are checked when they are dialled, even that of the
+// document's own server. Those that the operator names are not. A refused address is not tried
+// again.
 func TestGuarded(t *testing.T) {
 	srv := newRecorder(t, nil)
 	for _, test := range []struct {
@@ -30,15 +29,15 @@ func TestGuarded(t *testing.T) {
 		guarded bool
 	}{
 		{"a document in a file", Options{Document: &openapi.Document{Location: "/api.yaml", Servers: []openapi.Server{{URL: srv.URL}}}}, false},
-		{"on the internet", Options{Document: &openapi.Document{Location: "http://example.com/x", Servers: []openapi.Server{{URL: "http://example.com/v1", Far: true, Public: true}}}}, true},
-		{"its own server", Options{Document: &openapi.Document{Location: srv.URL + "/x", Servers: []openapi.Server{{URL: srv.URL, Far: true}}}}, true},
-		{"another server", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: srv.URL, Far: true}}}}, true},
-		{"trusted", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: srv.URL, Far: true}}}, Trusted: []string{srv.URL}}, false},
-		{"base_url", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: "http://other", Far: true}}}, BaseURL: srv.URL}, false},
+		{"on the internet", Options{Document: &openapi.Document{Location: "http://example.com/x", Servers: []openapi.Server{{URL: "http://example.com/v1", Remote: true, Public: true}}}}, true},
+		{"its own server", Options{Document: &openapi.Document{Location: srv.URL + "/x", Servers: []openapi.Server{{URL: srv.URL, Remote: true}}}}, true},
+		{"another server", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: srv.URL, Remote: true}}}}, true},
+		{"trusted", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: srv.URL, Remote: true}}}, Trusted: []string{srv.URL}}, false},
+		{"base_url", Options{Document: &openapi.Document{Location: "http://localhost:1/x", Servers: []openapi.Server{{URL: "http://other", Remote: true}}}, BaseURL: srv.URL}, false},
 	} {
 		s := newSource(t, test.o)
 		guard := &refuser{}
-		s.others[manner{guard: notLink}], s.others[manner{guard: outside}] = guard, guard
+		s.clients[clientKey{guard: noLinkLocal}], s.clients[clientKey{guard: publicOnly}] = guard, guard
 		got := said(call(t, s, &Call{Tool: tool("GET", "/x")}))
 		if want := "GET /x got no answer: the API could not be reached: it is at an address that a document at a URL may not name; whoever runs the bridge can allow it with base_url or trusted"; test.guarded && (got != want || guard.asked != 1) || !test.guarded && got != "200 OK" {
 			t.Errorf("%s: %d attempts: %s", test.name, guard.asked, got)
@@ -46,8 +45,7 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// A proxy that dials for the bridge is not told of addresses where no API is,
-// however they are written.
+// A proxy gets no link-local address, however it is written.
 func TestBlocked(t *testing.T) {
 	for address, want := range map[string]bool{
 		"https://169.254.169.254/":            true,

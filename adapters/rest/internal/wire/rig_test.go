@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a server that keeps what it was sent.
+// recorder is a server that records its requests.
 type recorder struct {
 	*httptest.Server
 	mu   sync.Mutex // guards all
@@ -51,7 +51,7 @@ func newRecorder(t testing.TB, then http.HandlerFunc) *recorder {
 	return r
 }
 
-// requests returns what has come since the last call.
+// requests returns the requests since the last call.
 func (r *recorder) requests() []recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,8 +60,7 @@ func (r *recorder) requests() []recorded {
 	return all
 }
 
-// lines writes a request as the tests have it: the first line, the headers that
-// are not the same everywhere, and the body.
+// lines writes a request: its first line, its specific headers, and its body.
 func (q recorded) lines() string {
 	var b strings.Builder
 	b.WriteString(q.method + " " + q.uri)
@@ -92,7 +91,7 @@ func newSource(t testing.TB, o Options) *Source {
 	return s
 }
 
-// newSourceOf makes a source of an API in memory. It is for a bubble.
+// newSourceOf makes a source of an API in memory, for a bubble.
 func newSourceOf(t testing.TB, o Options, api http.HandlerFunc) *Source {
 	t.Helper()
 	site := wiretest.NewSite(t, api)

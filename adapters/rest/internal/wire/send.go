@@ -33,7 +33,7 @@ const (
 func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	refreshed := false
 	for tries := 0; ; {
-		if err := s.step(ctx); err != nil {
+		if err := s.waitForRate(ctx); err != nil {
 			return nil, err
 		}
 		res, used, tell, err := s.attempt(ctx, p)
@@ -72,7 +72,7 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 // with others. The error is that there are no others.
 func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []used) (again bool, err error) {
 	for _, one := range shown {
-		more, err := one.use.tokens.refused(p.on(ctx, one.use), one.token, h)
+		more, err := one.use.tokens.refused(p.tokenContext(ctx, one.use), one.token, h)
 		if err != nil {
 			return false, &Fault{Text: "is refused by the API: " + err.Error()}
 		}
@@ -90,7 +90,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 	if shown, err = p.authorize(ctx, r); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errClosed) {
 			if hook, ok := errors.AsType[*sign.HookError](err); ok && hook.Detail != "" {
-				s.log.Warn("a request was not signed", "err", hook, "said", s.hookSaid(hook))
+				s.log.Warn("a request was not signed", "err", hook, "said", s.hookDetail(hook))
 			}
 			err = &Fault{Text: "was not sent: " + err.Error()}
 		}
@@ -102,7 +102,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		return nil, shown, tell, err
 	}
 	r.Header.Set("Accept-Encoding", "gzip")
-	res, err = s.way(!s.reach.trusted.has(r.URL), p.guard).Do(r)
+	res, err = s.client(!s.reach.trusted.has(r.URL), p.guard).Do(r)
 	if _, ok := errors.AsType[remote.RedirectError](err); ok && res != nil {
 		settle(nil)
 		to, lerr := res.Location()
@@ -112,7 +112,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		if res.StatusCode == http.StatusSeeOther && remote.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
 			// No tokens are returned: if the server now refuses them, it has still executed the
 			// request.
-			next, _, tell, err := s.attempt(ctx, p.see(to))
+			next, _, tell, err := s.attempt(ctx, p.seeOther(to))
 			return next, nil, tell, err
 		}
 		return nil, shown, tell, &redirect{status: res.StatusCode, to: to}
@@ -149,8 +149,8 @@ func (s *Source) warnRefused(origin string) {
 // Misplaced is the log line about a server to which a document at a URL may not send calls.
 const Misplaced = "the document is at a URL, and names a server where it may send no calls: in a private network, on this machine, or where no API is; calls to it are refused; set base_url, or add the origin to trusted"
 
-// see returns the request for the target of a 303 (RFC 9110, 15.4.4).
-func (p *Plan) see(to *url.URL) *Plan {
+// seeOther returns the request for the target of a 303 (RFC 9110, 15.4.4).
+func (p *Plan) seeOther(to *url.URL) *Plan {
 	next := *p
 	next.Method, next.URL, next.Body = http.MethodGet, to, nil
 	next.Header = p.Header.Clone()
@@ -195,8 +195,8 @@ func drain(res *http.Response) {
 	_ = res.Body.Close()
 }
 
-// wordsOf says why there was no answer. It omits internals: addresses, and data that is not HTTP.
-func wordsOf(ctx context.Context, err error) string {
+// causeOf says why there was no answer. It omits internals: addresses, and data that is not HTTP.
+func causeOf(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout):

@@ -20,7 +20,7 @@ type endpoint struct {
 	*url.URL
 	// far: a document at a URL names it, not the operator. public: that document is at a public
 	// address.
-	far, public bool
+	remote, public bool
 	// filled: the URL contains values of Options.Variables.
 	filled bool
 }
@@ -40,7 +40,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	if len(servers) == 0 && doc != nil {
 		servers = doc.Servers
 		if len(servers) == 0 && address.IsHTTP(doc.Location) {
-			servers = []openapi.Server{{URL: "/", Far: true, Public: doc.Public}}
+			servers = []openapi.Server{{URL: "/", Remote: true, Public: doc.Public}}
 		}
 	}
 	if len(servers) == 0 {
@@ -62,7 +62,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 		ref = at.ResolveReference(ref)
 	}
 	u, err := base(ref.String())
-	return endpoint{URL: u, far: servers[0].Far, public: servers[0].Public, filled: filled}, err
+	return endpoint{URL: u, remote: servers[0].Remote, public: servers[0].Public, filled: filled}, err
 }
 
 // expand puts the values of variables into a server's address. filled reports that configured

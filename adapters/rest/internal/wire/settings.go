@@ -70,12 +70,12 @@ func (t *Settings) fails(a *answer) bool {
 	if !usable(body, &answer{}) {
 		return false
 	}
-	found, ok := t.shaped(body, t.FailureIf)
-	return ok && !hollow(gjson.ParseBytes(found))
+	found, ok := t.applyPath(body, t.FailureIf)
+	return ok && !isEmpty(gjson.ParseBytes(found))
 }
 
-// hollow reports whether a value is false, null, 0 or empty.
-func hollow(v gjson.Result) bool {
+// isEmpty reports whether a value is false, null, 0 or empty.
+func isEmpty(v gjson.Result) bool {
 	switch v.Type {
 	case gjson.Null, gjson.False:
 		return true
@@ -94,17 +94,17 @@ func hollow(v gjson.Result) bool {
 	return false
 }
 
-// told returns the message that Failure finds in an error answer; empty if there is none.
-func (t *Settings) told(body []byte) string {
+// failureMessage returns the message that Failure finds in an error answer; empty if there is none.
+func (t *Settings) failureMessage(body []byte) string {
 	if t.Failure == "" {
 		return ""
 	}
-	found, ok := t.shaped(body, t.Failure)
+	found, ok := t.applyPath(body, t.Failure)
 	if !ok {
 		return ""
 	}
 	v := gjson.ParseBytes(found)
-	if hollow(v) {
+	if isEmpty(v) {
 		return ""
 	}
 	if v.Type == gjson.String {

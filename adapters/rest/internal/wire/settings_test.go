@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
-// What is told of answers that say no, whatever their status.
+// TestFailure shows the message of error answers, whatever their status.
 func TestSettingsFailure(t *testing.T) {
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -52,8 +52,7 @@ func TestSettingsFailure(t *testing.T) {
 	}
 }
 
-// Paths of a catalogue do not make much more of an answer than there is: each of
-// these doubles it as often as it is long.
+// Paths of a catalogue do not enlarge an answer much: each of these doubles it repeatedly.
 func TestSettingsBounded(t *testing.T) {
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -80,8 +79,7 @@ func TestSettingsBounded(t *testing.T) {
 	}
 }
 
-// JSON that is nested so deeply that reading it would end the process is text,
-// wherever it is looked into.
+// JSON that is nested too deep to be read safely is text, wherever it is examined.
 func TestSettingsDepth(t *testing.T) {
 	deep := strings.Repeat("[", defaultMaxBody-1)
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +100,7 @@ func TestSettingsDepth(t *testing.T) {
 	}
 }
 
-// A tool's own attempts and time win over the source's.
+// A tool's own attempts and timeout win over the source's.
 func TestSettingsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
@@ -123,8 +121,7 @@ func TestSettingsAttempts(t *testing.T) {
 	})
 }
 
-// A tool's own time wins over the source's, and the longest that is allowed over
-// both.
+// A tool's own timeout wins over the source's, and MaxTimeout over both.
 func TestSettingsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct{ source, most, own, want time.Duration }{
@@ -145,8 +142,8 @@ func TestSettingsTimeout(t *testing.T) {
 	})
 }
 
-// What does not say how long it is fresh is kept as long as the tool has it,
-// and for no other; what says so itself is not.
+// An answer that names no time is cached for the tool's time, and for no other tool. An answer's
+// own time wins.
 func TestSettingsKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

@@ -27,30 +27,30 @@ const (
 	maxShaped = 64 << 20
 )
 
-// json makes the result of an answer that should be JSON. Other content becomes text.
-func (s *Source) json(c *Call, body []byte, a *answer) []byte {
+// jsonResult makes the result of an answer that should be JSON. Other content becomes text.
+func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 	var notes []string
 	body = s.mask(body)
 	if note := a.note(); note != "" {
 		notes = append(notes, note)
 		if !usable(body, a) {
-			return s.text(c, a)
+			return s.textResult(c, a)
 		}
 		body = salvage(body)
 	}
 	doc, ok := jsonrpc.Read(body, maxDepth)
 	if !ok || !utf8.Valid(body) {
-		return s.text(c, a)
+		return s.textResult(c, a)
 	}
 	if c.Result != "" {
-		if v, ok := c.Settings.shaped(body, c.Result); ok {
+		if v, ok := c.Settings.applyPath(body, c.Result); ok {
 			body = v
 		} else {
 			s.once(c.Tool.Name, "nothing in the answer of a tool matches its result: it is given whole", nil)
 		}
 	}
 	if c.Pick != "" {
-		v, note := picked(body, c.Pick)
+		v, note := pick(body, c.Pick)
 		if note != "" {
 			notes = append(notes, note)
 		} else {
@@ -71,11 +71,11 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 		notes = append(notes, k.notes...)
 		notes = append(notes, advice(c))
 	}
-	out := appendText(opened(quotedSize(body)+len(body)), body)
+	out := appendText(beginResult(quotedSize(body)+len(body)), body)
 	if len(notes) > 0 {
 		out = appendText(append(out, ','), []byte(strings.Join(notes, "\n")))
 	}
-	out = s.appendTold(out, c, a)
+	out = s.appendHeaders(out, c, a)
 	return append(s.appendStructured(append(out, ']'), c, value), '}')
 }
 
@@ -113,8 +113,8 @@ func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 	return dst[:begin]
 }
 
-// shaped applies a path to JSON.
-func shaped(body []byte, path string) (v []byte, ok bool) {
+// applyPath applies a path to JSON.
+func applyPath(body []byte, path string) (v []byte, ok bool) {
 	defer func() {
 		if r := recover(); r != nil { // gjson may panic on odd paths
 			v, ok = nil, false
@@ -143,28 +143,28 @@ func Growing(path string) string {
 	return ""
 }
 
-// tooMuch reports whether a path is too long, or may make too much of so many bytes.
-func tooMuch(path string, of int) bool {
+// pathTooLarge reports whether a path is too long, or may make too much of so many bytes.
+func pathTooLarge(path string, of int) bool {
 	return len(path) > maxPick || growth(path) > maxShaped/max(of, 1)
 }
 
-// shaped applies a path to JSON, within bounds if the path is not the operator's.
-func (t *Settings) shaped(body []byte, path string) (v []byte, ok bool) {
-	if t.Bounded && (tooMuch(path, len(body)) || Growing(path) != "") {
+// applyPath applies a path to JSON, within bounds if the path is not the operator's.
+func (t *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
+	if t.Bounded && (pathTooLarge(path, len(body)) || Growing(path) != "") {
 		return nil, false
 	}
-	return shaped(body, path)
+	return applyPath(body, path)
 }
 
-// picked applies a path from a model. A note says why it did not apply.
-func picked(body []byte, path string) (v []byte, note string) {
-	if tooMuch(path, len(body)) {
+// pick applies a path from a model. A note says why it did not apply.
+func pick(body []byte, path string) (v []byte, note string) {
+	if pathTooLarge(path, len(body)) {
 		return nil, "The path to pick is too long or asks for too much: the answer is given whole."
 	}
 	if what := Growing(path); what != "" {
 		return nil, "The path to pick has the modifier @" + what + ", which cannot be used: the answer is given whole."
 	}
-	if v, ok := shaped(body, path); ok {
+	if v, ok := applyPath(body, path); ok {
 		return v, ""
 	}
 	note = fmt.Sprintf("Nothing in the answer matches %.200q: it is given whole.", path)

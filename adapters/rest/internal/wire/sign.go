@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
 )
 
-// maxSaid is how many bytes of a hook's error the log shows.
-const maxSaid = 500
+// maxHookDetail is how many bytes of a hook's error the log shows.
+const maxHookDetail = 500
 
-// equipSigners makes the signers of credentials that sign requests.
-func (s *Source) equipSigners() error {
+// openSigners makes the signers of credentials that sign requests.
+func (s *Source) openSigners() error {
 	var wrong error
 	closeIdle := s.closeIdle
 	s.reach.keys.each(func(u *use) {
@@ -44,9 +44,9 @@ func (s *Source) equipSigners() error {
 	return wrong
 }
 
-// hookSaid returns a hook's own error text for the log. Only here the hook's environment is masked:
+// hookDetail returns a hook's own error text for the log. Only here the hook's environment is masked:
 // answers may well contain the name of a region.
-func (s *Source) hookSaid(hook *sign.HookError) string {
+func (s *Source) hookDetail(hook *sign.HookError) string {
 	s.mu.Lock()
 	secret := slices.Clone(s.secret)
 	s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Source) hookSaid(hook *sign.HookError) string {
 		}
 	}
 	longestFirst(secret)
-	return head(without([]byte(hook.Detail), secret), maxSaid)
+	return head(maskTexts([]byte(hook.Detail), secret), maxHookDetail)
 }
 
 // sign signs a finished request. Headers from the caller stay unchanged.

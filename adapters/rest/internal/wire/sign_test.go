@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// signing is a hook that gives another signature each time.
+// signing is a hook with a new signature each time.
 func signing(t *testing.T) *recorder {
 	var n atomic.Int32
 	return newRecorder(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -26,8 +26,8 @@ func signing(t *testing.T) *recorder {
 	})
 }
 
-// Each attempt and each redirect on the same server is signed anew, and nothing is
-// signed for another.
+// Each attempt, and each redirect on the same server, is signed anew. Nothing is signed for another
+// server.
 func TestSignedAnew(t *testing.T) {
 	other := newRecorder(t, nil)
 	hook := signing(t)
@@ -82,7 +82,7 @@ func TestSignedAnew(t *testing.T) {
 	}
 }
 
-// What a hook must not do, and what clients are told of it.
+// TestHookFaults lists forbidden answers of a hook, and what clients see of them.
 func TestHookFaults(t *testing.T) {
 	for _, test := range []struct {
 		name, answer string
@@ -128,8 +128,7 @@ func TestHookFaults(t *testing.T) {
 	}
 }
 
-// What a program says of its failure is logged without what it has in its environment,
-// which answers may have in them.
+// A program's error is logged without values from its environment, which answers may contain.
 func TestHookEnvironment(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs sh")
@@ -148,7 +147,7 @@ func TestHookEnvironment(t *testing.T) {
 	}
 }
 
-// A token of a hook is shown to nobody.
+// A token from a hook is masked everywhere.
 func TestHookToken(t *testing.T) {
 	hook := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"headers":{"Authorization":"Bearer minted-token","X-Date":"20260131T120000Z"}}`)
@@ -162,7 +161,7 @@ func TestHookToken(t *testing.T) {
 	}
 }
 
-// AWS's signature is sent, masked in plans, and nothing of the keys is shown.
+// AWS's signature is sent and masked in plans, and shows nothing of the keys.
 func TestAWSCredential(t *testing.T) {
 	api := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the-secret-key and the-session-token") })
 	s := newSource(t, Options{BaseURL: api.URL, Forward: []string{"X-Tenant"}, Default: &Credential{AWS: &sign.AWS{Region: "eu-west-1", Service: "execute-api", AccessKey: "AKID", SecretKey: "the-secret-key", SessionToken: "the-session-token"}}})

@@ -76,24 +76,24 @@ type Options struct {
 
 // Source makes calls to one API. Its methods are safe for concurrent use.
 type Source struct {
-	o         Options
-	reach     *Reach
-	http      doer
-	others    map[manner]doer   // for servers that http must not reach
-	forward   map[string]string // from, to
-	schemas   *validate.Cache
-	pace      *rate.Limiter // or nil
-	room      chan struct{}
-	breakers  *breakers
-	cache     *cache // or nil
-	log       *slog.Logger
-	hidden    map[string]bool // configured headers whose values are secret
-	misfit    sync.Map        // tools whose answers did not fit, each logged once
-	misplaced sync.Map        // origins that get no calls, each logged once
-	lasting   int             // how many of secret are configured
-	life      context.Context
-	stop      context.CancelFunc
-	closeIdle func()
+	o          Options
+	reach      *Reach
+	http       doer
+	clients    map[clientKey]doer // for servers that http must not reach
+	forward    map[string]string  // from, to
+	schemas    *validate.Cache
+	limiter    *rate.Limiter // or nil
+	slots      chan struct{}
+	breakers   *breakers
+	cache      *cache // or nil
+	log        *slog.Logger
+	hidden     map[string]bool // configured headers whose values are secret
+	mismatched sync.Map        // tools whose answers did not fit, each logged once
+	misplaced  sync.Map        // origins that get no calls, each logged once
+	configured int             // how many of secret are configured
+	life       context.Context
+	stop       context.CancelFunc
+	closeIdle  func()
 
 	mu     sync.Mutex // guards secret, closed
 	secret []string   // the configured ones first, then tokens
@@ -101,8 +101,8 @@ type Source struct {
 	wg     sync.WaitGroup // of calls
 }
 
-// manner is how a less trusted server is reached.
-type manner struct {
+// clientKey is how a less trusted server is reached.
+type clientKey struct {
 	bare  bool // without the certificate
 	guard guard
 }
@@ -135,7 +135,7 @@ func New(o Options) (*Source, error) {
 	o.MaxAnswer = cmp.Or(o.MaxAnswer, defaultMaxAnswer)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxFile = cmp.Or(o.MaxFile, defaultMaxFile)
-	s := &Source{o: o, schemas: o.Schemas, log: o.Log, room: make(chan struct{}, o.Concurrent), forward: map[string]string{}}
+	s := &Source{o: o, schemas: o.Schemas, log: o.Log, slots: make(chan struct{}, o.Concurrent), forward: map[string]string{}}
 	if s.schemas == nil {
 		s.schemas = validate.NewCache(defaultSchemas)
 	}
@@ -147,7 +147,7 @@ func New(o Options) (*Source, error) {
 		return nil, err
 	}
 	s.http, s.closeIdle = client, client.Close
-	if err := s.openOthers(client); err != nil {
+	if err := s.openClients(client); err != nil {
 		return nil, err
 	}
 	if s.reach, err = NewReach(&s.o); err != nil {
@@ -158,14 +158,14 @@ func New(o Options) (*Source, error) {
 	}
 	if r := &s.o.Rate; r.PerSecond > 0 {
 		r.Burst = cmp.Or(r.Burst, max(1, int(r.PerSecond)))
-		s.pace = rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)
+		s.limiter = rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)
 	}
 	if o.CacheBytes > 0 {
 		s.cache = newCache(o.CacheBytes)
 	}
 	s.breakers = newBreakers(o.Breaker, s.log)
 	s.life, s.stop = context.WithCancel(context.Background())
-	if err := errors.Join(s.equipTokens(), s.equipSigners()); err != nil {
+	if err := errors.Join(s.openTokens(), s.openSigners()); err != nil {
 		s.stop()
 		s.closeIdle()
 		return nil, err
@@ -187,16 +187,16 @@ func New(o Options) (*Source, error) {
 	}
 	longestFirst(s.secret)
 	s.secret = slices.Compact(s.secret)
-	s.lasting = len(s.secret)
+	s.configured = len(s.secret)
 	return s, nil
 }
 
-// openOthers makes the clients for servers that the first client must not reach.
-func (s *Source) openOthers(first *remote.Client) error {
-	s.others = map[manner]doer{}
+// openClients makes the clients for servers that the first client must not reach.
+func (s *Source) openClients(first *remote.Client) error {
+	s.clients = map[clientKey]doer{}
 	all := []*remote.Client{first}
-	for _, m := range []manner{{true, unguarded}, {false, notLink}, {true, notLink}, {false, outside}, {true, outside}} {
-		if m.bare && s.o.HTTP.CertFile == "" || m.guard != unguarded && s.o.Document == nil {
+	for _, m := range []clientKey{{true, anyAddress}, {false, noLinkLocal}, {true, noLinkLocal}, {false, publicOnly}, {true, publicOnly}} {
+		if m.bare && s.o.HTTP.CertFile == "" || m.guard != anyAddress && s.o.Document == nil {
 			continue
 		}
 		c := s.o.HTTP
@@ -204,16 +204,16 @@ func (s *Source) openOthers(first *remote.Client) error {
 			c.CertFile, c.KeyFile = "", ""
 		}
 		switch m.guard {
-		case notLink:
+		case noLinkLocal:
 			c.Refuses = remote.LinkLocal
-		case outside:
+		case publicOnly:
 			c.Outside = true
 		}
 		client, err := remote.New(c)
 		if err != nil {
 			return err
 		}
-		s.others[m] = client
+		s.clients[m] = client
 		all = append(all, client)
 	}
 	s.closeIdle = func() {
@@ -224,13 +224,13 @@ func (s *Source) openOthers(first *remote.Client) error {
 	return nil
 }
 
-// way returns the client for an address.
-func (s *Source) way(bare bool, g guard) doer {
-	m := manner{bare && s.o.HTTP.CertFile != "", g}
-	if m == (manner{}) {
+// client returns the client for an address.
+func (s *Source) client(bare bool, g guard) doer {
+	m := clientKey{bare && s.o.HTTP.CertFile != "", g}
+	if m == (clientKey{}) {
 		return s.http
 	}
-	return s.others[m]
+	return s.clients[m]
 }
 
 // checkHeaders checks the configured headers, and those to pass on.
@@ -363,7 +363,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	op := c.Tool.Operation
 	p := &Plan{op: op, Method: op.Method, Header: r.Header, Body: r.Body, path: r.Path, query: r.Query}
 	p.settings, p.mask, p.hidden = c.Settings, s.mask, s.hidden
-	at, err := s.reach.of(c.Tool.Operation)
+	at, err := s.reach.server(c.Tool.Operation)
 	if err != nil {
 		return p, param.Refuse("%s", err)
 	}
@@ -372,11 +372,11 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 		return nil, err
 	}
 	p.guard = s.reach.guard(at)
-	if err := s.reach.withholds(p, c, at, s.forward); err != nil {
+	if err := s.reach.refusal(p, c, at, s.forward); err != nil {
 		return p, err
 	}
 	if s.reach.trusted.has(p.URL) {
-		s.equip(p, c)
+		s.addConfigured(p, c)
 		p.trace = c.Trace
 	}
 	for _, u := range p.uses {
@@ -398,8 +398,8 @@ func (s *Source) withhold(h http.Header) {
 
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// equip adds what only trusted servers get.
-func (s *Source) equip(p *Plan, c *Call) {
+// addConfigured adds what only trusted servers get.
+func (s *Source) addConfigured(p *Plan, c *Call) {
 	for name, value := range s.o.Headers {
 		name = http.CanonicalHeaderKey(name)
 		p.Header[name] = []string{value}
@@ -411,12 +411,12 @@ func (s *Source) equip(p *Plan, c *Call) {
 			p.forwarded = append(p.forwarded, to)
 		}
 	}
-	p.uses, p.subject = s.reach.keys.of(p.op), c.Subject
+	p.uses, p.subject = s.reach.keys.forOperation(p.op), c.Subject
 }
 
 // once logs something about a tool, the first time.
 func (s *Source) once(tool, what string, err error) {
-	if _, said := s.misfit.LoadOrStore(tool+"\n"+what, true); !said {
+	if _, said := s.mismatched.LoadOrStore(tool+"\n"+what, true); !said {
 		s.log.Warn(what, "tool", tool, "err", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxTold is how many bytes of a part a progress notification shows.
-	maxTold = 2 << 10
+	// maxProgress is how many bytes of a part a progress notification shows.
+	maxProgress = 2 << 10
 	// maxParts bounds the progress notifications; the result has all parts.
 	maxParts = 10000
 )
@@ -33,7 +33,7 @@ func (j *joiner) add(part []byte) bool {
 	j.n++
 	part = j.s.mask(part)
 	if j.progress != nil && j.n <= maxParts {
-		j.progress(j.n, head(part, maxTold))
+		j.progress(j.n, head(part, maxProgress))
 	}
 	if len(j.a.body)+len(part)+1 > j.limit {
 		j.a.more, j.a.why = true, tooLarge

@@ -107,7 +107,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What is put into a document has a place in it: references start there.
+// A value from an overlay has the position of its target: references resolve from there.
 func TestPlace(t *testing.T) {
 	root, _, _ := tree.Parse([]byte("a: 1\nb:\n  c: 1\n"), 3, nil)
 	o, err := overlay.Parse("fix.yaml", []byte("overlay: 1.0.0\nactions:\n- target: $.b\n  update: {d: {$ref: other.yaml}}\n"))
@@ -132,7 +132,7 @@ func TestMultiplied(t *testing.T) {
 	}
 }
 
-// Real documents stay what they are but for what is changed.
+// Overlays change only their targets in real documents.
 func TestRealDocuments(t *testing.T) {
 	for _, name := range []string{"petstore-3.0.yaml", "museum-3.1.yaml", "kubernetes-core-3.0.json", "openai-3.1.yaml"} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestRealDocuments(t *testing.T) {
 	}
 }
 
-// No overlay breaks anything: it is refused or applied.
+// Any overlay is refused or applied.
 func FuzzOverlay(f *testing.F) {
 	f.Add("overlay: 1.0.0\nactions: [{target: $.paths, update: {a: [1]}}]", document)
 	f.Add("overlay: 1.0.0\nactions: [{target: '$..*', remove: true}]", document)

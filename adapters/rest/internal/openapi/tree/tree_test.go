@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// parsed returns the tree of a text as JSON, and what was told of it.
+// parsed returns the tree of a text as JSON, and its warnings.
 func parsed(t *testing.T, text string) (root *tree.Node, far bool, json, told string) {
 	t.Helper()
 	var all []string
@@ -61,7 +61,7 @@ func TestParseFaults(t *testing.T) {
 	}
 }
 
-// Everything has its line and its file, also what is put into the tree.
+// Every node has its line and its file, even added ones.
 func TestPlaces(t *testing.T) {
 	for _, text := range []string{"{\"a\":\n {\"b\":\n [1,\n 2]}}", "a:\n  b:\n  - 1\n  - 2\n"} {
 		root, _, _, _ := parsed(t, text)

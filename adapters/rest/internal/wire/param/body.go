@@ -68,7 +68,7 @@ func (a *assembly) body() ([]byte, error) {
 		pairs, err := a.formPairs(name, v, m.Fields)
 		return []byte(strings.Join(pairs, "&")), err
 	}
-	a.header.Set("Content-Type", declared(m.Type, v))
+	a.header.Set("Content-Type", contentType(m.Type, v))
 	switch {
 	case httpio.IsJSON(t) || t == "*/*" || t == "application/*" && v.Type == gjson.JSON || t == "":
 		return []byte(v.Raw), nil
@@ -103,8 +103,8 @@ func givesFile(v gjson.Result, fields []*openapi.Field) bool {
 	return found
 }
 
-// declared returns the type to send for a value: the document's, or one that fits its wildcard.
-func declared(t string, v gjson.Result) string {
+// contentType returns the type to send for a value: the document's, or one that fits its wildcard.
+func contentType(t string, v gjson.Result) string {
 	switch {
 	case t == "" || !httpguts.ValidHeaderFieldValue(t):
 		return httpio.JSON

@@ -109,7 +109,7 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 	}
 	var parts []part
 	for _, e := range entries(v, m.Fields) {
-		if strings.ContainsFunc(e.name, control) {
+		if strings.ContainsFunc(e.name, isControl) {
 			return nil, Refuse("%s: a name has a line break or another control character", arg)
 		}
 		more, err := a.parts(arg+"."+e.name, e)
@@ -125,7 +125,7 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 		_, _ = sum.Write([]byte{0})
 	}
 	boundary := hex.EncodeToString(sum.Sum(nil)[:16])
-	for within(parts, boundary) {
+	for contain(parts, boundary) {
 		next := sha256.Sum256([]byte(boundary))
 		boundary = hex.EncodeToString(next[:16])
 	}
@@ -154,9 +154,9 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 	return b.Bytes(), nil
 }
 
-func control(c rune) bool { return c < ' ' || c == 0x7f }
+func isControl(c rune) bool { return c < ' ' || c == 0x7f }
 
-func within(parts []part, boundary string) bool {
+func contain(parts []part, boundary string) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return bytes.Contains(p.data, []byte(boundary)) })
 }
 
@@ -214,7 +214,7 @@ func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
 		if s.style == "deepObject" {
 			name = s.name + "[" + name + "]"
 		}
-		if strings.ContainsFunc(name, control) {
+		if strings.ContainsFunc(name, isControl) {
 			err = Refuse("%s: a name has a line break or another control character", s.arg)
 			return false
 		}

@@ -2,12 +2,12 @@ package param
 
 import "testing"
 
-// A boundary that is in the content is not taken.
+// A boundary that occurs in the content is not used.
 func TestWithin(t *testing.T) {
-	if !within([]part{{data: []byte("a")}, {data: []byte("x0123y")}}, "0123") {
+	if !contain([]part{{data: []byte("a")}, {data: []byte("x0123y")}}, "0123") {
 		t.Error("within does not find the boundary")
 	}
-	if within([]part{{data: []byte("a")}, {data: []byte("x012")}}, "0123") {
+	if contain([]part{{data: []byte("a")}, {data: []byte("x012")}}, "0123") {
 		t.Error("within finds a boundary that is not there")
 	}
 }

@@ -118,7 +118,7 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	pairs, err := s.pairs()
 	for _, one := range pairs {
 		if spread := Escape(p.Name, Unreserved); one.name != spread && !strings.HasPrefix(one.name, spread+"%5B") {
-			if err := a.free(arg, openapi.InQuery, one.name); err != nil {
+			if err := a.checkName(arg, openapi.InQuery, one.name); err != nil {
 				return err
 			}
 		}
@@ -127,9 +127,9 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	return err
 }
 
-// free refuses members of an exploded object that have the name of another parameter in the same
+// checkName refuses members of an exploded object that have the name of another parameter in the same
 // place, or of a credential: the server would mistake them.
-func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) error {
+func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded string) error {
 	taken := func(name string) error {
 		if Escape(name, Unreserved) != encoded {
 			return nil
@@ -171,7 +171,7 @@ func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 		fields, err := a.formPairs(arg.Name, v, nil)
 		for _, one := range fields {
 			name, _, _ := strings.Cut(one, "=")
-			if err := a.free(arg, openapi.InQuery, name); err != nil {
+			if err := a.checkName(arg, openapi.InQuery, name); err != nil {
 				return err
 			}
 		}
@@ -224,7 +224,7 @@ func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	pairs, err := s.pairs()
 	for _, one := range pairs {
 		if one.name != Escape(p.Name, Unreserved) { // from an exploded object
-			if err := a.free(arg, openapi.InCookie, one.name); err != nil {
+			if err := a.checkName(arg, openapi.InCookie, one.name); err != nil {
 				return err
 			}
 		} else {

@@ -90,8 +90,8 @@ func (s *styled) part(v gjson.Result, separator string) (string, error) {
 	return Escape(t, s.keep), err
 }
 
-// sent returns the separator as it is sent. Blanks and bars need encoding in a URL.
-func sent(separator string, keep *Set) string {
+// encodedSeparator returns the separator as it is sent. Blanks and bars need encoding in a URL.
+func encodedSeparator(separator string, keep *Set) string {
 	if strings.Contains(" \t|", separator) {
 		return Escape(separator, keep)
 	}
@@ -100,7 +100,7 @@ func sent(separator string, keep *Set) string {
 
 // ambiguous reports whether a text contains the separator, and both would be sent alike.
 func ambiguous(t, separator string, keep *Set) bool {
-	return separator != "" && strings.Contains(t, separator) && Escape(separator, keep) == sent(separator, keep)
+	return separator != "" && strings.Contains(t, separator) && Escape(separator, keep) == encodedSeparator(separator, keep)
 }
 
 // members encodes the members of an object, without null.
@@ -131,7 +131,7 @@ func (s *styled) members(separator string) ([]pair, error) {
 // list writes an array with a separator between items. An object also has it between names and
 // values; if exploded, it has = there.
 func (s *styled) list(separator string, exploded bool) (string, error) {
-	between := sent(separator, s.keep)
+	between := encodedSeparator(separator, s.keep)
 	if s.value.IsArray() {
 		parts, err := s.items(separator)
 		return strings.Join(parts, between), err

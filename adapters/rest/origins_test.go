@@ -21,8 +21,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// site serves a document at /openapi.json, tokens at /token, and is an API
-// everywhere else. It notes what credentials it was shown.
+// site serves a document at /openapi.json, tokens at /token, and an API everywhere else. It records
+// the credentials that it receives.
 type site struct {
 	*httptest.Server
 	mu    sync.Mutex // guards the rest
@@ -62,7 +62,7 @@ func (s *site) says(doc string) {
 	s.doc = doc
 }
 
-// got returns how many calls there were, and what was shown, since the last time.
+// got returns the number of calls, and the credentials, since the last time.
 func (s *site) got() (calls int, shown string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,15 +76,15 @@ const (
 	simple = `"responses": {"200": {"description": "ok"}}`
 )
 
-// document makes one whose operation a, and with it what it is about, has servers.
+// document makes a document whose operation a has servers.
 func document(servers, inPath, inOperation string) string {
 	return `{"openapi": "3.1.0", ` + servers + keyed + `, "paths": {"/a": {` + inPath + `"get": {"operationId": "a", ` + inOperation + simple + `}}}}`
 }
 
 func servers(url string) string { return `"servers": [{"url": "` + url + `"}], ` }
 
-// A document at a URL may name any server. What the configuration sends goes to
-// the one that the document is on, and to those that the configuration names.
+// A document at a URL may name any server. Configured values go only to the document's own server,
+// and to those that the configuration names.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	key := Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}
@@ -159,7 +159,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// What a document in a file refers to at a URL is not the operator's word either.
+// A document in a file may refer to a URL; the operator did not write that part either.
 func TestStrangerByReference(t *testing.T) {
 	t.Parallel()
 	own, friend, other := newSite(t), newSite(t), newSite(t)
@@ -179,8 +179,8 @@ func TestStrangerByReference(t *testing.T) {
 	}
 }
 
-// A document at a URL that has another server when it is read again changes
-// nothing: not who gets credentials and tokens, and not who gets arguments.
+// If a document at a URL is read again with another server, nothing changes: neither who gets
+// credentials and tokens, nor who gets arguments.
 func TestMovesAway(t *testing.T) {
 	t.Parallel()
 	const oauth = `"components": {"securitySchemes": {"k": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": %q, "scopes": {}}}}}}, `
@@ -235,8 +235,8 @@ func TestMovesAway(t *testing.T) {
 	}
 }
 
-// A document in a file is the operator's: it may name another server, and the log
-// says so.
+// A document in a file belongs to the operator: it may name another server, and the log reports
+// that.
 func TestMovesInFile(t *testing.T) {
 	t.Parallel()
 	own, other := newSite(t), newSite(t)
@@ -255,8 +255,8 @@ func TestMovesInFile(t *testing.T) {
 	}
 }
 
-// The client's secret does not go where a document at a URL has tokens come from,
-// unless the configuration says so.
+// The client's secret does not go to a token endpoint from a document at a URL, unless the
+// configuration allows it.
 func TestTokenStrangers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -289,8 +289,7 @@ func TestTokenStrangers(t *testing.T) {
 	}
 }
 
-// Addresses at which no API is are never taken from a document at a URL, with
-// credentials or without.
+// The bridge never uses a link-local address from a document at a URL, with or without credentials.
 func TestLinkLocalStrangers(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "2852039166", "0xa9fea9fe", "0xa9.0xfe.43518"} {
@@ -314,8 +313,8 @@ func connectAs(t *testing.T, a *Adapter, from http.Header) bridge.Upstream {
 	return up
 }
 
-// A document, and what it refers to, is not read at an address where no API is,
-// though its own server's name stand for it; the operator's own catalogue is.
+// A document and its references are not read from a link-local address, even if its own server's
+// name resolves to one. The operator's own catalogue is.
 func TestFetchGuarded(t *testing.T) {
 	s := newSite(t)
 	s.says("{}")
@@ -328,7 +327,7 @@ func TestFetchGuarded(t *testing.T) {
 	if f.guarded == f.client {
 		t.Error("nothing guards what is read")
 	}
-	f.guarded, err = remote.New(remote.Config{Proxy: "none", Refuses: netip.Addr.IsLoopback}) // as LinkLocal is for others
+	f.guarded, err = remote.New(remote.Config{Proxy: "none", Refuses: netip.Addr.IsLoopback}) // as LinkLocal does for others
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestDepthIsTheSameForAllSchemas(t *testing.T) {
 	}
 }
 
-// doubling is a small schema by which a member is looked at 2^levels times.
+// doubling makes a small schema that checks a member 2^levels times.
 func doubling(levels int, last string) []byte {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/0"}},"$defs":{`)
@@ -34,7 +34,7 @@ func doubling(levels int, last string) []byte {
 	return []byte(b.String())
 }
 
-// A text is long, and a schema may have it looked at again and again.
+// A schema may scan a long text again and again.
 func TestTextsThatAreScannedOftenTakeSteps(t *testing.T) {
 	scaletest.Unraced(t)
 	long := strings.Repeat("x", 1<<16)

@@ -10,9 +10,9 @@ import (
 // ownCache is the size of the cache for tools that ask for one, without Config.Cache.
 const ownCache = 8 << 20
 
-// keep sets which parts of requests are masked, and whose answers are cached: without Config.Cache,
+// setMaskingAndCache sets which parts of requests are masked, and whose answers are cached: without Config.Cache,
 // only those of tools that ask for it. The limit of a message bounds each answer.
-func (c *Config) keep(tools []*toolset.Tool, o *Options) {
+func (c *Config) setMaskingAndCache(tools []*toolset.Tool, o *Options) {
 	for _, t := range tools {
 		t.Conceal(c.Secrets)
 		t.Settings.MaxAnswer = min(t.Settings.MaxAnswer, o.maxMessage()/4)

@@ -22,8 +22,8 @@ const maxCompared = 1_000_000
 
 var errCompared = errors.New("too many numbers to be checked")
 
-// compares reports whether v has too many numbers to compare with those of the enums.
-func (e *entry) compares(v any) bool {
+// tooManyNumbers reports whether v has too many numbers to compare with those of the enums.
+func (e *entry) tooManyNumbers(v any) bool {
 	return e.numbers > 0 && numbersIn(v) > max(maxCompared/e.numbers, 100)
 }
 
@@ -47,10 +47,10 @@ func numbersIn(v any) int {
 // errSteps is the panic of a check that takes too many steps.
 var errSteps = errors.New("too many alternatives have to be tried")
 
-// meter makes every reachable schema count the values that it is applied to. It uses the hook for
+// countSteps makes every reachable schema count the values that it is applied to. It uses the hook for
 // formats, which are not checked: what servers call a date or a URI differs too much from the
 // validator's idea.
-func (e *entry) meter() {
+func (e *entry) countSteps() {
 	step := &jsonschema.Format{Name: "step", Validate: func(any) error {
 		if e.steps--; e.steps < 0 {
 			panic(errSteps)

@@ -7,23 +7,23 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// alwaysTold are headers that results show even if the document does not declare them: where the
+// alwaysShown are headers that results show even if the document does not declare them: where the
 // answer is, and when to try again.
-var alwaysTold = []string{"Location", "Operation-Location", "Retry-After"}
+var alwaysShown = []string{"Location", "Operation-Location", "Retry-After"}
 
-// told returns the headers that a result shows, as lines sorted by name: those that the document
-// declares, alwaysTold, and the link to the next page.
-func (s *Source) told(c *Call, a *answer) []string {
+// shownHeaders returns the headers that a result shows, as lines sorted by name: those that the document
+// declares, alwaysShown, and the link to the next page.
+func (s *Source) shownHeaders(c *Call, a *answer) []string {
 	if a == nil || c.bare || len(a.header) == 0 {
 		return nil
 	}
 	var names []string
 	add := func(name string) {
-		if a.header[name] != nil && tellable(name) && !slices.Contains(names, name) {
+		if a.header[name] != nil && showable(name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	for _, name := range alwaysTold {
+	for _, name := range alwaysShown {
 		add(name)
 	}
 	if r := response(c.Tool.Operation, a.status); r != nil {
@@ -65,9 +65,9 @@ func response(op *openapi.Operation, status int) *openapi.Response {
 	return nil
 }
 
-// tellable reports whether a result may show a header: no cookie, no probable secret, and nothing
+// showable reports whether a result may show a header: no cookie, no probable secret, and nothing
 // about the connection, caches, limits or logs.
-func tellable(name string) bool {
+func showable(name string) bool {
 	switch name {
 	case "Content-Type", "Cache-Control", "Expires", "Vary", "Age", "Date", "Server", "Via", "Strict-Transport-Security":
 		return false
@@ -77,9 +77,9 @@ func tellable(name string) bool {
 		[]string{"ratelimit", "rate-limit", "request-id", "requestid", "correlation", "trace"}, func(word string) bool { return strings.Contains(low, word) })
 }
 
-// appendTold appends a block with the shown headers, if there are any.
-func (s *Source) appendTold(dst []byte, c *Call, a *answer) []byte {
-	lines := s.told(c, a)
+// appendHeaders appends a block with the shown headers, if there are any.
+func (s *Source) appendHeaders(dst []byte, c *Call, a *answer) []byte {
+	lines := s.shownHeaders(c, a)
 	if len(lines) == 0 {
 		return dst
 	}

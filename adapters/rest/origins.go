@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// maxApart is how many origins a message lists.
-const maxApart = 10
+// maxOrigins is how many origins a message lists.
+const maxOrigins = 10
 
 // compare checks where an edition's operations are. It logs what the configuration withholds from
 // there, and that the API has moved. The error says that a document at a URL, read again, names a
@@ -25,8 +25,8 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 		if origin := reach.Refused(t.Operation); origin != "" {
 			misplaced[origin]++
 		}
-		if origin, kept := reach.Stranger(t.Operation, t.Settings); origin != "" {
-			e.apart = append(e.apart, origin)
+		if origin, kept := reach.Untrusted(t.Operation, t.Settings); origin != "" {
+			e.untrusted = append(e.untrusted, origin)
 			if kept {
 				refused[origin]++
 			}
@@ -40,23 +40,23 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	}
 	var tokens []string
 	e.tokens, tokens = reach.Tokens()
-	e.apart = append(e.apart, tokens...)
-	slices.Sort(e.apart)
-	e.apart = slices.Compact(e.apart)
+	e.untrusted = append(e.untrusted, tokens...)
+	slices.Sort(e.untrusted)
+	e.untrusted = slices.Compact(e.untrusted)
 	if !first {
 		if err := a.moved(e); err != nil {
 			return err
 		}
 	}
 	for i, origin := range slices.Sorted(maps.Keys(misplaced)) {
-		if i == maxApart {
+		if i == maxOrigins {
 			break
 		}
 		a.o.Log.Warn(wire.Misplaced, "origin", origin, "operations", misplaced[origin])
 		delete(refused, origin)
 	}
 	for i, origin := range slices.Sorted(maps.Keys(refused)) {
-		if i == maxApart {
+		if i == maxOrigins {
 			a.o.Log.Warn("the document names further servers at other origins", "origins", len(refused)-i)
 			break
 		}
@@ -72,13 +72,13 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 // moved compares an edition with the previous one.
 func (a *Adapter) moved(e *edition) error {
 	a.mu.Lock()
-	old := a.now
+	old := a.current
 	a.mu.Unlock()
-	added := slices.DeleteFunc(slices.Clone(e.apart), func(origin string) bool { return slices.Contains(old.apart, origin) })
+	added := slices.DeleteFunc(slices.Clone(e.untrusted), func(origin string) bool { return slices.Contains(old.untrusted, origin) })
 	if len(added) > 0 {
 		more := ""
-		if len(added) > maxApart {
-			added, more = added[:maxApart], fmt.Sprintf(" and %d more", len(added)-maxApart)
+		if len(added) > maxOrigins {
+			added, more = added[:maxOrigins], fmt.Sprintf(" and %d more", len(added)-maxOrigins)
 		}
 		return fmt.Errorf("the document names another server than before: %s%s; to allow it, set base_url or add it to trusted, and restart the bridge", strings.Join(added, ", "), more)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// Headers that carry the answer are told; no others.
+// Results show headers that belong to the answer, and no others.
 func TestToldHeaders(t *testing.T) {
 	declared := []openapi.Response{
 		{Status: "200", Headers: []string{"X-Total-Count", "Etag", "Set-Cookie", "X-Api-Key", "X-Ratelimit-Limit", "Content-Type", "Www-Authenticate"}},
@@ -60,7 +60,7 @@ func TestToldHeaders(t *testing.T) {
 	}
 }
 
-// A secret that stands where a text is cut is masked as a whole.
+// A secret at the end of a cut text is masked whole.
 func TestToldSecretAtCut(t *testing.T) {
 	const secret = "the-secret-token"
 	at := func(limit int) string {
