@@ -137,7 +137,7 @@ func TestFiles(t *testing.T) {
 			got, _ := k.Principal(headers("X-API-Key", key))
 			return got
 		}
-		later := func() { time.Sleep(lookEvery) }
+		later := func() { time.Sleep(checkEvery) }
 		if got := who(alpha); got != "a" || out.Len() > 0 {
 			t.Errorf("at first: %q, and the log has %q", got, &out)
 		}
@@ -228,7 +228,7 @@ func TestHeed(t *testing.T) {
 				if second {
 					want = nil
 				}
-				time.Sleep(lookEvery)
+				time.Sleep(checkEvery)
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
@@ -258,7 +258,7 @@ func TestHeed(t *testing.T) {
 	}
 }
 
-// What has become of the files is known within lookEvery, whoever looks at them
+// What has become of the files is known within checkEvery, whoever looks at them
 // in between because of a request.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.key")
@@ -270,19 +270,19 @@ func TestFollow(t *testing.T) {
 		var lost atomic.Bool
 		k.Heed(func(string, bool) { lost.Store(true) })
 		ctx, cancel := context.WithCancel(t.Context())
-		time.Sleep(lookEvery / 2)
+		time.Sleep(checkEvery / 2)
 		go k.Follow(ctx)
-		time.Sleep(lookEvery/2 + time.Millisecond)
+		time.Sleep(checkEvery/2 + time.Millisecond)
 		if _, err := k.Principal(headers("X-API-Key", alpha)); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
 		if !lost.Load() {
-			t.Errorf("it is not known after %v", lookEvery)
+			t.Errorf("it is not known after %v", checkEvery)
 		}
 		cancel()
 	})

@@ -22,8 +22,8 @@ func ClaimHeader(name string) string {
 	return http.CanonicalHeaderKey(prefix + hex.EncodeToString([]byte(name)))
 }
 
-// fleeting are the claims that differ in each token.
-var fleeting = []string{"exp", "iat", "nbf", "jti", "auth_time"}
+// changingClaims are the claims that differ in each token.
+var changingClaims = []string{"exp", "iat", "nbf", "jti", "auth_time"}
 
 // TokenHeader is the header that carries the caller's token inside the bridge, for servers where it
 // is exchanged. Clients cannot set it, and it is sent to no server.
@@ -44,7 +44,7 @@ func CheckClaim(name string) (rule string) {
 	switch {
 	case name == "" || len(name) > 256:
 		return "names no claim, such as sub or email"
-	case slices.Contains(fleeting, name):
+	case slices.Contains(changingClaims, name):
 		return "names a claim that differs in each token: the caller would seem to change with it"
 	}
 	return ""
@@ -70,17 +70,17 @@ const maxText = 1 << 10
 func ClaimText(v gjson.Result) string {
 	texts := token.Texts(v)
 	if v.IsArray() {
-		texts = slices.DeleteFunc(texts, func(item string) bool { return strings.Contains(item, ",") || !plain(item) })
+		texts = slices.DeleteFunc(texts, func(item string) bool { return strings.Contains(item, ",") || !unchanged(item) })
 	}
 	text := strings.Join(texts, ",")
-	if len(text) > maxText || !plain(text) {
+	if len(text) > maxText || !unchanged(text) {
 		return ""
 	}
 	return text
 }
 
-// plain reports whether a text can be passed unchanged.
-func plain(text string) bool {
+// unchanged reports whether a text can be passed unchanged.
+func unchanged(text string) bool {
 	return text != "" && text == strings.TrimSpace(text) && !strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError
 	})

@@ -1,7 +1,7 @@
 package oauth
 
 // MaxKept bounds what is kept for one server.
-const MaxKept = maxKept
+const MaxKept = maxCached
 
 // Kept returns how many tokens are kept, and of how many callers.
 func (m *Machine) Kept() (tokens, callers int) {
@@ -9,5 +9,5 @@ func (m *Machine) Kept() (tokens, callers int) {
 	defer m.tokens.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tokens.kept.Len(), m.shown.Len()
+	return m.tokens.tokens.Len(), m.subjects.Len()
 }

@@ -98,7 +98,7 @@ func TestShowAndCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	form := url.Values{}
-	if err := (&assertion.Key{File: file, ID: "1"}).Show(form, "bridge", "https://idp.example.com", nil); err != nil {
+	if err := (&assertion.Key{File: file, ID: "1"}).AddTo(form, "bridge", "https://idp.example.com", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := assertion.Check(form.Get("client_assertion"), "bridge", []string{"https://idp.example.com"}, set(t, key)); err != nil || form.Get("client_assertion_type") != assertion.Type {

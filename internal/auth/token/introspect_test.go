@@ -86,13 +86,13 @@ func TestFind(t *testing.T) {
 		ask("slow", false, findLimit, 1)
 		ask("a moment later", false, 0, 0)
 		r.metadata = good
-		time.Sleep(lostKept)
+		time.Sleep(findErrLife)
 		ask("good", true, 0, 1)
 		r.metadata = slow
-		time.Sleep(placeKept)
+		time.Sleep(addressLife)
 		ask("slow again", true, findLimit, 1)
 		ask("within a minute", true, 0, 0)
-		time.Sleep(placeStays)
+		time.Sleep(addressGrace)
 		r.metadata = good
 		ask("good again", true, 0, 1)
 	})
@@ -110,7 +110,7 @@ func TestSpare(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
-		for range 2 * (maxAsked + maxSpare) {
+		for range 2 * (maxInFlight + maxSpare) {
 			wg.Go(func() { _, _ = r.Ask(ctx, "made-up", false) })
 		}
 		synctest.Wait()
@@ -129,8 +129,8 @@ func TestSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, place)
 		for range 100 {
-			r.say(errors.New("too slow"))
-			r.say(nil)
+			r.record(errors.New("too slow"))
+			r.record(nil)
 			time.Sleep(time.Second)
 		}
 		if n := strings.Count(r.log.String(), "\n"); n != 4 || strings.Count(r.log.String(), "again") != 2 {

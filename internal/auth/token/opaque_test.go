@@ -208,7 +208,7 @@ func TestAskedAgain(t *testing.T) {
 		if _, res := r.check("opaque"); res != Invalid {
 			t.Errorf("within 5 s of the refusal: %s", res)
 		}
-		time.Sleep(refusedKept + time.Second)
+		time.Sleep(refusedLife + time.Second)
 		if now, res := r.check("opaque"); res != OK || now.Gone() || !first.Gone() {
 			t.Errorf("good again: %s", res)
 		}
@@ -250,14 +250,14 @@ func TestAskedIsNoGuess(t *testing.T) {
 			time.Sleep(DefaultCache + time.Second)
 			for n := range 3 {
 				check(fmt.Sprint("revoked ", n), "revoked", Invalid, false, 1)
-				time.Sleep(refusedKept + time.Second)
+				time.Sleep(refusedLife + time.Second)
 			}
 			check("unknown", "unknown", Invalid, true, 1)
 			check("nearly of the form", "un.kno.wn", Invalid, true, 1)
 			time.Sleep(2 * time.Hour)
 			for n := range 3 {
 				check(fmt.Sprint("expired ", n), "expired", Expired, false, 0)
-				time.Sleep(refusedKept + time.Second)
+				time.Sleep(refusedLife + time.Second)
 			}
 			if always {
 				check("a JSON Web Token that is not active", authtest.NewKey(t, "k", "ES256").Sign(t, nil, i.Claims(here, claims{"exp": time.Now().Add(time.Hour).Unix()})), Invalid, false, 1)

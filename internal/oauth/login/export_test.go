@@ -35,7 +35,7 @@ func Hasty() (back func()) {
 }
 
 // Closing is closed when Close has begun.
-func (p *Person) Closing() <-chan struct{} { return p.life.Done() }
+func (p *Person) Closing() <-chan struct{} { return p.closing.Done() }
 
 // Good reports whether the token of a login can be used.
 func Good(l *Login, now time.Time) bool { return l.good(now) }
