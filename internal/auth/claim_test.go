@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// What a claim can be for a server.
+// Claims in the form for a server.
 func TestClaimText(t *testing.T) {
 	for raw, want := range map[string]string{
 		`"ann"`: "ann", `7`: "7", `true`: "true", `"Jürgen K."`: "Jürgen K.", `["a","b"]`: "a,b", `["a",["b"],{},7]`: "a,7", `["a","b,c"," d","e\nf","g"]`: "a,g", `"a,b"`: "a,b",
@@ -20,7 +20,7 @@ func TestClaimText(t *testing.T) {
 	}
 }
 
-// Each claim has a header of its own, and no client can write one.
+// Each claim has its own header, and no client can set one.
 func TestHeader(t *testing.T) {
 	names := map[string]string{}
 	for _, name := range []string{"sub", "SUB", "email", "https://example.com/roles", "realm_access.roles", "ü"} {

@@ -1,9 +1,9 @@
 package oauth
 
-// MaxKept bounds what is kept for one server.
+// MaxKept bounds the cached tokens of one server.
 const MaxKept = maxCached
 
-// Kept returns how many tokens are kept, and of how many callers.
+// Kept returns the number of cached tokens, and of callers.
 func (m *Machine) Kept() (tokens, callers int) {
 	m.tokens.mu.Lock()
 	defer m.tokens.mu.Unlock()

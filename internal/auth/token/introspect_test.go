@@ -24,7 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// rig is an endpoint whose issuer says of each token that it is not active.
+// rig is an endpoint whose issuer answers that each token is not active.
 type rig struct {
 	*Endpoint
 	metadata func(context.Context) (*jwks.Metadata, error)
@@ -54,8 +54,7 @@ func newRig(t *testing.T, url string) *rig {
 
 const place = "https://idp.example.com/introspect"
 
-// Metadata that is slow or missing takes nobody's time but once, and not at all if it is
-// known where to ask.
+// Slow or missing metadata delays one request, and none if the address is known.
 func TestFind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
@@ -98,7 +97,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// Whoever makes tokens up does not keep those waiting whose tokens were good.
+// Made-up tokens do not delay requests with valid ones.
 func TestSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, place)
@@ -124,7 +123,7 @@ func TestSpare(t *testing.T) {
 	})
 }
 
-// What goes to and fro is not logged each time.
+// An unstable endpoint is not logged each time.
 func TestSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, place)
@@ -139,7 +138,7 @@ func TestSay(t *testing.T) {
 	})
 }
 
-// I-024, I-301: a key signs in place of a secret, for this issuer alone, anew for each question.
+// I-024, I-301: a key signs instead of a secret, for this issuer alone, anew for each request.
 func TestAskSigned(t *testing.T) {
 	key := authtest.NewKey(t, "k7", "ES256")
 	der, err := x509.MarshalPKCS8PrivateKey(key.Private)

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// I-201: the Bearer challenge is found among others; a header that is broken is as none.
+// I-201: the Bearer challenge is found among others. A malformed header counts as none.
 func TestBearer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -57,7 +57,7 @@ func finder(t *testing.T, server string, net *oauthtest.Net) *discovery.Finder {
 	return discovery.NewFinder(u, net)
 }
 
-// as answers with a text as it is, as JSON.
+// as answers with raw text, as JSON.
 func as(text string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -69,8 +69,8 @@ func resourceMetadata(resource string) map[string]any {
 	return map[string]any{"resource": resource, "authorization_servers": []string{"https://idp.example.com"}, "scopes_supported": []string{"a"}}
 }
 
-// I-202, I-203 and N-57: the metadata of a server is looked for in order, and must be about
-// this server.
+// I-202, I-203 and N-57: the server's metadata is read from its addresses in order, and must be about this
+// server.
 func TestResource(t *testing.T) {
 	const server = "https://tools.example.com/t/mcp"
 	redirect := func(to string) func(http.ResponseWriter, *http.Request) {
@@ -80,7 +80,7 @@ func TestResource(t *testing.T) {
 	for _, tc := range []struct {
 		name, named string
 		pages       oauthtest.Pages
-		want, err   string // resource, or what the error has
+		want, err   string // resource, or part of the error
 		asked       int
 	}{
 		{"by its path", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server)}, server, "", 1},
@@ -141,7 +141,7 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// The text of a resource is kept as it is: it is sent so later.
+// The text of a resource is not changed, since it is sent later.
 func TestResourceText(t *testing.T) {
 	for server, resource := range map[string]string{
 		"https://tools.example.com":          "https://tools.example.com/",
@@ -167,8 +167,8 @@ func metadata(issuer string, change ...string) map[string]any {
 	return m
 }
 
-// I-205, I-206, N-58 and N-61: the metadata of an authorization server is looked for in
-// order, must be its own, and names addresses that secrets may go to.
+// I-205, I-206, N-58 and N-61: the metadata of an authorization server is read from its addresses in order. It
+// must be that server's own, and name addresses that secrets may go to.
 func TestIssuer(t *testing.T) {
 	const own, open = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	const idp = "https://idp.example.com"
@@ -219,8 +219,7 @@ func TestIssuer(t *testing.T) {
 	}
 }
 
-// I-214: http is for this machine, and only for a server that is there too, or for what the
-// operator has named.
+// I-214: http is for this machine, and only if the server is there too or the operator has named the address.
 func TestAddress(t *testing.T) {
 	at := func(server string, trusted ...string) *discovery.Finder {
 		u, err := url.Parse(server)
@@ -247,7 +246,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// I-213 and N-59: who has answered is compared as it is.
+// I-213 and N-59: iss is compared exactly.
 func TestAnswered(t *testing.T) {
 	for _, tc := range []struct {
 		says bool
