@@ -13,22 +13,22 @@ func (s *Store) Full() { s.write = func(string, []byte) error { return syscall.E
 // Room undoes Full.
 func (s *Store) Room() { s.write = files.Write }
 
-// Aged makes every token old until back is called.
-func Aged() (back func()) {
+// AllTokensOld makes every token old until back is called.
+func AllTokensOld() (back func()) {
 	was := newFor
 	newFor = time.Duration(0)
 	return func() { newFor = was }
 }
 
-// Impatient makes requests hardly wait for a sign-in until back is called.
-func Impatient() (back func()) {
+// ShortPatience makes requests hardly wait for a sign-in until back is called.
+func ShortPatience() (back func()) {
 	was := patience
 	patience = 10 * time.Millisecond
 	return func() { patience = was }
 }
 
-// Hasty makes pauses after failures begin with a millisecond until back is called.
-func Hasty() (back func()) {
+// ShortPauses makes pauses after failures begin with a millisecond until back is called.
+func ShortPauses() (back func()) {
 	was := firstPause
 	firstPause = time.Millisecond
 	return func() { firstPause = was }

@@ -259,7 +259,7 @@ func TestNobodyUnasked(t *testing.T) {
 // would act as that account. The cause goes to the log.
 func TestStrangers(t *testing.T) {
 	for _, own := range []bool{true, false} {
-		patient := login.Impatient()
+		patient := login.ShortPatience()
 		defer patient()
 		r := newRig(t)
 		asked := make(chan string, 1)
@@ -350,7 +350,7 @@ func TestTimeStandsStill(t *testing.T) {
 
 // One caller's failed sign-in does not keep other callers from a token. A login of another process is used at once.
 func TestOthersGoOn(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	r.tools.Needs = func(q *http.Request) string { return q.Header.Get("X-Needs") }
 	r.tools.Change = func(m map[string]any) { m["scopes_supported"] = []string{"read"} }
@@ -753,7 +753,7 @@ func TestFiles(t *testing.T) {
 
 // N-70: a login that cannot be written lives as long as the process.
 func TestDiskFull(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	s := login.Open(r.dir)
 	p := r.person(func(o *login.Options) { o.Store = s })
@@ -775,7 +775,7 @@ func TestDiskFull(t *testing.T) {
 // A login that could not be written is written later, but never over a newer one. The command fails if its sign-in
 // cannot be stored.
 func TestDiskFullLater(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	s := login.Open(r.dir)
 	p := r.person(func(o *login.Options) { o.Store = s })
@@ -908,7 +908,7 @@ func TestCloseKeeps(t *testing.T) {
 // A login survives if its authorization server moves to other endpoints. If the authorization server is gone, the
 // person signs in at the next one.
 func TestEndpointMoves(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
 		t.Fatalf("call = %d, %v", status, err)
@@ -946,7 +946,7 @@ func TestEndpointMoves(t *testing.T) {
 
 // The metadata is also read again if nothing answers at the old token endpoint.
 func TestEndpointSilent(t *testing.T) {
-	defer login.Hasty()()
+	defer login.ShortPauses()()
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
 		t.Fatalf("call = %d, %v", status, err)
@@ -1000,7 +1000,7 @@ func TestClockSetBack(t *testing.T) {
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
 		t.Errorf("call = %d, %v, %d windows", status, err, r.opened.Load())
 	}
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	// A login that another process stores while this one could not counts, even if it seems older.
 	s := login.Open(r.dir)
 	p = r.person(func(o *login.Options) { o.Store = s })
