@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// The example adapter is a module of its own, as a stranger's would be: "go test ./..." does
-// not see it. What it has in common with this module is compiled with the same flags, once.
+// The example adapter is a separate module, like a third party's: "go test ./..." does not include it. Packages of this
+// module are compiled with the same flags, once.
 func TestAdapter(t *testing.T) {
 	vet, test := []string{"vet"}, []string{"test", "-vet=off", "-timeout=30m"}
 	if scaletest.Raced {

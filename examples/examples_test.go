@@ -1,5 +1,4 @@
-// Package examples has the configurations of its folders as they are shown to
-// users; this test serves each of them.
+// Package examples holds configurations for users. This test serves each of them.
 package examples
 
 import (
@@ -39,8 +38,7 @@ func program(t *testing.T, pkg string) string {
 	return programtest.Build(t, pkg, scaletest.Raced)
 }
 
-// files are the configurations of the bridge, by their paths. Those in connect
-// are a client's.
+// files are the configurations of the bridge, by path. Those in connect are a client's.
 func files(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -59,8 +57,7 @@ func load(t *testing.T, path string) *config.Config {
 	return loadWith(t, path, nil)
 }
 
-// loadWith loads a configuration with variables beside those of the
-// environment.
+// loadWith loads a configuration with variables in addition to the environment.
 func loadWith(t *testing.T, path string, variables map[string]string) *config.Config {
 	t.Helper()
 	c, err := config.Load(path, func(name string) (string, bool) {
@@ -75,8 +72,8 @@ func loadWith(t *testing.T, path string, variables map[string]string) *config.Co
 	return c
 }
 
-// far starts the remote server that some of the examples need, until the test
-// ends. It returns its address and the headers that it got.
+// far starts the remote server that some examples need, until the test ends. It returns its address and the headers
+// that it received.
 func far(t *testing.T) (address string, got func() []http.Header) {
 	t.Helper()
 	cmd := exec.Command(program(t, "./examples/everything"), "streamableHttp", "-port", "0")
@@ -122,9 +119,9 @@ func far(t *testing.T) (address string, got func() []http.Header) {
 	}
 }
 
-// serve serves the configuration on a port of its own until the test ends. It
-// returns the address, without the base path. A server that the configuration has
-// "go run" compile is the program that is already built: its handshake waits for no compiler.
+// serve serves the configuration on its own port until the test ends. It returns the address, without the base path. A
+// server that the configuration starts with "go run" is replaced by the built program: its handshake waits for no
+// compiler.
 func serve(t *testing.T, c *config.Config) string {
 	t.Helper()
 	c.Listen = "127.0.0.1:0"
@@ -168,13 +165,13 @@ func serve(t *testing.T, c *config.Config) string {
 // client is a client's session.
 type client struct {
 	*mcp.ClientSession
-	changed chan struct{} // gets something when the list of tools has changed
+	changed chan struct{} // receives an item when the list of tools has changed
 }
 
 // open connects as a client until the test ends.
 func open(t *testing.T, transport mcp.Transport) client {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background()) // which bounds the whole session with HTTP+SSE
+	ctx, cancel := context.WithCancel(context.Background()) // with HTTP+SSE, ctx bounds the whole session
 	changed := make(chan struct{}, 1)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "examples", Version: "1"}, &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
@@ -195,7 +192,7 @@ func open(t *testing.T, transport mcp.Transport) client {
 	return client{session, changed}
 }
 
-// list returns the tools by their names.
+// list returns the tools by name.
 func list(t *testing.T, session client) map[string]*mcp.Tool {
 	t.Helper()
 	all, err := session.ListTools(t.Context(), nil)
@@ -258,7 +255,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// sending adds headers to what a client sends.
+// sending adds headers to a client's requests.
 type sending map[string]string
 
 func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -269,8 +266,7 @@ func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// The remote server gets the header of the configuration and the one that is
-// forwarded, and nothing else of what clients send.
+// The remote server gets the header of the configuration and the forwarded one, and no other header of clients.
 func TestRemote(t *testing.T) {
 	address, got := far(t)
 	base := serve(t, loadWith(t, "remote/bridge.yaml", map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret"}))
@@ -298,13 +294,12 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// together checks what a client sees of the servers of that example, whatever
-// the way to it.
+// together checks a client's view of the servers of that example, over any transport.
 func together(t *testing.T, session client) {
 	t.Helper()
 	all := list(t, session)
 	for all["f_echo"] == nil || all["numbers__echo"] == nil {
-		<-session.changed // a server that starts slowly joins later
+		<-session.changed // a server that starts slowly is added later
 		all = list(t, session)
 	}
 	var numbers []string
@@ -363,7 +358,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// The programs in a desktop client's file are started as the client does it.
+// The programs in a desktop client's file are started like the client does.
 func TestConnect(t *testing.T) {
 	var file struct {
 		MCPServers map[string]struct {
@@ -407,8 +402,8 @@ func TestConnect(t *testing.T) {
 	together(t, start("together"))
 }
 
-// built returns a copy of a configuration that starts the server as it was
-// compiled: the variables that the go command may need do not reach it.
+// built returns a copy of a configuration that starts the compiled server: it does not get the variables that the go
+// command may need.
 func built(t *testing.T, path string) string {
 	t.Helper()
 	text := strings.Replace(read(t, path), "command: go", "command: "+strconv.Quote(program(t, "./examples/everything")), 1)
@@ -442,14 +437,14 @@ func TestDesktopWarnings(t *testing.T) {
 	}
 }
 
-// The bridge behind a proxy that does what nginx.conf tells nginx.
+// The bridge behind a proxy that follows nginx.conf.
 func TestBehindProxy(t *testing.T) {
 	c := load(t, "nginx/bridge.yaml")
 	upstream, err := url.Parse(serve(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "mcp.example.com" // by which the client calls
+	name := "mcp.example.com" // the name in the client's requests
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(upstream)
 		r.Out.Header.Set("X-Forwarded-Host", name)

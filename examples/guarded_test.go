@@ -16,8 +16,7 @@ const (
 	opsToken    = "ops-may-use-it-all"
 )
 
-// Each caller sees what it may use, whoever has no key sees nothing, and what
-// was done is counted.
+// Each caller sees the tools that it may use, callers without a key see nothing, and calls are counted.
 func TestGuarded(t *testing.T) {
 	base := serve(t, loadWith(t, "guarded/bridge.yaml", map[string]string{"AGENTS_TOKEN": agentsToken, "OPS_TOKEN": opsToken}))
 	session := func(token string) client {

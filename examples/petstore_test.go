@@ -10,8 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// shelter starts the API of the petstore until the test ends, and returns its
-// address.
+// shelter starts the API of the petstore until the test ends, and returns its address.
 func shelter(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(program(t, "./examples/petstore"), "-listen", "127.0.0.1:0")
@@ -37,7 +36,7 @@ func shelter(t *testing.T) string {
 	return address
 }
 
-// The tools of the petstore do what their descriptions say.
+// The tools of the petstore do what their descriptions promise.
 func TestPetstore(t *testing.T) {
 	c := loadWith(t, "petstore/bridge.yaml", map[string]string{"PETS_URL": shelter(t)})
 	base := serve(t, c)
@@ -60,7 +59,7 @@ func TestPetstore(t *testing.T) {
 			want string // in the text, or in the error
 		}{
 			{"find_pets", map[string]any{"kind": "dog"}, `"id":2`},
-			{"find_pets", map[string]any{"kind": "fish"}, "cat"}, // what is allowed
+			{"find_pets", map[string]any{"kind": "fish"}, "cat"}, // the message lists the allowed values
 			{"addPet", map[string]any{"body": map[string]any{"name": "Minka", "kind": "cat"}}, `"name":"Minka"`},
 			{"rename_pet", map[string]any{"id": 2, "name": "T. Rex"}, `"name":"T. Rex"`},
 			{"getPet", map[string]any{"id": "2"}, `"name":"T. Rex"`},

@@ -17,8 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// engine starts the workflow engine until the test ends, and returns its
-// address. It announces its changes at that of announce.
+// engine starts the workflow engine until the test ends, and returns its address. It announces changes at announce.
 func engine(t *testing.T, announce string) string {
 	t.Helper()
 	cmd := exec.Command(program(t, "./examples/workflow-tools"), "-listen", "127.0.0.1:0", "-announce", announce)
@@ -44,10 +43,9 @@ func engine(t *testing.T, announce string) string {
 	return address
 }
 
-// Workflows are tools, and clients are told when one is switched off or on:
-// not only when the bridge looks for itself.
+// Workflows are tools, and clients are notified when one is switched off or on, also before the bridge next polls.
 func TestWorkflowTools(t *testing.T) {
-	var base *url.URL // of the bridge, which begins later
+	var base *url.URL // address of the bridge, which starts later
 	door := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(base) }})
 	t.Cleanup(door.Close)
 	flows := engine(t, door.URL+"/hooks/flows")

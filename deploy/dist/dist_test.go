@@ -27,7 +27,7 @@ import (
 // root is the folder of the repository.
 const root = "../.."
 
-// copyOf copies what a build needs into a new folder of that name.
+// copyOf copies the files that a build needs into a new folder with a name.
 func copyOf(t *testing.T, name string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), name)
@@ -59,7 +59,7 @@ func copyOf(t *testing.T, name string) string {
 	return to
 }
 
-// made makes a release from a copy in a folder of that name.
+// made makes a release from a copy in a folder with a name.
 func made(t *testing.T, name string, env []string, platforms ...string) (dir, source string) {
 	t.Helper()
 	source = copyOf(t, name)
@@ -134,7 +134,7 @@ func unpacked(t *testing.T, name string, data []byte) map[string]file {
 	}
 }
 
-// leaks returns which of the paths are in the files.
+// leaks returns the paths that occur in the files.
 func leaks(files map[string]file, paths ...string) (all []string) {
 	for name, f := range files {
 		for _, p := range paths {
@@ -146,10 +146,9 @@ func leaks(files map[string]file, paths ...string) (all []string) {
 	return all
 }
 
-// Two releases that are made in folders of different names are the same, byte for
-// byte. The compiler's results of the first may serve the second: so it is looked
-// for the names of the folders, too. With BRIDGE_TEST_DIST=all everything is compiled
-// twice. It takes 40 seconds of a processor (O-066, O-067).
+// Two releases that are made in folders with different names are the same, byte for byte. The second may use the
+// compiler's cache of the first, so the test also looks for the names of the folders. With BRIDGE_TEST_DIST=all
+// everything is compiled twice. It takes 40 seconds of a processor (O-066, O-067).
 func TestSameBytes(t *testing.T) {
 	all := os.Getenv("BRIDGE_TEST_DIST") == "all"
 	if !all && !scaletest.Whole {
@@ -191,14 +190,14 @@ func TestSameBytes(t *testing.T) {
 	checkSums(t, first)
 }
 
-// The test does see a program that has the name of the folder in it.
+// The test detects a program that contains the name of the folder.
 func TestLeaks(t *testing.T) {
 	if got := leaks(map[string]file{"x": {data: []byte("a /tmp/one/b.go c")}, "y": {data: []byte("nothing")}}, "/tmp/one", "/tmp/two", ""); !slices.Equal(got, []string{"x has /tmp/one"}) {
 		t.Errorf("leaks = %q", got)
 	}
 }
 
-// Another system has archives of another form.
+// Another system has another form of archive.
 func TestWindows(t *testing.T) {
 	if os.Getenv("BRIDGE_TEST_DIST") != "all" {
 		t.Skip("compiles everything for another system: set BRIDGE_TEST_DIST=all")
@@ -212,7 +211,7 @@ func TestWindows(t *testing.T) {
 	checkSums(t, dir)
 }
 
-// checkArchive checks what an archive has.
+// checkArchive checks the content of an archive.
 func checkArchive(t *testing.T, name string, files map[string]file) {
 	t.Helper()
 	folder, _, _ := strings.Cut(strings.TrimSuffix(name, ".zip"), ".tar.gz")
@@ -246,7 +245,7 @@ func checkArchive(t *testing.T, name string, files map[string]file) {
 	}
 }
 
-// checkSums checks checksums.txt by the program that users have.
+// checkSums checks checksums.txt with the program that users have.
 func checkSums(t *testing.T, dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("sha256sum"); err != nil {
@@ -265,8 +264,8 @@ func checkSums(t *testing.T, dir string) {
 	}
 }
 
-// checkList checks that every module of the program is in its list once, and that the
-// program says the version that was asked for.
+// checkList checks that every module of the program is in its list once, and that the program prints the requested
+// version.
 func checkList(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	name, ending := "mcp-bridge_1.2.3_"+runtime.GOOS+"_"+runtime.GOARCH, ".tar.gz"
@@ -301,14 +300,14 @@ func checkList(t *testing.T, files map[string][]byte) {
 	if want := fmt.Sprintf("mcp-bridge v1.2.3 %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH); err != nil || string(said) != want {
 		t.Errorf("version prints %q (%v), want %q", said, err, want)
 	}
-	// Broken lists are seen.
+	// Broken lists are detected.
 	d.Packages = append(d.Packages[:len(d.Packages)-1], d.Packages[2])
 	if got := missing(string(out), d); len(got) != 2 {
 		t.Errorf("of a list with one module twice and one not at all is said %q", got)
 	}
 }
 
-// missing compares what go version -m prints with a list.
+// missing compares the output of go version -m with a list.
 func missing(printed string, d document) (faults []string) {
 	n := 0
 	for _, m := range regexp.MustCompile(`(?m)^\t(dep|=>)\t(\S+)\t(\S+)`).FindAllStringSubmatch(printed, -1) {
@@ -329,7 +328,7 @@ func missing(printed string, d document) (faults []string) {
 	return faults
 }
 
-// What is asked for wrongly is refused.
+// Wrong requests are refused.
 func TestMistakes(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000001")
 	for _, tc := range []struct {
@@ -350,7 +349,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// publishing is what we use of the configuration of GoReleaser.
+// publishing is the part of GoReleaser's configuration that the test reads.
 type publishing struct {
 	Version int    `yaml:"version"`
 	Project string `yaml:"project_name"`
@@ -371,7 +370,7 @@ type publishing struct {
 	} `yaml:"release"`
 }
 
-// GoReleaser publishes every file that is made, and makes none itself (O-065).
+// GoReleaser publishes every file of a release, and makes none itself (O-065).
 func TestPublishing(t *testing.T) {
 	text, err := os.ReadFile(root + "/.goreleaser.yaml")
 	if err != nil {

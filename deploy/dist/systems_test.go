@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// TestSystems type-checks every package and its tests for the systems of a release other
-// than this one. It reads source only, which takes a small part of what a build takes.
+// TestSystems type-checks every package and its tests for the other systems of a release. It reads source only, which
+// is much faster than a build.
 func TestSystems(t *testing.T) {
 	scaletest.Unraced(t)
 	root, err := programtest.Root()
@@ -35,7 +35,7 @@ func TestSystems(t *testing.T) {
 				Tests: true,
 				ParseFile: func(set *token.FileSet, name string, src []byte) (*ast.File, error) {
 					f, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
-					if f != nil && !strings.HasPrefix(name, root) { // the bodies of others are not ours to check
+					if f != nil && !strings.HasPrefix(name, root) { // function bodies of dependencies are not checked
 						for _, d := range f.Decls {
 							if d, ok := d.(*ast.FuncDecl); ok {
 								d.Body = nil

@@ -1,4 +1,4 @@
-// Package systemd has the unit for systemd.
+// Package systemd tests the unit for systemd.
 package systemd
 
 import (
@@ -34,15 +34,15 @@ func text(t *testing.T) string {
 	return string(b)
 }
 
-// faults returns what systemd has to say about a unit. It ends with code 0 also for keys
-// that it does not know: whatever it says is a fault.
+// faults returns systemd's remarks about a unit. systemd exits with 0 also for unknown keys, so every remark is a
+// fault.
 func faults(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mcp-bridge"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text = strings.ReplaceAll(text, "/usr/local/bin/mcp-bridge", filepath.Join(dir, "mcp-bridge")) // which has to be there
+	text = strings.ReplaceAll(text, "/usr/local/bin/mcp-bridge", filepath.Join(dir, "mcp-bridge")) // the file must exist
 	path := filepath.Join(dir, unit)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func faults(t *testing.T, text string) string {
 	return string(out)
 }
 
-// systemd understands every line of the unit (O-070).
+// systemd knows every line of the unit (O-070).
 func TestVerify(t *testing.T) {
 	need(t, "systemd-analyze")
 	whole := text(t)
@@ -78,10 +78,10 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// exposure is how open a unit is, by systemd's own measure.
+// exposure is the exposure of a unit by systemd's own measure.
 var exposure = regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`)
 
-// The service can do little beside what it is for.
+// The service can do little besides its purpose.
 func TestSecurity(t *testing.T) {
 	need(t, "systemd-analyze")
 	check := func(text string) (level string, ok bool) {
@@ -110,10 +110,10 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// The unit gives the bridge longer to stop than it takes.
+// The unit gives the bridge more time to stop than it needs.
 func TestStop(t *testing.T) {
 	m := regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+)$`).FindStringSubmatch(text(t))
-	if m == nil || len(m[1]) < 2 || m[1] < "20" { // drain is 10s, and servers have 5s to end in
+	if m == nil || len(m[1]) < 2 || m[1] < "20" { // drain takes 10s, and servers get 5s to end
 		t.Errorf("TimeoutStopSec is %v, want 20 or more", m)
 	}
 }

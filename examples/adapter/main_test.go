@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// newGreeter makes a server whose tool reports progress, and asks the user for a name.
+// newGreeter returns a server whose tool reports progress and asks the user for a name.
 func newGreeter() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "greeter", Version: "1.0.0"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "greet"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
@@ -56,8 +56,8 @@ func listen(t *testing.T, s *mcp.Server) string {
 	return "tcp://" + l.Addr().String()
 }
 
-// A client of HTTP talks to a server behind the socket: its call reports progress, asks
-// the user, and is answered. The client may be of either era.
+// An HTTP client uses a server behind the socket: its call reports progress, asks the user, and is answered. The client
+// may be of either era.
 func TestBridge(t *testing.T) {
 	b, err := newBridge(listen(t, newGreeter()), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// send writes a message as it is.
+// send writes a raw message.
 func send(t *testing.T, conn mcp.Connection, raw string) {
 	t.Helper()
 	m, err := jsonrpc.DecodeMessage([]byte(raw))

@@ -21,7 +21,7 @@ import (
 
 const revisionLegacy = "2025-11-25"
 
-// asServer makes the test binary the server, so that tests have a real child.
+// asServer makes the test binary act as the server, so that tests have a real child.
 const asServer = "EVERYTHING_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -45,8 +45,8 @@ func testSettings() settings {
 	}
 }
 
-// connect starts a server for one client. When the test ends it closes the
-// client and waits until the server's every goroutine has ended by itself.
+// connect starts a server for one client. When the test ends it closes the client and waits until all goroutines of the
+// server have ended.
 func connect(t *testing.T, s settings, revision string, opts *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	i := newInstance(s)

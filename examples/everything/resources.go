@@ -73,8 +73,7 @@ func contents(c *mcp.ResourceContents) *mcp.ReadResourceResult {
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}
 }
 
-// exists reports whether a resource can be read or, in the extra one's case,
-// might be later.
+// exists reports whether a resource exists, or may exist later, like the extra one.
 func exists(uri string) bool {
 	if name, ok := strings.CutPrefix(uri, staticPrefix); ok {
 		_, err := docs.ReadFile("docs/" + name)
@@ -97,7 +96,7 @@ func dynamicMIME(kind string) string {
 	return "text/plain"
 }
 
-// parseDynamic returns index 0 for what is not a dynamic resource.
+// parseDynamic parses the URI of a dynamic resource; index is 0 for other URIs.
 func parseDynamic(uri string) (kind string, index int) {
 	rest, ok := strings.CutPrefix(uri, dynamicPrefix)
 	if !ok {
@@ -110,7 +109,7 @@ func parseDynamic(uri string) (kind string, index int) {
 	return kind, positive(number)
 }
 
-// positive returns the positive integer that s spells in the usual way, or 0.
+// positive parses a positive integer in its usual form, or returns 0.
 func positive(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || strconv.Itoa(n) != s {
@@ -119,8 +118,7 @@ func positive(s string) int {
 	return n
 }
 
-// dynamic makes a resource. It names the time, so that each reading differs,
-// as an updated resource would.
+// dynamic returns a resource. Its text has the time, so that each reading differs, like an updated resource.
 func dynamic(kind string, index int) *mcp.ResourceContents {
 	c := &mcp.ResourceContents{URI: dynamicURI(kind, index), MIMEType: dynamicMIME(kind)}
 	body := fmt.Sprintf("Resource %d: This is a %s resource created at %s", index, kind, time.Now().UTC().Format(time.RFC3339Nano))

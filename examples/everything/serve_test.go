@@ -19,8 +19,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// listen runs the program on a free port and returns the address that it
-// prints. When the test ends it is stopped, with whatever is still connected.
+// listen runs the program on a free port and returns the address that it prints. It stops the program when the test
+// ends, with open connections.
 func listen(t *testing.T, arguments ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func TestHTTP(t *testing.T) {
 			succeed(t, cs, "toggle-extra-tool", nil)
 			<-changes
 			succeed(t, cs, "extra-tool", nil)
-			// The updates are still on when the server is told to stop.
+			// The updates are still on when the server is stopped.
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestSessionsAreApart(t *testing.T) {
 	}
 }
 
-// A stream on which nothing was ever said must not hold up the end either.
+// A stream without any message must not delay the end either.
 func TestSilentStream(t *testing.T) {
 	var stream io.Closer
 	t.Cleanup(func() { stream.Close() }) // after the server has stopped
@@ -216,7 +216,7 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// child is the program as a process of its own.
+// child is the program as a separate process.
 func child(t *testing.T, arguments ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], arguments...)

@@ -20,13 +20,13 @@ func setLevel(t *testing.T, cs *mcp.ClientSession, level mcp.LoggingLevel) {
 	}
 }
 
-// pass lets time go by, and what is due happen. Inside a bubble it takes none.
+// pass lets time pass, and due events happen. Inside a bubble it takes no time.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// drain returns what has arrived.
+// drain returns the messages that have arrived.
 func drain[T any](ch chan T) []T {
 	var all []T
 	for {

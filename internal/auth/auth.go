@@ -57,16 +57,16 @@ type Key struct {
 
 // Keys are the keys of all callers. Its methods may be called concurrently.
 type Keys struct {
-	log   *slog.Logger
-	salt  [32]byte
-	known atomic.Pointer[[]known] // in the order of keys
-	next  atomic.Int64            // time of the next check of the files, Unix nanoseconds; 0 means never
+	log       *slog.Logger
+	salt      [32]byte
+	known     atomic.Pointer[[]known] // in the order of keys
+	nextCheck atomic.Int64            // time of the next check of the files, Unix nanoseconds; 0 means never
 
-	turn  sync.Mutex // guards the fields below; held while files are read, so no request waits for it
-	keys  []Key
-	files []*keyFile // in the order of keys; nil for a key without a file
-	said  []string   // in the order of keys: the fault logged last
-	heed  func(principal string, good bool)
+	mu       sync.Mutex // guards the fields below; held while files are read, so no request waits for it
+	keys     []Key
+	files    []*keyFile // in the order of keys; nil for a key without a file
+	logged   []string   // in the order of keys: the fault logged last
+	onChange func(principal string, good bool)
 }
 
 // known is a key in the form that is compared.
@@ -79,7 +79,7 @@ type known struct {
 // New returns Keys and reads their files. A key that cannot be used locks out its own principal alone,
 // and is logged.
 func New(keys []Key, log *slog.Logger) *Keys {
-	k := &Keys{log: log, heed: func(string, bool) {}}
+	k := &Keys{log: log, onChange: func(string, bool) {}}
 	_, _ = rand.Read(k.salt[:]) // it never fails
 	k.Set(keys)
 	return k
@@ -87,56 +87,56 @@ func New(keys []Key, log *slog.Logger) *Keys {
 
 // Set replaces the keys. It calls the function of Heed for principals that lose or get a key.
 func (k *Keys) Set(keys []Key) {
-	k.turn.Lock()
-	defer k.turn.Unlock()
-	files, said := make([]*keyFile, len(keys)), make([]string, len(keys))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	files, logged := make([]*keyFile, len(keys)), make([]string, len(keys))
 	next := int64(0)
 	for i := range keys {
 		if keys[i].File != "" {
 			files[i] = &keyFile{path: keys[i].File}
-			next = time.Now().Add(lookEvery).UnixNano()
+			next = time.Now().Add(checkEvery).UnixNano()
 		}
 		for j := range k.keys {
 			if k.keys[j] == keys[i] { // a known fault is not logged again
-				said[i] = k.said[j]
+				logged[i] = k.logged[j]
 			}
 		}
 	}
-	k.keys, k.files, k.said = keys, files, said
-	k.look()
-	k.next.Store(next)
+	k.keys, k.files, k.logged = keys, files, logged
+	k.readFiles()
+	k.nextCheck.Store(next)
 }
 
 // Heed sets the function that is called when a principal loses its last usable key, after the last
 // admitted request; and with good when it has one again, before the first. Replacing a key is neither.
 // f must not check a key.
 func (k *Keys) Heed(f func(principal string, good bool)) {
-	k.turn.Lock()
-	defer k.turn.Unlock()
-	k.heed = f
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.onChange = f
 }
 
 // Follow checks the files until ctx ends, so that changes are noticed without requests.
 func (k *Keys) Follow(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if k.next.Load() == 0 {
+			if k.nextCheck.Load() == 0 {
 				continue // there are no files
 			}
-			k.turn.Lock()
-			k.lookNow()
-			k.turn.Unlock()
+			k.mu.Lock()
+			k.readNow()
+			k.mu.Unlock()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// lookEvery is how long a change of a file may go unnoticed.
-const lookEvery = 2 * time.Second
+// checkEvery is how long a change of a file may go unnoticed.
+const checkEvery = 2 * time.Second
 
 // find returns the principal of a key with a sum.
 func (k *Keys) find(sum [sha256.Size]byte) (principal string, found bool) {
@@ -158,9 +158,9 @@ const (
 	apiKey        = "X-Api-Key"
 )
 
-// shown returns the key in the headers. A request with two keys is ambiguous: a proxy on the way may
+// keyOf returns the key in the headers. A request with two keys is ambiguous: a proxy on the way may
 // have looked at the other one.
-func shown(h http.Header) (string, error) {
+func keyOf(h http.Header) (string, error) {
 	bearer, plain := h[authorization], h[apiKey]
 	switch {
 	case len(bearer) == 0 && len(plain) == 0:

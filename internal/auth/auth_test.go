@@ -32,7 +32,7 @@ func headers(pairs ...string) http.Header {
 	return h
 }
 
-// Whom the headers of a request show.
+// The principal that the headers of a request show.
 func TestPrincipal(t *testing.T) {
 	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", Token: beta}, {Principal: "weak", Token: "short"}}, slog.New(slog.DiscardHandler))
 	for _, tc := range []struct {
@@ -72,8 +72,7 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// What is compared is no key, nor does it have a key's length, and the same key
-// is another one in another process.
+// A sum reveals neither a key nor its length, and differs in another process.
 func TestSum(t *testing.T) {
 	keys := []Key{{Principal: "a", Token: alpha}}
 	one, two := New(keys, slog.New(slog.DiscardHandler)), New(keys, slog.New(slog.DiscardHandler))
@@ -85,13 +84,13 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// Principal is Door.Caller of a door that takes keys alone.
+// Principal is Door.Caller of a Door for keys alone.
 func (k *Keys) Principal(h http.Header) (string, error) {
 	c, err := NewDoor(k, nil, nil, slog.New(slog.DiscardHandler)).Caller(context.Background(), h, token.Resource{})
 	return c.Principal, err
 }
 
-// A look-up costs nothing to speak of: it is made for each request.
+// A lookup is cheap: each request does one.
 func BenchmarkPrincipal(b *testing.B) {
 	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", Token: beta}, {Principal: "c", Token: alpha + beta}}, slog.New(slog.DiscardHandler))
 	d := NewDoor(k, nil, nil, slog.New(slog.DiscardHandler))
@@ -113,8 +112,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// A key file is read again when it has changed, and one that is of no use keeps
-// its principal out, and nobody else. The log says so once, without a key.
+// A changed key file is read again. An unusable one locks out its principal alone, and is logged once, without the
+// key.
 func TestFiles(t *testing.T) {
 	const fresh = "fresh-0123456789abcdef"
 	dir := t.TempDir()
@@ -137,7 +136,7 @@ func TestFiles(t *testing.T) {
 			got, _ := k.Principal(headers("X-API-Key", key))
 			return got
 		}
-		later := func() { time.Sleep(lookEvery) }
+		later := func() { time.Sleep(checkEvery) }
 		if got := who(alpha); got != "a" || out.Len() > 0 {
 			t.Errorf("at first: %q, and the log has %q", got, &out)
 		}
@@ -194,8 +193,8 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// Whoever loses its last key is told of once, when the files are looked at, also
-// if nobody calls. A key that another takes the place of is no loss.
+// The loss of a principal's last key is reported once, when the files are checked, also without requests. Replacing a
+// key is no loss.
 func TestHeed(t *testing.T) {
 	const fresh = "fresh-0123456789abcdef"
 	path := filepath.Join(t.TempDir(), "a.key")
@@ -218,7 +217,7 @@ func TestHeed(t *testing.T) {
 			k.Heed(func(principal string, good bool) {
 				mu.Lock()
 				defer mu.Unlock()
-				_, found := k.find(k.sum(alpha)) // whom it is about is not let in while it is told
+				_, found := k.find(k.sum(alpha)) // the principal is not admitted during the call
 				got = append(got, fmt.Sprint(principal, " ", good, " ", found))
 			})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -228,7 +227,7 @@ func TestHeed(t *testing.T) {
 				if second {
 					want = nil
 				}
-				time.Sleep(lookEvery)
+				time.Sleep(checkEvery)
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
@@ -258,8 +257,7 @@ func TestHeed(t *testing.T) {
 	}
 }
 
-// What has become of the files is known within lookEvery, whoever looks at them
-// in between because of a request.
+// A change of the files is noticed within checkEvery, also if requests check them in between.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.key")
 	if err := os.WriteFile(path, []byte(alpha), 0o600); err != nil {
@@ -270,25 +268,25 @@ func TestFollow(t *testing.T) {
 		var lost atomic.Bool
 		k.Heed(func(string, bool) { lost.Store(true) })
 		ctx, cancel := context.WithCancel(t.Context())
-		time.Sleep(lookEvery / 2)
+		time.Sleep(checkEvery / 2)
 		go k.Follow(ctx)
-		time.Sleep(lookEvery/2 + time.Millisecond)
+		time.Sleep(checkEvery/2 + time.Millisecond)
 		if _, err := k.Principal(headers("X-API-Key", alpha)); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
 		if !lost.Load() {
-			t.Errorf("it is not known after %v", lookEvery)
+			t.Errorf("it is not known after %v", checkEvery)
 		}
 		cancel()
 	})
 }
 
-// Of a key that two have, the first has it: they could not be told apart.
+// If two principals have the same key, the first one gets it.
 func TestSameKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte(alpha), 0o600); err != nil {
@@ -306,7 +304,7 @@ func TestSameKey(t *testing.T) {
 	}
 }
 
-// A file that is none, or can grow without end, is not read.
+// A path that is no regular file, and a file that is too large, are not read.
 func TestRead(t *testing.T) {
 	if _, err := Read(t.TempDir()); err == nil || err.Error() != "is not a file" {
 		t.Errorf("a folder: %v", err)

@@ -10,15 +10,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// fleeting are the claims that differ in each token.
-var fleeting = []string{"exp", "iat", "nbf", "jti", "auth_time"}
+// changingClaims are the claims that differ in each token.
+var changingClaims = []string{"exp", "iat", "nbf", "jti", "auth_time"}
 
 // CheckClaim returns the fault of a claim's name, for claims that are passed to servers.
 func CheckClaim(name string) (rule string) {
 	switch {
 	case name == "" || len(name) > 256:
 		return "names no claim, such as sub or email"
-	case slices.Contains(fleeting, name):
+	case slices.Contains(changingClaims, name):
 		return "names a claim that differs in each token: the caller would seem to change with it"
 	}
 	return ""
@@ -32,17 +32,17 @@ const maxText = 1 << 10
 func ClaimText(v gjson.Result) string {
 	texts := token.Texts(v)
 	if v.IsArray() {
-		texts = slices.DeleteFunc(texts, func(item string) bool { return strings.Contains(item, ",") || !plain(item) })
+		texts = slices.DeleteFunc(texts, func(item string) bool { return strings.Contains(item, ",") || !unchanged(item) })
 	}
 	text := strings.Join(texts, ",")
-	if len(text) > maxText || !plain(text) {
+	if len(text) > maxText || !unchanged(text) {
 		return ""
 	}
 	return text
 }
 
-// plain reports whether a text can be passed unchanged.
-func plain(text string) bool {
+// unchanged reports whether a text can be passed unchanged.
+func unchanged(text string) bool {
 	return text != "" && text == strings.TrimSpace(text) && !strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// What a claim can be for a server.
+// Claims in the form for a server.
 func TestClaimText(t *testing.T) {
 	for raw, want := range map[string]string{
 		`"ann"`: "ann", `7`: "7", `true`: "true", `"Jürgen K."`: "Jürgen K.", `["a","b"]`: "a,b", `["a",["b"],{},7]`: "a,7", `["a","b,c"," d","e\nf","g"]`: "a,g", `"a,b"`: "a,b",

@@ -49,12 +49,12 @@ func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
 }
 
 // Named returns the request with another prompt name.
-func (r *Reference) Named(name string) *jsonrpc.Message { return r.about("name", name) }
+func (r *Reference) Named(name string) *jsonrpc.Message { return r.with("name", name) }
 
 // Located returns the request with the URI of its resource or template.
-func (r *Reference) Located() *jsonrpc.Message { return r.about("uri", r.URI) }
+func (r *Reference) Located() *jsonrpc.Message { return r.with("uri", r.URI) }
 
-func (r *Reference) about(member, text string) *jsonrpc.Message {
+func (r *Reference) with(member, text string) *jsonrpc.Message {
 	r.ref[member] = []byte(rawjson.Quote(text))
 	var params []byte
 	ref, err := json.Marshal(r.ref)

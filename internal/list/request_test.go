@@ -7,8 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// What is to be completed is clear, or the request is refused: nothing goes on that
-// another reader may take for something else.
+// The subject of a completion is unambiguous, or the request is refused: no reader may take it for another.
 func TestReference(t *testing.T) {
 	for _, test := range []struct{ params, want string }{
 		{`{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a"}}`, `{"argument":{"name":"a"},"ref":{"name":"p","type":"ref/prompt"}}`},

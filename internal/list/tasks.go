@@ -13,12 +13,12 @@ import (
 
 // TaskTools records which tools of a server need a task, as seen in lists that clients requested.
 type TaskTools struct {
-	noted Memo // the last list in required
+	lastList Memo // the last list in required
 
-	mu       sync.Mutex // guards the fields below
-	required map[string]bool
-	whole    bool      // required covers all tools
-	asked    time.Time // when the list was last requested
+	mu        sync.Mutex // guards the fields below
+	required  map[string]bool
+	whole     bool      // required covers all tools
+	requested time.Time // when the list was last requested
 }
 
 // SurveyEvery is the least time between two requests for the list of tools.
@@ -39,14 +39,14 @@ func (c *TaskTools) Requires(tool string) (required, known bool) {
 func (c *TaskTools) MayAsk() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.asked) >= SurveyEvery
+	return time.Since(c.requested) >= SurveyEvery
 }
 
 // Asks records a request for the list.
 func (c *TaskTools) Asks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = time.Now()
+	c.requested = time.Now()
 }
 
 // Outdated records that the list has changed. It may be requested at once.
@@ -54,7 +54,7 @@ func (c *TaskTools) Outdated() {
 	c.Forget()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = time.Time{}
+	c.requested = time.Time{}
 }
 
 // Forget records that the server may be another one.
@@ -62,7 +62,7 @@ func (c *TaskTools) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.required, c.whole = nil, false
-	c.noted.Forget()
+	c.lastList.Forget()
 }
 
 // Survey reads the whole list; ask requests the page with these params. An error says why the list was cut
@@ -81,7 +81,7 @@ func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) er
 
 // Look reads a page of the list, the answer to r, unless it was the last one.
 func (c *TaskTools) Look(r, a *jsonrpc.Message) {
-	c.noted.At(a, func() bool {
+	c.lastList.At(a, func() bool {
 		c.note(a.Result, !gjson.GetBytes(r.Params, "cursor").Exists())
 		return true
 	})

@@ -31,24 +31,24 @@ type Line struct {
 type Log struct {
 	on atomic.Bool
 
-	mu    sync.Mutex // guards the fields below
-	holds int
-	timer *time.Timer
-	since time.Time
-	lines Ring[*Line]
-	tell  map[int]func(*Line)
-	last  int
+	mu        sync.Mutex // guards the fields below
+	readers   int
+	timer     *time.Timer
+	since     time.Time
+	lines     Ring[*Line]
+	listeners map[int]func(*Line)
+	last      int
 }
 
 // New returns a Log, which stores nothing yet.
-func New() *Log { return &Log{tell: map[int]func(*Line){}, lines: NewRing[*Line](maxLines)} }
+func New() *Log { return &Log{listeners: map[int]func(*Line){}, lines: NewRing[*Line](maxLines)} }
 
 // Look makes the log store lines until done is called, and a minute longer. It calls tell for each line;
 // tell must neither block nor log, and may be nil.
 func (l *Log) Look(tell func(*Line)) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holds++
+	l.readers++
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
@@ -60,22 +60,22 @@ func (l *Log) Look(tell func(*Line)) (done func()) {
 	l.last++
 	id := l.last
 	if tell != nil {
-		l.tell[id] = tell
+		l.listeners[id] = tell
 	}
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.tell, id)
-		if l.holds--; l.holds == 0 {
-			l.timer = time.AfterFunc(linger, l.off)
+		delete(l.listeners, id)
+		if l.readers--; l.readers == 0 {
+			l.timer = time.AfterFunc(linger, l.stop)
 		}
 	})
 }
 
-func (l *Log) off() {
+func (l *Log) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds == 0 {
+	if l.readers == 0 {
 		l.on.Store(false)
 		l.lines, l.timer, l.since = NewRing[*Line](maxLines), nil, time.Time{}
 	}
@@ -124,7 +124,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if h.l.on.Load() {
-		h.keep(&r)
+		h.store(&r)
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
@@ -132,11 +132,11 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// keep stores a line.
-func (h *handler) keep(r *slog.Record) {
-	line := &Line{At: r.Time, Level: r.Level.String(), Text: clip(r.Message), Attrs: map[string]string{}}
+// store stores a line.
+func (h *handler) store(r *slog.Record) {
+	line := &Line{At: r.Time, Level: r.Level.String(), Text: cut(r.Message), Attrs: map[string]string{}}
 	add := func(a slog.Attr) bool {
-		name, text := clip(a.Key), clip(a.Value.Resolve().String())
+		name, text := cut(a.Key), cut(a.Value.Resolve().String())
 		if name == "server" {
 			line.Server = text
 		} else if len(line.Attrs) < maxAttrs && name != "" {
@@ -154,12 +154,12 @@ func (h *handler) keep(r *slog.Record) {
 		return
 	}
 	h.l.lines.Add(line)
-	for _, tell := range h.l.tell {
+	for _, tell := range h.l.listeners {
 		tell(line)
 	}
 }
 
-func clip(s string) string { return s[:min(len(s), maxText)] }
+func cut(s string) string { return s[:min(len(s), maxText)] }
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -11,7 +11,7 @@ import (
 
 func all(*Line) bool { return true }
 
-// Lines are kept while somebody looks, and a minute longer.
+// Lines are stored while somebody looks, and a minute longer.
 func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The last few are kept, the newest first.
+// A ring holds the last few values, newest first.
 func TestRing(t *testing.T) {
 	r := NewRing[int](3)
 	for n, want := range [][]int{nil, {1}, {2, 1}, {3, 2, 1}, {4, 3, 2}, {5, 4, 3}, {6, 5, 4}, {7, 6, 5}} {

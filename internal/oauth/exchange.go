@@ -42,7 +42,7 @@ func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last, _ := m.shown.Get(s.Principal)
+	last, _ := m.subjects.Get(s.Principal)
 	if now := time.Now(); !s.Until.After(now) {
 		if last == nil || !last.Until.After(now) {
 			return nil, &Failure{Public: "the caller's token has expired: sign in again"}
@@ -50,7 +50,7 @@ func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
 		return last, nil
 	}
 	if last == nil || s.Until.After(last.Until) {
-		m.shown.Add(s.Principal, s)
+		m.subjects.Add(s.Principal, s)
 	}
 	return s, nil
 }

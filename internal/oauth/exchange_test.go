@@ -14,21 +14,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// exchanging are settings by which the tokens of callers are exchanged.
+// exchanging returns settings with token exchange.
 func exchanging(how string) oauth.Settings {
 	s := configured()
 	s.Exchange = how
 	return s
 }
 
-// shown returns the context of a request of a caller who has shown a token.
+// shown returns the context of a request whose caller has a token.
 func shown(t *testing.T, principal, token string, life time.Duration) context.Context {
 	return oauth.WithSubject(t.Context(), &identity.Subject{Token: token, Issuer: idp, Principal: principal, Until: time.Now().Add(life)})
 }
 
-// I-303: who asks with the token of one caller gets what that was exchanged for: one request
-// for all who ask at a time, kept until shortly before it ends or the caller's own does. A new token
-// of the caller starts anew.
+// I-303: requests with one caller's token get the token it was exchanged for. Concurrent requests share an exchange.
+// The result is cached until shortly before it or the caller's token ends. A new token of the caller starts anew.
 func TestExchange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -64,7 +63,7 @@ func TestExchange(t *testing.T) {
 			t.Error(err)
 		}
 		asked(3)
-		// What was given for an hour is not kept for longer than the caller's own token lives.
+		// A token for an hour is not cached longer than the caller's own token lives.
 		<-time.After(19 * time.Minute)
 		for _, ctx := range []context.Context{ann, bob} {
 			if _, err := m.Token(ctx); err != nil {
@@ -77,7 +76,7 @@ func TestExchange(t *testing.T) {
 			t.Error(err)
 		}
 		asked(4)
-		// The caller's own has ended: what it has shown since counts, and nobody else's.
+		// The caller's own token has expired: the caller's latest token is used, and nobody else's.
 		<-time.After(time.Minute)
 		if _, err := m.Token(bob); err == nil || !strings.Contains(err.Error(), "the caller's token has expired") {
 			t.Errorf("with a token that has ended: %v", err)
@@ -97,7 +96,7 @@ func TestExchange(t *testing.T) {
 	})
 }
 
-// I-303: what is never exchanged, and that one caller's refusal is nobody else's.
+// I-303: credentials that are never exchanged. One caller's refusal concerns nobody else.
 func TestExchangeRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -123,7 +122,7 @@ func TestExchangeRefused(t *testing.T) {
 		if _, err := m.Token(shown(t, "staff/eve", "bad-token-of-eve", time.Hour)); err == nil || r.issuer.Asked("/token") != 2 {
 			t.Errorf("again, at once: %v, %d requests", err, r.issuer.Asked("/token"))
 		}
-		// Where the file says to which address tokens go, they may be of any issuer.
+		// With token_url the tokens may be of any issuer.
 		s := exchanging(oauth.ExchangeStandard)
 		s.Client.TokenURL = idp + "/token"
 		if _, err := r.machine(t, s).Token(oauth.WithSubject(t.Context(), other)); err != nil {
@@ -132,7 +131,7 @@ func TestExchangeRefused(t *testing.T) {
 	})
 }
 
-// A server that refuses a token gets another one for the same caller, once in a while.
+// If a server refuses a token, the same caller gets another one, once in a while.
 func TestExchangeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -158,7 +157,7 @@ func TestExchangeAgain(t *testing.T) {
 	})
 }
 
-// I-304: the form that Microsoft Entra wants.
+// I-304: the form for Microsoft Entra.
 func TestOnBehalfOf(t *testing.T) {
 	r := newRig(t)
 	r.issuer.Takes = func(s string) bool { return s == "of-ann" }
@@ -170,7 +169,7 @@ func TestOnBehalfOf(t *testing.T) {
 	}
 }
 
-// I-303: what is kept is bounded.
+// I-303: the cache is bounded.
 func TestExchangeBounded(t *testing.T) {
 	r := newRig(t)
 	r.issuer.Takes = func(string) bool { return true }

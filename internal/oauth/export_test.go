@@ -1,13 +1,13 @@
 package oauth
 
-// MaxKept bounds what is kept for one server.
-const MaxKept = maxKept
+// MaxKept bounds the cached tokens of one server.
+const MaxKept = maxCached
 
-// Kept returns how many tokens are kept, and of how many callers.
+// Kept returns the number of cached tokens, and of callers.
 func (m *Machine) Kept() (tokens, callers int) {
 	m.tokens.mu.Lock()
 	defer m.tokens.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tokens.kept.Len(), m.shown.Len()
+	return m.tokens.tokens.Len(), m.subjects.Len()
 }

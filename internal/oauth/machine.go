@@ -52,18 +52,18 @@ type Machine struct {
 	o      Options
 	find   *discovery.Finder
 	ask    *discovery.Asker
-	tokens *keeper
+	tokens *tokenCache
 
-	mu        sync.Mutex                                // guards the fields below
-	challenge discovery.Challenge                       // the server's last challenge
-	heard     bool                                      // the server has refused a request
-	shown     *simplelru.LRU[string, *identity.Subject] // each principal's longest-lived subject
+	mu         sync.Mutex                                // guards the fields below
+	challenge  discovery.Challenge                       // the server's last challenge
+	challenged bool                                      // the server has refused a request
+	subjects   *simplelru.LRU[string, *identity.Subject] // each principal's longest-lived subject
 }
 
 // NewMachine returns a Machine. The caller closes it.
 func NewMachine(o Options) *Machine {
-	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newKeeper(o.Log)}
-	m.shown, _ = simplelru.NewLRU[string, *identity.Subject](maxKept, nil) // the size is positive
+	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newTokenCache(o.Log)}
+	m.subjects, _ = simplelru.NewLRU[string, *identity.Subject](maxCached, nil) // the size is positive
 	return m
 }
 
@@ -90,14 +90,14 @@ func (m *Machine) scopes(ctx context.Context) []string {
 	return scopes
 }
 
-// wanted describes the token that a request needs.
-type wanted struct {
+// demand describes the token that a request needs.
+type demand struct {
 	key    string // cache key
 	scopes []string
 	by     *identity.Subject // the subject to exchange; nil with client credentials
 }
 
-func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
+func (m *Machine) demand(ctx context.Context) (w demand, err error) {
 	w.scopes = m.scopes(ctx)
 	w.key = strings.Join(w.scopes, " ")
 	if m.o.Exchange != "" {
@@ -110,11 +110,11 @@ func (m *Machine) wanted(ctx context.Context) (w wanted, err error) {
 
 // Token returns a cached token or requests one.
 func (m *Machine) Token(ctx context.Context) (string, error) {
-	w, err := m.wanted(ctx)
+	w, err := m.demand(ctx)
 	if err != nil {
 		return "", err
 	}
-	return m.tokens.get(ctx, w.key, func(ctx context.Context) (*discovery.Token, error) { return m.get(ctx, &w) })
+	return m.tokens.get(ctx, w.key, func(ctx context.Context) (*discovery.Token, error) { return m.request(ctx, &w) })
 }
 
 // Refused handles a refused request. After 401 it is sent again once, with a new token. After 403 it
@@ -124,11 +124,11 @@ func (m *Machine) Refused(ctx context.Context, token string, h http.Header, stat
 		return false, nil
 	}
 	m.mu.Lock()
-	if c, ok := discovery.Bearer(h); ok || !m.heard {
-		m.challenge, m.heard = c, true
+	if c, ok := discovery.Bearer(h); ok || !m.challenged {
+		m.challenge, m.challenged = c, true
 	}
 	m.mu.Unlock()
-	w, err := m.wanted(ctx)
+	w, err := m.demand(ctx)
 	return err == nil && m.tokens.refused(w.key, token), err
 }
 
@@ -141,9 +141,9 @@ func failure(err error) *Failure {
 	return &Failure{Public: public, Err: err}
 }
 
-// get requests a token. It returns nil without an error while the authorization server is unknown.
-func (m *Machine) get(ctx context.Context, w *wanted) (*discovery.Token, error) {
-	at, resource, scopes, err := m.where(ctx, w.scopes)
+// request requests a token. It returns nil without an error while the authorization server is unknown.
+func (m *Machine) request(ctx context.Context, w *demand) (*discovery.Token, error) {
+	at, resource, scopes, err := m.target(ctx, w.scopes)
 	if err != nil || at == nil {
 		return nil, err
 	}
@@ -176,32 +176,32 @@ func (c *Client) Grant() *discovery.Client {
 	return g
 }
 
-// where returns the authorization server, the resource, and the scopes to request (I-211). Without an
+// target returns the authorization server, the resource, and the scopes to request (I-211). Without an
 // issuer in the settings the server names it. That is safe for keys, which sign for one issuer alone;
 // Settings.Validate refuses a secret without an issuer.
-func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Issuer, resource string, scopes []string, err error) {
+func (m *Machine) target(ctx context.Context, wanted []string) (at *discovery.Issuer, resource string, scopes []string, err error) {
 	m.mu.Lock()
-	c, heard := m.challenge, m.heard
+	challenge, challenged := m.challenge, m.challenged
 	m.mu.Unlock()
-	var r *discovery.Resource
+	var metadata *discovery.Resource
 	if m.o.Issuer == "" && m.o.Client.TokenURL == "" || !m.o.API && (m.o.Resource == "" || len(wanted) == 0) {
-		if r, err = m.find.Resource(ctx, c.Metadata); err != nil {
+		if metadata, err = m.find.Resource(ctx, challenge.Metadata); err != nil {
 			return nil, "", nil, err
 		}
 	}
 	switch {
 	case len(wanted) > 0 || m.o.API:
 		scopes = wanted
-	case len(c.Scopes) > 0:
-		scopes = c.Scopes
-	case r != nil:
-		scopes = r.Scopes
+	case len(challenge.Scopes) > 0:
+		scopes = challenge.Scopes
+	case metadata != nil:
+		scopes = metadata.Scopes
 	}
 	switch {
 	case m.o.Resource != "" && m.o.Resource != ResourceOff:
 		resource = m.o.Resource
-	case m.o.Resource == "" && r != nil:
-		resource = r.Name
+	case m.o.Resource == "" && metadata != nil:
+		resource = metadata.Name
 	case m.o.Resource == "" && !m.o.API:
 		resource = m.find.Server()
 	}
@@ -211,9 +211,9 @@ func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Iss
 	name := m.o.Issuer
 	switch {
 	case name != "":
-	case r != nil:
-		name = r.Issuers[0]
-	case !heard:
+	case metadata != nil:
+		name = metadata.Issuers[0]
+	case !challenged:
 		return nil, "", nil, nil
 	default: // by revision 2025-03-26
 		name = m.find.Origin()
@@ -221,7 +221,7 @@ func (m *Machine) where(ctx context.Context, wanted []string) (at *discovery.Iss
 	if at, err = m.find.Issuer(ctx, name); err != nil {
 		return nil, "", nil, err
 	}
-	if at == nil && r == nil && m.o.Issuer == "" {
+	if at == nil && metadata == nil && m.o.Issuer == "" {
 		at = m.find.Assumed()
 	}
 	if at == nil {

@@ -34,7 +34,7 @@ const (
 	secret = "s3cret of the bridge+/="
 )
 
-// rig is a server and its authorization server.
+// rig is a server with its authorization server.
 type rig struct {
 	net    *oauthtest.Net
 	issuer *oauthtest.Issuer
@@ -68,7 +68,7 @@ func (r *rig) machine(t *testing.T, s oauth.Settings) *oauth.Machine {
 	return m
 }
 
-// call makes a request to the server as remote.Client does, and returns its status.
+// call sends a request to the server like remote.Client, and returns its status.
 func (r *rig) call(t *testing.T, m *oauth.Machine) (int, error) {
 	t.Helper()
 	for before := 0; ; before++ {
@@ -100,8 +100,8 @@ func configured() oauth.Settings {
 	return oauth.Settings{Issuer: idp, Client: &oauth.Client{ID: "the bridge", Secret: secret}}
 }
 
-// I-300: a token is got before the first request, is for the resource that the server names,
-// and is used until shortly before its end. Who needs one at the same time shares a request.
+// I-300: a token is requested before the first request, for the resource that the server names, and used until
+// shortly before its end. Concurrent requests share a token request.
 func TestMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -133,7 +133,7 @@ func TestMachine(t *testing.T) {
 	})
 }
 
-// I-219: the ways to show who it is. I-211: the scopes that are asked for.
+// I-219: client authentication. I-211: requested scopes.
 func TestMachineShows(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -191,8 +191,7 @@ func keyFile(t *testing.T, key any) string {
 	return file
 }
 
-// I-301: an assertion is signed by the key, for the issuer that the server names. A key
-// that was replaced in its file signs the next one.
+// I-301: the key signs an assertion for the issuer that the server names. A new key in the file signs the next one.
 func TestMachineSigns(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -233,8 +232,8 @@ func TestMachineSigns(t *testing.T) {
 	}
 }
 
-// A token that the server does not accept is replaced once, for all, and the request goes
-// out once more. A server that accepts none is not the end of the authorization server.
+// A token that the server refuses is replaced once, for all requests, and the request is sent again. If the server
+// accepts no token at all, the authorization server is not asked with each request.
 func TestMachineRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -269,8 +268,8 @@ func TestMachineRefused(t *testing.T) {
 	})
 }
 
-// N-71, N-72: an authorization server that refuses, or is down, is asked again, but not
-// with each call. Its words are told without the secret.
+// N-71, N-72: an authorization server that refuses, or is down, is asked again, but not with each call. Its messages
+// are shown without the secret.
 func TestMachineBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -307,8 +306,8 @@ func TestMachineBackOff(t *testing.T) {
 	})
 }
 
-// N-57, N-58, N-63: the secret goes to the token endpoint of the issuer in the settings, and
-// to nobody that a server, metadata or a redirect names. A token goes to its server only.
+// N-57, N-58, N-63: the secret goes only to the token endpoint of the configured issuer, never to an address that a
+// server, metadata or a redirect names. A token goes to its server only.
 func TestMachineSecretStays(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -372,8 +371,8 @@ func TestMachineSecretStays(t *testing.T) {
 	}
 }
 
-// A key signs for the issuer that the server names. What it signs is of no use anywhere
-// else, and nothing goes out before the server has said who gives tokens.
+// A key signs for the issuer that the server names. The assertion is useless elsewhere, and none is sent before the
+// server has named an issuer.
 func TestMachineUnknownIssuer(t *testing.T) {
 	r := newRig(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -406,7 +405,7 @@ func TestMachineUnknownIssuer(t *testing.T) {
 	}
 }
 
-// Close ends a request for a token, and who waits for it.
+// Close cancels a request for a token and wakes the callers that wait for it.
 func TestMachineClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -427,7 +426,7 @@ func TestMachineClose(t *testing.T) {
 	})
 }
 
-// Validate names what is wrong, without values.
+// Validate names faults without values.
 func TestValidate(t *testing.T) {
 	good := func() oauth.Settings { s := configured(); return s }
 	for _, tc := range []struct {

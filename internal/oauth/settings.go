@@ -102,7 +102,7 @@ const PKCEAssume = "assume"
 func (s *Settings) Validate() error {
 	var errs []error
 	if s.Issuer != "" {
-		if err := safe(s.Issuer, true); err != nil {
+		if err := checkAddress(s.Issuer, true); err != nil {
 			errs = append(errs, fmt.Errorf("issuer %w", err))
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Client) Validate() error {
 		errs = append(errs, errors.New("in_body needs secret"))
 	}
 	if c.TokenURL != "" {
-		if err := safe(c.TokenURL, false); err != nil {
+		if err := checkAddress(c.TokenURL, false); err != nil {
 			errs = append(errs, fmt.Errorf("token_url %w", err))
 		}
 	}
@@ -198,8 +198,8 @@ func (c *Client) Look(absolute func(string) string) (setting, remark string, fau
 	return "key_file", remark, fault
 }
 
-// safe reports faults of an address that receives secrets.
-func safe(text string, issuer bool) error {
+// checkAddress reports faults of an address that receives secrets.
+func checkAddress(text string, issuer bool) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || u.User != nil || u.Fragment != "":

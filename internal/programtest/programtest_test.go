@@ -22,7 +22,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// A program is built again if its source has changed, and only then.
+// A program is built again only if its source has changed.
 func TestBuild(t *testing.T) {
 	root, target := t.TempDir(), filepath.Join(t.TempDir(), "plain", "hello")
 	write(t, filepath.Join(root, "go.mod"), "module hello\n", 0o600)
@@ -37,7 +37,7 @@ func TestBuild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Link(path, filepath.Join(t.TempDir(), "kept")); err != nil { // its number is not given to another file
+		if err := os.Link(path, filepath.Join(t.TempDir(), "kept")); err != nil { // its inode is not reused
 			t.Fatal(err)
 		}
 		built, err := os.Stat(path)
@@ -61,8 +61,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// Several may ask for packages at once, also while a folder is half full: one installs
-// them, and nobody gets the folder before it is whole.
+// Concurrent callers may need packages while a folder is half installed: one installs, and nobody gets the folder
+// before it is complete.
 func TestPackages(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("stands in for npm with a script")
@@ -109,7 +109,7 @@ echo '{}' > node_modules/.package-lock.json
 	if _, err := packages(dir, false); err != nil {
 		t.Errorf("packages = %v when they are there", err)
 	}
-	later := time.Now().Add(time.Hour) // other packages are wanted now
+	later := time.Now().Add(time.Hour) // other packages are needed now
 	if err := os.Chtimes(locked, later, later); err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// Nothing but the very token opens, and one error stands for all (R-123,
-//
+// Only the unchanged token opens, and all others give the same error.
 func TestForged(t *testing.T) {
 	k := newKey(t)
 	token := k.Seal("state", []byte("payload"))
@@ -67,7 +66,7 @@ func TestForged(t *testing.T) {
 	}
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := token[len(token)-1]
-	for i := range len(alphabet) { // the bits that padding leaves unused too
+	for i := range len(alphabet) { // also the bits that padding leaves unused
 		if alphabet[i] != last {
 			forged[fmt.Sprint("last is ", alphabet[i:i+1])] = token[:len(token)-1] + alphabet[i:i+1]
 		}
@@ -97,7 +96,7 @@ func TestMaxToken(t *testing.T) {
 	}
 }
 
-// A key shows nothing of itself wherever it is printed.
+// A printed key shows nothing of itself.
 func TestPrint(t *testing.T) {
 	k := newKey(t)
 	var log bytes.Buffer

@@ -8,8 +8,7 @@ import (
 
 const secret = "a secret of more than 32 characters"
 
-// What is sealed opens with the same secret and purpose, at the same place, and in no
-// other way (S-082).
+// A sealed payload opens only with the same secret, purpose and place (S-082).
 func TestShared(t *testing.T) {
 	s := NewShared("records", secret)
 	sealed := s.Seal("b:s:1", []byte("payload"))

@@ -1,4 +1,4 @@
-// Package chart holds the Helm chart to what Helm and Kubernetes ask of it.
+// Package chart checks the Helm chart by the rules of Helm and Kubernetes.
 package chart
 
 import (
@@ -38,7 +38,7 @@ const (
 	example = "../../helm/examples/n8n"
 )
 
-// load reads a chart; that of an example with the other as its dependency.
+// load reads a chart; that of an example has the other as its dependency.
 func load(t *testing.T, dir string) *v2.Chart {
 	t.Helper()
 	c, err := loader.LoadDir(dir)
@@ -51,7 +51,7 @@ func load(t *testing.T, dir string) *v2.Chart {
 	return c
 }
 
-// values reads values: those of files, and then those of a text.
+// values reads values: from files, then from a text.
 func values(t *testing.T, file, text string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -69,7 +69,7 @@ func values(t *testing.T, file, text string) map[string]any {
 	return util.MergeTables(more, all)
 }
 
-// render renders a chart as helm install does: the objects of each template.
+// render renders a chart like helm install: the objects of each template.
 func render(t *testing.T, c *v2.Chart, vals map[string]any) (map[string]string, error) {
 	t.Helper()
 	if err := chartutil.ProcessDependencies(c, vals); err != nil {
@@ -82,14 +82,14 @@ func render(t *testing.T, c *v2.Chart, vals map[string]any) (map[string]string, 
 	return engine.Render(c, ready)
 }
 
-// An object of Kubernetes, as it was rendered.
+// An object is a rendered object of Kubernetes.
 type object struct {
 	version, kind, name string
 	text                []byte // JSON
 	typed               any    // decoded strictly
 }
 
-// arkServer is an MCPServer of ARK, ark.mckinsey.com/v1alpha1, as far as we use it.
+// arkServer is an MCPServer of ARK, ark.mckinsey.com/v1alpha1, with the fields that the chart uses.
 type arkServer struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -121,7 +121,7 @@ type arkServer struct {
 	} `json:"spec"`
 }
 
-// arkAgent and arkQuery are two more.
+// arkAgent and arkQuery are two more types of ARK.
 type arkAgent struct {
 	APIVersion string                `json:"apiVersion"`
 	Kind       string                `json:"kind"`
@@ -144,7 +144,7 @@ type arkQuery struct {
 	} `json:"spec"`
 }
 
-// kinds are the types of what may be rendered.
+// kinds are the types of objects that may be rendered.
 var kinds = map[string]func() any{
 	"v1/ConfigMap":                            func() any { return new(core.ConfigMap) },
 	"v1/Service":                              func() any { return new(core.Service) },
@@ -165,7 +165,7 @@ var kinds = map[string]func() any{
 	"ark.mckinsey.com/v1alpha1/Query":         func() any { return new(arkQuery) },
 }
 
-// parse reads the objects of a template, of whatever types they are.
+// parse reads the objects of a template, of any type.
 func parse(text string) (all []object, err error) {
 	r := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	for {
@@ -194,8 +194,7 @@ func parse(text string) (all []object, err error) {
 	}
 }
 
-// decode reads the objects of a template. A field that their type does not have is an
-// error.
+// decode reads the objects of a template. An unknown field is an error.
 func decode(text string) ([]object, error) {
 	all, err := parse(text)
 	if err != nil {
@@ -248,7 +247,7 @@ func all[T any](made []object) (found []*T) {
 	return found
 }
 
-// matches reports whether a selector chooses labels.
+// matches reports whether a selector matches labels.
 func matches(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if labels[k] != v {
@@ -258,7 +257,7 @@ func matches(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// faults returns where the objects of a release do not fit each other.
+// faults returns the places where the objects of a release do not fit each other.
 func faults(made []object) (found []string) {
 	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	deployments := all[apps.Deployment](made)
@@ -273,7 +272,7 @@ func faults(made []object) (found []string) {
 			ports[p.Name] = p.ContainerPort
 		}
 	}
-	// Who selects pods: those of the clients, or the workers, and never both.
+	// Each selector matches the pods for clients or the workers, never both.
 	selects := func(name string, selector map[string]string) bool {
 		if !strings.HasSuffix(name, "-worker") {
 			return matches(selector, pod.Labels) && (len(deployments) == 1 || !matches(selector, deployments[1].Spec.Template.Labels))
@@ -348,7 +347,7 @@ func faults(made []object) (found []string) {
 		if chosen != 1 {
 			fault("the ServiceMonitor selects %d services", chosen)
 		}
-		// No Service leads to workers, so something else has to.
+		// No Service leads to workers, so another object must.
 		if watched := len(all[monitoring.PodMonitor](made)); watched != len(deployments)-1 {
 			fault("%d deployments, and %d of them have a PodMonitor", len(deployments), watched)
 		}
@@ -389,7 +388,7 @@ func faults(made []object) (found []string) {
 	return found
 }
 
-// podFaults returns what is wrong with a pod.
+// podFaults returns the faults of a pod.
 func podFaults(made []object, pod core.PodSpec) (found []string) {
 	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	mounted := map[string]bool{}
@@ -412,10 +411,10 @@ func podFaults(made []object, pod core.PodSpec) (found []string) {
 	return found
 }
 
-// secretText are values that should be in a Secret.
+// secretText matches values that belong in a Secret.
 var secretText = regexp.MustCompile(`(?i)(token|secret|password|authorization|api_key): "?(?:Bearer )?([^\s{"]+)`)
 
-// container returns what is wrong with the bridge's container.
+// container returns the faults of the bridge's container.
 func container(c core.Container, pod core.PodSpec) (found []string) {
 	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	s := c.SecurityContext
@@ -446,7 +445,7 @@ func container(c core.Container, pod core.PodSpec) (found []string) {
 	return found
 }
 
-// release is what a file of values makes.
+// release is the set of objects that a file of values renders.
 func release(t *testing.T, file, more string) []object {
 	t.Helper()
 	made, err := objects(t, load(t, folder), values(t, file, more))
@@ -458,7 +457,7 @@ func release(t *testing.T, file, more string) []object {
 
 var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml", "oauth-values.yaml", "workers-values.yaml"}
 
-// Each file of values makes objects that Kubernetes knows, and that fit each other (O-076).
+// Each file of values renders objects that Kubernetes knows and that fit each other (O-076).
 func TestObjects(t *testing.T) {
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
@@ -479,7 +478,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Tokens are for the address that clients type in.
+// Tokens are for the address that clients use.
 func TestPublicURL(t *testing.T) {
 	for more, want := range map[string]string{
 		"": "https://mcp.example.com",
@@ -498,14 +497,14 @@ func TestPublicURL(t *testing.T) {
 	}
 }
 
-// As a dependency of another chart, the chart makes nothing.
+// As a dependency of another chart, the chart renders nothing.
 func TestLibrary(t *testing.T) {
 	if made := release(t, "full-values.yaml", "mode: library"); len(made) != 0 {
 		t.Errorf("%d objects, want none", len(made))
 	}
 }
 
-// Helm finds nothing to remark.
+// Helm's linter has no remarks.
 func TestLint(t *testing.T) {
 	for _, file := range files {
 		l := lint.RunAll(folder, values(t, file, ""), "tools")
@@ -520,7 +519,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What does not fit together is refused, and the message says what to do (O-075).
+// Contradictory values are refused, and the message says what to do (O-075).
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct{ file, more, want string }{
 		{"", "insecure: true", "config.servers is empty"},
@@ -563,8 +562,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Workers are pods of their own, which clients do not reach: as the others, but for their
-// role, and for what is set for them.
+// Workers are separate pods that clients do not reach. They are like the others, except for their role and their own
+// settings.
 func TestWorkers(t *testing.T) {
 	for more, roles := range map[string][2]string{"": {"front", "worker"}, "cluster: { role: all }": {"all", "worker"}} {
 		made := release(t, "workers-values.yaml", more)
@@ -581,7 +580,7 @@ func TestWorkers(t *testing.T) {
 					role = e.Value
 				}
 			}
-			replicas := 0 // as many as the autoscaler says
+			replicas := 0 // the autoscaler decides
 			if d.Spec.Replicas != nil {
 				replicas = int(*d.Spec.Replicas)
 			}
@@ -597,7 +596,7 @@ func TestWorkers(t *testing.T) {
 		if text := all[core.ConfigMap](made)[0].Data["bridge.yaml"]; !strings.Contains(text, "role: ${CLUSTER_ROLE}\n") {
 			t.Errorf("%q: the configuration is\n%s", more, text)
 		}
-		// Each reaches each, at the port for instances.
+		// Each instance reaches each other one, at the port for instances.
 		admits := func(peers []networking.NetworkPolicyPeer, labels map[string]string) bool {
 			return slices.ContainsFunc(peers, func(p networking.NetworkPolicyPeer) bool {
 				return p.PodSelector != nil && matches(p.PodSelector.MatchLabels, labels)
@@ -620,7 +619,7 @@ func TestWorkers(t *testing.T) {
 		if n := len(all[policy.PodDisruptionBudget](made)); n != 2 {
 			t.Errorf("%d budgets", n)
 		}
-		// Prometheus asks both in the same way.
+		// Prometheus scrapes both in the same way.
 		services, pods := all[monitoring.ServiceMonitor](made), all[monitoring.PodMonitor](made)
 		if len(services) != 1 || len(pods) != 1 {
 			t.Fatalf("%d and %d monitors", len(services), len(pods))
@@ -647,7 +646,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// Charts that are broken are seen: a template is changed, and what finds it says so (O-091).
+// Broken charts are detected: a template is changed, and a check names the fault (O-091).
 func TestBroken(t *testing.T) {
 	for _, tc := range []struct{ template, from, to, want string }{
 		{"service.yaml", `{{- include "mcp-bridge.selector" . | nindent 4 }}`, "{ app: other }", "does not select the pods"},
@@ -703,7 +702,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// The pod has time for all that happens when it is stopped.
+// The pod has enough time to stop.
 func TestGrace(t *testing.T) {
 	for more, want := range map[string]int64{"": 35, "drain: 60": 85, "preStopSleep: 0": 30,
 		"cluster: { enabled: true, redis: { existingSecret: r }, secret: { existingSecret: s } }":                         35,
@@ -732,7 +731,7 @@ func documented(t *testing.T) string {
 	return text
 }
 
-// They make objects that fit each other.
+// The documented values render objects that fit each other.
 func TestDocs(t *testing.T) {
 	for _, fault := range faults(release(t, "", documented(t))) {
 		t.Error(fault)

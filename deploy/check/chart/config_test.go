@@ -18,7 +18,7 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// choice is one of the values that a schema offers for a key.
+// choice is a value that a schema offers for a key.
 type choice struct {
 	path  string // of the key, such as cluster.role
 	value any
@@ -38,7 +38,7 @@ func (c choice) values() map[string]any {
 	return all
 }
 
-// in returns the value of the choice's key in values of the chart; nil without one.
+// in returns the value of the choice's key in values of the chart; nil if it is missing.
 func (c choice) in(all map[string]any) any {
 	var at any = all
 	for key := range strings.SplitSeq(c.path, ".") {
@@ -48,9 +48,8 @@ func (c choice) in(all map[string]any) any {
 	return at
 }
 
-// choices returns what a schema offers: each value of an enum, both of a switch, and nothing
-// where null is a value. A schema that offers choices in a way that is not known here is an
-// error.
+// choices returns the values that a schema offers: each value of an enum, both of a switch, and none where null is a
+// value. An unknown form of choice is an error.
 func choices(path string, schema map[string]any) (found []choice, err error) {
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "if", "const", "$ref", "patternProperties"} {
 		if schema[key] != nil {
@@ -92,22 +91,22 @@ func choices(path string, schema map[string]any) (found []choice, err error) {
 	return found, nil
 }
 
-// configurations are those that charts render. Each is looked at once.
+// configurations are the configurations that charts render. Each is checked once.
 type configurations struct{ seen map[string]bool }
 
-// faults returns what mcp-bridge check says of the configuration in each pod of a release,
-// with the variables, keys and flags that the pod has.
+// faults returns the output of mcp-bridge check for the configuration in each pod of a release, with the pod's
+// variables, keys and flags.
 func (k *configurations) faults(t *testing.T, made []object) (said []string) {
 	t.Helper()
 	maps := all[core.ConfigMap](made)
 	for _, d := range all[apps.Deployment](made) {
 		at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c core.Container) bool { return c.Name == "mcp-bridge" })
 		if at < 0 || len(maps) == 0 {
-			continue // without the bridge, or with a ConfigMap of the user's own
+			continue // without the bridge, or with the user's own ConfigMap
 		}
 		bridge := d.Spec.Template.Spec.Containers[at]
 		args := []string{"check", "--json"}
-		open := slices.Contains(bridge.Args, "--insecure") // of which it warns
+		open := slices.Contains(bridge.Args, "--insecure") // check warns of this
 		if open {
 			args = append(args, "--insecure")
 		}
@@ -125,13 +124,13 @@ func (k *configurations) faults(t *testing.T, made []object) (said []string) {
 			}
 			return fmt.Sprintf("the-key-%s-in-%s-is-long-enough", key, secret)
 		})
-		if tools := filepath.Join(p.dir, "tools"); exists(tools) { // as a workflow has written it by then
+		if tools := filepath.Join(p.dir, "tools"); exists(tools) { // as a workflow would have written it
 			if err := os.WriteFile(filepath.Join(tools, "n8n-tools.json"), []byte(catalogue), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c := exec.Command(p.process.Path, append(args, p.local("/etc/mcp-bridge/bridge.yaml"))...)
-		if err := os.Symlink(p.process.Path, filepath.Join(p.dir, "npx")); err != nil { // some images have it
+		if err := os.Symlink(p.process.Path, filepath.Join(p.dir, "npx")); err != nil { // some images have npx
 			t.Fatal(err)
 		}
 		c.Env = append(p.process.Env, "PATH="+p.dir)
@@ -144,9 +143,8 @@ func (k *configurations) faults(t *testing.T, made []object) (said []string) {
 	return said
 }
 
-// unread renders a chart, as change leaves it, for each choice that its schema offers, beside
-// each of some values. It returns what the bridge says of configurations that it cannot read,
-// and the choices with which nothing is rendered.
+// unread renders a changed chart for each choice that its schema offers, with each of some values. It returns the
+// faults of configurations that the bridge cannot read, and the choices that render nothing.
 func unread(t *testing.T, dir string, change func(*v2.Chart), bases map[string]string) (said []string) {
 	t.Helper()
 	changed := func() *v2.Chart {
@@ -195,8 +193,7 @@ func unread(t *testing.T, dir string, change func(*v2.Chart), bases map[string]s
 	return said
 }
 
-// valuesOf returns the values for the chart that are shipped: those of ci, and of the page
-// about it.
+// valuesOf returns the published values for the chart: those of ci, and of the page about it.
 func valuesOf(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"docs/install.md": documented(t)}
@@ -210,7 +207,7 @@ func valuesOf(t *testing.T) map[string]string {
 	return all
 }
 
-// methods are the values of the example from which others follow.
+// methods are the example's values from which others follow.
 var methods = map[string]string{
 	"shared-volume": "",
 	"api":           "mcp: { discovery: { method: api } }",
@@ -218,7 +215,7 @@ var methods = map[string]string{
 	"open":          "mcp: { auth: { enabled: false }, insecure: true }",
 }
 
-// The bridge can read each configuration that a chart makes, whatever is chosen (O-076).
+// The bridge can read each configuration that a chart renders, for all choices (O-076).
 func TestConfigurations(t *testing.T) {
 	for _, fault := range unread(t, folder, func(*v2.Chart) {}, valuesOf(t)) {
 		t.Error(fault)
@@ -234,8 +231,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// A configuration that the bridge cannot read is seen, and so is a choice that no template
-// knows.
+// A configuration that the bridge cannot read is detected, and a choice that no template knows.
 func TestConfigurationsBroken(t *testing.T) {
 	for _, tc := range []struct{ file, from, to, want string }{
 		{"_helpers.tpl", `(dict "url" $d.url) "refresh" $d.refreshInterval`, `(dict "url" $d.url "refresh" $d.refreshInterval)`, "the keys here are file, headers"},

@@ -24,8 +24,7 @@ func n8n(t *testing.T, more string) []object {
 	return made
 }
 
-// The example makes objects that fit each other, and lets in ARK's controller and nobody
-// else (O-079).
+// The example renders objects that fit each other, and admits ARK's controller only (O-079).
 func TestExample(t *testing.T) {
 	for _, method := range []string{"shared-volume", "api", "hooks"} {
 		made := n8n(t, "mcp: { discovery: { method: "+method+" } }")
@@ -58,8 +57,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// workflows starts the engine of examples/workflow-tools in the place of n8n, and returns its
-// address.
+// workflows starts the engine of examples/workflow-tools instead of n8n, and returns its address.
 func workflows(t *testing.T) string {
 	t.Helper()
 	c := exec.Command(filepath.Join(programs, "workflow-tools"), "-listen", "127.0.0.1:0", "-announce", "")
@@ -71,8 +69,8 @@ func workflows(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = c.Process.Kill() // it serves until then
-		_ = c.Wait()         // which says so
+		_ = c.Process.Kill() // it serves until killed
+		_ = c.Wait()         // the error says that it was killed
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -82,11 +80,11 @@ func workflows(t *testing.T) string {
 	return at
 }
 
-// catalogue is what a workflow writes or posts.
+// catalogue is the catalogue that a workflow writes or posts.
 const catalogue = `{"tools": [{"name": "calculate", "description": "Computes.", "request": "POST /webhook/calculate", "headers": {"X-Engine-Key": "engine-key"},
 	"inputSchema": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}}]}`
 
-// The pod of the example works: the tools come by the shared volume, or by a hook.
+// The pod of the example works: the tools come through the shared volume, or through a hook.
 func TestExamplePod(t *testing.T) {
 	for _, method := range []string{"shared-volume", "hooks"} {
 		t.Run(method, func(t *testing.T) {

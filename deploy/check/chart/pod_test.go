@@ -22,7 +22,7 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// programs is the folder of the bridge and of a server, which TestMain compiles.
+// programs is the folder with the bridge and a server, which TestMain compiles.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// A pod runs without a cluster: its volumes are folders, and its container a process.
+// A pod runs without a cluster: its volumes are folders, and its container is a process.
 type pod struct {
 	t       *testing.T
 	spec    core.PodSpec
@@ -56,14 +56,14 @@ type pod struct {
 	base    string // of URLs
 	bridge  core.Container
 	process *exec.Cmd
-	path    string // of the server that is called
+	path    string // path of the server
 	log     *said
 	ended   chan error
-	// elsewhere has addresses that are others on this machine.
+	// elsewhere maps addresses to others on this machine.
 	elsewhere *strings.Replacer
 }
 
-// said is what a process has said so far.
+// said is the output of a process so far.
 type said struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -81,8 +81,7 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// volume writes the files of a volume as the kubelet does: ..data leads to a folder, and
-// is exchanged by a rename.
+// volume writes the files of a volume like the kubelet: ..data links to a folder and is replaced by a rename.
 func (p *pod) volume(name string, files map[string]string) {
 	p.t.Helper()
 	at := filepath.Join(p.dir, name)
@@ -111,27 +110,26 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// local replaces the paths of the container by those of the folders.
+// local replaces the paths of the container by paths of the folders.
 func (p *pod) local(text string) string {
 	for _, m := range p.bridge.VolumeMounts {
-		if m.MountPath != "/tmp" { // which this machine has, too
+		if m.MountPath != "/tmp" { // this machine has /tmp, too
 			text = strings.ReplaceAll(text, m.MountPath, filepath.Join(p.dir, m.Name))
 		}
 	}
 	return p.elsewhere.Replace(text)
 }
 
-// secrets are what the keys in Secrets have.
+// secrets returns the values of keys in Secrets.
 type secrets func(secret, key string) string
 
-// given are those of a map, by SECRET/KEY.
+// given returns the values of a map, by SECRET/KEY.
 func given(all map[string]string) secrets {
 	return func(secret, key string) string { return all[secret+"/"+key] }
 }
 
-// prepare makes the volumes of the pod of a Deployment, and the process of its bridge, with
-// the keys in its Secrets. Addresses in its configuration are replaced by those that follow.
-// It returns nil if the pod has no bridge.
+// prepare makes the volumes for the pod of a Deployment, and the process of its bridge, with the keys in its Secrets. It
+// replaces addresses in the configuration by those that follow. It returns nil if the pod has no bridge.
 func prepare(t *testing.T, made []object, d *apps.Deployment, keys secrets, elsewhere ...string) *pod {
 	t.Helper()
 	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), path: "/mcp", log: new(said), ended: make(chan error, 1), elsewhere: strings.NewReplacer(elsewhere...)}
@@ -189,7 +187,7 @@ func prepare(t *testing.T, made []object, d *apps.Deployment, keys secrets, else
 	return p
 }
 
-// start runs the bridge of the pod of a release: see prepare.
+// start runs the bridge of a release's pod (see prepare).
 func start(t *testing.T, made []object, keys map[string]string, elsewhere ...string) *pod {
 	t.Helper()
 	p := prepare(t, made, all[apps.Deployment](made)[0], given(keys), elsewhere...)
@@ -239,7 +237,7 @@ func (p *pod) until(what string, is func() bool) {
 	}
 }
 
-// probe does what the kubelet does, and returns the status; 0 without an answer.
+// probe sends a probe like the kubelet and returns the status; 0 without an answer.
 func (p *pod) probe(probe *core.Probe) int {
 	r, err := http.NewRequest(http.MethodGet, p.base+probe.HTTPGet.Path, nil)
 	if err != nil {
@@ -258,7 +256,7 @@ func (p *pod) probe(probe *core.Probe) int {
 	return res.StatusCode
 }
 
-// post sends a message, and returns the status, the session and what came back.
+// post sends a message, and returns the status, the session and the answer.
 func (p *pod) post(key, host, session, message string) (status int, of, body string) {
 	return p.postTo(p.path, key, host, session, message)
 }
@@ -292,7 +290,7 @@ func (p *pod) postTo(path, key, host, session, message string) (status int, of, 
 
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"pod","version":"1"}}}`
 
-// session opens one.
+// session opens a session.
 func (p *pod) session(key string) string {
 	p.t.Helper()
 	status, session, body := p.post(key, "", "", hello)
@@ -325,8 +323,8 @@ const (
 	newKey = "another-key-of-the-agents"
 )
 
-// The pod of the chart works: keys come from the Secret and change with it, the probes
-// are answered as they are written, and no call fails when the pod is stopped (O-077).
+// The pod of the chart works: keys come from the Secret and change with it, the probes are answered, and no call fails
+// when the pod is stopped (O-077).
 func TestPod(t *testing.T) {
 	port := freePort(t)
 	with := func(servers string) []object {
@@ -337,7 +335,7 @@ func TestPod(t *testing.T) {
 	if got := p.probe(p.bridge.LivenessProbe); got != 200 {
 		t.Errorf("the probe of liveness: %d", got)
 	}
-	for _, path := range []string{"/health", "/ready"} { // as charts of others probe
+	for _, path := range []string{"/health", "/ready"} { // probes of others' charts
 		other := p.bridge.LivenessProbe.DeepCopy()
 		other.HTTPGet.Path = path
 		if got := p.probe(other); got != 200 {
@@ -364,7 +362,7 @@ func TestPod(t *testing.T) {
 		t.Errorf("get-sum: %d %v", status, ok)
 	}
 
-	// The key in the Secret is changed: the session goes on, with the new key only.
+	// The key in the Secret is changed: the session continues, with the new key only.
 	for _, v := range p.spec.Volumes {
 		if v.Projected != nil {
 			p.volume(v.Name, p.secrets(v.Projected, given(map[string]string{"mcp-keys/agents": newKey + "\n"})))
@@ -376,12 +374,12 @@ func TestPod(t *testing.T) {
 	}
 
 	p.reloadUnderLoad(with(", second: { stdio: { command: everything, args: [stdio] } }"), session)
-	p.path = "/ours/mcp" // at /mcp there are both servers now
+	p.path = "/ours/mcp" // /mcp now has both servers
 	p.stopUnderLoad()
 }
 
-// reloadUnderLoad exchanges the ConfigMap as the kubelet does, by a link: a server is
-// added, and an open session goes on without a failed call.
+// reloadUnderLoad replaces the ConfigMap like the kubelet, by a link: a server is added, and an open session continues
+// without a failed call.
 func (p *pod) reloadUnderLoad(more []object, session string) {
 	p.t.Helper()
 	text := p.local(all[core.ConfigMap](more)[0].Data["bridge.yaml"])
@@ -400,7 +398,7 @@ func (p *pod) reloadUnderLoad(more []object, session string) {
 	if status, _, _ := p.postTo("/third/mcp", newKey, "", "", hello); status != 404 {
 		p.t.Errorf("a server that is not there: %d", status)
 	}
-	// A file with a fault changes nothing.
+	// A faulty file changes nothing.
 	p.volume("config", map[string]string{"bridge.yaml": text + "stdoi: {}\n"})
 	p.until("the fault is in the log", func() bool { return strings.Contains(p.log.String(), "stdoi") })
 	if status, _, _ := p.postTo("/second/mcp", newKey, "", "", hello); status != 200 {
@@ -408,14 +406,13 @@ func (p *pod) reloadUnderLoad(more []object, session string) {
 	}
 }
 
-// stopUnderLoad stops the pod while clients call, as the kubelet does: with preStop no
-// more calls come, since the pod is not among the endpoints any more, and then there is
-// SIGTERM. Those that run have to end well.
+// stopUnderLoad stops the pod while clients call, like the kubelet. With preStop no more calls arrive, since the pod has
+// left the endpoints; then follows SIGTERM. Calls in flight must succeed.
 func (p *pod) stopUnderLoad() {
 	p.t.Helper()
 	const clients = 8
 	var calls sync.WaitGroup
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	done, failed, running, leaving := 0, []string{}, 0, false
 	for range clients {
 		session := p.session(newKey)
@@ -456,7 +453,7 @@ func (p *pod) stopUnderLoad() {
 	}
 }
 
-// underWay returns how many calls the bridge has.
+// underWay returns the number of calls in flight.
 func (p *pod) underWay() int {
 	r, err := http.NewRequest(http.MethodGet, p.base+"/readyz", nil)
 	if err != nil {
@@ -475,7 +472,7 @@ func (p *pod) underWay() int {
 	return answer.Bridge.Calls
 }
 
-// Without the key of the Secret the pod does not serve: the test does see it.
+// Without the key of the Secret the pod does not serve: the test detects it.
 func TestPodWithoutKey(t *testing.T) {
 	dir := t.TempDir()
 	made := release(t, "minimal-values.yaml", "")

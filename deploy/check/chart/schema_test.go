@@ -15,8 +15,8 @@ import (
 	v2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// versions are those of Kubernetes whose own schemas the objects are held to: the oldest
-// that the chart names, and the newest.
+// versions are the versions of Kubernetes whose schemas the objects must fit: the oldest that the chart names, and the
+// newest.
 var versions = [2]string{"v1.30.14", "v1.37.2"}
 
 // need skips a test if something is missing, or fails it where that is required.
@@ -31,14 +31,14 @@ func need(t *testing.T, name string, err error) {
 	t.Skipf("needs %s: %v", name, err)
 }
 
-// schemas are those of a version of Kubernetes.
+// schemas are the schemas of a version of Kubernetes.
 type schemas struct {
 	compiler *jsonschema.Compiler
-	at       map[string]string // where the schema of an object is, by apiVersion/kind
+	at       map[string]string // location of an object's schema, by apiVersion/kind
 }
 
-// published reads the schemas from the source of Kubernetes, which no program can import:
-// the Go command fetches it. They are made strict: a field that they do not have is a fault.
+// published reads the schemas from the source of Kubernetes, which no program can import: the Go command fetches it.
+// They are made strict: an unknown field is a fault.
 func published(t *testing.T, version string) *schemas {
 	t.Helper()
 	out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@"+version).Output()
@@ -73,7 +73,7 @@ func published(t *testing.T, version string) *schemas {
 				is["additionalProperties"] = false
 			}
 			kinds, _ := is["x-kubernetes-group-version-kind"].([]any)
-			if len(kinds) != 1 { // what all groups have, such as DeleteOptions
+			if len(kinds) != 1 { // types of all groups, such as DeleteOptions
 				continue
 			}
 			of := kinds[0].(map[string]any)
@@ -86,8 +86,8 @@ func published(t *testing.T, version string) *schemas {
 	return s
 }
 
-// faults returns what the schemas say of objects, and how many of these they know. What is
-// no part of Kubernetes they do not know.
+// faults returns the faults of objects by the schemas, and the number of known objects. Objects that are not part of
+// Kubernetes are unknown.
 func (s *schemas) faults(t *testing.T, made []object) (said []string, known int) {
 	t.Helper()
 	for _, o := range made {
@@ -115,8 +115,7 @@ func (s *schemas) faults(t *testing.T, made []object) (said []string, known int)
 	return said, known
 }
 
-// Kubernetes takes every object, in the oldest version that the chart names and in the
-// newest. What it does not take is seen.
+// Kubernetes accepts every object, in the oldest version that the chart names and in the newest. Faults are detected.
 func TestSchemas(t *testing.T) {
 	if meta := load(t, folder).Metadata; !strings.HasPrefix(versions[0], "v"+strings.TrimSuffix(strings.TrimPrefix(meta.KubeVersion, ">="), ".0-0")) {
 		t.Errorf("the chart is for %s, and the oldest version here is %s", meta.KubeVersion, versions[0])
@@ -161,7 +160,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// broken renders the chart with a template changed, and does not look at types.
+// broken renders the chart with a changed template, without checks of types.
 func broken(t *testing.T, template, from, to string) (made []object) {
 	t.Helper()
 	c := load(t, folder)

@@ -38,20 +38,20 @@ func required(program string) bool {
 	return slices.Contains(all, program) || slices.Contains(all, "all")
 }
 
-// builder builds images by buildah, with neither a daemon nor a registry.
+// builder builds images with buildah, without a daemon or registry.
 type builder struct {
 	t   *testing.T
 	dir string
 }
 
-// command makes a command of buildah.
+// command returns a command of buildah.
 func (b *builder) command(args ...string) *exec.Cmd {
 	c := exec.Command("buildah", append([]string{"--root", b.dir + "/root", "--runroot", b.dir + "/run", "--storage-driver", "vfs"}, args...)...)
 	c.Env = append(os.Environ(), "BUILDAH_ISOLATION=chroot")
 	return c
 }
 
-// do runs a command of buildah, and returns what it prints.
+// do runs a command of buildah and returns its output.
 func (b *builder) do(args ...string) string {
 	b.t.Helper()
 	c := b.command(args...)
@@ -64,10 +64,9 @@ func (b *builder) do(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// bases stand in for the images that ours are made from, which are in registries: they have
-// what the Dockerfile takes of these, and a few programs of this machine, with what these
-// load. The Go command is that of this machine, too; it does not take a file for one that
-// it has seen because of its size and time, which is the same for all files here.
+// bases replace the base images, which are in registries. They have the files that the Dockerfile needs, and a few
+// programs of this machine with their libraries. The Go command is also that of this machine; it does not use cached
+// results by size and time, which are the same for all files here.
 const bases = `
 FROM scratch AS shell
 COPY programs /
@@ -89,10 +88,10 @@ COPY says /uv
 COPY says /uvx
 `
 
-// programs are those of the shell.
+// programs are the programs that the shell needs.
 var programs = []string{"sh", "install", "mkdir", "chmod", "chown", "ln", "id", "ls", "touch", "cat"}
 
-// install copies the programs of this machine, and the libraries that they load, to a root.
+// install copies programs of this machine, and the libraries that they load, to a root.
 func install(t *testing.T, dir string) {
 	t.Helper()
 	put := func(from, to string) {
@@ -168,7 +167,7 @@ func (b *builder) build(dockerfile, target string, args ...string) string {
 	return name
 }
 
-// settings are those of an image.
+// settings are the settings of an image.
 type settings struct {
 	User, WorkingDir, StopSignal string
 	Env, Entrypoint, Cmd         []string
@@ -191,7 +190,7 @@ func (b *builder) settings(image string) (s settings) {
 	return about.Docker.Config
 }
 
-// faults returns what is wrong with the settings of a built image.
+// faults returns the faults in the settings of a built image.
 func (s *settings) faults() (found []string) {
 	if s.Healthcheck == nil {
 		return []string{"there is no health check"}
@@ -212,7 +211,7 @@ func (s *settings) faults() (found []string) {
 	return found
 }
 
-// files returns the files of a container, but for those that buildah makes.
+// files returns the files of a container, except those that buildah makes.
 func (b *builder) files(container string) (all []string) {
 	b.t.Helper()
 	dir := b.do("mount", container)
@@ -229,8 +228,8 @@ func (b *builder) files(container string) (all []string) {
 	return all
 }
 
-// Each image is built, without Docker: it has the settings that it should, it runs as its
-// user with what its Dockerfile says, is healthy by its own check, and ends by its signal.
+// Each image is built, without Docker. It has the right settings, runs as its user, passes its health check, and ends
+// by its signal.
 func TestBuild(t *testing.T) {
 	need(t, "buildah")
 	if os.Getuid() != 0 {
@@ -290,7 +289,7 @@ func TestBuild(t *testing.T) {
 	})
 }
 
-// serves runs what the image says, tries its health check, and ends it by its signal.
+// serves runs the image's command, tries its health check, and ends it by its signal.
 func (b *builder) serves(container string, s settings) {
 	t := b.t
 	t.Helper()
@@ -327,7 +326,7 @@ func (b *builder) serves(container string, s settings) {
 	}
 }
 
-// program returns the id of the bridge that a process has started, or 0.
+// program returns the id of the bridge process that a process has started, or 0.
 func program(t *testing.T, ancestor int) int {
 	t.Helper()
 	parents := map[int]int{}

@@ -1,5 +1,4 @@
-// Package image holds the Dockerfile to what is said of its images, and tries the files
-// of the one without a base.
+// Package image checks the Dockerfile, and runs the files of the image that has no base.
 package image
 
 import (
@@ -27,7 +26,7 @@ const (
 	root   = "../../.."
 )
 
-// targets are the images that are published.
+// targets are the published images.
 var targets = []string{"mcp-bridge", "node", "uv", "all"}
 
 // parse reads a Dockerfile as BuildKit does.
@@ -47,7 +46,7 @@ func parse(text []byte) (map[string]instructions.Stage, []instructions.ArgComman
 	return all, args, nil
 }
 
-// faults returns what is wrong with a Dockerfile.
+// faults returns the faults of a Dockerfile.
 func faults(text []byte) (found []string) {
 	stages, args, err := parse(text)
 	if err != nil {
@@ -128,7 +127,7 @@ func faults(text []byte) (found []string) {
 	return found
 }
 
-// The Dockerfile says what it should, and each of its mistakes would be seen (O-060, O-062).
+// The Dockerfile has no faults, and each possible fault is detected (O-060, O-062).
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile(folder + "/Dockerfile")
 	if err != nil {
@@ -158,7 +157,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// runLines are the commands of a stage.
+// runLines returns the commands of a stage.
 func runLines(t *testing.T, stage string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(folder + "/Dockerfile")
@@ -177,9 +176,8 @@ func runLines(t *testing.T, stage string) (lines []string) {
 	return lines
 }
 
-// The image from scratch, without Docker: the commands of the Dockerfile make its files
-// in a folder, and the program runs with that as its root, as the user of the image. It
-// serves, is healthy by the image's own check, and stops.
+// The image from scratch, without Docker: the Dockerfile's commands make its files in a folder. The program runs with
+// that as its root, as the user of the image. It serves, passes the image's health check, and stops.
 func TestScratch(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may change the root of a process")
@@ -190,7 +188,7 @@ func TestScratch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rootfs")
 	for _, line := range append(runLines(t, "build"), runLines(t, "scratch-files")...) {
 		if line == "go mod download" {
-			continue // they are there, or go build does it
+			continue // the files exist, or go build makes them
 		}
 		c := exec.Command("sh", "-c", regexp.MustCompile(`(\s)/rootfs`).ReplaceAllString(line, "${1}"+dir))
 		c.Dir = root
@@ -268,9 +266,8 @@ func TestScratch(t *testing.T) {
 	}
 }
 
-// begins starts a bridge, and waits until it answers at an address. Its health check says
-// no before, and yes then. It returns what tells how the bridge has ended, what the bridge
-// has said, and what the health check.
+// begins starts a bridge and waits until it answers at an address. Its health check fails before and succeeds then. It
+// returns functions for the end of the bridge, the output of the bridge, and that of the health check.
 func begins(t *testing.T, served *exec.Cmd, health func() *exec.Cmd, at string) (ended chan error, log *bytes.Buffer, said []byte) {
 	t.Helper()
 	if out, err := health().CombinedOutput(); err == nil {
@@ -303,7 +300,7 @@ func begins(t *testing.T, served *exec.Cmd, health func() *exec.Cmd, at string) 
 	return ended, log, said
 }
 
-// What the base has in /etc/passwd stays.
+// The lines in the base's /etc/passwd stay.
 func TestUsers(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(dir+"/etc", 0o755); err != nil {

@@ -22,8 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start returns an adapter that connects to serve, which has each connection until the
-// test ends.
+// start returns an adapter that connects to serve, which gets each connection until the test ends.
 func start(t *testing.T, o conn.Options, serve func(net.Conn)) *Adapter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +54,7 @@ func start(t *testing.T, o conn.Options, serve func(net.Conn)) *Adapter {
 	return a
 }
 
-// fake serves as the suite wants it.
+// fake is the suite's server.
 func fake(c net.Conn) {
 	s := &adaptertest.Server{Die: func() { c.Close() }}
 	_ = s.ServeLines(c, c) // it ends with the connection
@@ -65,7 +64,7 @@ func TestAdapter(t *testing.T) {
 	adaptertest.Run(t, func(t *testing.T) bridge.Adapter { return start(t, conn.Options{}, fake) })
 }
 
-// request is what the servers of these tests read.
+// request is a request as the servers of these tests parse it.
 type request struct {
 	ID     json.RawMessage
 	Method string
@@ -98,7 +97,7 @@ func TestIntake(t *testing.T) {
 	}))
 }
 
-// An answer above the limit costs its own call, and no other.
+// An answer above the limit fails its own call only.
 func TestTooLarge(t *testing.T) {
 	up := adaptertest.Open(t, start(t, conn.Options{MaxMessage: 1000}, fake), &adaptertest.Client{})
 	pad := strings.Repeat("x", 1000+conn.EnvelopeRoom)
@@ -111,8 +110,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A server that asks on and on, and reads no answer, loses its connection. The call that
-// it has read may have had an effect; a later one was surely not sent.
+// A server that sends requests without end and reads no answer loses its connection. The call that it has read may have
+// had an effect; a later one was surely not sent.
 func TestUnread(t *testing.T) {
 	a := start(t, conn.Options{MaxMessage: 1000}, func(c net.Conn) {
 		for lines := bufio.NewScanner(c); lines.Scan(); {

@@ -37,10 +37,10 @@ type Key struct {
 	File, ID, Algorithm string
 }
 
-// Show adds an assertion to a form (RFC 7523 §2.2, §3). Its audience is the issuer alone, so that no
+// AddTo adds an assertion to a form (RFC 7523 §2.2, §3). Its audience is the issuer alone, so that no
 // other can use it (I-301). taken are the issuer's algorithms; nil if it lists none. The file is read
 // each time: it may have been replaced.
-func (k *Key) Show(form url.Values, client, issuer string, taken []string) error {
+func (k *Key) AddTo(form url.Values, client, issuer string, taken []string) error {
 	key, err := Read(k.File)
 	if err != nil {
 		return fmt.Errorf("key_file: %w", err)

@@ -34,7 +34,7 @@ func set(t *testing.T, keys ...*authtest.Key) *jwks.Fixed {
 	return s
 }
 
-// What counts as an assertion of a client (RFC 7523 §3).
+// Valid assertions of a client (RFC 7523 §3).
 func TestCheck(t *testing.T) {
 	const client, issuer = "https://app.example.com/client.json", "https://mcp.example.com"
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// What the bridge itself signs, it takes from others.
+// Check accepts the bridge's own assertions.
 func TestShowAndCheck(t *testing.T) {
 	key := authtest.NewKey(t, "1", "ES256")
 	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
@@ -98,7 +98,7 @@ func TestShowAndCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	form := url.Values{}
-	if err := (&assertion.Key{File: file, ID: "1"}).Show(form, "bridge", "https://idp.example.com", nil); err != nil {
+	if err := (&assertion.Key{File: file, ID: "1"}).AddTo(form, "bridge", "https://idp.example.com", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := assertion.Check(form.Get("client_assertion"), "bridge", []string{"https://idp.example.com"}, set(t, key)); err != nil || form.Get("client_assertion_type") != assertion.Type {

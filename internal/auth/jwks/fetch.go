@@ -22,12 +22,12 @@ import (
 const (
 	maxDocument = 1 << 20          // bytes of a set or of metadata
 	fetchLimit  = 10 * time.Second // timeout of one request
-	minKept     = 5 * time.Minute
-	maxKept     = time.Hour
+	minLife     = 5 * time.Minute
+	maxLife     = time.Hour
 )
 
-// errNotThere means that an address has no document.
-var errNotThere = errors.New("there is no such document")
+// errNoDocument means that an address has no document.
+var errNoDocument = errors.New("there is no such document")
 
 // Client returns a client for requests to an issuer. It follows no redirect, which could lead anywhere
 // (I-020).
@@ -87,7 +87,7 @@ func Local(host string) bool {
 func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err error) {
 	from := s.o.From
 	if s.o.Text != nil {
-		return s.o.Text, maxKept, nil
+		return s.o.Text, maxLife, nil
 	}
 	if from == "" {
 		if from, err = s.discover(ctx); err != nil {
@@ -96,7 +96,7 @@ func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err err
 	}
 	if !strings.Contains(from, "://") {
 		data, err = readFile(from)
-		return data, minKept, err
+		return data, minLife, err
 	}
 	data, h, err := s.get(ctx, from)
 	if err != nil {
@@ -135,15 +135,15 @@ func (m *Metadata) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*m = Metadata{
-		Issuer: part[string](all["issuer"]), Keys: part[string](all["jwks_uri"]), Introspection: part[string](all["introspection_endpoint"]),
-		Registration: part[string](all["registration_endpoint"]), Documents: part[bool](all["client_id_metadata_document_supported"]),
-		Proofs: part[[]string](all["code_challenge_methods_supported"]), Scopes: part[[]string](all["scopes_supported"]),
+		Issuer: memberAs[string](all["issuer"]), Keys: memberAs[string](all["jwks_uri"]), Introspection: memberAs[string](all["introspection_endpoint"]),
+		Registration: memberAs[string](all["registration_endpoint"]), Documents: memberAs[bool](all["client_id_metadata_document_supported"]),
+		Proofs: memberAs[[]string](all["code_challenge_methods_supported"]), Scopes: memberAs[[]string](all["scopes_supported"]),
 	}
 	return nil
 }
 
-// part parses a member; the zero value if it is malformed.
-func part[T any](data json.RawMessage) (v T) {
+// memberAs parses a member; the zero value if it is malformed.
+func memberAs[T any](data json.RawMessage) (v T) {
 	if data == nil || json.Unmarshal(data, &v) != nil {
 		var none T
 		return none
@@ -171,29 +171,29 @@ func (s *Set) Metadata(ctx context.Context) (*Metadata, error) {
 		return nil, err
 	}
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
-	places := []string{origin + "/.well-known/openid-configuration" + path, origin + "/.well-known/oauth-authorization-server" + path}
+	addresses := []string{origin + "/.well-known/openid-configuration" + path, origin + "/.well-known/oauth-authorization-server" + path}
 	if path != "" {
-		places[0] = origin + path + "/.well-known/openid-configuration"
-		places = append(places, origin+"/.well-known/openid-configuration"+path)
+		addresses[0] = origin + path + "/.well-known/openid-configuration"
+		addresses = append(addresses, origin+"/.well-known/openid-configuration"+path)
 	}
-	for _, place := range places {
-		data, _, err := s.get(ctx, place)
-		if errors.Is(err, errNotThere) {
+	for _, address := range addresses {
+		data, _, err := s.get(ctx, address)
+		if errors.Is(err, errNoDocument) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the metadata at %s: %w", place, err)
+			return nil, fmt.Errorf("the metadata at %s: %w", address, err)
 		}
 		var m Metadata
 		if json.Unmarshal(data, &m) != nil {
-			return nil, fmt.Errorf("the metadata at %s must be JSON", place)
+			return nil, fmt.Errorf("the metadata at %s must be JSON", address)
 		}
 		if m.Issuer != s.o.Issuer {
-			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", place, m.Issuer)
+			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", address, m.Issuer)
 		}
 		return &m, nil
 	}
-	return nil, fmt.Errorf("the issuer publishes no metadata: tried %s", strings.Join(places, ", "))
+	return nil, fmt.Errorf("the issuer publishes no metadata: tried %s", strings.Join(addresses, ", "))
 }
 
 func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, error) {
@@ -213,7 +213,7 @@ func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, err
 	defer a.Body.Close()
 	switch {
 	case a.StatusCode >= 400 && a.StatusCode < 500 && a.StatusCode != http.StatusTooManyRequests:
-		return nil, nil, errNotThere
+		return nil, nil, errNoDocument
 	case a.StatusCode != http.StatusOK:
 		return nil, nil, fmt.Errorf("the answer is %s", a.Status)
 	}
@@ -229,8 +229,8 @@ func age(control string) time.Duration {
 	for part := range strings.SplitSeq(control, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
-			return min(max(time.Duration(seconds)*time.Second, minKept), maxKept)
+			return min(max(time.Duration(seconds)*time.Second, minLife), maxLife)
 		}
 	}
-	return minKept
+	return minLife
 }

@@ -29,7 +29,7 @@ const (
 	againEvery = 10 * time.Second // least time between two fetches for unknown keys
 	retryFirst = time.Second      // pause after a failed fetch, at first
 	retryMost  = 30 * time.Second // and at most
-	oldest     = 24 * time.Hour   // how long a set is used that cannot be refreshed
+	maxAge     = 24 * time.Hour   // how long a set is used that cannot be refreshed
 	maxTried   = 8                // keys that are tried for a token without kid
 	waitLimit  = 2 * time.Second  // how long a request waits for a fetch
 )
@@ -48,18 +48,18 @@ type Options struct {
 // Set holds the keys of one issuer. Run fetches them. Other methods may be called concurrently, also before
 // and after Run.
 type Set struct {
-	o       Options
-	now     atomic.Pointer[keys] // nil if there are none
-	ask     chan struct{}        // holds an item when a fetch is requested
-	ended   chan struct{}        // closed when Run returns
-	fetched atomic.Uint64
-	failed  atomic.Uint64
+	o        Options
+	current  atomic.Pointer[keys] // nil if there are none
+	requests chan struct{}        // holds an item when a fetch is requested
+	stopped  chan struct{}        // closed when Run returns
+	fetched  atomic.Uint64
+	failed   atomic.Uint64
 
-	mu     sync.Mutex // guards the fields below
-	flight chan struct{}
-	next   time.Time // when an unknown key may cause the next fetch
-	fault  string    // why the last fetch failed, or why some keys are not used
-	stale  bool      // the last fetch failed
+	mu        sync.Mutex // guards the fields below
+	flight    chan struct{}
+	next      time.Time // when an unknown key may cause the next fetch
+	lastFault string    // why the last fetch failed, or why some keys are not used
+	failing   bool      // the last fetch failed
 }
 
 // keys are the keys of one fetch.
@@ -70,12 +70,12 @@ type keys struct {
 
 // New returns a Set without keys.
 func New(o Options) *Set {
-	return &Set{o: o, ask: make(chan struct{}, 1), ended: make(chan struct{}), flight: make(chan struct{})}
+	return &Set{o: o, requests: make(chan struct{}, 1), stopped: make(chan struct{}), flight: make(chan struct{})}
 }
 
 // Run fetches and refreshes the keys until ctx ends. It is called once.
 func (s *Set) Run(ctx context.Context) {
-	defer close(s.ended)
+	defer close(s.stopped)
 	pause := retryFirst
 	for {
 		next, err := s.fetch(ctx)
@@ -91,8 +91,8 @@ func (s *Set) Run(ctx context.Context) {
 		timer := time.NewTimer(next)
 		select {
 		case <-timer.C:
-			s.begin()
-		case <-s.ask:
+			s.setInFlight()
+		case <-s.requests:
 			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
@@ -112,15 +112,15 @@ func (s *Set) Try(ctx context.Context) (usable int, skipped []error, err error) 
 	return len(all), skipped, err
 }
 
-// begin records that a fetch is in flight.
-func (s *Set) begin() {
+// setInFlight records that a fetch is in flight.
+func (s *Set) setInFlight() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flight == nil {
 		s.flight = make(chan struct{})
 	}
 	select {
-	case <-s.ask: // a request for a fetch waits for this one
+	case <-s.requests: // a request for a fetch waits for this one
 	default:
 	}
 }
@@ -137,7 +137,7 @@ func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
 	}
 	if ctx.Err() == nil {
 		s.fetched.Add(1)
-		s.say(err, skipped)
+		s.logResult(err, skipped)
 	}
 	if err == nil {
 		s.publish(all)
@@ -153,41 +153,41 @@ func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
 
 // tooOld reports whether the set is too old to be used.
 func (s *Set) tooOld() bool {
-	now := s.now.Load()
-	return now != nil && time.Since(now.at) > oldest
+	now := s.current.Load()
+	return now != nil && time.Since(now.at) > maxAge
 }
 
 // publish replaces the keys. Tokens of removed keys end (I-023).
 func (s *Set) publish(all []*Key) {
-	old := s.now.Load()
+	old := s.current.Load()
 	if old == nil {
 		old = &keys{}
 	}
 	stays := map[*Key]bool{}
 	for i, k := range all {
-		for _, had := range old.all {
-			if had.raw == k.raw {
-				all[i] = had
-				stays[had] = true
+		for _, before := range old.all {
+			if before.raw == k.raw {
+				all[i] = before
+				stays[before] = true
 				break
 			}
 		}
 	}
 	if all == nil {
-		s.now.Store(nil)
+		s.current.Store(nil)
 	} else {
-		s.now.Store(&keys{all, time.Now()})
+		s.current.Store(&keys{all, time.Now()})
 	}
 	for _, k := range old.all {
 		if !stays[k] {
-			k.gone.Store(true)
+			k.withdrawn.Store(true)
 			s.o.Log.Info("an issuer has withdrawn a key: tokens signed by it are refused", "issuer", s.o.Issuer, "kid", fmt.Sprintf("%.100q", k.ID))
 		}
 	}
 }
 
-// say logs a changed result of a fetch.
-func (s *Set) say(err error, skipped []error) {
+// logResult logs a changed result of a fetch.
+func (s *Set) logResult(err error, skipped []error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -195,11 +195,11 @@ func (s *Set) say(err error, skipped []error) {
 		text = errors.Join(skipped...).Error()
 	}
 	s.mu.Lock()
-	was := s.fault
-	s.fault, s.stale = text, err != nil
+	before := s.lastFault
+	s.lastFault, s.failing = text, err != nil
 	s.mu.Unlock()
 	switch log := s.o.Log.With("issuer", s.o.Issuer); {
-	case text == was:
+	case text == before:
 	case err != nil:
 		log.Warn("the keys of an issuer could not be fetched", "err", text)
 	case text != "":
@@ -212,16 +212,16 @@ func (s *Set) say(err error, skipped []error) {
 // Find returns the keys that may have made a signature: those with the id, or, without one, all that fit the
 // algorithm. The error is ErrUnknown or ErrUnavailable, or that of ctx.
 func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*Key, error) {
-	if now := s.now.Load(); now != nil {
+	if now := s.current.Load(); now != nil {
 		if found, some := now.find(id, named, alg); some {
 			return found, nil
 		}
 	}
-	wait, first := s.again()
+	wait, first := s.requestFetch()
 	switch {
 	case wait == nil:
 		return nil, s.unknown()
-	case s.now.Load() == nil && s.lastFailed(): // Run retries by itself
+	case s.current.Load() == nil && s.lastFailed(): // Run retries by itself
 		return nil, ErrUnavailable
 	}
 	limit := time.NewTimer(waitLimit)
@@ -230,12 +230,12 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 	case <-wait:
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-s.ended:
+	case <-s.stopped:
 		return nil, ErrUnavailable
 	case <-limit.C:
 		return nil, ErrUnavailable
 	}
-	now := s.now.Load()
+	now := s.current.Load()
 	if now == nil {
 		return nil, ErrUnavailable
 	}
@@ -261,12 +261,12 @@ func (s *Set) unknown() error {
 func (s *Set) lastFailed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stale
+	return s.failing
 }
 
-// again requests a fetch, or joins the one in flight. wait is closed when it ends. wait is nil if a fetch
+// requestFetch requests a fetch, or joins the one in flight. wait is closed when it ends. wait is nil if a fetch
 // ended a moment ago.
-func (s *Set) again() (wait chan struct{}, first bool) {
+func (s *Set) requestFetch() (wait chan struct{}, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flight != nil {
@@ -274,7 +274,7 @@ func (s *Set) again() (wait chan struct{}, first bool) {
 	}
 	now := time.Now()
 	if now.Before(s.next) {
-		if s.now.Load() == nil { // there are no keys to judge by
+		if s.current.Load() == nil { // there are no keys to judge by
 			done := make(chan struct{})
 			close(done)
 			return done, false
@@ -284,7 +284,7 @@ func (s *Set) again() (wait chan struct{}, first bool) {
 	s.next = now.Add(againEvery)
 	s.flight = make(chan struct{})
 	select {
-	case s.ask <- struct{}{}:
+	case s.requests <- struct{}{}:
 	default:
 	}
 	return s.flight, true
@@ -318,11 +318,11 @@ type State struct {
 // State returns the state of the keys.
 func (s *Set) State() State {
 	st := State{Issuer: s.o.Issuer, Fetched: s.fetched.Load(), Failed: s.failed.Load()}
-	if now := s.now.Load(); now != nil {
+	if now := s.current.Load(); now != nil {
 		st.Have, st.At = true, now.at
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Fault, st.Stale = s.fault, s.stale
+	st.Fault, st.Stale = s.lastFault, s.failing
 	return st
 }

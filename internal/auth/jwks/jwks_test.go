@@ -44,8 +44,7 @@ func find(s *jwks.Set, id string) error {
 	return err
 }
 
-// N-39: a thousand keys that nobody knows have the set fetched once, and who has a good
-// token waits for none of them (I-021).
+// N-39: a thousand unknown keys cause one fetch, and no request with a valid token waits (I-021).
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := authtest.New(t, issuer)
@@ -95,8 +94,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A set that cannot be fetched: the one that was counts for a day, and without one
-// nothing can be said (I-022).
+// A set that cannot be fetched: the old one is used for a day. Without one no key can be judged (I-022).
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := authtest.New(t, issuer)
@@ -109,7 +107,7 @@ func TestUnavailable(t *testing.T) {
 		if err := find(s, "k1"); err != nil {
 			t.Errorf("after 23 hours: %v", err)
 		}
-		for range 2 { // it may be a new one
+		for range 2 { // the key may be new
 			if err := find(s, "other"); !errors.Is(err, jwks.ErrUnavailable) {
 				t.Errorf("another key: %v", err)
 			}
@@ -130,7 +128,7 @@ func TestUnavailable(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // never
+	synctest.Test(t, func(t *testing.T) { // the set never arrives
 		i := authtest.New(t, issuer)
 		i.Answer("/realms/a/.well-known/openid-configuration", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		s, _ := start(t, "", i)
@@ -155,8 +153,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// N-42, N-43, N-44: what an issuer may answer that is of no use. The keys that there
-// were stay.
+// N-42, N-43, N-44: useless answers of an issuer. The old keys stay.
 func TestBadAnswers(t *testing.T) {
 	const set, meta = "/realms/a/jwks", "/realms/a/.well-known/openid-configuration"
 	text := func(s string) http.HandlerFunc {
@@ -205,7 +202,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// Keys that cannot be used are left out, and the others are not (I-014).
+// Unusable keys are left out; the others are not (I-014).
 func TestLeftOut(t *testing.T) {
 	good, private, small := authtest.NewKey(t, "good", "ES256"), authtest.NewKey(t, "private", "ES256"), authtest.NewKey(t, "small", "RS256").JWK(t)
 	raw, err := jose.JSONWebKey{Key: private.Private, KeyID: "private"}.MarshalJSON()
@@ -246,8 +243,7 @@ func TestLeftOut(t *testing.T) {
 	})
 }
 
-// Keys are renewed by what their answer says, within bounds; a key that is taken away is
-// gone for those who have it.
+// Keys are refreshed after the time in their answer, within bounds. A withdrawn key is marked for its holders.
 func TestRenewal(t *testing.T) {
 	for _, tc := range []struct {
 		control string
@@ -279,8 +275,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// The set may be a file, or at an address of its own; metadata may be at each of the
-// places that there are for it.
+// The set may be a file or have its own address. The metadata may be at any of its addresses.
 func TestPlaces(t *testing.T) {
 	i := authtest.New(t, issuer)
 	set, err := json.Marshal(map[string]any{"keys": []any{i.Keys()[0].JWK(t)}})
@@ -330,7 +325,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Addresses that keys and metadata may have.
+// Allowed addresses of keys and metadata.
 func TestSafe(t *testing.T) {
 	for address, good := range map[string]bool{
 		"https://idp.example.com/x": true, "http://127.0.0.1:9/x": true, "http://[::1]/x": true, "http://localhost/x": true,

@@ -21,13 +21,13 @@ type Key struct {
 	// Public is an *rsa.PublicKey, an *ecdsa.PublicKey or an ed25519.PublicKey.
 	Public any
 
-	alg  string // its only algorithm; empty means all that fit
-	raw  string // its text in the set
-	gone atomic.Bool
+	alg       string // its only algorithm; empty means all that fit
+	raw       string // its text in the set
+	withdrawn atomic.Bool
 }
 
 // Gone reports whether the issuer has withdrawn the key.
-func (k *Key) Gone() bool { return k.gone.Load() }
+func (k *Key) Gone() bool { return k.withdrawn.Load() }
 
 // fits reports whether the key fits an algorithm (I-014).
 func (k *Key) fits(alg string) bool {
@@ -50,8 +50,8 @@ const (
 	minRSABits = 2048 // shorter keys can be broken
 )
 
-// errOther means that a key is for another purpose. That is no fault of the set.
-var errOther = errors.New("is for something else")
+// errOtherUse means that a key is for another purpose. That is no fault of the set.
+var errOtherUse = errors.New("is for something else")
 
 // parse parses a set. skipped are the faults of unusable keys. Keys of unknown types and for encryption are
 // left out without a fault.
@@ -68,7 +68,7 @@ func parse(data []byte) (keys []*Key, skipped []error, err error) {
 	for i, raw := range set.Keys {
 		k, err := parseKey(raw)
 		switch {
-		case errors.Is(err, errOther):
+		case errors.Is(err, errOtherUse):
 		case err != nil:
 			skipped = append(skipped, fmt.Errorf("key %d: %w", i+1, err))
 		default:
@@ -98,14 +98,14 @@ func parseKey(raw []byte) (*Key, error) {
 	}
 	switch {
 	case about.Type != "RSA" && about.Type != "EC" && about.Type != "OKP", about.Use != "" && about.Use != "sig":
-		return nil, errOther
+		return nil, errOtherUse
 	case about.D != nil:
 		return nil, errors.New("is a private key: everybody who has read it can sign tokens")
 	}
 	var k jose.JSONWebKey
 	if err := k.UnmarshalJSON(raw); err != nil || !k.Valid() {
 		if about.Type == "OKP" || about.Type == "EC" {
-			return nil, errOther // an unknown curve
+			return nil, errOtherUse // an unknown curve
 		}
 		return nil, errors.New("cannot be read")
 	}
@@ -116,7 +116,7 @@ func parseKey(raw []byte) (*Key, error) {
 		}
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	default:
-		return nil, errOther
+		return nil, errOtherUse
 	}
 	return &Key{ID: k.KeyID, Public: k.Key, alg: k.Algorithm, raw: string(raw)}, nil
 }

@@ -132,8 +132,8 @@ func list(v gjson.Result) (all []string, ok bool) {
 	return all, ok
 }
 
-// nameable reports whether a text may name a caller: it is shown in logs.
-func nameable(s string) bool {
+// validName reports whether a text may name a caller: it is shown in logs.
+func validName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == utf8.RuneError
 	})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is nested takes no stack for each of its levels: strangers write it.
+// Nested claims of strangers must not grow the stack with each level.
 func TestNested(t *testing.T) {
 	nested := func(levels int) string {
 		return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)

@@ -29,24 +29,24 @@ type Front struct {
 func (f *Front) issuer(of Issuer, log *slog.Logger) *issuer {
 	o := Issuer{URL: f.Issuer, Implies: of.Implies, Skew: of.Skew, Front: f}
 	return &issuer{
-		o: o, users: of.URL, algorithms: []jose.SignatureAlgorithm{jose.ES256},
+		o: o, usersOf: of.URL, algorithms: []jose.SignatureAlgorithm{jose.ES256},
 		keys: jwks.New(jwks.Options{Issuer: f.Issuer, Text: f.Keys, Log: log}),
 	}
 }
 
-// user turns a verified token of the bridge into one of its user's issuer.
-func (i *issuer) user(t *Token) error {
-	said, over, err := i.o.Front.Open(t.Claims)
+// toUser turns a verified token of the bridge into one of its user's issuer.
+func (i *issuer) toUser(t *Token) error {
+	claims, over, err := i.o.Front.Open(t.Claims)
 	if err == nil {
-		t.Claims, err = object(said)
+		t.Claims, err = object(claims)
 	}
 	if err != nil {
 		return refuse(Invalid, i.o.URL, "the token: %v", err)
 	}
-	if t.over = over; over() {
+	if t.loginEnded = over; over() {
 		return refuse(Invalid, i.o.URL, "the login of the token has ended: sign in again")
 	}
-	t.Issuer = i.users
+	t.Issuer = i.usersOf
 	return nil
 }
 
@@ -57,41 +57,41 @@ func (v *Verifier) Identify(ctx context.Context, from, raw, client, nonce string
 	if i == nil {
 		return claims, errors.New("there is no such issuer")
 	}
-	no := func(why string) (gjson.Result, error) { return gjson.Result{}, errors.New("the ID token: " + why) }
+	fail := func(why string) (gjson.Result, error) { return gjson.Result{}, errors.New("the ID token: " + why) }
 	head, body, err := split(raw)
 	if err != nil {
-		return no("it is not a JSON Web Token")
+		return fail("it is not a JSON Web Token")
 	}
 	h, err := readHeader(head)
 	if err != nil {
-		return no(err.Error())
+		return fail(err.Error())
 	}
 	if claims, err = object(body); err != nil {
-		return no(err.Error())
+		return fail(err.Error())
 	}
 	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
-		return no("its signature algorithm is not allowed for its issuer")
+		return fail("its signature algorithm is not allowed for its issuer")
 	}
 	if _, err := i.signer(ctx, h, parsed, body); err != nil {
-		return no(err.Error())
+		return fail(err.Error())
 	}
 	if _, err := i.until(claims); err != nil {
-		return no(err.Error())
+		return fail(err.Error())
 	}
 	aud, ok := list(member(claims, "aud"))
 	azp := member(claims, "azp")
 	switch sub := member(claims, "sub"); {
 	case strings.Contains(h.typ, "at+"):
-		return no("it is an access token")
+		return fail("it is an access token")
 	case member(claims, "iss").Str != from:
-		return no("its iss is another issuer")
+		return fail("its iss is another issuer")
 	case !ok || !slices.Contains(aud, client) || azp.Exists() && azp.Str != client || len(aud) > 1 && !azp.Exists():
-		return no("its aud or azp is another client")
+		return fail("its aud or azp is another client")
 	case nonce != "" && member(claims, "nonce").Str != nonce:
-		return no("its nonce is that of another sign-in")
-	case sub.Type != gjson.String || !nameable(sub.Str):
-		return no("it names no user: sub must be text of 1 to 256 bytes without control characters")
+		return fail("its nonce is that of another sign-in")
+	case sub.Type != gjson.String || !validName(sub.Str):
+		return fail("it names no user: sub must be text of 1 to 256 bytes without control characters")
 	}
 	return claims, nil
 }

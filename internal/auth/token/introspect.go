@@ -19,19 +19,19 @@ import (
 
 const (
 	maxAnswer = 1 << 20
-	// placeKept is the lifetime of the endpoint's address from the metadata.
-	placeKept = time.Hour
-	// findLimit is the timeout for finding the address. lostKept is the lifetime of a failure.
-	// placeStays is how long the old address is used after a failure.
-	findLimit  = 2 * time.Second
-	lostKept   = 5 * time.Second
-	placeStays = time.Minute
-	// maxAsked bounds the requests in flight. maxSpare are additional ones for tokens that were
+	// addressLife is the lifetime of the endpoint's address from the metadata.
+	addressLife = time.Hour
+	// findLimit is the timeout for finding the address. findErrLife is the lifetime of a failure.
+	// addressGrace is how long the old address is used after a failure.
+	findLimit    = 2 * time.Second
+	findErrLife  = 5 * time.Second
+	addressGrace = time.Minute
+	// maxInFlight bounds the requests in flight. maxSpare are additional ones for tokens that were
 	// valid before, so that made-up tokens do not delay them.
-	maxAsked = 48
-	maxSpare = 16
-	// sayEvery is the least time between two logged failures.
-	sayEvery = time.Minute
+	maxInFlight = 48
+	maxSpare    = 16
+	// logEvery is the least time between two logged failures.
+	logEvery = time.Minute
 )
 
 // ErrUnavailable means that there was no answer about the token.
@@ -58,21 +58,21 @@ type Endpoint struct {
 	o            EndpointOptions
 	slots, spare chan struct{}
 
-	mu     sync.Mutex    // guards the rest; not held during a fetch
-	place  string        // address from the metadata
-	lost   error         // why there is none
-	until  time.Time     // when place or lost expires
-	seeks  chan struct{} // closed when a lookup in flight ends; nil without one
-	fault  string        // why the last request failed
-	warned bool          // fault was logged
-	lines  logs.Limiter  // limits the logged faults
-	asked  uint64
-	failed uint64
+	mu      sync.Mutex    // guards the rest; not held during a fetch
+	found   string        // address from the metadata
+	findErr error         // why there is none
+	until   time.Time     // when found or findErr expires
+	lookup  chan struct{} // closed when a lookup in flight ends; nil without one
+	fault   string        // why the last request failed
+	warned  bool          // fault was logged
+	limiter logs.Limiter  // limits the logged faults
+	asked   uint64
+	failed  uint64
 }
 
 // NewEndpoint returns an Endpoint. It sends no request.
 func NewEndpoint(o EndpointOptions) *Endpoint {
-	return &Endpoint{o: o, slots: make(chan struct{}, maxAsked), spare: make(chan struct{}, maxSpare)}
+	return &Endpoint{o: o, slots: make(chan struct{}, maxInFlight), spare: make(chan struct{}, maxSpare)}
 }
 
 // Ask returns the issuer's raw answer about a token. The error is ErrUnavailable. ctx is the timeout. good
@@ -88,11 +88,11 @@ func (e *Endpoint) Ask(ctx context.Context, raw string, good bool) ([]byte, erro
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	case <-ctx.Done():
-		e.say(errors.New("it is too slow: too many requests are in flight"))
+		e.record(errors.New("it is too slow: too many requests are in flight"))
 		return nil, ErrUnavailable
 	}
 	answer, err := e.ask(ctx, raw)
-	e.say(err)
+	e.record(err)
 	if err != nil {
 		return nil, ErrUnavailable
 	}
@@ -100,21 +100,21 @@ func (e *Endpoint) Ask(ctx context.Context, raw string, good bool) ([]byte, erro
 }
 
 func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
-	place, err := e.find(ctx)
+	address, err := e.address(ctx)
 	if err != nil {
 		return nil, err
 	}
 	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
 	switch {
 	case e.o.Key.File != "":
-		if err := e.o.Key.Show(form, e.o.ID, e.o.Issuer, nil); err != nil {
+		if err := e.o.Key.AddTo(form, e.o.ID, e.o.Issuer, nil); err != nil {
 			return nil, err
 		}
 	case e.o.InBody:
 		form.Set("client_id", e.o.ID)
 		form.Set("client_secret", e.o.Secret)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, place, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, errors.New("its address must be a URL")
 	}
@@ -129,41 +129,41 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return nil, fmt.Errorf("%s: %w", place, err)
+		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	defer a.Body.Close()
 	switch a.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, fmt.Errorf("%s: the answer is %s: check id and secret of introspection, and the client's permission to introspect", place, a.Status)
+		return nil, fmt.Errorf("%s: the answer is %s: check id and secret of introspection, and the client's permission to introspect", address, a.Status)
 	default:
-		return nil, fmt.Errorf("%s: the answer is %s", place, a.Status)
+		return nil, fmt.Errorf("%s: the answer is %s", address, a.Status)
 	}
 	answer, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", place, err)
+		return nil, fmt.Errorf("%s: %w", address, err)
 	case len(answer) > maxAnswer:
-		return nil, fmt.Errorf("%s: the answer is larger than 1 MiB", place)
+		return nil, fmt.Errorf("%s: the answer is larger than 1 MiB", address)
 	}
 	return answer, nil
 }
 
-// find returns the address. Concurrent callers share a lookup. Meanwhile the old address is used.
-func (e *Endpoint) find(ctx context.Context) (string, error) {
+// address returns the address. Concurrent callers share a lookup. Meanwhile the old address is used.
+func (e *Endpoint) address(ctx context.Context) (string, error) {
 	if e.o.URL != "" {
 		return e.o.URL, nil
 	}
 	e.mu.Lock()
-	seeks := e.seeks
+	seeks := e.lookup
 	switch {
-	case time.Now().Before(e.until) || seeks != nil && e.place != "":
+	case time.Now().Before(e.until) || seeks != nil && e.found != "":
 		defer e.mu.Unlock()
-		return e.place, e.lost
+		return e.found, e.findErr
 	case seeks == nil:
-		e.seeks = make(chan struct{})
+		e.lookup = make(chan struct{})
 		e.mu.Unlock()
-		e.look(ctx)
+		e.lookUp(ctx)
 	default:
 		e.mu.Unlock()
 		select {
@@ -174,11 +174,11 @@ func (e *Endpoint) find(ctx context.Context) (string, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.place, e.lost
+	return e.found, e.findErr
 }
 
-// look looks the address up and wakes the callers that wait for it.
-func (e *Endpoint) look(ctx context.Context) {
+// lookUp looks the address up and wakes the callers that wait for it.
+func (e *Endpoint) lookUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findLimit)
 	defer cancel()
 	m, err := e.o.Metadata(ctx)
@@ -195,36 +195,36 @@ func (e *Endpoint) look(ctx context.Context) {
 	defer e.mu.Unlock()
 	switch now := time.Now(); {
 	case err == nil:
-		e.place, e.lost, e.until = m.Introspection, nil, now.Add(placeKept)
-	case e.place != "":
-		e.until = now.Add(placeStays)
+		e.found, e.findErr, e.until = m.Introspection, nil, now.Add(addressLife)
+	case e.found != "":
+		e.until = now.Add(addressGrace)
 	default:
-		e.lost, e.until = err, now.Add(lostKept)
+		e.findErr, e.until = err, now.Add(findErrLife)
 	}
-	close(e.seeks)
-	e.seeks = nil
+	close(e.lookup)
+	e.lookup = nil
 }
 
-// say records the result of a request and logs changes. It does not log each change of an unstable
+// record records the result of a request and logs changes. It does not log each change of an unstable
 // endpoint.
-func (e *Endpoint) say(err error) {
+func (e *Endpoint) record(err error) {
 	e.mu.Lock()
 	e.asked++
 	e.fault = ""
-	was := e.warned
+	before := e.warned
 	if e.warned = err != nil && e.warned; err != nil {
 		e.fault = err.Error()
 		e.failed++
 		if !e.warned {
-			_, e.warned = e.lines.Due(sayEvery)
+			_, e.warned = e.limiter.Due(logEvery)
 		}
 	}
 	warned := e.warned
 	e.mu.Unlock()
 	switch log := e.o.Log.With("issuer", e.o.Issuer); {
-	case warned && !was:
+	case warned && !before:
 		log.Warn("introspection fails: tokens of the issuer cannot be checked", "err", err)
-	case was && !warned:
+	case before && !warned:
 		log.Info("introspection works again")
 	}
 }

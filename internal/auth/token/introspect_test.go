@@ -24,7 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// rig is an endpoint whose issuer says of each token that it is not active.
+// rig is an endpoint whose issuer answers that each token is not active.
 type rig struct {
 	*Endpoint
 	metadata func(context.Context) (*jwks.Metadata, error)
@@ -54,8 +54,7 @@ func newRig(t *testing.T, url string) *rig {
 
 const place = "https://idp.example.com/introspect"
 
-// Metadata that is slow or missing takes nobody's time but once, and not at all if it is
-// known where to ask.
+// Slow or missing metadata delays one request, and none if the address is known.
 func TestFind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
@@ -86,19 +85,19 @@ func TestFind(t *testing.T) {
 		ask("slow", false, findLimit, 1)
 		ask("a moment later", false, 0, 0)
 		r.metadata = good
-		time.Sleep(lostKept)
+		time.Sleep(findErrLife)
 		ask("good", true, 0, 1)
 		r.metadata = slow
-		time.Sleep(placeKept)
+		time.Sleep(addressLife)
 		ask("slow again", true, findLimit, 1)
 		ask("within a minute", true, 0, 0)
-		time.Sleep(placeStays)
+		time.Sleep(addressGrace)
 		r.metadata = good
 		ask("good again", true, 0, 1)
 	})
 }
 
-// Whoever makes tokens up does not keep those waiting whose tokens were good.
+// Made-up tokens do not delay requests with valid ones.
 func TestSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, place)
@@ -110,7 +109,7 @@ func TestSpare(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
-		for range 2 * (maxAsked + maxSpare) {
+		for range 2 * (maxInFlight + maxSpare) {
 			wg.Go(func() { _, _ = r.Ask(ctx, "made-up", false) })
 		}
 		synctest.Wait()
@@ -124,13 +123,13 @@ func TestSpare(t *testing.T) {
 	})
 }
 
-// What goes to and fro is not logged each time.
+// An unstable endpoint is not logged each time.
 func TestSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, place)
 		for range 100 {
-			r.say(errors.New("too slow"))
-			r.say(nil)
+			r.record(errors.New("too slow"))
+			r.record(nil)
 			time.Sleep(time.Second)
 		}
 		if n := strings.Count(r.log.String(), "\n"); n != 4 || strings.Count(r.log.String(), "again") != 2 {
@@ -139,7 +138,7 @@ func TestSay(t *testing.T) {
 	})
 }
 
-// I-024, I-301: a key signs in place of a secret, for this issuer alone, anew for each question.
+// I-024, I-301: a key signs instead of a secret, for this issuer alone, anew for each request.
 func TestAskSigned(t *testing.T) {
 	key := authtest.NewKey(t, "k7", "ES256")
 	der, err := x509.MarshalPKCS8PrivateKey(key.Private)

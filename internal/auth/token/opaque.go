@@ -77,7 +77,7 @@ const (
 	DefaultCache = 30 * time.Second
 	MaxCache     = 5 * time.Minute
 
-	refusedKept = 5 * time.Second // lifetime of the answer that a token is not valid
+	refusedLife = 5 * time.Second // lifetime of the answer that a token is not valid
 	maxRefused  = 10_000          // cached answers of that kind
 	askLimit    = 5 * time.Second // how long a request waits for the answer
 )
@@ -102,7 +102,7 @@ type asker struct {
 	v    *Verifier // caches valid tokens
 	i    *issuer
 	at   *Endpoint
-	kept time.Duration
+	life time.Duration
 
 	mu      sync.Mutex // guards the fields below
 	flights map[[32]byte]*flight
@@ -127,39 +127,39 @@ func newAsker(v *Verifier, i *issuer, at *Endpoint, kept time.Duration) *asker {
 		kept = DefaultCache
 	}
 	few, _ := simplelru.NewLRU[[32]byte, refused](maxRefused, nil) // the size is positive
-	return &asker{v: v, i: i, at: at, kept: kept, flights: map[[32]byte]*flight{}, refused: few}
+	return &asker{v: v, i: i, at: at, life: kept, flights: map[[32]byte]*flight{}, refused: few}
 }
 
-// opaque reports whether a text may be an opaque token. Only such a text is sent to the issuer.
-func opaque(raw string) bool {
+// mayBeOpaque reports whether a text may be an opaque token. Only such a text is sent to the issuer.
+func mayBeOpaque(raw string) bool {
 	return raw != "" && len(raw) <= maxToken && !strings.ContainsFunc(raw, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._~+/=", r)
 	})
 }
 
-// formed reports whether a text begins like a JSON Web Token, encrypted or not.
-func formed(raw string) bool {
+// looksLikeJWT reports whether a text begins like a JSON Web Token, encrypted or not.
+func looksLikeJWT(raw string) bool {
 	head, _, more := strings.Cut(raw, ".")
 	data, err := base64.RawURLEncoding.DecodeString(head)
 	return more && err == nil && gjson.ValidBytes(data) && data[0] == '{'
 }
 
-// verify introspects a token, for any resource. had is the cached token, or nil. An answer that the token
-// is not valid any more also ends had.
-func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
-	if had != nil && !had.Until.After(time.Now()) {
+// verify introspects a token, for any resource. cached is the cached token, or nil. An answer that the token
+// is not valid any more also ends cached.
+func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, cached *Token) (*Token, error) {
+	if cached != nil && !cached.Until.After(time.Now()) {
 		return nil, expired(a.i.o.URL)
 	}
 	gate, _ := ctx.Value(gateKey{}).(Gate)
 	for until := time.Now().Add(askLimit); ; {
 		a.mu.Lock()
-		no, known := a.refused.Get(sum)
-		if known && time.Now().Before(no.until) {
+		cachedNo, known := a.refused.Get(sum)
+		if known && time.Now().Before(cachedNo.until) {
 			a.mu.Unlock()
-			return nil, no.why
+			return nil, cachedNo.why
 		}
-		unknown := had == nil && (!known || no.why.Asked)        // the token was never valid
-		if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // another request has just introspected it
+		unknown := cached == nil && (!known || cachedNo.why.Asked) // the token was never valid
+		if t := a.v.get(sum); t != nil && t.valid(time.Now()) {    // another request has just introspected it
 			a.mu.Unlock()
 			return t, nil
 		}
@@ -168,7 +168,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 			if busy, ok := gate.Pass(); !ok {
 				a.mu.Unlock()
 				if busy == nil {
-					return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "its issuer was not asked: this client has sent too many invalid tokens", Asked: true, Unasked: true, Text: !formed(raw)}
+					return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "its issuer was not asked: this client has sent too many invalid tokens", Asked: true, Unasked: true, Text: !looksLikeJWT(raw)}
 				}
 				if err := a.await(ctx, busy, until); err != nil {
 					return nil, err
@@ -180,7 +180,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 			f = &flight{done: make(chan struct{})}
 			a.flights[sum] = f
 			a.mu.Unlock()
-			a.fly(ctx, f, raw, sum, had, unknown)
+			a.introspect(ctx, f, raw, sum, cached, unknown)
 			return f.t, f.err
 		}
 		a.mu.Unlock()
@@ -209,15 +209,15 @@ func (a *asker) unavailable() *Error {
 	return refuse(Unavailable, a.i.o.URL, "%v", ErrUnavailable)
 }
 
-// fly introspects a token for all who wait. The end of the first one's ctx does not cancel it.
-func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token, unknown bool) {
+// introspect introspects a token for all who wait. The end of the first one's ctx does not cancel it.
+func (a *asker) introspect(ctx context.Context, f *flight, raw string, sum [32]byte, cached *Token, unknown bool) {
 	f.err = a.unavailable() // unless the answer says otherwise
 	defer func() {
 		a.mu.Lock()
 		delete(a.flights, sum)
 		var no *Error
 		if errors.As(f.err, &no) && no.Result != Unavailable {
-			a.refused.Add(sum, refused{no, time.Now().Add(refusedKept)})
+			a.refused.Add(sum, refused{no, time.Now().Add(refusedLife)})
 		}
 		a.mu.Unlock()
 		close(f.done)
@@ -229,11 +229,11 @@ func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, ha
 		return
 	}
 	ended := new(atomic.Bool)
-	if had != nil && had.ended != nil && !had.ended.Load() {
-		ended = had.ended
+	if cached != nil && cached.ended != nil && !cached.ended.Load() {
+		ended = cached.ended
 	}
 	if f.t, f.err = a.read(answer, ended, raw, unknown); f.err == nil {
-		a.v.keep(sum, f.t)
+		a.v.store(sum, f.t)
 	}
 }
 
@@ -247,7 +247,7 @@ func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool
 		return nil, refuse(Unavailable, url, "the introspection answer: %v", err)
 	}
 	if member(claims, "active").Type != gjson.True {
-		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has expired, was revoked, or is not a token of this issuer", Asked: unknown, Text: unknown && !formed(raw)}
+		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has expired, was revoked, or is not a token of this issuer", Asked: unknown, Text: unknown && !looksLikeJWT(raw)}
 	}
 	if iss := member(claims, "iss"); iss.Exists() && iss.Str != url {
 		return nil, refuse(Unknown, url, "the introspection answer names another issuer, %.200q", iss.Str)
@@ -259,6 +259,6 @@ func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool
 	if t.Scopes, err = a.i.scopes(claims); err != nil {
 		return nil, refuse(Invalid, url, "the token: %v", err)
 	}
-	t.ended, t.fresh = ended, time.Now().Add(a.kept)
+	t.ended, t.fresh = ended, time.Now().Add(a.life)
 	return t, nil
 }

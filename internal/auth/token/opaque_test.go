@@ -19,7 +19,7 @@ import (
 
 const introspection = "/realms/a/introspect"
 
-// asking are the options of an issuer that is asked about tokens.
+// asking sets the options of an issuer with introspection.
 func asking(always bool) func(*Issuer) {
 	return func(o *Issuer) {
 		o.Audience = []string{"app-2"}
@@ -27,7 +27,7 @@ func asking(always bool) func(*Issuer) {
 	}
 }
 
-// says has an issuer say of each token what f does of it.
+// says makes an issuer answer f(token) for each token.
 func says(i *authtest.Issuer, f func(raw string) any) {
 	i.Answer(introspection, func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
@@ -35,7 +35,7 @@ func says(i *authtest.Issuer, f func(raw string) any) {
 	})
 }
 
-// active is what an issuer says of a good token, with changes.
+// active returns an issuer's answer about a valid token, with changes.
 func active(i *authtest.Issuer, changes ...claims) claims {
 	c := i.Claims(here, changes...)
 	if _, set := c["active"]; !set {
@@ -44,7 +44,7 @@ func active(i *authtest.Issuer, changes ...claims) claims {
 	return c
 }
 
-// What an issuer says of a token is checked as a token is that can be read (I-024).
+// An introspection answer is checked like a readable token (I-024).
 func TestAsked(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -94,7 +94,7 @@ func TestAsked(t *testing.T) {
 						}
 						return c
 					})
-					for range 2 { // the second time it is known
+					for range 2 { // the second time it is cached
 						got, res := r.check(raw)
 						if res != tc.want {
 							t.Fatalf("%s: %s, want %s", raw, res, tc.want)
@@ -112,8 +112,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// The bridge says who it is, in the header or in the body, and a token goes nowhere but
-// to its issuer. What cannot be a token is not asked about.
+// The bridge authenticates in the header or in the body, and a token goes only to its issuer. A text that cannot be
+// a token is not sent.
 func TestAskedBy(t *testing.T) {
 	for _, inBody := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAskedBy(t *testing.T) {
 			}
 			if inBody {
 				id, secret = form.Get("client_id"), form.Get("client_secret")
-			} else { // RFC 6749, section 2.3.1
+			} else { // RFC 6749 §2.3.1
 				id, _ = url.QueryUnescape(id)
 				secret, _ = url.QueryUnescape(secret)
 			}
@@ -152,7 +152,7 @@ func TestAskedBy(t *testing.T) {
 	}
 }
 
-// With always, tokens that could be read are asked about too, and keys are not needed.
+// With always, readable tokens are introspected too, and no keys are needed.
 func TestAskedAlways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, asking(true))
@@ -178,8 +178,8 @@ func TestAskedAlways(t *testing.T) {
 	})
 }
 
-// N-49: an answer counts for a while, and never beyond the end of the token. Who goes by
-// a token that was revoked hears of it, and one that is good again is a token anew.
+// N-49: an answer is cached for a while, never beyond the end of the token. A revoked token is marked for its
+// holders, and one that is valid again is a new Token.
 func TestAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, func(o *Issuer) {
@@ -208,7 +208,7 @@ func TestAskedAgain(t *testing.T) {
 		if _, res := r.check("opaque"); res != Invalid {
 			t.Errorf("within 5 s of the refusal: %s", res)
 		}
-		time.Sleep(refusedKept + time.Second)
+		time.Sleep(refusedLife + time.Second)
 		if now, res := r.check("opaque"); res != OK || now.Gone() || !first.Gone() {
 			t.Errorf("good again: %s", res)
 		}
@@ -219,8 +219,8 @@ func TestAskedAgain(t *testing.T) {
 	})
 }
 
-// Who shows a token that was good, or has the form of a JSON Web Token, does not guess at
-// keys. A token that has expired is not asked about.
+// A token that was valid, or has the form of a JSON Web Token, is no guess at a key. An expired token is not
+// introspected.
 func TestAskedIsNoGuess(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,14 +250,14 @@ func TestAskedIsNoGuess(t *testing.T) {
 			time.Sleep(DefaultCache + time.Second)
 			for n := range 3 {
 				check(fmt.Sprint("revoked ", n), "revoked", Invalid, false, 1)
-				time.Sleep(refusedKept + time.Second)
+				time.Sleep(refusedLife + time.Second)
 			}
 			check("unknown", "unknown", Invalid, true, 1)
 			check("nearly of the form", "un.kno.wn", Invalid, true, 1)
 			time.Sleep(2 * time.Hour)
 			for n := range 3 {
 				check(fmt.Sprint("expired ", n), "expired", Expired, false, 0)
-				time.Sleep(refusedKept + time.Second)
+				time.Sleep(refusedLife + time.Second)
 			}
 			if always {
 				check("a JSON Web Token that is not active", authtest.NewKey(t, "k", "ES256").Sign(t, nil, i.Claims(here, claims{"exp": time.Now().Add(time.Hour).Unix()})), Invalid, false, 1)
@@ -267,8 +267,8 @@ func TestAskedIsNoGuess(t *testing.T) {
 	}
 }
 
-// An issuer that is slow, hangs, or answers what is of no use: those who show tokens that
-// are not known have no answer in time, and nobody else waits (I-025, N-48).
+// A slow, hanging or useless issuer: requests with unknown tokens get no answer in time, and no others wait (I-025,
+// N-48).
 func TestAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, asking(false))
@@ -354,14 +354,14 @@ func TestAskedOnce(t *testing.T) {
 				t.Errorf("%s: %s", name, res)
 			}
 			says(i, func(string) any { return active(i) })
-			if _, res := r.check("opaque"); res != OK { // nothing is kept of it
+			if _, res := r.check("opaque"); res != OK { // the result is not cached
 				t.Errorf("%s, and then a good answer: %s", name, res)
 			}
 		})
 	}
 }
 
-// What a client that goes away has asked about is of use to the others.
+// The answer for a disconnected client serves the others.
 func TestAskedByOneWhoLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, asking(false))
@@ -392,7 +392,7 @@ func TestAskedByOneWhoLeaves(t *testing.T) {
 	})
 }
 
-// No more refusals are kept than there may be (I-025).
+// The cache of refusals is bounded (I-025).
 func TestRefusedBounded(t *testing.T) {
 	a := newAsker(nil, &issuer{}, nil, 0)
 	for n := range maxRefused + 100 {

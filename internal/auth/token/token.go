@@ -120,10 +120,10 @@ type Token struct {
 	// Note caches a result for the reader of the token.
 	Note atomic.Value
 
-	audience []string
-	client   bool        // there was no aud: audience is the client that got the token
-	key      *jwks.Key   // nil for an introspected token
-	over     func() bool // for a Front's token: reports whether its login has ended; nil for others
+	audience         []string
+	audienceIsClient bool        // there was no aud: audience is the client that got the token
+	key              *jwks.Key   // nil for an introspected token
+	loginEnded       func() bool // for a Front's token: reports whether its login has ended; nil for others
 
 	// For an introspected token: how long the answer is valid, and whether a later answer revoked the
 	// token.
@@ -136,15 +136,15 @@ func (t *Token) Gone() bool {
 	if t.key == nil {
 		return t.ended.Load()
 	}
-	return t.key.Gone() || t.over != nil && t.over()
+	return t.key.Gone() || t.loginEnded != nil && t.loginEnded()
 }
 
 // Fronted reports whether the bridge itself has issued the token to a user of the issuer. No other server
 // accepts it, and it must not be passed on.
-func (t *Token) Fronted() bool { return t.over != nil }
+func (t *Token) Fronted() bool { return t.loginEnded != nil }
 
-// counts reports whether a verified token is still valid without another check.
-func (t *Token) counts(now time.Time) bool {
+// valid reports whether a verified token is still valid without another check.
+func (t *Token) valid(now time.Time) bool {
 	return !t.Gone() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))
 }
 
@@ -173,15 +173,15 @@ type issuer struct {
 	o          Issuer
 	keys       *jwks.Set
 	algorithms []jose.SignatureAlgorithm
-	asks       *asker // nil without introspection
-	users      string // for a Front, the issuer of its users
+	asker      *asker // nil without introspection
+	usersOf    string // for a Front, the issuer of its users
 }
 
-// keyed reports whether the issuer's keys are needed.
-func (i *issuer) keyed() bool { return !i.always() || i.o.Front != nil }
+// usesKeys reports whether the issuer's keys are needed.
+func (i *issuer) usesKeys() bool { return !i.introspectsAll() || i.o.Front != nil }
 
-// always reports whether all tokens of the issuer are introspected.
-func (i *issuer) always() bool { return i.asks != nil && i.o.Introspection.Always }
+// introspectsAll reports whether all tokens of the issuer are introspected.
+func (i *issuer) introspectsAll() bool { return i.asker != nil && i.o.Introspection.Always }
 
 // New returns a Verifier for tokens of issuers. It sends no requests: Run does.
 func New(issuers []Issuer, log *slog.Logger) *Verifier {
@@ -203,12 +203,12 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			}
 		}
 		if how := o.Introspection; how != nil {
-			i.asks = newAsker(v, i, NewEndpoint(EndpointOptions{
+			i.asker = newAsker(v, i, NewEndpoint(EndpointOptions{
 				Issuer: o.URL, URL: how.URL, ID: how.Client.ID, Secret: how.Client.Secret, InBody: how.Client.InBody,
 				Key:      assertion.Key{File: how.Client.KeyFile, ID: how.Client.KeyID, Algorithm: how.Client.Algorithm},
 				Metadata: i.keys.Metadata, Client: jwks.Client(o.Transport), Log: log,
 			}), how.Cache)
-			v.opaque = i.asks
+			v.opaque = i.asker
 		}
 		v.issuers[o.URL] = i
 		if front := o.Front; front != nil {
@@ -222,7 +222,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 func (v *Verifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, i := range v.issuers {
-		if i.keyed() { // an issuer without keys may publish none
+		if i.usesKeys() { // an issuer without keys may publish none
 			wg.Go(func() { i.keys.Run(ctx) })
 		}
 	}
@@ -240,9 +240,9 @@ type State struct {
 func (v *Verifier) States() []State {
 	var all []State
 	for _, i := range v.issuers {
-		st := State{State: i.keys.State(), Keys: i.keyed()}
-		if i.asks != nil {
-			asked := i.asks.at.State()
+		st := State{State: i.keys.State(), Keys: i.usesKeys()}
+		if i.asker != nil {
+			asked := i.asker.at.State()
 			st.Asked = &asked
 		}
 		all = append(all, st)
@@ -254,20 +254,20 @@ func (v *Verifier) States() []State {
 // can choose a token. The error is an *Error, or that of ctx. The result is shared: do not change it.
 func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Resource) (*Token, error) {
 	t := v.get(sum)
-	if t == nil || !t.counts(time.Now()) { // the new check says why
-		had := t
+	if t == nil || !t.valid(time.Now()) { // the new check says why
+		cached := t
 		var err error
-		if t, err = v.verify(ctx, raw, sum, had); err != nil {
-			if had != nil {
-				v.forget(sum, had, err)
+		if t, err = v.verify(ctx, raw, sum, cached); err != nil {
+			if cached != nil {
+				v.forget(sum, cached, err)
 			}
 			return nil, err
 		}
 		if t.key != nil { // the asker has stored the others
-			v.keep(sum, t)
+			v.store(sum, t)
 		}
 	}
-	if i := v.issuers[t.Issuer]; !t.meant(to, i.o.Audience) {
+	if i := v.issuers[t.Issuer]; !t.isFor(to, i.o.Audience) {
 		return nil, refuse(Audience, t.Issuer, "the token is for another resource: its aud %.300s must have the address of the endpoint, that of the bridge, or one in audience", fmt.Sprintf("%q", t.audience))
 	}
 	return t, nil
@@ -281,23 +281,23 @@ func (v *Verifier) get(sum [32]byte) *Token {
 	return t
 }
 
-// keep adds a verified token to the cache.
-func (v *Verifier) keep(sum [32]byte, t *Token) {
+// store adds a verified token to the cache.
+func (v *Verifier) store(sum [32]byte, t *Token) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known.Add(sum, t)
 }
 
 // forget removes a token from the cache if the error means that it is not valid any more.
-func (v *Verifier) forget(sum [32]byte, had *Token, err error) {
+func (v *Verifier) forget(sum [32]byte, cached *Token, err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Result == Unavailable {
 		return // the check failed: this says nothing about the token
 	}
-	if had.ended != nil {
-		had.ended.Store(true)
+	if cached.ended != nil {
+		cached.ended.Store(true)
 	}
-	if had.key == nil && e.Result == Expired {
+	if cached.key == nil && e.Result == Expired {
 		return // it stays, so that its issuer is not asked again about it
 	}
 	v.mu.Lock()
@@ -305,10 +305,10 @@ func (v *Verifier) forget(sum [32]byte, had *Token, err error) {
 	v.known.Remove(sum)
 }
 
-// meant reports whether one of the audiences is the resource or one in also.
-func (t *Token) meant(to Resource, also []string) bool {
+// isFor reports whether one of the audiences is the resource or one in also.
+func (t *Token) isFor(to Resource, also []string) bool {
 	for _, a := range t.audience {
-		if !t.client && to.Is(a) {
+		if !t.audienceIsClient && to.Is(a) {
 			return true
 		}
 		for _, other := range also {
@@ -329,11 +329,11 @@ type header struct {
 // types are the accepted types of access tokens (I-012).
 var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/at+jwt": true}
 
-// verify verifies a token for any resource. had is the cached token, or nil.
-func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
+// verify verifies a token for any resource. cached is the cached token, or nil.
+func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached *Token) (*Token, error) {
 	head, body, err := split(raw)
-	if v.opaque != nil && opaque(raw) && (err != nil || !gjson.ValidBytes(head)) {
-		return v.opaque.verify(ctx, raw, sum, had)
+	if v.opaque != nil && mayBeOpaque(raw) && (err != nil || !gjson.ValidBytes(head)) {
+		return v.opaque.verify(ctx, raw, sum, cached)
 	}
 	if err != nil {
 		return nil, &Error{Result: Invalid, Why: err.Error(), Text: len(raw) <= maxToken}
@@ -351,11 +351,11 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	if i == nil || iss.Type != gjson.String {
 		return nil, refuse(Unknown, "", "the issuer of the token, %.200q, is not in oauth", iss.Str)
 	}
-	if i.always() {
+	if i.introspectsAll() {
 		if ends, ok := seconds(member(claims, "exp")); ok && !ends.Add(i.o.Skew).After(time.Now()) {
 			return nil, expired(i.o.URL)
 		}
-		return i.asks.verify(ctx, raw, sum, had)
+		return i.asker.verify(ctx, raw, sum, cached)
 	}
 	// The cheap checks come first: only a token that could be valid causes a fetch of keys (I-021).
 	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
@@ -372,8 +372,8 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	if t.Scopes, err = i.scopes(claims); err != nil { // last, since it may be much work: only the issuer may cause that
 		return nil, refuse(Invalid, i.o.URL, "the token: %v", err)
 	}
-	if i.users != "" {
-		return t, i.user(t)
+	if i.usersOf != "" {
+		return t, i.toUser(t)
 	}
 	return t, nil
 }
@@ -435,7 +435,7 @@ func readHeader(data []byte) (h header, err error) {
 // read checks the claims of a token, except audience and scopes. asked means that the claims are an
 // introspection answer.
 func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
-	no := func(r Result, format string, args ...any) (*Token, error) {
+	fail := func(r Result, format string, args ...any) (*Token, error) {
 		return nil, refuse(r, i.o.URL, format, args...)
 	}
 	until, err := i.until(claims)
@@ -444,29 +444,29 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	}
 	t := &Token{Issuer: i.o.URL, Until: until, Claims: claims}
 	if what := otherUse(claims, asked); what != "" {
-		return no(Invalid, "this is no access token: %s", what)
+		return fail(Invalid, "this is no access token: %s", what)
 	}
 	if member(claims, "cnf").Exists() {
-		return no(Invalid, "the token is bound to a key (cnf), which the bridge does not support")
+		return fail(Invalid, "the token is bound to a key (cnf), which the bridge does not support")
 	}
 	client := member(claims, "client_id")
 	if !client.Exists() {
 		client = member(claims, "azp")
 	}
 	aud := member(claims, "aud")
-	if t.client = asked && !aud.Exists() && client.Type == gjson.String; t.client {
+	if t.audienceIsClient = asked && !aud.Exists() && client.Type == gjson.String; t.audienceIsClient {
 		aud = client
 	}
 	var ok bool
 	if t.audience, ok = list(aud); !ok || len(t.audience) == 0 {
-		return no(Audience, "the token must have an aud of text: without it, the token could be for anybody")
+		return fail(Audience, "the token must have an aud of text: without it, the token could be for anybody")
 	}
 	t.Subject, t.Client = member(claims, "sub").Str, client.Str
 	if s := member(claims, "sub"); !s.Exists() {
 		t.Subject, t.Machine = t.Client, true
 	}
-	if !nameable(t.Subject) || t.Client != "" && !nameable(t.Client) {
-		return no(Invalid, "the token names no user: sub must be text of 1 to 256 bytes without control characters")
+	if !validName(t.Subject) || t.Client != "" && !validName(t.Client) {
+		return fail(Invalid, "the token names no user: sub must be text of 1 to 256 bytes without control characters")
 	}
 	return t, nil
 }

@@ -27,7 +27,7 @@ var files = Resource{here, "/files/mcp"}
 
 type claims = authtest.Claims
 
-// rigToken is a verifier of the tokens of issuers, which runs until the test ends.
+// rigToken is a verifier of issuers' tokens that runs until the test ends.
 type rigToken struct {
 	t       testing.TB
 	v       *Verifier
@@ -35,7 +35,7 @@ type rigToken struct {
 	asked   *requests
 }
 
-// requests go to the issuers without a network; others are noted.
+// requests sends requests to the issuers without a network, and records others.
 type requests struct {
 	issuers []*authtest.Issuer
 	mu      sync.Mutex
@@ -54,8 +54,7 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errors.New("there is nobody")
 }
 
-// run starts a verifier of two issuers, the first of which has the options that set
-// gives it. It is called in a bubble.
+// run starts a verifier of two issuers; set changes the options of the first. It is called in a bubble.
 func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *rigToken {
 	one, two := authtest.New(t, "https://one.example.com/realms/a"), authtest.New(t, "https://two.example.com")
 	for _, p := range prepare {
@@ -77,7 +76,7 @@ func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *ri
 	return r
 }
 
-// check verifies a token and returns what became of that.
+// check verifies a token and returns the result.
 func (r *rigToken) check(raw string) (*Token, Result) {
 	r.t.Helper()
 	got, err := r.v.Verify(context.Background(), raw, sha256.Sum256([]byte(raw)), files)
@@ -101,8 +100,7 @@ func hs256(t testing.TB, header, body any, secret []byte) string {
 	return signing + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Each token that must not count, by its number, and beside it what tells that the
-// test would notice: the same without the fault counts (I-013, I-017, I-018).
+// Each invalid token, by its number, beside the same token without the fault, which is valid (I-013, I-017, I-018).
 func TestRefused(t *testing.T) {
 	rsaKey, strict, small := authtest.NewKey(t, "rsa", "RS256"), authtest.NewKey(t, "strict", "RS256"), authtest.NewKey(t, "small", "RS256")
 	p384 := authtest.NewKey(t, "p384", "ES384")
@@ -266,7 +264,7 @@ func TestRefused(t *testing.T) {
 		if len(r.asked.foreign) > 0 {
 			t.Errorf("asked others than the issuers: %q", r.asked.foreign)
 		}
-		if n := r.issuers[0].Asked("/realms/a/jwks"); n > 2 { // at first, and for all of the keys that are not known
+		if n := r.issuers[0].Asked("/realms/a/jwks"); n > 2 { // at first, and once for all unknown keys
 			t.Errorf("%d requests for keys", n)
 		}
 	})
@@ -310,8 +308,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// Only a token that could be good has keys fetched: its issuer, its algorithm and its times
-// are looked at first (I-021).
+// Only a token that could be valid causes a fetch of keys: issuer, algorithm and times are checked first (I-021).
 func TestNotFetchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
@@ -341,7 +338,7 @@ func TestNotFetchedFor(t *testing.T) {
 	})
 }
 
-// Scopes are read wherever issuers put them (I-056).
+// Scopes are read from all usual claims (I-056).
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
@@ -360,7 +357,7 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// A claim is found by its whole name, or by the way to it.
+// A claim is found by its whole name, or by a path.
 func TestAt(t *testing.T) {
 	v, err := object([]byte(`{"groups":["eng",7,true,null,["x"],{}],"https://example.com/roles":"a","realm_access":{"roles":["b"]},"n":1.50,"resource_access":{"my.client":{"roles":["c"]}},"a.b":"d","a":{"b":"e"}}`))
 	if err != nil {
@@ -376,8 +373,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// A token is looked at again each time it is shown: its end, its resource, and whether
-// its key is still one of the issuer's (I-015, I-016, I-023).
+// A token is checked each time it is used: its end, its resource, and whether its key is still valid (I-015, I-016,
+// I-023).
 func TestKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
@@ -396,7 +393,7 @@ func TestKnown(t *testing.T) {
 			t.Errorf("after its end: %s", res)
 		}
 
-		// N-40: a key that is taken away takes its tokens with it.
+		// N-40: the tokens of a withdrawn key end.
 		raw = i.Token(here)
 		if _, res := r.check(raw); res != OK {
 			t.Fatal(res)
@@ -412,8 +409,7 @@ func TestKnown(t *testing.T) {
 	})
 }
 
-// N-41: an issuer that changes its keys has no request fail, whether it publishes the
-// new one before or at once.
+// N-41: a change of an issuer's keys fails no request, whether it publishes the new key before or at the same time.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
@@ -430,7 +426,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A key without an id, or several of one id, are all tried.
+// All keys are tried if they have no id, or the same one.
 func TestSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := authtest.NewKey(t, "k", "ES256"), authtest.NewKey(t, "k", "ES256")
@@ -448,7 +444,7 @@ func TestSameID(t *testing.T) {
 	})
 }
 
-// No token is kept beyond the bound (I-026).
+// The cache of tokens is bounded (I-026).
 func TestKnownBounded(t *testing.T) {
 	v := New(nil, slog.New(slog.DiscardHandler))
 	for n := range maxKnown + 100 {
@@ -459,7 +455,7 @@ func TestKnownBounded(t *testing.T) {
 	}
 }
 
-// What a token is made of comes from strangers.
+// Tokens come from strangers.
 func FuzzVerify(f *testing.F) {
 	i := authtest.New(f, "https://one.example.com")
 	v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
@@ -482,7 +478,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// A token that is known costs next to nothing, and a new one what its signature does.
+// A cached token costs almost nothing, and a new one the check of its signature.
 func BenchmarkVerify(b *testing.B) {
 	for _, alg := range []string{"RS256", "ES256"} {
 		i := authtest.New(b, "https://one.example.com")

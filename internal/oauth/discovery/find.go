@@ -30,13 +30,13 @@ const (
 	// MaxDepth bounds the nesting of a document: later checks recurse for each level.
 	MaxDepth = 100
 	// Limit is the timeout of one request.
-	Limit        = 10 * time.Second
-	maxRedirects = 3
-	maxListed    = 100 // issuers or scopes in a list
-	wellKnown    = "/.well-known/"
-	prm          = "oauth-protected-resource"
-	oauth        = "oauth-authorization-server"
-	openid       = "openid-configuration"
+	Limit            = 10 * time.Second
+	maxRedirects     = 3
+	maxListed        = 100 // issuers or scopes in a list
+	wellKnown        = "/.well-known/"
+	resourceMetadata = "oauth-protected-resource"
+	oauth            = "oauth-authorization-server"
+	openid           = "openid-configuration"
 )
 
 // Finder reads metadata on behalf of one server.
@@ -51,7 +51,7 @@ type Finder struct {
 func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) *Finder {
 	at := *server
 	at.Fragment, at.User, at.Scheme, at.Host = "", nil, strings.ToLower(at.Scheme), strings.ToLower(at.Host)
-	return &Finder{&at, &http.Client{Transport: transport, Timeout: Limit, CheckRedirect: near}, Hosts(trusted...)}
+	return &Finder{&at, &http.Client{Transport: transport, Timeout: Limit, CheckRedirect: sameOrigin}, Hosts(trusted...)}
 }
 
 // Hosts returns the hosts of addresses, with ports.
@@ -64,8 +64,8 @@ func Hosts(addresses ...string) (all []string) {
 	return all
 }
 
-// near allows a few redirects within an origin (I-214).
-func near(r *http.Request, via []*http.Request) error {
+// sameOrigin allows a few redirects within an origin (I-214).
+func sameOrigin(r *http.Request, via []*http.Request) error {
 	if first := via[0].URL; len(via) > maxRedirects || r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
 		return http.ErrUseLastResponse
 	}
@@ -84,16 +84,16 @@ func (f *Finder) Address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
-		return nil, fmt.Errorf("%q must be a URL such as https://login.example.com/token", sanitize.Text(clip(text)))
+		return nil, fmt.Errorf("%q must be a URL such as https://login.example.com/token", sanitize.Text(cut(text)))
 	case u.User != nil || u.Fragment != "":
-		return nil, fmt.Errorf("%q must have no user and no #fragment", sanitize.Text(clip(text)))
+		return nil, fmt.Errorf("%q must have no user and no #fragment", sanitize.Text(cut(text)))
 	case u.Scheme == "https", u.Scheme == "http" && Loopback(u.Hostname()) && (Loopback(f.server.Hostname()) || slices.ContainsFunc(f.trusted, func(host string) bool { return strings.EqualFold(host, u.Host) })):
 		return u, nil
 	}
-	return nil, fmt.Errorf("%q must be https", sanitize.Text(clip(text)))
+	return nil, fmt.Errorf("%q must be https", sanitize.Text(cut(text)))
 }
 
-func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 200)], "") }
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), 200)], "") }
 
 // Resource is the metadata of a server.
 type Resource struct {
@@ -105,31 +105,31 @@ type Resource struct {
 	Scopes []string
 }
 
-// errNotThere means that an address has no document.
-var errNotThere = errors.New("there is no such document")
+// errNoDocument means that an address has no document.
+var errNoDocument = errors.New("there is no such document")
 
 // Resource reads the server's metadata: at the address of a challenge if named is set, else at the
 // addresses of RFC 9728. nil means that there is none (I-202, I-207).
 func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) {
 	origin, path := f.Origin(), strings.TrimSuffix(f.server.EscapedPath(), "/")
-	places := []string{origin + wellKnown + prm}
+	addresses := []string{origin + wellKnown + resourceMetadata}
 	if path != "" {
-		places = slices.Insert(places, 0, origin+wellKnown+prm+path)
+		addresses = slices.Insert(addresses, 0, origin+wellKnown+resourceMetadata+path)
 	}
 	if u, err := url.Parse(named); err == nil && u.IsAbs() { // relative ones are ignored (I-201)
-		places = slices.Insert(slices.DeleteFunc(places, func(p string) bool { return p == named }), 0, named)
+		addresses = slices.Insert(slices.DeleteFunc(addresses, func(p string) bool { return p == named }), 0, named)
 	}
-	for _, place := range places {
-		data, err := f.get(ctx, place)
-		if errors.Is(err, errNotThere) {
+	for _, address := range addresses {
+		data, err := f.get(ctx, address)
+		if errors.Is(err, errNoDocument) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the metadata of the server at %s: %w", clip(place), err)
+			return nil, fmt.Errorf("the metadata of the server at %s: %w", cut(address), err)
 		}
 		r, err := f.resource(data)
 		if err != nil {
-			return nil, fmt.Errorf("the metadata of the server at %s: %w", clip(place), err)
+			return nil, fmt.Errorf("the metadata of the server at %s: %w", cut(address), err)
 		}
 		return r, nil
 	}
@@ -138,11 +138,11 @@ func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) 
 
 // resource parses the metadata, which must be about this server.
 func (f *Finder) resource(data []byte) (*Resource, error) {
-	r := &Resource{Name: one(data, "resource")}
+	r := &Resource{Name: stringAt(data, "resource")}
 	if !f.covers(r.Name) {
-		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused", sanitize.Text(clip(r.Name)))
+		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused", sanitize.Text(cut(r.Name)))
 	}
-	r.Issuers, r.Scopes = list(data, "authorization_servers"), list(data, "scopes_supported")
+	r.Issuers, r.Scopes = stringsAt(data, "authorization_servers"), stringsAt(data, "scopes_supported")
 	if len(r.Issuers) == 0 {
 		return nil, errors.New("its authorization_servers must name at least one")
 	}
@@ -210,16 +210,16 @@ func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 		return nil, fmt.Errorf("the authorization server %w", err)
 	}
 	if u.RawQuery != "" || u.ForceQuery {
-		return nil, fmt.Errorf("the authorization server %q must have no query", sanitize.Text(clip(name)))
+		return nil, fmt.Errorf("the authorization server %q must have no query", sanitize.Text(cut(name)))
 	}
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
-	places := []string{origin + wellKnown + oauth + path, origin + wellKnown + openid + path}
+	addresses := []string{origin + wellKnown + oauth + path, origin + wellKnown + openid + path}
 	if path != "" {
-		places = append(places, origin+path+wellKnown+openid)
+		addresses = append(addresses, origin+path+wellKnown+openid)
 	}
-	for _, place := range places {
-		data, err := f.get(ctx, place)
-		if errors.Is(err, errNotThere) {
+	for _, address := range addresses {
+		data, err := f.get(ctx, address)
+		if errors.Is(err, errNoDocument) {
 			continue
 		}
 		var i *Issuer
@@ -227,7 +227,7 @@ func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 			i, err = f.issuer(name, data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the metadata of the authorization server at %s: %w", clip(place), err)
+			return nil, fmt.Errorf("the metadata of the authorization server at %s: %w", cut(address), err)
 		}
 		return i, nil
 	}
@@ -237,15 +237,15 @@ func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 // issuer parses the metadata, which must be of the named issuer (I-206).
 func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 	i := &Issuer{
-		Name: one(data, "issuer"), Authorization: one(data, "authorization_endpoint"), Token: one(data, "token_endpoint"),
-		Registration: one(data, "registration_endpoint"), Revocation: one(data, "revocation_endpoint"), Device: one(data, "device_authorization_endpoint"),
-		Methods: list(data, "token_endpoint_auth_methods_supported"), Algorithms: list(data, "token_endpoint_auth_signing_alg_values_supported"),
-		Scopes: list(data, "scopes_supported"), Challenges: list(data, "code_challenge_methods_supported"),
+		Name: stringAt(data, "issuer"), Authorization: stringAt(data, "authorization_endpoint"), Token: stringAt(data, "token_endpoint"),
+		Registration: stringAt(data, "registration_endpoint"), Revocation: stringAt(data, "revocation_endpoint"), Device: stringAt(data, "device_authorization_endpoint"),
+		Methods: stringsAt(data, "token_endpoint_auth_methods_supported"), Algorithms: stringsAt(data, "token_endpoint_auth_signing_alg_values_supported"),
+		Scopes: stringsAt(data, "scopes_supported"), Challenges: stringsAt(data, "code_challenge_methods_supported"),
 		Documents:   gjson.GetBytes(data, "client_id_metadata_document_supported").Type == gjson.True,
 		NamesItself: gjson.GetBytes(data, "authorization_response_iss_parameter_supported").Type == gjson.True,
 	}
 	if i.Name != name && i.Name != name+"/" && i.Name+"/" != name {
-		return nil, fmt.Errorf("its issuer is %q, which is another one: sign-in is refused", sanitize.Text(clip(i.Name)))
+		return nil, fmt.Errorf("its issuer is %q, which is another one: sign-in is refused", sanitize.Text(cut(i.Name)))
 	}
 	if i.Token == "" {
 		return nil, errors.New("its token_endpoint is missing")
@@ -270,9 +270,9 @@ func (f *Finder) Assumed() *Issuer {
 	return &Issuer{Name: o, Authorization: o + "/authorize", Token: o + "/token", Registration: o + "/register", Assumed: true}
 }
 
-// get fetches a document. The error is errNotThere if there is none.
-func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
-	u, err := f.Address(place)
+// get fetches a document. The error is errNoDocument if there is none.
+func (f *Finder) get(ctx context.Context, address string) ([]byte, error) {
+	u, err := f.Address(address)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
 	switch {
 	case res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests,
 		res.StatusCode == http.StatusOK && (kind == "text/html" || kind == "text/plain") && err == nil: // a site may send a page for every address
-		return nil, errNotThere
+		return nil, errNoDocument
 	case res.StatusCode/100 == 3:
 		return nil, errors.New("the answer redirects to another origin: set the final address")
 	case res.StatusCode != http.StatusOK:
@@ -316,15 +316,15 @@ func Reason(err error) error {
 	return err
 }
 
-func one(data []byte, key string) string {
+func stringAt(data []byte, key string) string {
 	if v := gjson.GetBytes(data, key); v.Type == gjson.String {
 		return v.Str
 	}
 	return ""
 }
 
-// list returns the strings of a list; nil for an empty list (I-211).
-func list(data []byte, key string) (all []string) {
+// stringsAt returns the strings of a list; nil for an empty list (I-211).
+func stringsAt(data []byte, key string) (all []string) {
 	gjson.GetBytes(data, key).ForEach(func(_, v gjson.Result) bool {
 		if v.Type == gjson.String {
 			all = append(all, v.Str)

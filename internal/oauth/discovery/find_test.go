@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// I-201: the Bearer challenge is found among others; a header that is broken is as none.
+// I-201: the Bearer challenge is found among others. A malformed header counts as none.
 func TestBearer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -57,7 +57,7 @@ func finder(t *testing.T, server string, net *oauthtest.Net) *discovery.Finder {
 	return discovery.NewFinder(u, net)
 }
 
-// as answers with a text as it is, as JSON.
+// as answers with raw text, as JSON.
 func as(text string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -65,12 +65,12 @@ func as(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-func prm(resource string) map[string]any {
+func resourceMetadata(resource string) map[string]any {
 	return map[string]any{"resource": resource, "authorization_servers": []string{"https://idp.example.com"}, "scopes_supported": []string{"a"}}
 }
 
-// I-202, I-203 and N-57: the metadata of a server is looked for in order, and must be about
-// this server.
+// I-202, I-203 and N-57: the server's metadata is read from its addresses in order, and must be about this
+// server.
 func TestResource(t *testing.T) {
 	const server = "https://tools.example.com/t/mcp"
 	redirect := func(to string) func(http.ResponseWriter, *http.Request) {
@@ -80,38 +80,38 @@ func TestResource(t *testing.T) {
 	for _, tc := range []struct {
 		name, named string
 		pages       oauthtest.Pages
-		want, err   string // resource, or what the error has
+		want, err   string // resource, or part of the error
 		asked       int
 	}{
-		{"by its path", "", oauthtest.Pages{wk + "/t/mcp": prm(server)}, server, "", 1},
-		{"root", "", oauthtest.Pages{wk: prm("https://tools.example.com")}, "https://tools.example.com", "", 2},
-		{"named", "https://tools.example.com/m", oauthtest.Pages{"/m": prm(server), wk: prm("https://evil.example.com")}, server, "", 1},
+		{"by its path", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server)}, server, "", 1},
+		{"root", "", oauthtest.Pages{wk: resourceMetadata("https://tools.example.com")}, "https://tools.example.com", "", 2},
+		{"named", "https://tools.example.com/m", oauthtest.Pages{"/m": resourceMetadata(server), wk: resourceMetadata("https://evil.example.com")}, server, "", 1},
 		{"named elsewhere", "https://meta.example.com/m", nil, server, "", 1},
-		{"named but not there", "https://tools.example.com/x", oauthtest.Pages{wk + "/t/mcp": prm(server)}, server, "", 2},
-		{"named without an origin", "/m", oauthtest.Pages{"/m": prm(server), wk + "/t/mcp": prm(server)}, server, "", 1},
-		{"beginning of the path", "", oauthtest.Pages{wk: prm("https://tools.example.com/t")}, "https://tools.example.com/t", "", 2},
+		{"named but not there", "https://tools.example.com/x", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server)}, server, "", 2},
+		{"named without an origin", "/m", oauthtest.Pages{"/m": resourceMetadata(server), wk + "/t/mcp": resourceMetadata(server)}, server, "", 1},
+		{"beginning of the path", "", oauthtest.Pages{wk: resourceMetadata("https://tools.example.com/t")}, "https://tools.example.com/t", "", 2},
 		{"page for every address", "", oauthtest.Pages{wk + "/t/mcp": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		}}, "", "", 2},
 		{"none", "", nil, "", "", 2},
-		{"redirect within", "", oauthtest.Pages{wk + "/t/mcp": redirect("/m"), "/m": prm(server)}, server, "", 2},
+		{"redirect within", "", oauthtest.Pages{wk + "/t/mcp": redirect("/m"), "/m": resourceMetadata(server)}, server, "", 2},
 
-		{"N-57: other origin", "", oauthtest.Pages{wk + "/t/mcp": prm("https://other.example.com/t/mcp"), wk: prm(server)}, "", "which is not this server", 1},
-		{"other port", "", oauthtest.Pages{wk + "/t/mcp": prm("https://tools.example.com:444/t/mcp")}, "", "which is not this server", 1},
-		{"http", "", oauthtest.Pages{wk + "/t/mcp": prm("http://tools.example.com/t/mcp")}, "", "which is not this server", 1},
-		{"sibling", "", oauthtest.Pages{wk + "/t/mcp": prm("https://tools.example.com/u/mcp")}, "", "which is not this server", 1},
-		{"half a segment", "", oauthtest.Pages{wk + "/t/mcp": prm("https://tools.example.com/t/m")}, "", "which is not this server", 1},
-		{"longer", "", oauthtest.Pages{wk + "/t/mcp": prm(server + "/x")}, "", "which is not this server", 1},
-		{"user", "", oauthtest.Pages{wk + "/t/mcp": prm("https://a@tools.example.com/t/mcp")}, "", "which is not this server", 1},
-		{"fragment", "", oauthtest.Pages{wk + "/t/mcp": prm(server + "#x")}, "", "which is not this server", 1},
+		{"N-57: other origin", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://other.example.com/t/mcp"), wk: resourceMetadata(server)}, "", "which is not this server", 1},
+		{"other port", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://tools.example.com:444/t/mcp")}, "", "which is not this server", 1},
+		{"http", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("http://tools.example.com/t/mcp")}, "", "which is not this server", 1},
+		{"sibling", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://tools.example.com/u/mcp")}, "", "which is not this server", 1},
+		{"half a segment", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://tools.example.com/t/m")}, "", "which is not this server", 1},
+		{"longer", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server + "/x")}, "", "which is not this server", 1},
+		{"user", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://a@tools.example.com/t/mcp")}, "", "which is not this server", 1},
+		{"fragment", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server + "#x")}, "", "which is not this server", 1},
 		{"missing", "", oauthtest.Pages{wk + "/t/mcp": map[string]any{"authorization_servers": []string{"https://idp.example.com"}}}, "", "which is not this server", 1},
 		{"no issuer", "", oauthtest.Pages{wk + "/t/mcp": map[string]any{"resource": server}}, "", "must name at least one", 1},
 		{"no JSON", "", oauthtest.Pages{wk + "/t/mcp": as(`{"resource":`)}, "", "must be a JSON object", 1},
 		{"nested without an end", "", oauthtest.Pages{wk + "/t/mcp": as(strings.Repeat("[", 1<<20))}, "", "nested deeper than 100 levels", 1},
 		{"nested too deeply", "", oauthtest.Pages{wk + "/t/mcp": as(`{"resource":"` + server + `","authorization_servers":["https://idp.example.com"],"x":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}")}, "", "nested deeper", 1},
-		{"list", "", oauthtest.Pages{wk + "/t/mcp": []any{prm(server)}}, "", "must be a JSON object", 1},
+		{"list", "", oauthtest.Pages{wk + "/t/mcp": []any{resourceMetadata(server)}}, "", "must be a JSON object", 1},
 		{"too large", "", oauthtest.Pages{wk + "/t/mcp": as(`"` + strings.Repeat("x", 1<<20) + `"`)}, "", "larger than 1 MiB", 1},
-		{"down", "", oauthtest.Pages{wk + "/t/mcp": fails, wk: prm(server)}, "", "HTTP 500", 1},
+		{"down", "", oauthtest.Pages{wk + "/t/mcp": fails, wk: resourceMetadata(server)}, "", "HTTP 500", 1},
 		{"redirect away", "", oauthtest.Pages{wk + "/t/mcp": redirect("https://evil.example.com/m")}, "", "another origin", 1},
 		{"endless redirects", "", oauthtest.Pages{wk + "/t/mcp": redirect(wk + "/t/mcp")}, "", "another origin", 4},
 		{"named, not encrypted", "http://tools.example.com/m", nil, "", "must be https", 0},
@@ -120,7 +120,7 @@ func TestResource(t *testing.T) {
 	} {
 		n := &oauthtest.Net{}
 		n.Put("tools.example.com", tc.pages)
-		n.Put("meta.example.com", oauthtest.Pages{"/m": prm(server)})
+		n.Put("meta.example.com", oauthtest.Pages{"/m": resourceMetadata(server)})
 		r, err := finder(t, server, n).Resource(t.Context(), tc.named)
 		switch {
 		case tc.err != "":
@@ -141,7 +141,7 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// The text of a resource is kept as it is: it is sent so later.
+// The text of a resource is not changed, since it is sent later.
 func TestResourceText(t *testing.T) {
 	for server, resource := range map[string]string{
 		"https://tools.example.com":          "https://tools.example.com/",
@@ -152,7 +152,7 @@ func TestResourceText(t *testing.T) {
 		"https://tools.example.com/mcp/more": "https://tools.example.com/mcp/",
 	} {
 		n := &oauthtest.Net{}
-		n.Put("tools.example.com", oauthtest.Pages{wk: prm(resource)})
+		n.Put("tools.example.com", oauthtest.Pages{wk: resourceMetadata(resource)})
 		if r, err := finder(t, server, n).Resource(t.Context(), "https://tools.example.com"+wk); err != nil || r == nil || r.Name != resource {
 			t.Errorf("%s: %+v, %v, want %s", server, r, err, resource)
 		}
@@ -167,8 +167,8 @@ func metadata(issuer string, change ...string) map[string]any {
 	return m
 }
 
-// I-205, I-206, N-58 and N-61: the metadata of an authorization server is looked for in
-// order, must be its own, and names addresses that secrets may go to.
+// I-205, I-206, N-58 and N-61: the metadata of an authorization server is read from its addresses in order. It
+// must be that server's own, and name addresses that secrets may go to.
 func TestIssuer(t *testing.T) {
 	const own, open = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	const idp = "https://idp.example.com"
@@ -219,8 +219,7 @@ func TestIssuer(t *testing.T) {
 	}
 }
 
-// I-214: http is for this machine, and only for a server that is there too, or for what the
-// operator has named.
+// I-214: http is for this machine, and only if the server is there too or the operator has named the address.
 func TestAddress(t *testing.T) {
 	at := func(server string, trusted ...string) *discovery.Finder {
 		u, err := url.Parse(server)
@@ -247,7 +246,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// I-213 and N-59: who has answered is compared as it is.
+// I-213 and N-59: iss is compared exactly.
 func TestAnswered(t *testing.T) {
 	for _, tc := range []struct {
 		says bool

@@ -12,15 +12,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// The clients that docs/identity.md lists get in as they are: by what they register or what
-// their document says, at each of their addresses, and with the resource as they write it.
-// Several processes of one renew the same token at once.
+// The clients in docs/identity.md can sign in unchanged: with their registration or document, at each of their
+// addresses, and with their spelling of the resource. Several processes of one renew the same token at once.
 func TestKnownClients(t *testing.T) {
 	both := []string{"authorization_code", "refresh_token"}
 	for name, c := range map[string]struct {
-		document  string // is the id, in place of a registration
+		document  string // the client id, instead of a registration
 		metadata  map[string]any
-		addresses []string // beside those in it
+		addresses []string // besides those in metadata
 		resource  string   // other than that of the endpoint
 		aud       string   // other than the endpoint
 	}{

@@ -46,21 +46,21 @@ func challenge(of string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// idp is a provider, which does as it should unless a test changes that.
+// idp is a provider that behaves well unless a test changes that.
 type idp struct {
 	*authtest.Issuer
 	t       testing.TB
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	codes   map[string]url.Values
-	forms   []url.Values                     // what it was asked for tokens with
-	change  func(url.Values, map[string]any) // of an answer with tokens
-	claims  authtest.Claims                  // of ID tokens, beside those that are usual
-	refuse  string                           // the error of its token endpoint
-	during  func()                           // called while it renews
+	forms   []url.Values                     // token requests so far
+	change  func(url.Values, map[string]any) // changes an answer with tokens
+	claims  authtest.Claims                  // changes of the usual claims of ID tokens
+	refuse  string                           // error of its token endpoint
+	during  func()                           // called during a renewal
 	turn    int
-	live    map[string]bool // refresh tokens that count
+	live    map[string]bool // valid refresh tokens
 	meta    map[string]any
-	noToken bool // no refresh token
+	noToken bool // issues no refresh token
 }
 
 func newIDP(t *testing.T) *idp {
@@ -118,8 +118,7 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	oauthtest.JSON(w, 200, out)
 }
 
-// signIn is the provider's page: a user signs in who was sent there. It returns where the
-// browser is sent.
+// signIn is the provider's page: the user signs in. It returns the address to which the browser is sent.
 func (p *idp) signIn(t *testing.T, at string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -136,7 +135,7 @@ func (p *idp) signIn(t *testing.T, at string) *url.URL {
 	return to
 }
 
-// rig is a front with a provider, and with what checks its tokens.
+// rig is a front with a provider and a verifier of its tokens.
 type rig struct {
 	*Front
 	t     *testing.T
@@ -146,7 +145,7 @@ type rig struct {
 	log   *bytes.Buffer
 }
 
-// fronted runs f in a bubble with a front.
+// fronted runs f with a front, in a bubble.
 func fronted(t *testing.T, change func(*Options), f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, newIDP(t), change)) })
@@ -229,8 +228,7 @@ func (r *rig) join(redirects ...string) string {
 	return gjson.Get(a.Body.String(), "client_id").Str
 }
 
-// ask returns the parameters of a good authorization request, with changes: nil takes one
-// away.
+// ask returns the parameters of a valid authorization request, with changes; nil removes one.
 func ask(client string, changes ...string) url.Values {
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {back}, "state": {"the state"}, "scope": {"mcp:use"},
@@ -246,14 +244,14 @@ func ask(client string, changes ...string) url.Values {
 	return q
 }
 
-// browser is one with its cookies.
+// browser is a browser with cookies.
 type browser struct {
 	*rig
 	jar http.CookieJar
 }
 
 func (r *rig) browser() *browser {
-	jar, _ := cookiejar.New(nil) // without options it never fails
+	jar, _ := cookiejar.New(nil) // it never fails without options
 	return &browser{r, jar}
 }
 
@@ -271,7 +269,7 @@ func (b *browser) do(method, path string, body any, header ...string) *httptest.
 
 var sealedRequest = regexp.MustCompile(`name="request" value="([^"]+)"`)
 
-// agree opens the page that asks for consent, and returns the answer to Allow.
+// agree opens the consent page and returns the answer to Allow.
 func (b *browser) agree(q url.Values) *httptest.ResponseRecorder {
 	b.t.Helper()
 	a := b.do("GET", "/authorize?"+q.Encode(), nil)
@@ -282,7 +280,7 @@ func (b *browser) agree(q url.Values) *httptest.ResponseRecorder {
 	return b.do("POST", "/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}, "Origin", root, "Sec-Fetch-Site", "same-origin")
 }
 
-// signIn goes all the way, and returns where the client is called back.
+// signIn goes through all pages and returns the client's callback.
 func (b *browser) signIn(q url.Values) url.Values {
 	b.t.Helper()
 	a := b.agree(q)
@@ -292,7 +290,7 @@ func (b *browser) signIn(q url.Values) url.Values {
 	return b.returns(b.p.signIn(b.t, a.Header().Get("Location")))
 }
 
-// returns comes back from the provider.
+// returns follows the provider's redirect back.
 func (b *browser) returns(to *url.URL) url.Values {
 	b.t.Helper()
 	a := b.do("GET", to.RequestURI(), nil)
@@ -311,8 +309,7 @@ func form(client, code string, changes ...string) url.Values {
 	return q
 }
 
-// tokens returns the answer of the token endpoint: the access token and the refresh token,
-// or the error.
+// tokens returns the access token and refresh token of the token endpoint, or its error.
 func (r *rig) tokens(f url.Values) (access, refresh, fault string) {
 	r.t.Helper()
 	a := r.do("POST", "/token", f)
@@ -330,13 +327,13 @@ func again(client, refresh string) url.Values {
 	return url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}
 }
 
-// good returns what a token of the front says to the resource server.
+// good returns the verified token of the front.
 func (r *rig) good(access, resource string) (*token.Token, error) {
 	return r.check.Verify(r.t.Context(), access, sha256.Sum256([]byte(access)), token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
 }
 
-// A client registers, its user agrees and signs in at the provider, and the client gets
-// tokens, which it renews. For the resource server each is one of the provider.
+// A client registers, its user agrees and signs in at the provider, and the client gets tokens and renews them. For
+// the resource server each is a token of the provider.
 func TestSignIn(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back)
@@ -396,7 +393,7 @@ func TestSignIn(t *testing.T) {
 		if strings.Contains(string(body), "eng") || strings.Contains(string(body), "@") {
 			t.Errorf("the client can read what the provider says: %s", body)
 		}
-		for _, other := range []string{root, root + "/other/mcp"} { // the address of the bridge as a whole is not in it
+		for _, other := range []string{root, root + "/other/mcp"} { // the token is not for the whole bridge
 			if _, err := r.good(access, other); err == nil {
 				t.Errorf("N-81: it counts for %s", other)
 			}
@@ -408,7 +405,7 @@ func TestSignIn(t *testing.T) {
 		if tok, err := r.good(next, filesURL); err != nil || tok.Subject != "ann" || token.At(tok.Claims, "email").Str == "" {
 			t.Errorf("the renewed one: %v", err)
 		}
-		// I-110: what each side has stays there.
+		// I-110: neither side gets the tokens of the other.
 		for _, form := range r.p.forms {
 			for _, ours := range []string{access, refresh, got.Get("code"), verifier, id} {
 				if strings.Contains(form.Encode(), url.QueryEscape(ours)) {
@@ -422,7 +419,7 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// I-100: what clients find, at each place where they look.
+// I-100: the metadata, at each address where clients look.
 func TestMetadata(t *testing.T) {
 	fronted(t, func(o *Options) { o.Root = root + "/tools" }, func(t *testing.T, r *rig) {
 		for _, path := range []string{"/.well-known/oauth-authorization-server/tools", "/.well-known/openid-configuration/tools", "/tools/.well-known/openid-configuration", "/tools/.well-known/oauth-authorization-server"} {
@@ -444,7 +441,7 @@ func TestMetadata(t *testing.T) {
 				t.Errorf("DELETE %s: %d", path, a.Code)
 			}
 		}
-		// Pages are for browsers that are led there, not for scripts of other sites.
+		// Pages are for browsers, not for scripts of other sites.
 		for _, path := range []string{"/tools/authorize", "/tools/oauth/consent", "/tools/oauth/callback"} {
 			if a := r.do("OPTIONS", path, nil, "Origin", "https://inspector.example"); a.Code != 405 || a.Header().Get("Access-Control-Allow-Origin") != "" {
 				t.Errorf("%s: %d %v", path, a.Code, a.Header())
@@ -461,12 +458,12 @@ func TestMetadata(t *testing.T) {
 	})
 }
 
-// N-74: a client may have its user sent to its own addresses only.
+// N-74: a client may send its user to its own addresses only.
 func TestRedirects(t *testing.T) {
 	fronted(t, func(o *Options) { o.Redirects = nil }, func(t *testing.T, r *rig) {
 		for _, tc := range []struct {
 			given []string
-			want  string // what is registered, or the error
+			want  string // registered addresses, or the error
 		}{
 			{[]string{"https://claude.ai/api/mcp/auth_callback"}, "https://claude.ai/api/mcp/auth_callback"},
 			{[]string{"http://localhost:8787/callback", "cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback"}, "http://localhost:8787/callback cursor://anysphere.cursor-mcp/oauth/callback https://www.cursor.com/agents/mcp/oauth/callback"},
@@ -512,7 +509,7 @@ func TestRedirects(t *testing.T) {
 			if got != tc.want || a.Header().Get("Cache-Control") != "no-store" {
 				t.Errorf("%v: %d %q, want %q", tc.given, a.Code, got, tc.want)
 			}
-			time.Sleep(2 * time.Second) // of the bubble: the limit is another test's
+			time.Sleep(2 * time.Second) // the rate limit is another test's subject
 		}
 		id := r.join(back, "https://app.example.com/callback", "http://localhost/cb?x=1")
 		for to, want := range map[string]bool{
@@ -535,8 +532,8 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// An address that whoever runs the bridge has taken off the list is not gone to any more,
-// even for a client that has registered before.
+// An address that the operator has removed from the list is not used any more, even for a client that registered it
+// before.
 func TestWithdrawn(t *testing.T) {
 	const cursor = "cursor://anysphere.cursor-mcp/oauth/callback"
 	fronted(t, nil, func(t *testing.T, r *rig) {
@@ -552,13 +549,12 @@ func TestWithdrawn(t *testing.T) {
 	})
 }
 
-// A body that does not end keeps no connection. The limit is for the body alone: what is
-// done with it may take longer.
+// A body that does not end cannot hold a connection. The deadline is for the body alone: handling it may take longer.
 func TestUnread(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		for _, tc := range []struct {
 			method, path string
-			want         int // how often a deadline is set: the second time it is taken away
+			want         int // how often a deadline is set; the second time clears it
 		}{{"POST", "/token", 2}, {"POST", "/register", 2}, {"POST", "/oauth/consent", 2}, {"DELETE", "/token", 1}, {"GET", "/oauth/jwks", 0}} {
 			body := "a=b"
 			if tc.want == 0 {
@@ -575,7 +571,7 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// deadlines notes those that are set.
+// deadlines records the read deadlines.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	all []time.Time
@@ -586,8 +582,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// I-104, N-81 and others: what is wrong with a request is told the client, when it is known
-// that it is the client.
+// I-104, N-81 and others: the client gets the faults of a request once it is known to be the client.
 func TestRequests(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back)
@@ -627,7 +622,7 @@ func TestRequests(t *testing.T) {
 		if a := r.do("GET", "/authorize?"+q.Encode(), nil); !strings.Contains(a.Header().Get("Location"), "invalid_target") {
 			t.Errorf("two resources: %s", a.Header())
 		}
-		// mcp-remote and others add a slash; clients of 2025-03-26 know no resources.
+		// mcp-remote and others add a slash; clients of 2025-03-26 send no resource.
 		for resource, aud := range map[string]string{filesURL + "/": filesURL, "": root} {
 			b := r.browser()
 			access, _, fault := r.tokens(form(id, b.signIn(ask(id, "resource", resource)).Get("code"), "resource", resource))
@@ -639,7 +634,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// N-75: a code is good once, for a minute, for who has asked for it.
+// N-75: a code works once, for a minute, for the client that requested it.
 func TestCodes(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, other := r.join(back), r.join(back, "https://app.example.com/callback")
@@ -669,7 +664,7 @@ func TestCodes(t *testing.T) {
 		if _, _, fault := r.tokens(f); fault != "invalid_request" {
 			t.Errorf("two codes: %s", fault)
 		}
-		access, refresh, fault := r.tokens(form(id, code)) // what was refused costs nothing
+		access, refresh, fault := r.tokens(form(id, code)) // refused attempts do not use up the code
 		if fault != "" {
 			t.Fatal(fault)
 		}
@@ -716,7 +711,7 @@ func TestCodes(t *testing.T) {
 	})
 }
 
-// A code that is used a second time just when it has been marked ends what comes of it, too.
+// A code that is used a second time just after it was marked ends the login, too.
 func TestCodeTwice(t *testing.T) {
 	store := &between{Memory: NewMemory()}
 	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
@@ -737,7 +732,7 @@ func TestCodeTwice(t *testing.T) {
 	})
 }
 
-// between calls marked once, when a code has been marked as used.
+// between calls marked once, when a code was marked as used.
 type between struct {
 	*Memory
 	marked func()
@@ -752,8 +747,7 @@ func (b *between) Swap(ctx context.Context, key string, old, value []byte, life 
 	return ok, err
 }
 
-// N-76, N-77 and I-105: nobody gets around the page, neither with another page nor with
-// another browser.
+// N-76, N-77 and I-105: nobody can bypass the consent page, with another page or another browser.
 func TestConsent(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back, "https://app.example.com/callback")
@@ -766,7 +760,7 @@ func TestConsent(t *testing.T) {
 			}
 		}
 		if h := a.Header(); !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" ||
-			h.Get("Cross-Origin-Opener-Policy") != "" { // some clients open the page in a window, which has to speak to them in the end
+			h.Get("Cross-Origin-Opener-Policy") != "" { // some clients open the page in a window and must reach that window later
 			t.Errorf("the page has %v", h)
 		}
 		for _, c := range a.Result().Cookies() {
@@ -814,16 +808,16 @@ func TestConsent(t *testing.T) {
 		if len(r.p.forms) > 0 || r.p.Asked("/token") > 0 {
 			t.Error("the provider was asked")
 		}
-		// N-76: who comes back has agreed before.
+		// N-76: a browser that returns must have agreed before.
 		for name, path := range map[string]string{"nothing": "/oauth/callback", "made up": "/oauth/callback?code=x&state=y", "a page": "/oauth/callback?code=x&state=" + url.QueryEscape(sealed), "twice": "/oauth/callback?code=x&state=y&state=z"} {
 			if a := b.do("GET", path, nil); a.Code != 403 || a.Header().Get("Location") != "" {
 				t.Errorf("N-76 with %s: %d %s", name, a.Code, a.Header())
 			}
 		}
-		// N-77: and in this browser.
+		// N-77: and it must be this browser.
 		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
 		other := r.browser()
-		other.agree(ask(id)) // has a sign-in of its own under way
+		other.agree(ask(id)) // has its own sign-in in progress
 		if a := other.do("GET", to.RequestURI(), nil); a.Code != 403 || a.Header().Get("Location") != "" {
 			t.Errorf("N-77: %d %s", a.Code, a.Header())
 		}
@@ -837,13 +831,13 @@ func TestConsent(t *testing.T) {
 		if a := b.do("GET", to.RequestURI(), nil); a.Code != 403 || len(b.jar.Cookies(kept)) != 1 {
 			t.Errorf("once more: %d, %v", a.Code, b.jar.Cookies(kept))
 		}
-		// Two at once in one browser do not disturb each other; ten minutes later both have ended.
+		// Two sign-ins in one browser do not disturb each other. After ten minutes both have ended.
 		one, two := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location")), r.p.signIn(t, b.agree(ask(id, "state", "two")).Header().Get("Location"))
 		if got := b.returns(one); got.Get("state") != "the state" {
 			t.Errorf("the first: %v", got)
 		}
 		page := html.UnescapeString(sealedRequest.FindStringSubmatch(b.do("GET", "/authorize?"+ask(id).Encode(), nil).Body.String())[1])
-		var held []string // by a browser that does not let go of them
+		var held []string // cookies that a browser keeps too long
 		for _, c := range b.jar.Cookies(at) {
 			held = append(held, c.Name+"="+c.Value)
 		}
@@ -861,7 +855,7 @@ func TestConsent(t *testing.T) {
 	})
 }
 
-// The page escapes what clients call themselves.
+// The page escapes the names of clients.
 func TestNames(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		a := r.do("POST", "/register", map[string]any{"client_name": `<script>alert(1)</script>` + "\u202e" + strings.Repeat("ä", 200), "redirect_uris": []string{back}})
@@ -875,13 +869,13 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// N-78: what is remembered saves the question only if no page has led there.
+// N-78: a remembered consent skips the page only if no other page has sent the user.
 func TestRemembered(t *testing.T) {
 	fronted(t, func(o *Options) { o.Consent = ConsentRemember }, func(t *testing.T, r *rig) {
 		const site = "https://app.example.com/callback"
 		id, other := r.join(back, site), r.join(back)
 		b := r.browser()
-		agree := func(q url.Values) { // and sign in: only then it is known who has agreed
+		agree := func(q url.Values) { // with a sign-in, which identifies the user who agreed
 			b.do("GET", r.p.signIn(t, b.agree(q).Header().Get("Location")).RequestURI(), nil)
 		}
 		agree(ask(id, "redirect_uri", site))
@@ -909,13 +903,13 @@ func TestRemembered(t *testing.T) {
 				t.Errorf("%s: %d %s", tc.name, a.Code, a.Header().Get("Location"))
 			}
 		}
-		for i := range maxAgreed + 5 { // what is remembered is bounded
+		for i := range maxAgreed + 5 { // the remembered consents are bounded
 			agree(ask(id, "redirect_uri", fmt.Sprintf("http://127.0.0.1:%d/callback", i+1)))
 		}
 		if n := len(b.cookieNamed("__Host-mcp-agreed")); n > 3000 {
 			t.Errorf("the cookie has %d bytes", n)
 		}
-		// That the user agrees to other things does not make what was agreed to before last longer.
+		// A new consent does not extend older ones.
 		early := ask(id, "redirect_uri", "http://127.0.0.1:7000/callback")
 		agree(early)
 		time.Sleep(time.Minute)
@@ -946,8 +940,8 @@ func TestRemembered(t *testing.T) {
 	})
 }
 
-// I-105: what one user has agreed to, the bridge remembers of this user alone. Another one who
-// signs in at the same browser is asked, and gives nothing away before the answer.
+// I-105: a consent is remembered for one user alone. Another user in the same browser is asked, and reveals nothing
+// before the answer.
 func TestRememberedUser(t *testing.T) {
 	fronted(t, func(o *Options) { o.Consent = ConsentRemember }, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -956,7 +950,7 @@ func TestRememberedUser(t *testing.T) {
 			defer r.p.mu.Unlock()
 			r.p.claims = authtest.Claims{"sub": sub}
 		}
-		// open is a program that opens the page; the provider signs in who is there.
+		// open is a program that opens the page; the provider signs in its present user.
 		open := func() *httptest.ResponseRecorder {
 			t.Helper()
 			a := b.do("GET", "/authorize?"+ask(id).Encode(), nil, "Sec-Fetch-Site", "none")
@@ -1026,7 +1020,7 @@ func (b *browser) cookieNamed(name string) string {
 	return ""
 }
 
-// N-79: an id is good only as it was given, by a front that has the key.
+// N-79: an id works only unchanged, at a front with its key.
 func TestForeignClients(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back)
@@ -1042,7 +1036,7 @@ func TestForeignClients(t *testing.T) {
 				t.Errorf("%s at the token endpoint: %d %s", name, a.Code, a.Body)
 			}
 		}
-		// By Basic without a secret it is the same client; with a secret it is none.
+		// Basic authentication without a secret is accepted; with a secret it is not.
 		b := r.browser()
 		basic := func(secret string) *httptest.ResponseRecorder {
 			f := form(id, b.signIn(ask(id)).Get("code"))
@@ -1058,7 +1052,7 @@ func TestForeignClients(t *testing.T) {
 	})
 }
 
-// N-80: what is at the address that a client is known by.
+// N-80: the document at a client's address.
 func TestDocuments(t *testing.T) {
 	const id = "https://app.example.com/client.json"
 	fronted(t, nil, func(t *testing.T, r *rig) {
@@ -1129,7 +1123,7 @@ func TestDocuments(t *testing.T) {
 		if n := len(r.docs.Sent(id)) - fetched; n != 1 {
 			t.Errorf("it was fetched %d times", n)
 		}
-		// One that cannot be fetched again counts for an hour more, unless it is gone.
+		// A document that cannot be fetched again is used for an hour more, unless it was removed.
 		time.Sleep(7201 * time.Second)
 		for name, tc := range map[string]struct {
 			f    http.HandlerFunc
@@ -1176,7 +1170,7 @@ func TestDocuments(t *testing.T) {
 		if a := r.do("GET", "/authorize?"+ask(long).Encode(), nil); a.Code != 200 || !strings.Contains(a.Body.String(), "says who it is at "+long) {
 			t.Errorf("a long address: %d %s", a.Code, a.Body)
 		}
-		// I-114: an address does not have others asked at will.
+		// I-114: an address cannot cause any number of fetches.
 		before, blocked := len(r.docs.Sent("")), 0
 		for i := range 100 {
 			if a := r.do("GET", "/authorize?"+ask(fmt.Sprintf("https://victim.example.com/%d", i)).Encode(), nil); strings.Contains(a.Body.String(), "too many") {
@@ -1189,8 +1183,7 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// N-82 and I-109: a refresh token is good once, and a moment longer for a client that is
-// several processes.
+// N-82 and I-109: a refresh token works once, and a moment longer for a client that is several processes.
 func TestRefresh(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, other := r.join(back), r.join(back)
@@ -1210,7 +1203,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("for more: %s", fault)
 		}
 		asked := len(r.p.forms)
-		// Ten processes at once: the provider is asked once, and none has to sign in.
+		// Ten processes at once: the provider gets one request, and nobody must sign in.
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		nexts := map[string]bool{}
@@ -1245,7 +1238,7 @@ func TestRefresh(t *testing.T) {
 		if tok, err := r.good(access, filesURL); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
 			t.Fatalf("fewer scopes: %s %v", fault, err)
 		}
-		for next := range nexts { // whichever of them the processes have kept
+		for next := range nexts { // whichever of them the processes have stored
 			if _, _, fault := r.tokens(again(id, next)); fault != "" {
 				t.Errorf("another process: %s", fault)
 			}
@@ -1266,8 +1259,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// I-109: a refresh token that was used long ago does not count again because its successor is
-// being renewed, or cannot be.
+// I-109: an old refresh token does not work again while its successor is being renewed, or if that fails.
 func TestFormer(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -1308,7 +1300,7 @@ func TestFormer(t *testing.T) {
 			t.Errorf("while its successor is renewed: %s", fault)
 		}
 		wg.Wait()
-		// In its moment it counts, whatever another process does meanwhile.
+		// In its grace period it works, also if another process renews meanwhile.
 		set("", nil)
 		first, second = sign()
 		set("server_error", nil)
@@ -1323,7 +1315,7 @@ func TestFormer(t *testing.T) {
 	})
 }
 
-// I-110: what the provider does not renew any more ends; what it cannot renew now goes on.
+// I-110: a login ends if the provider refuses to renew it. It continues if the provider cannot renew it now.
 func TestRenewal(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -1429,8 +1421,8 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// A user whom no rule lets in gets no code, and nothing of the sign-in is kept: everybody
-// may have an account at a public provider.
+// A user whom no rule admits gets no code, and nothing of the sign-in is stored: everybody may have an account at a
+// public provider.
 func TestAdmits(t *testing.T) {
 	var asked []string
 	store := NewMemory()
@@ -1454,7 +1446,7 @@ func TestAdmits(t *testing.T) {
 	})
 }
 
-// I-107: what the provider answers is believed only if it is the answer to what was asked.
+// I-107: a provider's answer counts only if it belongs to the request.
 func TestProvider(t *testing.T) {
 	other := authtest.NewKey(t, "k1", "ES256")
 	for name, change := range map[string]func(p *idp){
@@ -1501,7 +1493,7 @@ func TestProvider(t *testing.T) {
 		id, b := r.join(back), r.browser()
 		for name, tc := range map[string]struct {
 			change func(url.Values)
-			want   string // the error that the client gets; empty means a page
+			want   string // error for the client; empty means a page
 		}{
 			"another iss": {func(q url.Values) { q.Set("iss", "https://evil.example") }, ""},
 			"no iss":      {func(q url.Values) { q.Del("iss") }, ""},
@@ -1528,7 +1520,7 @@ func TestProvider(t *testing.T) {
 	})
 }
 
-// A provider that cannot be reached is told the client, which can come back.
+// A client learns that the provider is unreachable, and can try again.
 func TestProviderAway(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		var asked atomic.Int64
@@ -1538,7 +1530,7 @@ func TestProviderAway(t *testing.T) {
 		if u.Query().Get("error") != "temporarily_unavailable" || u.Query().Get("iss") != root {
 			t.Errorf("the client is called back at %s", u)
 		}
-		synctest.Wait() // who fetches its keys has asked, too
+		synctest.Wait() // the keys were requested, too
 		first := asked.Load()
 		b.agree(ask(id))
 		if synctest.Wait(); first == 0 || asked.Load() != first {
@@ -1556,8 +1548,7 @@ type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The provider is asked once for its metadata, however many wait; nobody waits for another
-// when there is one.
+// All waiting requests share one fetch of the provider's metadata. None waits if there is older metadata.
 func TestProviderOnce(t *testing.T) {
 	var asked atomic.Int64
 	var gate atomic.Pointer[chan struct{}]
@@ -1600,7 +1591,7 @@ func TestProviderOnce(t *testing.T) {
 		if ask(); asked.Load() != before || time.Since(began) > 0 {
 			t.Errorf("another one asks %d times, and waits %v", asked.Load()-before, time.Since(began))
 		}
-		wg.Wait() // the one that asks goes on with what there is, and soon
+		wg.Wait() // the request that fetches uses the older metadata, and soon
 		if took := time.Since(first); took > refreshTimeout {
 			t.Errorf("the one that asks waits %v for a provider that hangs", took)
 		}
@@ -1617,7 +1608,7 @@ func TestProviderOnce(t *testing.T) {
 	})
 }
 
-// I-112: what providers need beside.
+// I-112: special needs of providers.
 func TestFixes(t *testing.T) {
 	fronted(t, func(o *Options) {
 		o.ScopePrefix, o.AuthorizeParams = "api://mcp/", map[string]string{"access_type": "offline", "audience": "https://api"}
@@ -1634,7 +1625,7 @@ func TestFixes(t *testing.T) {
 			t.Errorf("%s %v", fault, err)
 		}
 	})
-	// Without a prefix, the user decides; a scope has others in it, as the file says.
+	// Without a prefix, the user decides. A scope implies others as configured.
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back)
 		access, _, _ := r.tokens(form(id, r.browser().signIn(ask(id, "scope", "files:write")).Get("code")))
@@ -1648,8 +1639,8 @@ func TestFixes(t *testing.T) {
 	})
 }
 
-// I-113: who has the key and the store goes on after a restart, and in the place of another
-// instance. An older key counts still.
+// I-113: a front with the same key and store continues after a restart and for another instance. An older key still
+// works.
 func TestKeys(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -1664,7 +1655,7 @@ func TestKeys(t *testing.T) {
 		if _, _, fault := second.tokens(form(id, code)); fault != "" {
 			t.Errorf("the code: %s", fault)
 		}
-		// The first step of a cluster: the new key is known everywhere, and not used yet.
+		// The first step in a cluster: all instances know the new key, and none uses it yet.
 		both := newRig(t, r.p, func(o *Options) {
 			o.Store, o.Secrets = r.o.Store, []string{r.o.Secrets[0], "a newer secret of more than 32 bytes"}
 		})
@@ -1684,14 +1675,14 @@ func TestKeys(t *testing.T) {
 		if _, err := r.good(next, filesURL); err == nil {
 			t.Error("who does not know the new key takes what is made with it")
 		}
-		// A registration stays what it was, however often its tokens are renewed.
+		// A registration does not change by renewals of its tokens.
 		newer := newRig(t, r.p, func(o *Options) {
 			o.Store, o.Secrets = r.o.Store, []string{"a newer secret of more than 32 bytes"}
 		})
 		if _, _, fault := newer.tokens(again(id, refresh)); fault != "invalid_client" {
 			t.Errorf("without the old key: %s", fault)
 		}
-		// A sign-in that has begun at one ends at the other.
+		// A sign-in that begins at one instance ends at the other.
 		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
 		if got := (&browser{second, b.jar}).returns(to); got.Get("code") == "" {
 			t.Errorf("the sign-in: %v", got)
@@ -1716,7 +1707,7 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// What is kept is of no use elsewhere: not to who reads the store, nor at another place of it.
+// Stored values are useless to readers of the store, and under another key of it.
 func TestKept(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -1749,7 +1740,7 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// N-83: registrations are kept by those who register.
+// N-83: clients store their own registrations.
 func TestRegistrations(t *testing.T) {
 	r := newRig(t, newIDP(t), func(o *Options) {
 		n := 0
@@ -1764,7 +1755,7 @@ func TestRegistrations(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	for range 5000 { // as many addresses are known
+	for range 5000 { // more addresses than the limiter remembers
 		r.join(back)
 	}
 	before := used()
@@ -1780,7 +1771,7 @@ func TestRegistrations(t *testing.T) {
 	}
 }
 
-// I-114: one address does not keep others away, and state is bounded.
+// I-114: one address does not lock out others, and the state is bounded.
 func TestLimits(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("2001:db8::1")
@@ -1801,7 +1792,7 @@ func TestLimits(t *testing.T) {
 		}); n != 30 {
 			t.Errorf("of 60 registrations %d were refused", n)
 		}
-		// What is made up is not looked up, and keeps nobody at the same address off.
+		// Made-up tokens cause no lookup, and lock out nobody at the same address.
 		store := &counting{Memory: r.o.Store.(*Memory)}
 		r.o.Store = store
 		from = netip.MustParseAddr("2001:db8:3::1")
@@ -1811,7 +1802,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("a made-up %s: of 60 requests %d were refused, and the store was asked %d times", name, n, store.n.Load())
 			}
 		}
-		// What is ours is looked up so often.
+		// Lookups of real tokens are limited.
 		code := r.browser().signIn(ask(own)).Get("code")
 		_, refresh, _ := r.tokens(form(own, code))
 		for name, f := range map[string]url.Values{"code": form(own, code), "refresh token": again(own, refresh)} {
@@ -1821,7 +1812,7 @@ func TestLimits(t *testing.T) {
 		}
 		from = netip.MustParseAddr("2001:db8:1::1")
 		id := r.join(back)
-		from = netip.MustParseAddr("2001:db8::ffff") // the same subscriber: what is good goes on
+		from = netip.MustParseAddr("2001:db8::ffff") // the same subscriber: valid tokens still work
 		if _, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code"))); fault != "" {
 			t.Errorf("a good request: %s", fault)
 		}
@@ -1855,7 +1846,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// A store that cannot be reached ends nothing.
+// An unreachable store ends no login.
 func TestStoreAway(t *testing.T) {
 	broken := &away{Memory: NewMemory()}
 	fronted(t, func(o *Options) { o.Store = broken }, func(t *testing.T, r *rig) {

@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// A client whose document has keys shows that it has them, by an assertion that counts once
-// (RFC 7523): nobody else can use its codes and refresh tokens. Other clients need none.
+// A client whose document has keys authenticates with an assertion, which works once (RFC 7523). Nobody else can use
+// its codes and refresh tokens. Other clients need none.
 func TestDocumentKeys(t *testing.T) {
 	const id, keysAt = "https://app.example.com/client.json", "https://app.example.com/keys.json"
-	for _, apart := range []bool{false, true} { // the keys are in a document of their own
+	for _, apart := range []bool{false, true} { // the keys are in another document
 		fronted(t, nil, func(t *testing.T, r *rig) {
 			key, next := authtest.NewKey(t, "1", "ES256"), authtest.NewKey(t, "2", "ES256")
 			keys := map[string]any{"keys": []any{key.JWK(t)}}
@@ -55,7 +55,7 @@ func TestDocumentKeys(t *testing.T) {
 			show := func(f url.Values, text string) url.Values {
 				f.Set("client_assertion_type", assertion.Type)
 				f.Set("client_assertion", text)
-				f.Del("client_id") // which the assertion names
+				f.Del("client_id") // the assertion names the client
 				return f
 			}
 			code := r.browser().signIn(ask(id)).Get("code")
@@ -87,7 +87,7 @@ func TestDocumentKeys(t *testing.T) {
 			if fault != "" {
 				t.Fatalf("renewed: %s\n%s", fault, r.log)
 			}
-			// The client has other keys now: they count within minutes, and the former no more.
+			// The client has new keys: they work within minutes, and the old ones no more.
 			keys = map[string]any{"keys": []any{next.JWK(t)}}
 			time.Sleep(keysMost + time.Second)
 			if _, _, fault := r.tokens(show(again(id, refresh), signed(key))); fault != "invalid_client" {
@@ -97,7 +97,7 @@ func TestDocumentKeys(t *testing.T) {
 			if fault != "" {
 				t.Fatalf("by the next key: %s\n%s", fault, r.log)
 			}
-			// What cannot be fetched for long is no reason to end the login.
+			// Keys that cannot be fetched for long do not end the login.
 			fails = 1
 			time.Sleep(2 * time.Hour)
 			if _, _, fault := r.tokens(show(again(id, refresh), signed(next))); fault != "temporarily_unavailable" {
@@ -124,7 +124,7 @@ func TestDocumentKeys(t *testing.T) {
 	}
 }
 
-// A document says either what its keys are, or where.
+// A document must have its keys or their address.
 func TestDocumentKeysMistakes(t *testing.T) {
 	const id = "https://app.example.com/client.json"
 	fronted(t, nil, func(t *testing.T, r *rig) {
@@ -139,7 +139,7 @@ func TestDocumentKeysMistakes(t *testing.T) {
 			"good": {map[string]any{"jwks": keys}, "The app"}, "the other is null": {map[string]any{"jwks": keys, "jwks_uri": nil}, "The app"},
 			"apart": {map[string]any{"jwks": nil, "jwks_uri": "https://app.example.com/k"}, "The app"}, "null": {map[string]any{"jwks": nil}, "jwks or jwks_uri"},
 		} {
-			time.Sleep(time.Hour) // what was fetched before counts no more
+			time.Sleep(time.Hour) // the cached document has expired
 			r.docs.Put("app.example.com", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				m := map[string]any{"client_id": id, "client_name": "The app", "redirect_uris": []string{back}, "token_endpoint_auth_method": "private_key_jwt"}
 				for n, v := range tc.has {

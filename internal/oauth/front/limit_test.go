@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// I-114: each code that is made up has the provider asked in the name of the bridge. From one
-// address, that is done only so often, and others are not kept off by it.
+// I-114: each made-up code costs a request to the provider in the bridge's name. One address may do so only now and
+// then, and others are not affected.
 func TestMadeUpCodes(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("192.0.2.7")
@@ -45,7 +45,7 @@ func TestMadeUpCodes(t *testing.T) {
 	})
 }
 
-// I-114: the provider is asked about so many codes at a time. Others wait, but not for ever.
+// I-114: the number of codes in exchange is limited. Others wait, but not forever.
 func TestCodesAtATime(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		hold := make(chan struct{})
@@ -95,7 +95,7 @@ func TestCodesAtATime(t *testing.T) {
 	})
 }
 
-// I-114: one user who is let in by no rule does not come more often than others.
+// I-114: a user whom no rule admits cannot sign in more often than others.
 func TestStrangerOften(t *testing.T) {
 	looked := 0
 	fronted(t, func(o *Options) {
@@ -115,8 +115,7 @@ func TestStrangerOften(t *testing.T) {
 	})
 }
 
-// I-114: what is counted by address is counted for all that one subscriber has, and what is
-// held for all that one company has.
+// I-114: rates count a subscriber's whole network, and slots a company's.
 func TestNetworks(t *testing.T) {
 	for address, want := range map[string][2]string{
 		"192.0.2.7": {"192.0.2.7/32", "192.0.2.7/32"}, "::ffff:192.0.2.7": {"192.0.2.7/32", "192.0.2.7/32"},

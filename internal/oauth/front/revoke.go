@@ -31,7 +31,7 @@ func (f *Front) revocation(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *Front) revokeToken(ctx context.Context, client, text string, prove prover) *fault {
-	id, mine := f.loginOf(text)
+	id, tokenClient := f.loginOf(text)
 	if id == "" {
 		return nil
 	}
@@ -43,12 +43,12 @@ func (f *Front) revokeToken(ctx context.Context, client, text string, prove prov
 		return f.storeFailed(err)
 	}
 	l := &login{}
-	switch there := raw != nil && f.open(loginKey(id), string(raw), l); {
-	case there && l.Client != seal.Fingerprint(client), !there && mine != "" && mine != idOf(client):
+	switch stored := raw != nil && f.open(loginKey(id), string(raw), l); {
+	case stored && l.Client != seal.Fingerprint(client), !stored && tokenClient != "" && tokenClient != idOf(client):
 		return bad("invalid_grant", "the token was issued to another client")
-	case !there && mine == "" && !f.endings.owed.Contains(id):
+	case !stored && tokenClient == "" && !f.endings.owed.Contains(id):
 		return nil // a refresh token of an ended login
-	case there && l.Keyed:
+	case stored && l.Keyed:
 		if refusal := prove(); refusal != nil {
 			return refusal
 		}

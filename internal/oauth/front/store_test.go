@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// counting counts what it is asked.
+// counting counts its requests.
 type counting struct {
 	*Memory
 	n atomic.Int64
@@ -37,7 +37,7 @@ func (c *counting) Swap(ctx context.Context, key string, old, value []byte, life
 	return c.Memory.Swap(ctx, key, old, value, life)
 }
 
-// flaky fails once: at a request of that number, before or after it is done.
+// flaky fails once: at the request with a number, before or after it is executed.
 type flaky struct {
 	*Memory
 	mu      sync.Mutex
@@ -79,8 +79,7 @@ func (s *flaky) End(ctx context.Context, id string, life time.Duration) error {
 	return s.failure
 }
 
-// One answer of the store that is lost, whichever it is, ends no sign-in and no login: at the
-// worst the client has to come back.
+// A lost answer of the store ends no sign-in and no login: at worst the client must try again.
 func TestLostAnswers(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for at := 1; ; at++ {
@@ -101,7 +100,7 @@ func TestLostAnswers(t *testing.T) {
 							t.Fatal("no sign-in")
 						}
 						reached = true
-						return // the client was told, and its user signs in again
+						return // the client gets an error, and its user signs in again
 					}
 					persist := func(f url.Values) (access, refresh string) {
 						for n := range 2 {
@@ -141,11 +140,11 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// slow has a clock of its own.
+// slow has its own clock.
 type slow struct {
 	*Memory
 	mu    sync.Mutex
-	ended map[string]bool // kinds whose values have come to their end
+	ended map[string]bool // kinds whose values have expired
 }
 
 func (s *slow) Swap(ctx context.Context, key string, old, value []byte, _ time.Duration) (bool, error) {
@@ -161,8 +160,8 @@ func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
 	return s.Memory.Get(ctx, key)
 }
 
-// Codes, and the moment for which a former refresh token counts, end by the clock of the
-// store: those of the instances may differ (S-014).
+// Codes and the grace period of old refresh tokens end by the clock of the store: the clocks of instances may differ
+// (S-014).
 func TestStoreClock(t *testing.T) {
 	store := &slow{Memory: NewMemory(), ended: map[string]bool{}}
 	end := func(kind string) {
@@ -197,13 +196,13 @@ func TestStoreClock(t *testing.T) {
 	})
 }
 
-// I-106: a state comes back once, whichever instance hears it, and after a restart.
+// I-106: a state works once, at any instance, and after a restart.
 func TestStateOnce(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
 		other := newRig(t, r.p, func(o *Options) { o.Store, o.Secrets = r.o.Store, r.o.Secrets })
 		to := b.agree(ask(id)).Header().Get("Location")
-		first, second := r.p.signIn(t, to), r.p.signIn(t, to) // the provider has led there twice
+		first, second := r.p.signIn(t, to), r.p.signIn(t, to) // the provider has redirected twice
 		var cookies []string
 		for _, c := range b.jar.Cookies(at) {
 			cookies = append(cookies, "Cookie", c.String())
@@ -217,7 +216,7 @@ func TestStateOnce(t *testing.T) {
 	})
 }
 
-// What the provider takes back at a renewal, the client has not any more.
+// A scope that the provider takes back at a renewal is taken from the client.
 func TestTakenBack(t *testing.T) {
 	fronted(t, func(o *Options) { o.ScopePrefix = "api://mcp/" }, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -255,7 +254,7 @@ func TestTakenBack(t *testing.T) {
 		if got := scopes(access); fault != "" || got != "mcp:use" {
 			t.Errorf("renewed: %q %s", got, fault)
 		}
-		set(nil, false) // says nothing: as before (RFC 6749 §6)
+		set(nil, false) // no scope means unchanged (RFC 6749 §6)
 		access, refresh, fault = r.tokens(again(id, refresh))
 		if got := scopes(access); fault != "" || got != "mcp:use" {
 			t.Errorf("renewed, without a word on scopes: %q %s", got, fault)
@@ -264,7 +263,7 @@ func TestTakenBack(t *testing.T) {
 		if got := scopes(access); got != "" || !strings.Contains(r.log.String(), "has no scope, which scope_prefix needs") {
 			t.Errorf("a sign-in without a word on scopes: %q", got)
 		}
-		// Who a user is must be said once a day.
+		// An ID token must confirm the user once a day.
 		set("api://mcp/mcp:use", true)
 		for range 23 {
 			time.Sleep(time.Hour)
@@ -288,7 +287,7 @@ func TestTakenBack(t *testing.T) {
 	})
 }
 
-// One user does not fill the store with sign-ins.
+// One user cannot fill the store with sign-ins.
 func TestSignIns(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -308,8 +307,8 @@ func TestSignIns(t *testing.T) {
 	})
 }
 
-// That many others come does not have an ended login go on: neither if they come after its
-// end nor if they come between the first use of its token and the end.
+// Many other logins do not revive an ended one: neither after its end nor between the first use of its token and the
+// end.
 func TestEnded(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -346,9 +345,8 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// A login that ends at one instance does so at the others within two seconds, also those that
-// nothing renews, and those that began later. Where the store does not say what has ended, it
-// counts once it does.
+// A login that ends at one instance ends at the others within two seconds, also without a refresh token and for
+// instances that start later. If the store cannot be read, it ends once that works.
 func TestEndedElsewhere(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		store := &silent{Memory: NewMemory()}
@@ -414,7 +412,7 @@ func TestEndedElsewhere(t *testing.T) {
 	}
 }
 
-// silent does not say what has ended.
+// silent does not return the ended logins.
 type silent struct {
 	*Memory
 	silent atomic.Bool
@@ -427,8 +425,8 @@ func (s *silent) Ended(ctx context.Context, mark string) ([]string, string, erro
 	return s.Memory.Ended(ctx, mark)
 }
 
-// A login ends although the store takes no note of it, such as a full one, or does not remove
-// it: what is missing is done when the store takes it.
+// A login ends even if the store does not record that, because it is full, or does not remove it: the rest is done
+// when the store works again.
 func TestEndedLater(t *testing.T) {
 	store := &full{Memory: NewMemory()}
 	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
@@ -448,7 +446,7 @@ func TestEndedLater(t *testing.T) {
 		}
 		for name, tc := range map[string]struct {
 			fails       *atomic.Bool
-			theft, goes bool // the login goes at once
+			theft, goes bool // the login ends at once
 		}{"no note": {&store.notes, false, true}, "no note of a theft": {&store.notes, true, true}, "not removed": {&store.removes, false, false}} {
 			access, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
 			if fault != "" {
@@ -500,8 +498,7 @@ func TestEndedLater(t *testing.T) {
 	})
 }
 
-// A process that stops tells the store for the last time what it did not take, and does not
-// wait long for one that still takes nothing.
+// A process that stops records the owed endings a last time, and does not wait long for a store that still fails.
 func TestEndedAtStop(t *testing.T) {
 	for name, lasts := range map[string]bool{"the store is back": false, "it is not": true} {
 		t.Run(name, func(t *testing.T) {
@@ -540,10 +537,10 @@ func TestEndedAtStop(t *testing.T) {
 	}
 }
 
-// full is a store that takes no notes, or removes nothing.
+// full is a store that records no endings, or removes nothing.
 type full struct {
 	*Memory
-	notes, removes atomic.Bool // which of it fails
+	notes, removes atomic.Bool // what fails
 }
 
 func (s *full) End(ctx context.Context, id string, life time.Duration) error {
@@ -560,7 +557,7 @@ func (s *full) Swap(ctx context.Context, key string, old, value []byte, life tim
 	return s.Memory.Swap(ctx, key, old, value, life)
 }
 
-// One site, or whoever calls from one address, takes two of the places for client documents.
+// One site, or one client address, takes at most two slots for client documents.
 func TestFetches(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("192.0.2.1")
@@ -636,7 +633,7 @@ func TestFetches(t *testing.T) {
 	})
 }
 
-// A client that is done ends its login by any of its tokens (RFC 7009); nobody else does.
+// A client can end its login with any of its tokens (RFC 7009); nobody else can.
 func TestRevoke(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, other := r.join(back), r.join(back)

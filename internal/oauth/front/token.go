@@ -103,12 +103,12 @@ var (
 
 // token exchanges a code or a refresh token for tokens.
 func (f *Front) token(w http.ResponseWriter, r *http.Request) {
-	fresh, refusal := f.exchange(r)
+	tokens, refusal := f.exchange(r)
 	if refusal != nil {
 		f.refused(w, refusal)
 		return
 	}
-	answer(w, http.StatusOK, "no-store", fresh)
+	answer(w, http.StatusOK, "no-store", tokens)
 }
 
 func (f *Front) refused(w http.ResponseWriter, refusal *fault) {
@@ -247,7 +247,7 @@ func (f *Front) remove(ctx context.Context, id string) error {
 		if err != nil || raw == nil {
 			return err
 		}
-		if gone, err := f.o.Store.Swap(ctx, loginKey(id), raw, nil, 0); err != nil || gone {
+		if removed, err := f.o.Store.Swap(ctx, loginKey(id), raw, nil, 0); err != nil || removed {
 			return err
 		}
 	}

@@ -11,10 +11,10 @@ import (
 const (
 	// attemptLife is how long another process may finish a sign-in.
 	attemptLife = 10 * time.Minute
-	// askAgain is how long the person is expected to still have the sign-in page open.
-	askAgain = 2 * time.Minute
-	// attempts is the suffix of attempt files.
-	attempts = ".attempt"
+	// pageOpenFor is how long the person is expected to still have the sign-in page open.
+	pageOpenFor = 2 * time.Minute
+	// attemptSuffix is the suffix of attempt files.
+	attemptSuffix = ".attempt"
 )
 
 // attempt is a sign-in in progress, with all that another process needs to finish it. Programs may
@@ -28,7 +28,7 @@ type attempt struct {
 	Began    time.Time `json:"began"`
 }
 
-func (s *Store) attemptFile(key string) string { return filepath.Join(s.dir, key+attempts) }
+func (s *Store) attemptFile(key string) string { return filepath.Join(s.dir, key+attemptSuffix) }
 
 // begin stores an attempt. The caller has the lock of the login.
 func (s *Store) begin(key string, a *attempt) error {
@@ -42,7 +42,7 @@ func (s *Store) forget(key string) { _ = os.Remove(s.attemptFile(key)) }
 // Abandon removes unfinished sign-ins at a server; at all servers if server is empty. It returns
 // their number.
 func (s *Store) Abandon(server string) (n int, err error) {
-	keys, err := s.keys(attempts)
+	keys, err := s.keys(attemptSuffix)
 	for _, key := range keys {
 		a := &attempt{}
 		data, _ := s.get(s.attemptFile(key))
@@ -54,28 +54,28 @@ func (s *Store) Abandon(server string) (n int, err error) {
 	return n, err
 }
 
-// resumed returns another process's attempt for the same request, with its callback; nil if there
+// resume returns another process's attempt for the same request, with its callback; nil if there
 // is none. An attempt from the future has an unknown age and is ignored: the clock was set back.
-func (p *Person) resumed(ctx context.Context, l *Login, scopes []string) (*attempt, *callback) {
+func (p *Person) resume(ctx context.Context, l *Login, scopes []string) (*attempt, *callback) {
 	data, err := p.o.Store.get(p.o.Store.attemptFile(p.key))
 	a := &attempt{}
 	if err != nil || data == nil || json.Unmarshal(data, a) != nil || a.Format != format || a.State == "" || a.Verifier == "" {
 		return nil, nil
 	}
-	its := &a.Login
-	client := its.Client.Registered
+	begun := &a.Login
+	client := begun.Client.Registered
 	switch {
 	case p.o.Client != nil:
-		client = its.Client.ID == p.o.Client.ID && !its.Client.Registered
+		client = begun.Client.ID == p.o.Client.ID && !begun.Client.Registered
 	case p.o.ClientMetadataURL != "" && l.Issuer.Documents:
-		client = its.Client.ID == p.o.ClientMetadataURL
+		client = begun.Client.ID == p.o.ClientMetadataURL
 	}
 	age := time.Now().Round(0).Sub(a.Began)
-	if age < 0 || age > attemptLife || its.Issuer.Name != l.Issuer.Name || its.Server != l.Server || its.Resource != l.Resource ||
-		!client || its.Client.Redirect == "" || p.o.RedirectURI != "" && its.Client.Redirect != p.o.RedirectURI || !contains(a.Scopes, scopes) {
+	if age < 0 || age > attemptLife || begun.Issuer.Name != l.Issuer.Name || begun.Server != l.Server || begun.Resource != l.Resource ||
+		!client || begun.Client.Redirect == "" || p.o.RedirectURI != "" && begun.Client.Redirect != p.o.RedirectURI || !contains(a.Scopes, scopes) {
 		return nil, nil
 	}
-	back, err := listen(ctx, its.Client.Redirect)
+	back, err := listen(ctx, begun.Client.Redirect)
 	if err != nil {
 		return nil, nil
 	}

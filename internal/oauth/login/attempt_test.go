@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-// begun has a process begin a sign-in, and ends it as soon as the person was asked. It returns
-// the address that was shown.
+// begun begins a sign-in in another process, and ends the process as soon as the person was asked. It returns the
+// address that was shown.
 func (r *rig) begun() (address string) {
 	shown := make(chan string, 1)
 	p := login.New(r.options(func(o *login.Options) { o.Ask = func(address string) { shown <- address } }))
@@ -27,7 +27,7 @@ func (r *rig) begun() (address string) {
 	case <-done:
 		r.t.Fatal("nobody was asked")
 	}
-	p.Close() // as the end of the process does
+	p.Close() // like the end of the process
 	<-done
 	return address
 }
@@ -43,8 +43,8 @@ func (r *rig) attempt() (file string, has bool) {
 	return all[0], true
 }
 
-// I-254, N-69: a process is ended while the person signs in. The next one listens where the
-// browser comes back to, and finishes the sign-in without another window.
+// I-254, N-69: a process ends while the person signs in. The next one listens at the same redirect address and
+// finishes the sign-in without another window.
 func TestAttempt(t *testing.T) {
 	r := newRig(t)
 	address := r.begun()
@@ -78,7 +78,7 @@ func TestAttempt(t *testing.T) {
 		default:
 		}
 	}
-	browse(t, address) // the window that is open yet
+	browse(t, address) // the window is still open
 	if status := <-done; status != http.StatusOK || len(asked) != 0 || r.issuer.Asked("/register") != 1 {
 		t.Errorf("call = %d, %d more windows, %d registrations", status, len(asked), r.issuer.Asked("/register"))
 	}
@@ -87,7 +87,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// callbackOf returns where the browser comes back to.
+// callbackOf returns the redirect address.
 func callbackOf(t *testing.T, address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -96,12 +96,12 @@ func callbackOf(t *testing.T, address string) string {
 	return u.Query().Get("redirect_uri")
 }
 
-// I-254, N-73: an attempt that is old, of another client, or from a clock that was set back,
-// is not gone on with; one that is not new is shown again.
+// I-254, N-73: an attempt is not resumed if it is old, of another client, or from a clock that was set back. One
+// that is no longer new is shown again.
 func TestAttemptUseless(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(text string) string
-		again  bool // the same attempt, in another window
+		again  bool // the same attempt, in a new window
 	}{
 		"older":           {aged(t, 5*time.Minute), true},
 		"too old":         {aged(t, 11*time.Minute), false},
@@ -142,12 +142,11 @@ func TestAttemptUseless(t *testing.T) {
 	}
 }
 
-// notKnown is in the log where another client is registered.
+// notKnown is the log line for the registration of another client.
 const notKnown = "does not know the bridge any more"
 
-// The authorization server has forgotten the client that the bridge had registered: its page
-// says so to the person, and the browser never comes back. Another client is registered before
-// that page is shown, for a login and for an attempt that goes on.
+// The authorization server has forgotten the bridge's client: its page tells only the person, and the browser never
+// returns. Another client is registered before that page is shown, for a login and for a resumed attempt.
 func TestForgotten(t *testing.T) {
 	for name, begin := range map[string]func(r *rig){
 		"a login": func(r *rig) {
@@ -177,7 +176,7 @@ func TestForgotten(t *testing.T) {
 					go browse(t, address)
 				}
 			}).SignIn(t.Context())
-			// Where somebody else has taken the port meanwhile, there is another registration in any case.
+			// If another program has taken the port meanwhile, another client is registered in any case.
 			if err != nil || shown != 1 || forgotten && r.issuer.Asked("/register") != 2 || !forgotten && strings.Contains(r.log.String(), notKnown) {
 				t.Fatalf("%s, forgotten %t: %v, %d windows, %d registrations\n%s", name, forgotten, err, shown, r.issuer.Asked("/register"), r.log)
 			}
@@ -191,8 +190,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// An answer that says nothing about the client keeps it. Where no client can be registered,
-// nothing is asked.
+// An answer that is not about the client keeps the client. If no client can be registered, no request is sent.
 func TestNotForgotten(t *testing.T) {
 	for name, change := range map[string]func(r *rig){
 		"too many requests": func(r *rig) { r.answerOnce(http.StatusTooManyRequests) },
@@ -207,14 +205,14 @@ func TestNotForgotten(t *testing.T) {
 		}
 		change(r)
 		_, _ = r.person(nil).SignIn(t.Context())
-		pages := r.issuer.Asked("/authorize") // with those of the browser
+		pages := r.issuer.Asked("/authorize") // including those of the browser
 		if strings.Contains(r.log.String(), notKnown) || name == "no registration" && pages > 2 {
 			t.Errorf("%s: %d pages\n%s", name, pages, r.log)
 		}
 	}
 }
 
-// answerOnce has the authorization page answer with a status, once.
+// answerOnce makes the authorization page answer with a status, once.
 func (r *rig) answerOnce(status int) {
 	r.issuer.Answer("/authorize", func(w http.ResponseWriter, _ *http.Request) {
 		r.issuer.Answer("/authorize", nil)
@@ -222,7 +220,7 @@ func (r *rig) answerOnce(status int) {
 	})
 }
 
-// logout forgets a sign-in that has begun, with a login and without.
+// logout removes an attempt, with a login and without.
 func TestAbandon(t *testing.T) {
 	for _, signed := range []bool{true, false} {
 		r := newRig(t)
@@ -258,7 +256,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// aged returns what makes an attempt older.
+// aged returns a function that makes an attempt older.
 func aged(t *testing.T, by time.Duration) func(string) string {
 	return func(text string) string {
 		before, rest, ok := strings.Cut(text, `"began": "`)
@@ -271,8 +269,7 @@ func aged(t *testing.T, by time.Duration) func(string) string {
 	}
 }
 
-// I-222: the address at which a browser on another machine has ended is typed in. What is not
-// the answer to this sign-in counts for nothing.
+// I-222: the person may type the address at which a browser on another machine has ended. Other lines are ignored.
 func TestTyped(t *testing.T) {
 	r := newRig(t)
 	lines := make(chan string)
@@ -298,7 +295,7 @@ func TestTyped(t *testing.T) {
 	if l, err := p.SignIn(t.Context()); err != nil || l.Access == "" {
 		t.Errorf("%+v, %v", l, err)
 	}
-	// Who answers, counts first: an answer of another authorization server ends it.
+	// The issuer is checked first: an answer of another authorization server ends the sign-in.
 	one := make(chan string, 1)
 	p = r.person(func(o *login.Options) {
 		o.Typed = one

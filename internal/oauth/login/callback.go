@@ -27,10 +27,10 @@ type callback struct {
 	path     string
 	listener net.Listener
 
-	mu     sync.Mutex // guards the rest
-	state  string     // state of the waiting sign-in; empty for none
-	issuer *discovery.Issuer
-	got    chan answer
+	mu      sync.Mutex // guards the rest
+	state   string     // state of the waiting sign-in; empty for none
+	issuer  *discovery.Issuer
+	answers chan answer
 }
 
 // answer is the authorization server's answer, which the browser brings.
@@ -62,7 +62,7 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 		_, port, _ = net.SplitHostPort(l.Addr().String())
 		u.Host = net.JoinHostPort(u.Hostname(), port)
 	}
-	return &callback{redirect: u.String(), path: u.Path, listener: l, got: make(chan answer, 1)}, nil
+	return &callback{redirect: u.String(), path: u.Path, listener: l, answers: make(chan answer, 1)}, nil
 }
 
 // await serves the callback until the answer arrives. A line that the person types may also hold it.
@@ -84,11 +84,11 @@ func (c *callback) await(ctx context.Context, state string, issuer *discovery.Is
 	}()
 	for {
 		select {
-		case a := <-c.got:
+		case a := <-c.answers:
 			return a.code, a.err
 		case line, more := <-typed:
 			if u, err := url.Parse(strings.TrimSpace(line)); err == nil && u.Path == c.path && loopbackHost(u.Host) {
-				c.take(u.Query())
+				c.accept(u.Query())
 			}
 			if !more {
 				typed = nil
@@ -119,34 +119,34 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	page, status := c.take(r.URL.Query())
+	page, status := c.accept(r.URL.Query())
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, page)
 }
 
-// take accepts the answer of the waiting sign-in (I-213, I-222). It returns the text for the
+// accept accepts the answer of the waiting sign-in (I-213, I-222). It returns the text for the
 // browser.
-func (c *callback) take(q url.Values) (page string, status int) {
+func (c *callback) accept(q url.Values) (page string, status int) {
 	c.mu.Lock()
 	expected, issuer := c.state, c.issuer
-	mine := expected != "" && len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(expected)) == 1
-	if mine {
+	expectedState := expected != "" && len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(expected)) == 1
+	if expectedState {
 		c.state = "" // a state works once
 	}
 	c.mu.Unlock()
-	if !mine {
+	if !expectedState {
 		return pageEnded, http.StatusNotFound
 	}
-	a, page := answered(q, issuer)
-	c.got <- a
+	a, page := readAnswer(q, issuer)
+	c.answers <- a
 	if a.err != nil {
 		return page, http.StatusBadRequest
 	}
 	return page, http.StatusOK
 }
 
-// answered reads an answer with the right state. It checks the issuer before anything else.
-func answered(q url.Values, issuer *discovery.Issuer) (answer, string) {
+// readAnswer reads an answer with the right state. It checks the issuer before anything else.
+func readAnswer(q url.Values, issuer *discovery.Issuer) (answer, string) {
 	if err := issuer.Answered(q.Get("iss"), q.Has("iss")); err != nil || len(q["iss"]) > 1 {
 		if err == nil {
 			err = errors.New("the answer has more than one iss: it is refused")

@@ -28,8 +28,8 @@ const (
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // byDevice makes the person sign in on any device, and returns the token (I-221; RFC 8628).
-func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []string) (*discovery.Token, error) {
-	client, err := p.deviceClient(ctx, l, was)
+func (p *Person) byDevice(ctx context.Context, w *work, l, earlier *Login, scopes []string) (*discovery.Token, error) {
+	client, err := p.deviceClient(ctx, l, earlier)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 	}
 	began := time.Now()
 	data, err := p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
-	if discovery.Refused(err) == "invalid_client" && was != nil && l.Client == was.Client && l.Issuer.Registration != "" { // it has forgotten the bridge's registration
+	if discovery.Refused(err) == "invalid_client" && earlier != nil && l.Client == earlier.Client && l.Issuer.Registration != "" { // it has forgotten the bridge's registration
 		if l.Client, err = p.register(ctx, &l.Issuer, ""); err == nil {
 			data, err = p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
 		}
@@ -109,7 +109,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []
 
 // deviceClient returns the client of the settings, else that of an earlier sign-in on a device, else
 // a new one.
-func (p *Person) deviceClient(ctx context.Context, l, was *Login) (Client, error) {
+func (p *Person) deviceClient(ctx context.Context, l, earlier *Login) (Client, error) {
 	at := &l.Issuer
 	switch {
 	case p.o.Client != nil:
@@ -120,8 +120,8 @@ func (p *Person) deviceClient(ctx context.Context, l, was *Login) (Client, error
 		return c, nil
 	case at.Documents && p.o.ClientMetadataURL != "":
 		return Client{ID: p.o.ClientMetadataURL}, nil
-	case was != nil && was.Client.Registered && was.Client.Redirect == "" && was.Client.ID != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)):
-		return was.Client, nil
+	case earlier != nil && earlier.Client.Registered && earlier.Client.Redirect == "" && earlier.Client.ID != "" && (earlier.Client.Ends.IsZero() || time.Now().Before(earlier.Client.Ends)):
+		return earlier.Client, nil
 	case at.Registration == "":
 		return Client{}, fmt.Errorf("the authorization server %s has no registration_endpoint: register a client there for the device flow, and name it with client: { id: … } or --client-id", at.Name)
 	}

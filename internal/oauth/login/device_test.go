@@ -51,8 +51,8 @@ func (d *on) person(t *testing.T, change func(*login.Options)) *login.Person {
 	return p
 }
 
-// I-221: a person signs in on another device by a code. The authorization server is asked as
-// often as it wants, and what comes of it is a login as any other.
+// I-221: a person signs in on another device by a code. The bridge polls at the interval that the authorization
+// server sets. The result is a login like any other.
 func TestDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDevice(t, func(n int) string {
@@ -85,8 +85,8 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// I-221: a server that wants a sign-in gets one by device where nobody has a browser. Those who
-// wait for too long are told where it is, if they are the person; it goes on meanwhile.
+// I-221: without a browser, a sign-in that a server needs is done by device. Requests that wait too long get the
+// address if they are the person's; the sign-in continues.
 func TestDeviceWhenAsked(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestDeviceWhenAsked(t *testing.T) {
 	}
 }
 
-// I-221: denial, the end of the code, and an authorization server that cannot do it, or is away for a while.
+// I-221: denial, an expired code, and an authorization server without the flow, or one that is down for a while.
 func TestDeviceFails(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

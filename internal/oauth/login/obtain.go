@@ -15,7 +15,7 @@ import (
 
 // obtain gets a token that is not the refused one. One process on this machine does so at a time.
 // A token that another process got meanwhile is used (I-253, I-254).
-func (p *Person) obtain(ctx context.Context, w *work, n need) error {
+func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
 	unlock, err := p.o.Store.Lock(ctx, p.key)
 	if err != nil {
 		return fmt.Errorf("the folder of logins cannot be used: %w", err)
@@ -29,20 +29,20 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		return err
 	}
 	p.mu.Lock()
-	var held *Login
-	if p.unkept != nil && p.login != nil && l.access() == p.over {
+	var unsaved *Login
+	if p.unsaved != nil && p.login != nil && l.access() == p.unsavedOver {
 		copied := *p.login // the file still holds the login that could not be replaced
-		held = &copied
+		unsaved = &copied
 	}
 	p.mu.Unlock()
-	if held != nil {
-		p.keep(held) // the disk may have room by now
-		mine := *held
-		l = &mine
+	if unsaved != nil {
+		p.save(unsaved) // the disk may have room by now
+		own := *unsaved
+		l = &own
 	}
 	if l.serves(n) {
-		if held == nil {
-			p.take(l, nil)
+		if unsaved == nil {
+			p.setLogin(l, nil)
 		}
 		return nil
 	}
@@ -53,7 +53,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 			return err
 		}
 		known = true
-		if p.left(l, r) {
+		if p.reassigned(l, r) {
 			p.o.Log.Info("the server has another authorization server now", "was", l.Issuer.Name)
 			l = nil
 		}
@@ -66,14 +66,14 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	if l != nil && l.Refresh != "" && !n.widen {
 		w.renews = true
 		again, err := p.renew(ctx, l)
-		if err != nil && !again && p.lost(err) { // its address may have changed
+		if err != nil && !again && p.moved(err) { // its address may have changed
 			if !known {
 				if r, err = p.metadata(ctx, n.challenge); err != nil {
 					return err
 				}
 				known = true
 			}
-			if p.left(l, r) {
+			if p.reassigned(l, r) {
 				err, again = fmt.Errorf("the server now names another authorization server than %s", l.Issuer.Name), true
 				l = nil
 			} else {
@@ -89,7 +89,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	if !n.signs {
 		return nil
 	}
-	if p.alone() {
+	if p.noPrompt() {
 		what := "the login for it ended"
 		if l == nil {
 			what = "it needs a token"
@@ -115,30 +115,30 @@ func (p *Person) unsigned(what string) error {
 	return &oauth.Failure{Public: what + ": the bridge's operator must sign in", Err: fmt.Errorf("sign in: %s", p.o.Command), SignIn: true}
 }
 
-// take makes a login the current one.
-func (p *Person) take(l *Login, unkept error) {
+// setLogin makes a login the current one.
+func (p *Person) setLogin(l *Login, unkept error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.login, p.unkept = l, unkept
+	p.login, p.unsaved = l, unkept
 }
 
-// keep stores a login before its token is used. If the disk is full, the login stays in memory
+// save stores a login before its token is used. If the disk is full, the login stays in memory
 // (I-253).
-func (p *Person) keep(l *Login) {
+func (p *Person) save(l *Login) {
 	err := p.o.Store.Write(p.key, l)
 	if err != nil {
-		kept, _ := p.o.Store.Read(p.key)
+		stored, _ := p.o.Store.Read(p.key)
 		p.mu.Lock()
-		p.over = kept.access()
+		p.unsavedOver = stored.access()
 		p.mu.Unlock()
 		p.o.Log.Error("the login for the server could not be stored: other processes must sign in again", "err", err)
 	}
-	p.take(l, err)
+	p.setLogin(l, err)
 }
 
 // renew gets a new token by the refresh token. again means that a sign-in must follow.
-func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) {
-	l := *was
+func (p *Person) renew(ctx context.Context, old *Login) (again bool, err error) {
+	l := *old
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}}
 	if l.Resource != "" {
 		form.Set("resource", l.Resource)
@@ -146,9 +146,9 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 	t, err := p.token(ctx, &l, form)
 	switch code := discovery.Refused(err); {
 	case err == nil:
-		l.filled(t, l.Asked)
+		l.setToken(t, l.Asked)
 		l.Renewed = true
-		p.keep(&l)
+		p.save(&l)
 		return false, nil
 	case code == "invalid_client" && !l.Client.Registered:
 		return false, &oauth.Failure{Public: "its authorization server refuses the configured client: check client_id and client_secret", Err: err, SignIn: true}
@@ -156,29 +156,29 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 		l.Client = Client{}
 		fallthrough
 	case code == "invalid_grant": // the login has ended; the client stays valid (I-256)
-		l.end()
-		p.keep(&l)
-		*was = l
+		l.dropTokens()
+		p.save(&l)
+		*old = l
 		return true, err
 	default: // no other answer is about the refresh token
 		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
 	}
 }
 
-// lost reports whether a renewal failed as if the authorization server had moved: the answer is
+// moved reports whether a renewal failed as if the authorization server had moved: the answer is
 // none of such a server, or nothing answers several times in a row.
-func (p *Person) lost(err error) bool {
+func (p *Person) moved(err error) bool {
 	if e, ok := errors.AsType[*discovery.Error](err); ok {
-		return e.Strange()
+		return e.NotOAuth()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.renewals.fails >= strangeAfter
+	return p.renewals.fails >= rediscoverAfter
 }
 
-// left reports whether the server now names other authorization servers than that of the login
+// reassigned reports whether the server now names other authorization servers than that of the login
 // (I-257).
-func (p *Person) left(l *Login, r *discovery.Resource) bool {
+func (p *Person) reassigned(l *Login, r *discovery.Resource) bool {
 	return p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) })
 }
 
@@ -196,8 +196,8 @@ func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *discovery.Reso
 	return p.renew(ctx, l)
 }
 
-// filled puts a token into a login.
-func (l *Login) filled(t *discovery.Token, asked []string) {
+// setToken puts a token into a login.
+func (l *Login) setToken(t *discovery.Token, asked []string) {
 	l.Access, l.Obtained, l.Until, l.Asked = t.Access, time.Now(), time.Time{}, asked
 	if t.Refresh != "" {
 		l.Refresh = t.Refresh

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// margin is how long before its end a token is renewed: a fifth of its life if that is less.
-	margin = time.Minute
+	// renewBefore is how long before its end a token is renewed: a fifth of its life if that is less.
+	renewBefore = time.Minute
 	// Limit is how long a sign-in waits for the person.
 	Limit    = 5 * time.Minute
 	maxPause = 30 * time.Second
-	// ending is how long Close waits for a token request. Its refresh token may be used up, and then
+	// closeWait is how long Close waits for a token request. Its refresh token may be used up, and then
 	// the new token is lost without the answer.
-	ending = 8 * time.Second
-	// strangeAfter is the number of unanswered renewals in a row after which the metadata is read
+	closeWait = 8 * time.Second
+	// rediscoverAfter is the number of unanswered renewals in a row after which the metadata is read
 	// again.
-	strangeAfter = 2
-	// widenings is how often one request may get a token with more scopes.
-	widenings = 2
+	rediscoverAfter = 2
+	// maxWidenings is how often one request may get a token with more scopes.
+	maxWidenings = 2
 )
 
 var (
@@ -64,47 +64,47 @@ type Options struct {
 // Person gets tokens for one server with the help of a person. Without a login, the first request
 // is sent without a token: the server says whether it needs one (I-200).
 type Person struct {
-	o    Options
-	key  string
-	find *discovery.Finder
-	ask  *discovery.Asker
-	life end // ended when Close begins
-	last end // ended when Close stops waiting
-	wg   sync.WaitGroup
+	o       Options
+	key     string
+	find    *discovery.Finder
+	ask     *discovery.Asker
+	closing cancelable // ended when Close begins
+	abort   cancelable // ended when Close stops waiting
+	wg      sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields below
-	closed   bool
-	login    *Login // the current login; nil for none
-	unkept   error  // why the login could not be stored; nil if it was
-	over     string // the token in the file if unkept is not nil
-	said     bool   // it was logged that all callers act as its account
-	work     *work  // in progress; nil for none
-	renewals rest   // after renewals that failed for a temporary reason
-	signIns  rest   // after failed sign-ins
+	mu            sync.Mutex // guards the fields below
+	closed        bool
+	login         *Login       // the current login; nil for none
+	unsaved       error        // why the login could not be stored; nil if it was
+	unsavedOver   string       // the token in the file if unsaved is not nil
+	accountLogged bool         // it was logged that all callers act as its account
+	work          *work        // in progress; nil for none
+	renewals      backoffState // after renewals that failed for a temporary reason
+	signIns       backoffState // after failed sign-ins
 }
 
-// end is a context with its cancel function.
-type end struct {
+// cancelable is a context with its cancel function.
+type cancelable struct {
 	context.Context
 	stop context.CancelFunc
 }
 
-func newEnd() (e end) {
+func newCancelable() (e cancelable) {
 	e.Context, e.stop = context.WithCancel(context.Background())
 	return e
 }
 
-// rest is a pause after failures.
-type rest struct {
+// backoffState is a pause after failures.
+type backoffState struct {
 	fails   int // in a row
 	until   time.Time
 	failure error // the last failure
 }
 
-// over reports whether the pause has ended.
-func (r *rest) over() bool { return !time.Now().Before(r.until) }
+// due reports whether the pause has ended.
+func (r *backoffState) due() bool { return !time.Now().Before(r.until) }
 
-func (r *rest) begin(failure error) {
+func (r *backoffState) begin(failure error) {
 	r.fails++
 	r.until, r.failure = time.Now().Add(backoff.Grown(firstPause, maxPause, r.fails)), failure
 }
@@ -114,7 +114,7 @@ type work struct {
 	done    chan struct{} // closed when err is set
 	err     error
 	renews  bool // it renews a token
-	insists bool // the person requested the sign-in
+	forced  bool // the person requested the sign-in
 	mu      sync.Mutex
 	address string // the address to open; empty if it is not known yet
 }
@@ -122,7 +122,7 @@ type work struct {
 // New returns a Person. The caller closes it.
 func New(o Options) *Person {
 	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport)}
-	p.life, p.last = newEnd(), newEnd()
+	p.closing, p.abort = newCancelable(), newCancelable()
 	return p
 }
 
@@ -144,11 +144,11 @@ func (p *Person) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.life.stop()
-	late := time.AfterFunc(ending, p.last.stop)
+	p.closing.stop()
+	late := time.AfterFunc(closeWait, p.abort.stop)
 	defer late.Stop()
 	p.wg.Wait()
-	p.last.stop()
+	p.abort.stop()
 }
 
 // token requests a token. The end of ctx does not cancel a request that was sent: a code or
@@ -157,11 +157,11 @@ func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discove
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return p.ask.Token(p.last, &l.Issuer, l.Client.grant(p.o.Client), form)
+	return p.ask.Token(p.abort, &l.Issuer, l.Client.grant(p.o.Client), form)
 }
 
-// need says why a token is wanted.
-type need struct {
+// demand says why a token is wanted.
+type demand struct {
 	refused   string // the token that the server refused; empty for none
 	challenge discovery.Challenge
 	widen     bool // the token lacks the challenge's scopes
@@ -181,8 +181,8 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 		p.login = l
 	}
 	l := p.login
-	if l != nil && !p.o.Own && !p.said {
-		p.said = true
+	if l != nil && !p.o.Own && !p.accountLogged {
+		p.accountLogged = true
 		p.o.Log.Info("all callers act as the account that has signed in at the server", "issuer", l.Issuer.Name)
 	}
 	if l == nil || l.Access == "" || l.good(time.Now()) {
@@ -196,12 +196,12 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 		p.mu.Unlock()
 		return "", nil // the server will ask for a new one
 	}
-	if p.work == nil && !p.renewals.over() && !p.newer(need{refused: l.Access}) {
+	if p.work == nil && !p.renewals.due() && !p.newer(demand{refused: l.Access}) {
 		err := p.renewals.failure
 		p.mu.Unlock()
 		return "", err
 	}
-	w := p.begin(need{})
+	w := p.begin(demand{})
 	p.mu.Unlock()
 	if err := p.await(ctx, w); err != nil {
 		return "", err
@@ -218,19 +218,19 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 // for missing scopes, one with more scopes.
 func (p *Person) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	c, _ := discovery.Bearer(h)
-	n := need{refused: token, challenge: c, signs: true}
+	n := demand{refused: token, challenge: c, signs: true}
 	switch {
-	case status == http.StatusUnauthorized && before <= widenings:
-	case status == http.StatusForbidden && c.Error == "insufficient_scope" && len(c.Scopes) > 0 && before <= widenings:
+	case status == http.StatusUnauthorized && before <= maxWidenings:
+	case status == http.StatusForbidden && c.Error == "insufficient_scope" && len(c.Scopes) > 0 && before <= maxWidenings:
 		n.widen = true
 	default:
 		return false, nil
 	}
 	p.mu.Lock()
 	l := p.login
-	if p.alone() && l == nil { // perhaps somebody has signed in elsewhere meanwhile
-		kept, err := p.o.Store.Read(p.key)
-		if err != nil || kept == nil || kept.Access == "" {
+	if p.noPrompt() && l == nil { // perhaps somebody has signed in elsewhere meanwhile
+		stored, err := p.o.Store.Read(p.key)
+		if err != nil || stored == nil || stored.Access == "" {
 			p.mu.Unlock()
 			switch {
 			case status != http.StatusUnauthorized, p.o.Unasked && c.Metadata == "": // the server may need another credential
@@ -252,10 +252,10 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	if p.work == nil {
 		renews := l != nil && l.Refresh != "" && !n.widen
 		switch {
-		case renews && !p.renewals.over() && !p.newer(n):
+		case renews && !p.renewals.due() && !p.newer(n):
 			defer p.mu.Unlock()
 			return false, p.renewals.failure
-		case !renews && !p.signIns.over() && !p.newer(n):
+		case !renews && !p.signIns.due() && !p.newer(n):
 			defer p.mu.Unlock()
 			return false, p.signIns.failure
 		}
@@ -269,13 +269,13 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 }
 
 // newer reports whether another process has stored a login that serves the need.
-func (p *Person) newer(n need) bool {
+func (p *Person) newer(n demand) bool {
 	l, err := p.o.Store.Read(p.key)
 	return err == nil && l.serves(n)
 }
 
 // serves reports whether the login has another token than the refused one, with the missing scopes.
-func (l *Login) serves(n need) bool {
+func (l *Login) serves(n demand) bool {
 	return l.good(time.Now()) && l.Access != n.refused && (!n.widen || contains(l.Asked, n.challenge.Scopes))
 }
 
@@ -284,7 +284,7 @@ func contains(all, some []string) bool {
 }
 
 // begin starts work unless some is in progress. The caller holds p.mu.
-func (p *Person) begin(n need) *work {
+func (p *Person) begin(n demand) *work {
 	if p.work != nil {
 		return p.work
 	}
@@ -296,31 +296,31 @@ func (p *Person) begin(n need) *work {
 	}
 	p.work = w
 	p.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(p.life, p.limit())
+		ctx, cancel := context.WithTimeout(p.closing, p.limit())
 		defer cancel()
 		err := p.obtain(ctx, w, n)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.work = nil
 		if err != nil {
-			w.err = p.told(err)
+			w.err = p.publicError(err)
 			switch {
 			case w.renews:
 				p.renewals.begin(w.err)
-			case !p.alone(): // otherwise somebody may sign in elsewhere at any time
+			case !p.noPrompt(): // otherwise somebody may sign in elsewhere at any time
 				p.signIns.begin(w.err)
 			}
 			p.o.Log.Warn("the bridge got no token for the server", "err", err)
 		} else {
-			p.renewals, p.signIns = rest{}, rest{}
+			p.renewals, p.signIns = backoffState{}, backoffState{}
 		}
 		close(w.done)
 	})
 	return w
 }
 
-// alone reports whether nobody can sign in here.
-func (p *Person) alone() bool { return p.o.Ask == nil && p.o.Device == nil }
+// noPrompt reports whether nobody can sign in here.
+func (p *Person) noPrompt() bool { return p.o.Ask == nil && p.o.Device == nil }
 
 // limit returns the timeout of a sign-in.
 func (p *Person) limit() time.Duration {
@@ -330,8 +330,8 @@ func (p *Person) limit() time.Duration {
 	return Limit
 }
 
-// told returns the error for the callers that wait.
-func (p *Person) told(err error) error {
+// publicError returns the error for the callers that wait.
+func (p *Person) publicError(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return f
 	}

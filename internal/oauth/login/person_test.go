@@ -39,7 +39,7 @@ type rig struct {
 	opened atomic.Int32
 }
 
-// safe is a buffer for several goroutines.
+// safe is a buffer for concurrent use.
 type safe struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -67,7 +67,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// browse does what a browser does that is shown an address.
+// browse visits an address like a browser.
 func browse(t testing.TB, address string) {
 	res, err := http.Get(address)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *rig) person(change func(*login.Options)) *login.Person {
 	return p
 }
 
-// call makes a request to the server as remote.Client does, and returns its status.
+// call sends a request to the server like remote.Client, and returns its status.
 func (r *rig) call(p *login.Person, header ...string) (int, error) {
 	return call(r.t.Context(), r.tools.URL, p, header...)
 }
@@ -137,8 +137,8 @@ func call(ctx context.Context, server string, p *login.Person, header ...string)
 	}
 }
 
-// I-200, I-210, I-250, I-253: a 401 leads to a sign-in, the bridge registers itself, and
-// what comes of it is used by the next process, and renewed.
+// I-200, I-210, I-250, I-253: a 401 leads to a sign-in. The bridge registers itself, and the next process uses and
+// renews the login.
 func TestSignIn(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
@@ -201,8 +201,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// I-302: where nobody is, the log says what to run until somebody has signed in, and after a
-// login has ended. A caller that is the person is told so too.
+// I-302: without a person, the log names the command until somebody has signed in, and after a login has ended. A
+// caller that is the person gets the command too.
 func TestNobody(t *testing.T) {
 	r := newRig(t)
 	alone := r.person(func(o *login.Options) { o.Ask = nil })
@@ -243,8 +243,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// A server that names no authorization server may want another credential: unless somebody
-// has asked for a sign-in, its answer stays the error.
+// A server that names no authorization server may need another credential: unless somebody requested a sign-in, its
+// answer stays the error.
 func TestNobodyUnasked(t *testing.T) {
 	r := newRig(t)
 	p := r.person(func(o *login.Options) { o.Ask, o.Unasked = nil, true })
@@ -255,11 +255,11 @@ func TestNobodyUnasked(t *testing.T) {
 	}
 }
 
-// Only a caller who is the person that is asked gets the address of the page: another
-// could sign in there, and all would act as that account. What went wrong is for the log.
+// Only the person's own requests get the address of the page: another caller could sign in there, and all callers
+// would act as that account. The cause goes to the log.
 func TestStrangers(t *testing.T) {
 	for _, own := range []bool{true, false} {
-		patient := login.Impatient()
+		patient := login.ShortPatience()
 		defer patient()
 		r := newRig(t)
 		asked := make(chan string, 1)
@@ -293,8 +293,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// I-212: a 403 for a scope leads to another sign-in for all scopes, and not to a third when
-// that was of no use.
+// I-212: a 403 for a scope leads to another sign-in for all scopes, but not to a third one if that did not help.
 func TestStepUp(t *testing.T) {
 	r := newRig(t)
 	r.tools.Needs = func(q *http.Request) string { return q.Header.Get("X-Needs") }
@@ -313,7 +312,7 @@ func TestStepUp(t *testing.T) {
 		t.Errorf("scope %q", g.Scope)
 	}
 	r.tools.Needs = func(*http.Request) string { return "never" }
-	r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) { // which grants something else
+	r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) { // grants another scope
 		oauthtest.JSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "read"})
 	})
 	if status, err := r.call(p); status != http.StatusForbidden || err != nil {
@@ -324,8 +323,7 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
-// I-212: while a request waits for the sign-in, the limits that it is under stand still: the
-// browser opens only then, and they count again with the token.
+// I-212: while a request waits for the sign-in, its deadlines stop. They run again once there is a token.
 func TestTimeStandsStill(t *testing.T) {
 	r := newRig(t)
 	standing, held := make(chan struct{}), 0
@@ -345,15 +343,14 @@ func TestTimeStandsStill(t *testing.T) {
 	if status, err := call(ctx, r.tools.URL, p); status != http.StatusOK || err != nil || held != 0 {
 		t.Fatalf("call = %d, %v, %d limits stand still", status, err, held)
 	}
-	if _, err := p.Token(ctx); err != nil || held != 0 { // there is nothing to wait for
+	if _, err := p.Token(ctx); err != nil || held != 0 { // it need not wait
 		t.Errorf("Token: %v, %d", err, held)
 	}
 }
 
-// A sign-in that one caller needs and that fails keeps no other caller from a token, and a
-// login that somebody has made meanwhile counts at once.
+// One caller's failed sign-in does not keep other callers from a token. A login of another process is used at once.
 func TestOthersGoOn(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	r.tools.Needs = func(q *http.Request) string { return q.Header.Get("X-Needs") }
 	r.tools.Change = func(m map[string]any) { m["scopes_supported"] = []string{"read"} }
@@ -389,7 +386,7 @@ func TestOthersGoOn(t *testing.T) {
 	}
 }
 
-// I-257: another authorization server gets a client of its own, and nothing of the old one.
+// I-257: another authorization server gets its own client, and nothing of the old one.
 func TestMigration(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
@@ -407,14 +404,14 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// I-204: the first authorization server that the server names is asked, unless another one is
-// configured, or has a login already. None is an error, and nothing else is tried.
+// I-204: the bridge uses the first authorization server that the server names, unless another one is configured or
+// has a login. None is an error.
 func TestIssuers(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		configured bool
 		lists      func(first, second string) []string
-		want       int // who is asked to register a client; 0 for nobody
+		want       int // the issuer that registers a client; 0 for none
 		err        string
 	}{
 		{"the first", false, func(a, b string) []string { return []string{a, b} }, 1, ""},
@@ -445,7 +442,7 @@ func TestIssuers(t *testing.T) {
 		if tc.want != 1 {
 			continue
 		}
-		// The server names another one first now: the login is where it was.
+		// The server now names another one first: the login stays valid.
 		r.tools.Change = func(m map[string]any) { m["authorization_servers"] = []string{second.URL, r.issuer.URL} }
 		r.issuer.Revoke(true)
 		if status, err := r.call(p); status != http.StatusOK || err != nil || second.Asked("/register") != 0 {
@@ -454,8 +451,7 @@ func TestIssuers(t *testing.T) {
 	}
 }
 
-// I-218: what tokens are for is said when they are asked for and renewed, byte for byte; off
-// leaves it out.
+// I-218: the resource is in each token request, byte for byte; off leaves it out.
 func TestResourceSent(t *testing.T) {
 	for setting, want := range map[string]func(*rig) []string{
 		"":                         func(r *rig) []string { return []string{r.tools.URL} },
@@ -481,7 +477,7 @@ func TestResourceSent(t *testing.T) {
 			if status, err := r.call(p); status != http.StatusOK || err != nil {
 				t.Fatalf("renewed: %d, %v\n%s", status, err, r.log)
 			}
-		} else { // which the server does not take
+		} else { // the server refuses these
 			_, _ = r.call(p)
 		}
 		for _, what := range []string{"authorize", "authorization_code", "refresh_token"} {
@@ -492,7 +488,7 @@ func TestResourceSent(t *testing.T) {
 	}
 }
 
-// forms notes the resources of forms that go to token endpoints.
+// forms records the resources in forms to token endpoints.
 type forms struct {
 	mu   sync.Mutex
 	all  map[string][]string
@@ -530,7 +526,7 @@ func (f *forms) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// I-206: a slash at the end of its name makes no other authorization server.
+// I-206: a trailing slash in its name makes no other authorization server.
 func TestSlash(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		r := newRig(t)
@@ -558,8 +554,8 @@ func TestSlash(t *testing.T) {
 	}
 }
 
-// I-208 and I-209: a configured client is used as it is, one that is named by a URL where the
-// authorization server takes that, and without any of these it says what to register.
+// I-208 and I-209: a configured client is used unchanged, and one named by a URL where the authorization server
+// accepts that. Without both the error says what to register.
 func TestClients(t *testing.T) {
 	const document = "https://app.example.com/client.json"
 	for _, tc := range []struct {
@@ -623,7 +619,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// known has the issuer know a client that the browser may come back for to one address.
+// known registers a client at the issuer, with one redirect address.
 func (r *rig) known(id, secret string, o *login.Options) {
 	s := httptest.NewServer(nil)
 	s.Close() // the port is free again
@@ -631,8 +627,7 @@ func (r *rig) known(id, secret string, o *login.Options) {
 	r.issuer.Register(oauthtest.Registered{ID: id, Secret: secret, Redirects: []string{o.RedirectURI}})
 }
 
-// N-59, N-60, N-64: an answer counts only if it is the one that was asked for, and comes
-// from the one that was asked.
+// N-59, N-60, N-64: an answer counts only if it belongs to the request and comes from the issuer that was asked.
 func TestAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -665,8 +660,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// I-216, N-60, N-64: what else comes to the callback changes nothing, and nobody but this
-// machine can call it.
+// I-216, N-60, N-64: other requests to the callback change nothing, and only this machine can reach it.
 func TestCallback(t *testing.T) {
 	r := newRig(t)
 	get := func(method, address, host string) (int, string) {
@@ -719,7 +713,7 @@ func TestCallback(t *testing.T) {
 	wg.Wait()
 }
 
-// I-251, N-65, N-66: a file of another layout is replaced, a file that others can read is refused, one that is broken is replaced.
+// I-251, N-65, N-66: a file of another format or a broken one is replaced. A file that others can read is refused.
 func TestFiles(t *testing.T) {
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
@@ -757,9 +751,9 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// N-70: what cannot be written is not lost as long as the process lives.
+// N-70: a login that cannot be written lives as long as the process.
 func TestDiskFull(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	s := login.Open(r.dir)
 	p := r.person(func(o *login.Options) { o.Store = s })
@@ -778,10 +772,10 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// What could not be written is written later, and never in place of what is newer. A sign-in
-// that cannot be kept is none for whoever runs the command.
+// A login that could not be written is written later, but never over a newer one. The command fails if its sign-in
+// cannot be stored.
 func TestDiskFullLater(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	s := login.Open(r.dir)
 	p := r.person(func(o *login.Options) { o.Store = s })
@@ -797,7 +791,7 @@ func TestDiskFullLater(t *testing.T) {
 		s.Room()
 	}
 	full()
-	if _, err := r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }).SignIn(t.Context()); err != nil { // by another process
+	if _, err := r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }).SignIn(t.Context()); err != nil { // as another process does
 		t.Fatal(err)
 	}
 	r.issuer.Revoke(false)
@@ -823,7 +817,7 @@ func TestDiskFullLater(t *testing.T) {
 	}
 }
 
-// I-256, N-71, N-72: what ends a login, and what does not.
+// I-256, N-71, N-72: answers that end a login, and others.
 func TestRenewals(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -874,8 +868,7 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
-// I-253: a token that was asked for is kept, also when the bridge stops meanwhile: the one
-// that renews it is used up.
+// I-253: a requested token is stored even if the bridge stops meanwhile: its refresh token is used up.
 func TestCloseKeeps(t *testing.T) {
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
@@ -912,10 +905,10 @@ func TestCloseKeeps(t *testing.T) {
 	}
 }
 
-// A login survives that its authorization server moves to other endpoints, and one whose
-// authorization server is gone leads to a sign-in at the next.
+// A login survives if its authorization server moves to other endpoints. If the authorization server is gone, the
+// person signs in at the next one.
 func TestEndpointMoves(t *testing.T) {
-	defer login.Aged()()
+	defer login.AllTokensOld()()
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
 		t.Fatalf("call = %d, %v", status, err)
@@ -951,16 +944,16 @@ func TestEndpointMoves(t *testing.T) {
 	}
 }
 
-// The metadata is read again also when nobody answers any more where tokens came from.
+// The metadata is also read again if nothing answers at the old token endpoint.
 func TestEndpointSilent(t *testing.T) {
-	defer login.Hasty()()
+	defer login.ShortPauses()()
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
 		t.Fatalf("call = %d, %v", status, err)
 	}
 	r.change(func(l *login.Login) {
 		l.Obtained, l.Until = l.Obtained.Add(-2*time.Hour), l.Until.Add(-2*time.Hour)
-		l.Issuer.Token = "http://127.0.0.1:1/token" // where it was
+		l.Issuer.Token = "http://127.0.0.1:1/token" // the old address
 	})
 	p := r.person(nil)
 	if _, err := r.call(p); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
@@ -975,7 +968,7 @@ func TestEndpointSilent(t *testing.T) {
 	}
 }
 
-// change changes the one login that is kept.
+// change changes the only stored login.
 func (r *rig) change(f func(*login.Login)) {
 	r.t.Helper()
 	s := login.Open(r.dir)
@@ -993,7 +986,7 @@ func (r *rig) change(f func(*login.Login)) {
 	}
 }
 
-// N-73: a token whose time lies ahead, since the clock was set back, is no new one: it is renewed.
+// N-73: a token from the future, after the clock was set back, is not new: it is renewed.
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
@@ -1007,8 +1000,8 @@ func TestClockSetBack(t *testing.T) {
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
 		t.Errorf("call = %d, %v, %d windows", status, err, r.opened.Load())
 	}
-	defer login.Aged()()
-	// What another process keeps while this one could not counts, though it seems to be older.
+	defer login.AllTokensOld()()
+	// A login that another process stores while this one could not counts, even if it seems older.
 	s := login.Open(r.dir)
 	p = r.person(func(o *login.Options) { o.Store = s })
 	s.Full()
@@ -1032,7 +1025,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// I-258: the tokens are taken back, and the file is gone.
+// I-258: the tokens are revoked, and the file is removed.
 func TestSignOut(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.person(nil).SignIn(t.Context()); err != nil {
@@ -1058,8 +1051,8 @@ func TestSignOut(t *testing.T) {
 	}
 }
 
-// A configured secret goes to the issuer that it is configured for, and to no other that a
-// server has named at a sign-in. What could not be revoked is said.
+// A configured secret goes only to the issuer that it is configured for, not to another one of a sign-in. Tokens that
+// could not be revoked are reported.
 func TestSignOutSecret(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -1104,7 +1097,7 @@ func TestSignOutSecret(t *testing.T) {
 	}
 }
 
-// TestMain is one of several processes when the environment says so.
+// TestMain acts as one of several processes if the environment says so.
 func TestMain(m *testing.M) {
 	if server := os.Getenv("LOGIN_TEST_SERVER"); server != "" {
 		u, err := url.Parse(server)
@@ -1134,7 +1127,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// processes runs several of them at once, and returns what they write.
+// processes runs several of them at once and returns their output.
 func (r *rig) processes(n int, env ...string) string {
 	r.t.Helper()
 	var wg sync.WaitGroup
@@ -1154,16 +1147,15 @@ func (r *rig) processes(n int, env ...string) string {
 	return all.String()
 }
 
-// I-255, N-67, N-68, N-69: ten processes that start at once open one window, and ten whose token
-// has ended renew it once, at an issuer that ends everything when a token that renews is
-// used twice. A process that is killed while it signs in leaves nothing that keeps others
-// from it.
+// I-255, N-67, N-68, N-69: ten processes that start at once open one window. Ten with an expired token renew it once,
+// at an issuer that ends the login when a refresh token is used twice. A process that is killed during a sign-in
+// does not block others.
 func TestProcesses(t *testing.T) {
 	r := newRig(t)
 	if out := r.processes(1, "LOGIN_TEST_DIES=1"); out != "window\n" {
 		t.Errorf("the one that is killed: %q", out)
 	}
-	file, _ := r.attempt() // whose window is forgotten: nobody comes back from it
+	file, _ := r.attempt() // its window is ignored: no browser returns
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -1216,7 +1208,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// I-217: if somebody else has the port of a registration, another client is registered.
+// I-217: if another program has the port of a registration, another client is registered.
 func TestPortTaken(t *testing.T) {
 	r := newRig(t)
 	l, err := r.person(nil).SignIn(t.Context())
@@ -1247,8 +1239,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// I-253: a token is renewed a minute before its end, or a fifth of its life before that if it
-// lives shorter.
+// I-253: a token is renewed a minute before its end, or a fifth of its life before if it lives shorter.
 func TestRenewedEarly(t *testing.T) {
 	now := time.Now()
 	for _, tc := range []struct {
@@ -1273,7 +1264,7 @@ func TestRenewedEarly(t *testing.T) {
 	}
 }
 
-// I-252: another client, resource or issuer is another login.
+// I-252: another client, resource or issuer has another login.
 func TestKey(t *testing.T) {
 	seen := map[string]string{}
 	for name, s := range map[string]oauth.Settings{

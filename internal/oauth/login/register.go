@@ -20,9 +20,9 @@ import (
 const anyPort = "http://127.0.0.1:0/callback"
 
 // client returns the client for a sign-in, and its open callback: the client of the settings, else
-// one named by the URL of its metadata, else that of the earlier login, else a new one (I-209). was
-// is of the same issuer as l, which holds the request.
-func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c Client, back *callback, err error) {
+// one named by the URL of its metadata, else that of the earlier login, else a new one (I-209).
+// earlier is of the same issuer as l, which holds the request.
+func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string) (c Client, back *callback, err error) {
 	at, redirect := &l.Issuer, anyPort
 	if p.o.RedirectURI != "" {
 		redirect = p.o.RedirectURI
@@ -46,10 +46,10 @@ func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c 
 		err = open()
 		return c, back, err
 	}
-	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) && p.known(ctx, l, was.Client, scopes) {
+	if earlier != nil && earlier.Client.Registered && earlier.Client.Redirect != "" && (earlier.Client.Ends.IsZero() || time.Now().Before(earlier.Client.Ends)) && (p.o.RedirectURI == "" || earlier.Client.Redirect == p.o.RedirectURI) && p.stillRegistered(ctx, l, earlier.Client, scopes) {
 		// The same port again. If it is taken, another client is registered (I-217).
-		if back, err := listen(ctx, was.Client.Redirect); err == nil {
-			return was.Client, back, nil
+		if back, err := listen(ctx, earlier.Client.Redirect); err == nil {
+			return earlier.Client, back, nil
 		}
 	}
 	if at.Registration == "" {
@@ -68,16 +68,16 @@ func (p *Person) client(ctx context.Context, l, was *Login, scopes []string) (c 
 // maxPage bounds how much of a page is read.
 const maxPage = 16 << 10
 
-// known reports whether the authorization server shows its page to the bridge's registered client.
+// stillRegistered reports whether the authorization server shows its page to the bridge's registered client.
 // A server that has forgotten the client tells only the person, and the browser never returns. The
 // status of the page shows it. Without a registration_endpoint known sends no request.
-func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string) bool {
+func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes []string) bool {
 	if l.Issuer.Registration == "" {
 		return true
 	}
-	asks := *l
-	asks.Client = c
-	address, err := p.address(&asks, scopes, rand.Text()+rand.Text(), rand.Text()) // no browser returns with these
+	request := *l
+	request.Client = c
+	address, err := p.address(&request, scopes, rand.Text()+rand.Text(), rand.Text()) // no browser returns with these
 	if err != nil {
 		return true
 	}
@@ -92,13 +92,13 @@ func (p *Person) known(ctx context.Context, l *Login, c Client, scopes []string)
 	if err != nil {
 		return true // the person may still reach it
 	}
-	said, _ := io.ReadAll(io.LimitReader(res.Body, maxPage))
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxPage))
 	_ = res.Body.Close()
 	switch res.StatusCode {
 	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusTooManyRequests: // these are about the request, not the client
 		return true
 	case http.StatusUnauthorized, http.StatusForbidden: // it may refuse programs
-		if !bytes.Contains(bytes.ToLower(said), []byte("client")) {
+		if !bytes.Contains(bytes.ToLower(body), []byte("client")) {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ import (
 func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
-	n := need{signs: true}
+	n := demand{signs: true}
 	if h, err := p.probe(ctx); err != nil {
 		return nil, err
 	} else if c, ok := discovery.Bearer(h); ok {
@@ -32,7 +32,7 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 		return nil, fmt.Errorf("the folder of logins cannot be used: %w", err)
 	}
 	defer unlock()
-	was, err := p.o.Store.Read(p.key)
+	earlier, err := p.o.Store.Read(p.key)
 	if err != nil && !errors.Is(err, errBroken) {
 		return nil, err
 	}
@@ -40,13 +40,13 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.signIn(ctx, &work{insists: true}, was, r, n.challenge, false); err != nil {
+	if err := p.signIn(ctx, &work{forced: true}, earlier, r, n.challenge, false); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unkept != nil {
-		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", p.unkept)
+	if p.unsaved != nil {
+		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", p.unsaved)
 	}
 	return p.login, nil
 }
@@ -78,49 +78,49 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	return res.Header, nil
 }
 
-// signIn signs in. was is the earlier login, or nil; r is the metadata of the server, or nil.
-func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *discovery.Resource, c discovery.Challenge, widen bool) error {
-	at, err := p.issuer(ctx, was, r)
+// signIn signs in. earlier is the login before, or nil; r is the metadata of the server, or nil.
+func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discovery.Resource, c discovery.Challenge, widen bool) error {
+	at, err := p.issuer(ctx, earlier, r)
 	if err != nil {
 		return err
 	}
-	if was != nil && was.Issuer.Name != at.Name {
-		was = nil // credentials of one issuer are never sent to another (I-209)
+	if earlier != nil && earlier.Issuer.Name != at.Name {
+		earlier = nil // credentials of one issuer are never sent to another (I-209)
 	}
 	l := &Login{Server: p.find.Server(), Issuer: *at, Resource: p.resource(r)}
-	scopes := p.scopes(at, was, r, c, widen)
+	scopes := p.scopes(at, earlier, r, c, widen)
 	flow := p.byBrowser
 	if p.o.Device != nil {
 		flow = p.byDevice
 	}
-	t, err := flow(ctx, w, l, was, scopes)
+	t, err := flow(ctx, w, l, earlier, scopes)
 	if err != nil {
 		if discovery.Refused(err) == "invalid_client" && l.Client.Registered {
 			l.Client = Client{} // the next attempt registers it again
-			p.keep(l)
+			p.save(l)
 		}
 		return err
 	}
-	l.filled(t, scopes)
-	p.keep(l)
+	l.setToken(t, scopes)
+	p.save(l)
 	p.o.Log.Info("signed in", "issuer", at.Name)
 	return nil
 }
 
 // byBrowser makes the person sign in in a browser on this machine, and returns the token. A file
 // holds the attempt: if this process ends, the next one waits at the same redirect address (I-254).
-func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*discovery.Token, error) {
-	a, back := p.resumed(ctx, l, scopes)
-	if a != nil && a.Login.Client.Registered && !p.known(ctx, l, a.Login.Client, scopes) {
+func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scopes []string) (*discovery.Token, error) {
+	a, back := p.resume(ctx, l, scopes)
+	if a != nil && a.Login.Client.Registered && !p.stillRegistered(ctx, l, a.Login.Client, scopes) {
 		_ = back.listener.Close()
-		if was != nil && was.Client == a.Login.Client {
-			was = nil
+		if earlier != nil && earlier.Client == a.Login.Client {
+			earlier = nil
 		}
 		a = nil
 	}
-	asked := a != nil && !w.insists && time.Since(a.Began) < askAgain
+	shownBefore := a != nil && !w.forced && time.Since(a.Began) < pageOpenFor
 	if a == nil {
-		client, opened, err := p.client(ctx, l, was, scopes)
+		client, opened, err := p.client(ctx, l, earlier, scopes)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 	w.mu.Lock()
 	w.address = address
 	w.mu.Unlock()
-	if asked {
+	if shownBefore {
 		p.o.Log.Info("this process continues a sign-in that another one began")
 	} else {
 		p.o.Ask(address)
@@ -163,14 +163,14 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes [
 
 // issuer returns the authorization server of the settings, or one that the server names: the one
 // of the earlier login if the server still names it (I-204).
-func (p *Person) issuer(ctx context.Context, was *Login, r *discovery.Resource) (*discovery.Issuer, error) {
+func (p *Person) issuer(ctx context.Context, earlier *Login, r *discovery.Resource) (*discovery.Issuer, error) {
 	name := p.o.Issuer
 	switch {
 	case name != "":
 	case r != nil:
 		name = r.Issuers[0]
-		if was != nil {
-			if i := slices.IndexFunc(r.Issuers, func(name string) bool { return same(name, was.Issuer.Name) }); i >= 0 {
+		if earlier != nil {
+			if i := slices.IndexFunc(r.Issuers, func(name string) bool { return same(name, earlier.Issuer.Name) }); i >= 0 {
 				name = r.Issuers[i]
 			}
 		}
@@ -226,12 +226,12 @@ func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discover
 
 // scopes returns the scopes to request: of the settings, else of the challenge, else of the server's
 // metadata, else none. Widening adds to the earlier ones (I-211, I-212).
-func (p *Person) scopes(at *discovery.Issuer, was *Login, r *discovery.Resource, c discovery.Challenge, widen bool) []string {
+func (p *Person) scopes(at *discovery.Issuer, earlier *Login, r *discovery.Resource, c discovery.Challenge, widen bool) []string {
 	var all []string
 	switch {
 	case widen:
-		if was != nil {
-			all = append(all, was.Asked...)
+		if earlier != nil {
+			all = append(all, earlier.Asked...)
 		}
 		all = append(append(all, p.o.Scopes...), c.Scopes...)
 	case len(p.o.Scopes) > 0:

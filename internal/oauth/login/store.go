@@ -86,7 +86,7 @@ func (l *Login) good(now time.Time) bool {
 		return false
 	}
 	life := l.Until.Sub(l.Obtained)
-	return l.Until.IsZero() || now.Before(l.Until.Add(-min(margin, life/5)))
+	return l.Until.IsZero() || now.Before(l.Until.Add(-min(renewBefore, life/5)))
 }
 
 // fresh reports whether the access token is new. A token from the future is not: the clock was set
@@ -96,8 +96,8 @@ func (l *Login) fresh(now time.Time) bool {
 	return age >= 0 && age < newFor
 }
 
-// end removes the tokens, but not the client.
-func (l *Login) end() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
+// dropTokens removes the tokens, but not the client.
+func (l *Login) dropTokens() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
 // Store stores logins, each in a file that only its owner can read (I-250).
 type Store struct {

@@ -36,7 +36,7 @@ func get(t *testing.T, d *Disk, key string) string {
 	return string(v)
 }
 
-// What is kept is there after a restart, but for what has ended meanwhile.
+// Values outlive a restart, except expired ones.
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	d := New(dir)
@@ -68,7 +68,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// It is bounded: the value goes that ends first, and what has ended goes before that.
+// The store is bounded: it drops expired values first, then the one that expires next.
 func TestBound(t *testing.T) {
 	d := New(t.TempDir())
 	d.max = 4
@@ -77,7 +77,7 @@ func TestBound(t *testing.T) {
 	for i := range 4 {
 		put(t, d, fmt.Sprint("login:", i), "", "x", time.Hour+time.Duration(i)*time.Minute)
 	}
-	put(t, d, "login:0", "x", "y", 2*time.Hour) // it was used
+	put(t, d, "login:0", "x", "y", 2*time.Hour) // a use extends it
 	put(t, d, "login:4", "", "x", time.Hour+10*time.Minute)
 	all := ""
 	for i := range 5 {
@@ -93,7 +93,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// What cannot be used is said at the start, with what to do.
+// Faults of the folder are reported at the start, with the fix.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
@@ -128,7 +128,7 @@ func TestOpen(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := get(t, second, "login:1"); got != "one" { // it has only had to wait
+	if got := get(t, second, "login:1"); got != "one" { // it only had to wait
 		t.Errorf("when the first has ended: %q", got)
 	}
 	_ = second.Close()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// webDocument answers at once, but for hosts of slow.example.com, which never do.
+// webDocument answers at once, except for hosts of slow.example.com, which never answer.
 type webDocument struct{}
 
 func (webDocument) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -23,9 +23,9 @@ func (webDocument) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-// I-114: whoever has slow documents fetched keeps nobody in another network off.
+// I-114: fetches of slow documents do not lock out other networks.
 func TestSlowNetworks(t *testing.T) {
-	// rig returns what fetches a document: it says what became of that, and after how long.
+	// rig returns a function that fetches a document, and returns the result and the time it took.
 	rig := func(t *testing.T) func(host, network string) (string, time.Duration) {
 		d := newDocuments(webDocument{}, "documents", func(*string) time.Duration { return minLife }, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() {
@@ -89,7 +89,7 @@ func TestSlowNetworks(t *testing.T) {
 				t.Errorf("when they are slow: %s after %v", got, after)
 			}
 		}
-		synctest.Wait() // until it has gone
+		synctest.Wait() // until its client has disconnected
 		if got, after := get("0.slow.example.com", "network 0"); !strings.Contains(got, "deadline") || after != limit {
 			t.Errorf("one that had to go, again: %s after %v", got, after)
 		}

@@ -76,12 +76,12 @@ type Rule struct {
 // Door authenticates callers by key or token. Its methods may be called concurrently.
 type Door struct {
 	*Keys
-	tokens *token.Verifier // nil if only keys are accepted
-	rules  []Rule
-	log    *slog.Logger
-	cut    sync.Map       // issuers that were logged for leaving out a long claim
-	ok     *atomic.Uint64 // counts[token.OK]
-	counts map[token.Result]*atomic.Uint64
+	tokens    *token.Verifier // nil if only keys are accepted
+	rules     []Rule
+	log       *slog.Logger
+	cutClaims sync.Map       // issuers that were logged for leaving out a long claim
+	ok        *atomic.Uint64 // counts[token.OK]
+	counts    map[token.Result]*atomic.Uint64
 }
 
 // ErrDenied means that no rule admits the user. Another token would not help.
@@ -172,7 +172,7 @@ func ResultOf(err error) token.Result {
 
 func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	d.refresh()
-	text, err := shown(h)
+	text, err := keyOf(h)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -194,7 +194,7 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 		return Caller{name, t, nil}, nil
 	}
 	for i := range d.rules {
-		if d.fits(&d.rules[i], t) {
+		if d.matches(&d.rules[i], t) {
 			name := principal(d.rules[i].Name, t)
 			t.Note.Store(name)
 			return Caller{name, t, nil}, nil
@@ -217,9 +217,9 @@ func principal(rule string, t *token.Token) string {
 // everybody is the pattern of Rule.Users that also matches programs.
 const everybody = "*"
 
-// fits reports whether a rule admits the user of a token. A rule without conditions admits nobody. The
+// matches reports whether a rule admits the user of a token. A rule without conditions admits nobody. The
 // subject of a program is its client id, which could be chosen to look like a user's.
-func (d *Door) fits(r *Rule, t *token.Token) bool {
+func (d *Door) matches(r *Rule, t *token.Token) bool {
 	switch {
 	case len(r.Claims)+len(r.Scopes)+len(r.Users) == 0, r.Issuer != "" && r.Issuer != t.Issuer,
 		len(r.Users) > 0 && t.Machine && !slices.Contains(r.Users, everybody),
@@ -234,7 +234,7 @@ func (d *Door) fits(r *Rule, t *token.Token) bool {
 	for name, patterns := range r.Claims {
 		v := token.At(t.Claims, name)
 		if !v.Exists() && token.At(t.Claims, "_claim_names."+name).Exists() {
-			if _, said := d.cut.LoadOrStore(t.Issuer, true); !said {
+			if _, said := d.cutClaims.LoadOrStore(t.Issuer, true); !said {
 				d.log.Warn("an issuer leaves a claim out of tokens because it is too long, so that no rule matches it: make the issuer send fewer groups", "issuer", t.Issuer, "claim", name)
 			}
 		}

@@ -25,7 +25,7 @@ func answered(t *testing.T, status int, body string) (*discovery.Token, error) {
 	return discovery.NewAsker(n).Token(t.Context(), at, &discovery.Client{ID: "app", Secret: "the&secret"}, url.Values{"refresh_token": {"r1"}})
 }
 
-// I-220: what is taken for a token.
+// I-220: answers that have a usable token, and others.
 func TestTokenAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name, body string
@@ -71,8 +71,8 @@ func TestTokenAnswers(t *testing.T) {
 
 func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
-// I-256: only what an authorization server has decided counts as a refusal, and what it
-// says is without what it was sent.
+// I-256: only a decision of an authorization server counts as a refusal. Its text is without the secrets of the
+// request.
 func TestRefusedCodes(t *testing.T) {
 	for _, tc := range []struct {
 		status     int

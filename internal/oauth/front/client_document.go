@@ -87,8 +87,8 @@ func (f *Front) findClient(r *http.Request, id string) (*client, error) {
 	c, err := f.clientDocs.Get(r.Context(), id, site(from), f.fetches(from), f.documentParser(id))
 	if err != nil {
 		f.o.Log.Info("the metadata of a client cannot be used", "client", fmt.Sprintf("%.200q", id), "err", err)
-		if told, ok := errors.AsType[wrongDocument](err); ok {
-			return nil, fmt.Errorf("its metadata cannot be used: %w", told)
+		if fault, ok := errors.AsType[wrongDocument](err); ok {
+			return nil, fmt.Errorf("its metadata cannot be used: %w", fault)
 		}
 		return nil, errors.New("its metadata cannot be fetched")
 	}
@@ -125,18 +125,18 @@ func (f *Front) prover(r *http.Request, id string, get func(string) string) prov
 			f.o.Log.Warn("the keys of a client cannot be fetched", "client", idOf(id), "err", err)
 			return errKeys
 		}
-		jti, left, err := "", time.Duration(0), error(nil)
+		jti, remaining, err := "", time.Duration(0), error(nil)
 		if get("client_assertion_type") != assertion.Type {
 			err = errors.New("client_assertion_type must be jwt-bearer, with a client_assertion")
 		} else {
-			jti, left, err = assertion.Check(get("client_assertion"), id, []string{f.o.Root, f.o.Root + "/token"}, keys)
+			jti, remaining, err = assertion.Check(get("client_assertion"), id, []string{f.o.Root, f.o.Root + "/token"}, keys)
 		}
 		if err != nil {
 			f.o.Log.Info("a client did not authenticate with its key", "client", idOf(id), "err", err)
 			return &fault{http.StatusUnauthorized, "invalid_client", err.Error()}
 		}
 		key := "shown:" + seal.Fingerprint(id+" "+jti)
-		switch first, err := f.put(ctx, key, nil, []byte(f.sealed(key, true)), left, twice); {
+		switch first, err := f.put(ctx, key, nil, []byte(f.sealed(key, true)), remaining, twice); {
 		case err != nil:
 			return f.storeFailed(err)
 		case !first:

@@ -92,56 +92,56 @@ func (d *documents[T]) Get(ctx context.Context, id, network string, allow func()
 	}
 	keys := []string{"host " + strings.ToLower(u.Hostname()), "for " + network}
 	d.mu.Lock()
-	one, ok := d.all.Get(id)
-	before := one
+	doc, ok := d.all.Get(id)
+	before := doc
 	if ok {
 		select {
-		case <-one.done:
-			ok = time.Now().Before(one.until)
+		case <-doc.done:
+			ok = time.Now().Before(doc.until)
 		default: // it is being fetched
 		}
 	}
 	if !ok {
-		one = &document[T]{done: make(chan struct{})}
+		doc = &document[T]{done: make(chan struct{})}
 		if before != nil {
-			one.old, one.oldUntil = before.value, before.until.Add(FormerFor)
+			doc.old, doc.oldUntil = before.value, before.until.Add(FormerFor)
 			if before.old != nil {
-				one.old, one.oldUntil = before.old, before.oldUntil
+				doc.old, doc.oldUntil = before.old, before.oldUntil
 			}
 		}
 		full := slices.ContainsFunc(keys, func(p string) bool { return d.inFlight[p] >= maxFetchesOf })
 		if full || !allow() {
 			d.mu.Unlock()
-			return one.fallback(wrongDocument("too many fetches for your address or from its host: try again later"))
+			return doc.fallback(wrongDocument("too many fetches for your address or from its host: try again later"))
 		}
 		if !d.makeSlot(d.inFlight[keys[1]]) {
 			d.mu.Unlock()
-			return one.fallback(wrongDocument("too many fetches at once: try again later"))
+			return doc.fallback(wrongDocument("too many fetches at once: try again later"))
 		}
-		d.all.Add(id, one)
+		d.all.Add(id, doc)
 		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 		defer end()
-		this := &fetch{time.Now(), end}
-		d.running = append(d.running, this)
+		running := &fetch{time.Now(), end}
+		d.running = append(d.running, running)
 		for _, p := range keys {
 			d.inFlight[p]++
 		}
 		d.mu.Unlock()
-		d.fetch(ctx, id, one, read)
+		d.fetch(ctx, id, doc, read)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.running = slices.DeleteFunc(d.running, func(other *fetch) bool { return other == this })
+		d.running = slices.DeleteFunc(d.running, func(other *fetch) bool { return other == running })
 		for _, p := range keys {
 			if d.inFlight[p]--; d.inFlight[p] == 0 {
 				delete(d.inFlight, p)
 			}
 		}
-		return one.value, one.err
+		return doc.value, doc.err
 	}
 	d.mu.Unlock()
 	select {
-	case <-one.done:
-		return one.value, one.err
+	case <-doc.done:
+		return doc.value, doc.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -188,32 +188,32 @@ func permanent(err error) bool {
 }
 
 // fetch fetches a document.
-func (d *documents[T]) fetch(ctx context.Context, id string, one *document[T], read func([]byte) (*T, error)) {
-	defer close(one.done)
-	one.until = time.Now().Add(failureLife)
+func (d *documents[T]) fetch(ctx context.Context, id string, doc *document[T], read func([]byte) (*T, error)) {
+	defer close(doc.done)
+	doc.until = time.Now().Add(failureLife)
 	defer func() {
-		if one.err == nil || permanent(one.err) {
-			one.old = nil
+		if doc.err == nil || permanent(doc.err) {
+			doc.old = nil
 			return
 		}
-		why := one.err
+		why := doc.err
 		if ctx.Err() != nil {
-			why, one.until = errors.New("it was too slow while others waited"), time.Now()
+			why, doc.until = errors.New("it was too slow while others waited"), time.Now()
 		}
-		if one.value, one.err = one.fallback(why); one.err == nil {
+		if doc.value, doc.err = doc.fallback(why); doc.err == nil {
 			d.log.Warn(d.kind+" cannot be fetched: the bridge uses the old document for up to an hour", "url", fmt.Sprintf("%.200q", id), "err", why)
 		}
 	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
 	if err != nil {
-		one.err = err
+		doc.err = err
 		return
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", "mcp-bridge")
 	res, err := d.client.Do(r)
 	if err != nil {
-		one.err = discovery.Reason(err)
+		doc.err = discovery.Reason(err)
 		return
 	}
 	defer res.Body.Close()
@@ -221,16 +221,16 @@ func (d *documents[T]) fetch(ctx context.Context, id string, one *document[T], r
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
 	case err != nil:
-		one.err = discovery.Reason(err)
+		doc.err = discovery.Reason(err)
 	case res.StatusCode != http.StatusOK:
-		one.err = errFetch(res.StatusCode)
+		doc.err = errFetch(res.StatusCode)
 	case len(data) > maxDocument:
-		one.err = wrongDocument("it must not be larger than 64 KiB")
+		doc.err = wrongDocument("it must not be larger than 64 KiB")
 	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
-		one.err = wrongDocument("its Content-Type must be application/json")
+		doc.err = wrongDocument("its Content-Type must be application/json")
 	default:
-		if one.value, one.err = read(data); one.err == nil {
-			one.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.maxLife(one.value)))
+		if doc.value, doc.err = read(data); doc.err == nil {
+			doc.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.maxLife(doc.value)))
 		}
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 const site = "https://mcp.example.com"
 
-// open runs a door for users of two issuers until the test ends. It is called in a
-// bubble.
+// open runs a Door for users of two issuers until the test ends. It is called in a bubble.
 func open(t testing.TB, rules []Rule) (*Door, []*authtest.Issuer, *bytes.Buffer) {
 	var log bytes.Buffer
 	one, two := authtest.New(t, "https://one.example.com"), authtest.New(t, "https://two.example.com")
@@ -38,8 +37,8 @@ func open(t testing.TB, rules []Rule) (*Door, []*authtest.Issuer, *bytes.Buffer)
 
 type claims = authtest.Claims
 
-// The first rule counts that fits, in all that it sets (I-050, I-051). Who a user is
-// depends on its issuer and its subject, and on nothing else (I-028).
+// The first rule whose every condition matches counts (I-050, I-051). Issuer and subject alone identify a user
+// (I-028).
 func TestRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, issuers, log := open(t, []Rule{
@@ -73,7 +72,7 @@ func TestRules(t *testing.T) {
 			{"name of somebody", 0, claims{"sub": "bob", "email": "ann", "preferred_username": "ann", "name": "ann"}, ""},
 		} {
 			raw := issuers[tc.issuer].Token(site, tc.change)
-			for range 2 { // the second time it is known
+			for range 2 { // the second time it is cached
 				got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site})
 				if got.Principal != tc.want || (tc.want == "") != errors.Is(err, ErrDenied) {
 					t.Errorf("%s: %q, %v, want %q", tc.name, got.Principal, err, tc.want)
@@ -83,7 +82,7 @@ func TestRules(t *testing.T) {
 				}
 			}
 		}
-		// Entra leaves out groups that are too many.
+		// Entra leaves out groups if there are too many.
 		for range 3 {
 			_, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"sub": "bob", "_claim_names": claims{"groups": "src1"}, "hd": "example.com"})), token.Resource{Root: site})
 			if !errors.Is(err, ErrDenied) {
@@ -96,8 +95,8 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// A rule that names nobody is for nobody, and one for everybody is for programs too. Who
-// is turned away again and again by one token has one line in the log.
+// A rule without conditions admits nobody, and one for everybody also admits programs. A token that is refused again
+// and again is logged once.
 func TestNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, issuers, log := open(t, []Rule{{Name: "empty"}, {Name: "issuer", Issuer: "https://one.example.com"}})
@@ -118,7 +117,7 @@ func TestNobody(t *testing.T) {
 	})
 }
 
-// A request that goes on for long is looked at again and again, and counts once.
+// A long request is checked again and again, and counts once.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := open(t, nil)
@@ -145,7 +144,7 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// N-01 to N-05, and what else can be shown where tokens count: keys are as they were.
+// N-01 to N-05, and other credentials where tokens are accepted: keys still work.
 func TestShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, issuers, log := open(t, []Rule{{Name: "all", Users: []string{"*"}}})
@@ -182,7 +181,7 @@ func TestShown(t *testing.T) {
 	})
 }
 
-// A caller whose token is known costs next to nothing.
+// A caller with a cached token costs almost nothing.
 func BenchmarkToken(b *testing.B) {
 	d, issuers, _ := open(b, []Rule{{Name: "all", Users: []string{"*"}}})
 	h := headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"groups": []string{"eng", "ops"}, "name": strings.Repeat("x", 300)}))

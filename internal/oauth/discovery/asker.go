@@ -74,9 +74,9 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Strange reports whether the answer is not that of an authorization server: nothing is at the
+// NotOAuth reports whether the answer is not that of an authorization server: nothing is at the
 // address, or the error has no code.
-func (e *Error) Strange() bool {
+func (e *Error) NotOAuth() bool {
 	switch e.Status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
 		return true
@@ -123,7 +123,7 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 		return nil, errors.New("the endpoint of the authorization server must be a URL")
 	}
 	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}}
-	if form, err = c.show(at, form, h); err != nil {
+	if form, err = c.authenticate(at, form, h); err != nil {
 		return nil, err
 	}
 	text := form.Encode()
@@ -182,8 +182,8 @@ func refusal(status int, data []byte, hidden []string) *Error {
 	return e
 }
 
-// show adds the client's authentication to a request (I-219).
-func (c *Client) show(at *Issuer, form url.Values, h http.Header) (url.Values, error) {
+// authenticate adds the client's authentication to a request (I-219).
+func (c *Client) authenticate(at *Issuer, form url.Values, h http.Header) (url.Values, error) {
 	out := url.Values{}
 	for name, values := range form {
 		out[name] = values
@@ -198,7 +198,7 @@ func (c *Client) show(at *Issuer, form url.Values, h http.Header) (url.Values, e
 		out.Set("client_id", c.ID)
 		out.Set("client_secret", c.Secret)
 	case Key:
-		if err := c.Key.Show(out, c.ID, at.Name, at.Algorithms); err != nil {
+		if err := c.Key.AddTo(out, c.ID, at.Name, at.Algorithms); err != nil {
 			return nil, err
 		}
 	default:

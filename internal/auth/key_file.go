@@ -25,44 +25,44 @@ const maxKeyFile = 16 << 10
 
 // refresh checks the files if it is time. One request does so; others use the known keys.
 func (k *Keys) refresh() {
-	due := k.next.Load()
-	if due == 0 || time.Now().UnixNano() < due || !k.turn.TryLock() {
+	due := k.nextCheck.Load()
+	if due == 0 || time.Now().UnixNano() < due || !k.mu.TryLock() {
 		return
 	}
-	defer k.turn.Unlock()
-	if k.next.Load() == due {
-		k.lookNow()
+	defer k.mu.Unlock()
+	if k.nextCheck.Load() == due {
+		k.readNow()
 	}
 }
 
-// lookNow checks the files and schedules the next check. The caller holds k.turn.
-func (k *Keys) lookNow() {
-	k.look()
-	k.next.Store(time.Now().Add(lookEvery).UnixNano())
+// readNow checks the files and schedules the next check. The caller holds k.mu.
+func (k *Keys) readNow() {
+	k.readFiles()
+	k.nextCheck.Store(time.Now().Add(checkEvery).UnixNano())
 }
 
-// look reads changed files and publishes the keys. If two principals have the same key, the one whose
+// readFiles reads changed files and publishes the keys. If two principals have the same key, the one whose
 // key is in the configuration itself wins: nobody can take another's name by writing to its own file.
-// The caller holds k.turn.
-func (k *Keys) look() {
+// The caller holds k.mu.
+func (k *Keys) readFiles() {
 	all := make([]known, len(k.keys))
 	owner := map[[sha256.Size]byte]string{}
-	take := func(i int, token string, wrong error) {
+	take := func(i int, token string, fault error) {
 		name, sum := k.keys[i].Principal, k.sum(token)
 		all[i].principal = name
-		if wrong == nil {
+		if fault == nil {
 			if err := Check(token); err != nil {
-				wrong = fmt.Errorf("its key %w", err)
+				fault = fmt.Errorf("its key %w", err)
 			}
 		}
-		if other, taken := owner[sum]; taken && wrong == nil && other != name {
-			wrong = fmt.Errorf("its key is that of %s too: the two could not be told apart", other)
+		if other, taken := owner[sum]; taken && fault == nil && other != name {
+			fault = fmt.Errorf("its key is that of %s too: the two could not be told apart", other)
 		}
-		if wrong == nil {
+		if fault == nil {
 			all[i].sum, all[i].usable = sum, 1
 			owner[sum] = name
 		}
-		k.say(i, wrong)
+		k.logFault(i, fault)
 	}
 	for i, key := range k.keys {
 		if k.files[i] == nil {
@@ -77,24 +77,24 @@ func (k *Keys) look() {
 	}
 	var before map[string]bool
 	if old := k.known.Load(); old != nil {
-		before = able(*old)
+		before = usablePrincipals(*old)
 	}
-	now := able(all)
+	now := usablePrincipals(all)
 	for name := range now {
 		if before != nil && !before[name] {
-			k.heed(name, true)
+			k.onChange(name, true)
 		}
 	}
 	k.known.Store(&all)
 	for name := range before {
 		if !now[name] {
-			k.heed(name, false)
+			k.onChange(name, false)
 		}
 	}
 }
 
-// able returns the principals with a usable key.
-func able(all []known) map[string]bool {
+// usablePrincipals returns the principals with a usable key.
+func usablePrincipals(all []known) map[string]bool {
 	names := map[string]bool{}
 	for i := range all {
 		if all[i].usable == 1 {
@@ -104,21 +104,21 @@ func able(all []known) map[string]bool {
 	return names
 }
 
-// say logs a new fault of a key, or that the fault is gone.
-func (k *Keys) say(i int, wrong error) {
+// logFault logs a new fault of a key, or that the fault is gone.
+func (k *Keys) logFault(i int, fault error) {
 	text := ""
-	if wrong != nil {
-		text = wrong.Error()
+	if fault != nil {
+		text = fault.Error()
 	}
-	if k.said[i] == text {
+	if k.logged[i] == text {
 		return
 	}
-	k.said[i] = text
+	k.logged[i] = text
 	log := k.log.With("principal", k.keys[i].Principal)
 	if k.files[i] != nil {
 		log = log.With("file", k.files[i].path)
 	}
-	if wrong != nil {
+	if fault != nil {
 		log.Warn("a caller's key cannot be used: requests with it are refused", "err", text)
 		return
 	}
@@ -134,7 +134,7 @@ func (f *keyFile) read() (string, error) {
 		f.info = nil
 		return "", reason(err)
 	case f.info != nil && os.SameFile(info, f.info) && info.Size() == f.info.Size() && info.ModTime().Equal(f.info.ModTime()) &&
-		f.at.Sub(info.ModTime()).Abs() > lookEvery:
+		f.at.Sub(info.ModTime()).Abs() > checkEvery:
 		return f.key, nil
 	}
 	key, err := Read(f.path)
