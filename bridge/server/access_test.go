@@ -101,7 +101,7 @@ func TestAccessDenied(t *testing.T) {
 			if tc.wrong {
 				challenge += `, error="invalid_token"`
 			}
-			const body = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"this takes a key, in the header Authorization: Bearer KEY or X-API-Key: KEY","data":{"bridge":"unauthorized"}}}`
+			const body = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"this needs a key: send the header Authorization: Bearer KEY or X-API-Key: KEY","data":{"bridge":"unauthorized"}}}`
 			if got := a.Header().Get("WWW-Authenticate"); got != challenge || a.Body.String() != body {
 				t.Errorf("%s %s with %s: WWW-Authenticate %q, want %q; body %s", e.method, e.path, tc.name, got, challenge, a.Body)
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// Reloads has r read the configuration again, for as long as Serve serves; operators may
-// ask for it over HTTP. It is called before the first request. Only the commands of this
-// module can use it: other programs have Apply.
+// Reloads makes r reload the configuration while Serve runs, also at the request of operators over
+// HTTP. It is called before the first request. Only the commands of this module can use it: other
+// programs use Apply.
 func (s *Server) Reloads(r *reload.Reloader) {
 	r.Serve(s)
 	s.reloader = r
@@ -37,7 +37,7 @@ func (s *Server) Reloads(r *reload.Reloader) {
 	)
 }
 
-// newAPI returns what operators see and do.
+// newAPI returns the API of operators.
 func (s *Server) newAPI() *admin.API {
 	host := func(r *http.Request) string { return s.access.Asked(r) }
 	a := admin.New(admin.Options{Log: s.log, Host: host, Noted: func(principal, action, outcome string) {
@@ -57,16 +57,16 @@ func (s *Server) newAPI() *admin.API {
 }
 
 var (
-	errElsewhere = errors.New("without access rules only programs on the bridge's own machine may do this, while it listens on loopback: set access, and admin with the names of those who may")
-	errNoConsole = errors.New("the console is off, and this caller is no operator: set console: on in the configuration file, or list its name in admin or viewers")
+	errElsewhere = errors.New("without access rules, only programs on the bridge's own machine may do this, while it listens on loopback: set access, and list the names of operators in admin")
+	errNoConsole = errors.New("the console is off, and this caller is not an operator: set console: on in the configuration file, or list its name in admin or viewers")
 )
 
-// caller returns who makes a request for what operators see and do, and what that one may.
-// Without access rules, that is whoever is on this machine, who may use every server too.
-// A proxy on it may speak for anybody.
+// caller returns the caller of a request to the API of operators, and its rights. Without access
+// rules, any program on this machine is an operator, since it may use every server too. A proxy is
+// none: it may act for anybody.
 func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c admin.Caller, known bool, err error) {
 	if !s.access.Keyed() {
-		if who := auth.Principal(r.Context()); who != "" { // the program around us knows its callers
+		if who := auth.Principal(r.Context()); who != "" { // the embedding program identifies its callers
 			if !admin.HasConsole(s.c()) {
 				return admin.Caller{Principal: who}, true, errNoConsole
 			}
@@ -109,14 +109,14 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 	return c, true, nil
 }
 
-// pagePath returns where the cookie of the page for operators is good: see admin.Pages.
+// pagePath returns the path of the console's cookie: see admin.Pages.
 func (s *Server) pagePath(r *http.Request, base string) (path string, secure bool) {
 	secure = r.TLS != nil || s.access.Trusts(r.RemoteAddr) && r.Header.Get("X-Forwarded-Proto") == "https"
 	return s.outside(r) + base + "/ui", secure
 }
 
-// signIn answers a key with a cookie. Tokens of identity providers do not sign in: they end
-// sooner than a page does.
+// signIn answers a key with a cookie. Tokens of identity providers do not sign in: they expire before
+// the page is closed.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	var asked struct {
 		Key string `json:"key"`
@@ -133,7 +133,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 		return
 	}
 	if !s.access.Keyed() {
-		admin.Refuse(w, http.StatusConflict, "conflict", "there are no access rules: nobody has to sign in")
+		admin.Refuse(w, http.StatusConflict, "conflict", "there are no access rules: signing in is not needed")
 		return
 	}
 	who, sum, wait, ok := s.access.Key(r, asked.Key)
@@ -146,11 +146,11 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 		return
 	}
 	s.pages.Set(w, r, base, admin.In(who, sum))
-	s.log.Info("somebody has signed in on the console", "principal", who, "from", s.access.Client(r).String())
+	s.log.Info("an operator signed in on the console", "principal", who, "from", s.access.Client(r).String())
 	admin.Answer(w, http.StatusOK, map[string]string{"principal": who})
 }
 
-// signOut ends a page, and takes its cookie away.
+// signOut ends a sign-in, and deletes its cookie.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, base string) {
 	if !s.actions.Admits(w, r, "logout") {
 		return
@@ -159,8 +159,8 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, base string) {
 	admin.Answer(w, http.StatusOK, struct{}{})
 }
 
-// fromPage lets those in who send something to an endpoint from the page for operators: as
-// admit, but also by its cookie. done is called when it has been answered.
+// fromPage accepts the console's requests to an endpoint, with a key or its cookie. The caller calls
+// done when the request has been answered.
 func (s *Server) fromPage(w http.ResponseWriter, r *http.Request, base string, to access.Place) (known *http.Request, done func(), ok bool) {
 	done = func() {}
 	if !s.actions.Admits(w, r, "mcp") {
@@ -175,13 +175,13 @@ func (s *Server) fromPage(w http.ResponseWriter, r *http.Request, base string, t
 			if r, ok = s.access.Admit(w, r, r.URL.Path, to); !ok {
 				return r, done, false
 			}
-		case r.Header.Get(admin.PageHeader) != "1": // a GET opens a stream that others' pages must not
-			admin.Refuse(w, http.StatusForbidden, "header", "a page that is signed in sends the header "+admin.PageHeader+": 1 with this")
+		case r.Header.Get(admin.PageHeader) != "1": // a GET opens a stream, which pages of other sites must not
+			admin.Refuse(w, http.StatusForbidden, "header", "a signed-in page must send the header "+admin.PageHeader+": 1 with this request")
 			return r, done, false
 		default:
 			r, done = s.pages.Follow(r.WithContext(auth.WithPrincipal(r.Context(), p.Principal)), &p)
 		}
 	}
-	r.Header.Del("Cookie") // whatever a configuration forwards: it is the browser's
+	r.Header.Del("Cookie") // it is the browser's, and is never forwarded
 	return r, done, true
 }

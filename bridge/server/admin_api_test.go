@@ -172,7 +172,7 @@ func TestAdminArguments(t *testing.T) {
 		}{
 			{`{"server":"one","tool":"read_fil","arguments":{}}`, sinKey, http.StatusNotFound, "did you mean read_file?"},
 			{`{"server":"none","tool":"x","arguments":{}}`, sinKey, http.StatusNotFound, "server of that name"},
-			{`{"server":"one","arguments":{}}`, sinKey, http.StatusBadRequest, "server and tool are needed"},
+			{`{"server":"one","arguments":{}}`, sinKey, http.StatusBadRequest, "server and tool are missing"},
 			{`{"server":"one","tool":"x","args":{}}`, sinKey, http.StatusBadRequest, "args"},
 			{`{"server":"one","tool":"odd","arguments":{}}`, sinKey, http.StatusUnprocessableEntity, "schema"},
 			{`{"server":"one","tool":"echo","arguments":{}}`, newKey, http.StatusForbidden, "may not use the server"},

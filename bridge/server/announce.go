@@ -13,24 +13,24 @@ import (
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 )
 
-// announcements have a webhook, which reaches one instance, count at all of them, and at
-// those that start later (S-043).
+// announcements passes a webhook, which reaches one instance, to all instances, and to those that
+// start later (S-043).
 type announcements struct {
 	store store.Hooks
 	log   *slog.Logger
-	hooks func() map[string]*hook // of the servers here
-	news  chan map[string]int64   // what the store has, by server: the last beat's
+	hooks func() map[string]*hook // the webhooks of this instance
+	news  chan map[string]int64   // by server, the number in the store at the last heartbeat
 	ctx   context.Context
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
-	turn chan struct{}        // held while a webhook is made to count here
-	have map[string]announced // what counts here, by server; guarded by turn
+	turn chan struct{}        // a lock, held while a webhook is applied
+	have map[string]announced // the applied webhooks by server; guarded by turn
 }
 
-// announced is one webhook.
+// announced is one applied webhook.
 type announced struct {
-	by     *hook // where it counts: a server that was replaced has another
+	by     *hook // where it was applied: a replaced server has another one
 	number int64
 	body   []byte
 }
@@ -47,10 +47,10 @@ func (a *announcements) close() {
 	a.wg.Wait()
 }
 
-// hear is told which webhooks the store has.
+// hear takes the numbers of the webhooks in the store.
 func (a *announcements) hear(all map[string]int64) {
 	select {
-	case <-a.news: // which nobody has looked at yet
+	case <-a.news: // older news
 	default:
 	}
 	select {
@@ -69,13 +69,13 @@ func (a *announcements) enter(ctx context.Context) error {
 	}
 }
 
-// errUntold: a webhook counts here, and the other instances do not know of it.
-var errUntold = errors.New("the other instances of the bridge could not be told")
+// errUntold says that a webhook was applied here, and that the other instances do not know it.
+var errUntold = errors.New("the other instances of the bridge could not be informed")
 
 // storeLimit bounds one operation of the store with a body.
 const storeLimit = 5 * time.Second
 
-// tell makes a webhook count here, and tells the others.
+// tell applies a webhook here, and stores it for the others.
 func (a *announcements) tell(ctx context.Context, server string, h *hook, body []byte) (tools int, err error) {
 	if err := a.enter(ctx); err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func (a *announcements) tell(ctx context.Context, server string, h *hook, body [
 	return tools, nil
 }
 
-// follow makes what other instances announce count here, until close.
+// follow applies the webhooks of other instances, until close.
 func (a *announcements) follow() {
 	for {
 		select {
@@ -113,8 +113,8 @@ func (a *announcements) follow() {
 	}
 }
 
-// look makes the webhook of that number count here, if it is another than the one that
-// does. A store without any has lost it.
+// look applies the stored webhook of a server if its number is new. Number 0 says that the store lost
+// it: look stores it again.
 func (a *announcements) look(server string, h *hook, number int64) error {
 	if err := a.enter(a.ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (a *announcements) look(server string, h *hook, number int64) error {
 		return a.store.Put(ctx, server, have.number, have.body)
 	}
 	n, body, err := a.store.Get(ctx, server)
-	if errors.Is(err, session.ErrNotFound) { // it has gone since, or somebody else has written it
+	if errors.Is(err, session.ErrNotFound) { // it was deleted or replaced meanwhile
 		return nil
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *announcements) look(server string, h *hook, number int64) error {
 	defer stop()
 	_, err = h.renew(renewing, body)
 	_, bad := errors.AsType[*rest.CatalogError](err)
-	if err == nil || bad || errors.Is(err, rest.ErrElsewhere) || len(body) == 0 { // otherwise with the next beat
+	if err == nil || bad || errors.Is(err, rest.ErrElsewhere) || len(body) == 0 { // otherwise it is tried at the next heartbeat
 		a.have[server] = announced{h, n, body}
 	}
 	return err

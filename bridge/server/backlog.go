@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// backlogListener is a listener that closes without losing the connections that the kernel
-// has accepted and the program has not: closing alone resets them, with the requests on
-// them. Its methods may be called concurrently, Accept by one goroutine.
+// backlogListener is a listener that closes without losing the connections in the kernel's backlog:
+// Close alone resets them, and loses their requests. Its methods may be called concurrently, Accept
+// by one goroutine.
 type backlogListener struct {
 	net.Listener
-	until     func(time.Time) error // sets until when Accept waits; nil where the listener cannot tell
+	until     func(time.Time) error // sets the deadline of Accept; nil if the listener has none
 	finishing atomic.Bool
 	finished  func() // closes done, once
 	done      chan struct{}
@@ -34,15 +34,15 @@ func newBacklog(l net.Listener) *backlogListener {
 	return b
 }
 
-// Finish has Accept return the connections that wait, and then closes the listener. It
-// returns when that is done, or when ctx ends. Accept waits for Close afterwards, and fails
-// only then. Where the listener has no deadlines, it does nothing.
+// Finish lets Accept return the connections of the backlog, and then closes the listener. It returns
+// when that is done, or when ctx ends. After that, Accept blocks until Close. Without deadlines of
+// the listener, Finish does nothing.
 func (l *backlogListener) Finish(ctx context.Context) {
 	if l.until == nil {
 		return
 	}
 	l.finishing.Store(true)
-	_ = l.until(time.Unix(1, 0)) // an Accept that waits comes back
+	_ = l.until(time.Unix(1, 0)) // a waiting Accept returns
 	select {
 	case <-l.done:
 	case <-l.closed:
@@ -50,10 +50,10 @@ func (l *backlogListener) Finish(ctx context.Context) {
 	}
 }
 
-// more is how long Accept may take for a connection that is there.
+// more bounds the time of Accept for a connection that is in the backlog.
 const more = time.Second
 
-// Accept waits for a connection.
+// Accept returns the next connection.
 func (l *backlogListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// table is the servers of a moment, and how they are reached. It is not changed:
-// another takes its place.
+// table has the current servers and their adapters. It is not changed: a change makes a new one.
 type table struct {
 	servers []config.Server
 	reached map[string]*reached // by name
@@ -30,9 +29,8 @@ func (t *table) place(name string) int {
 	return slices.IndexFunc(t.servers, func(c config.Server) bool { return c.Name == name })
 }
 
-// tableOf makes the table of those servers, and the options of those that are new
-// or have changed. All others are reached as they are. Documents of HTTP APIs that are
-// files have been read when it returns: see mistakes.
+// tableOf makes the table of the servers, and the options of those that are new or changed. All others
+// keep their adapters. When it returns, documents of HTTP APIs in files have been read: see mistakes.
 func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.now.Load()
 	t = &table{servers: servers, reached: map[string]*reached{}}
@@ -67,8 +65,8 @@ func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *t
 	return t, fresh
 }
 
-// mistakes returns what is wrong with documents of those servers, each with its line of
-// the file that c was read from; nil if nothing is.
+// mistakes returns the faults of the servers' documents, each with its line in the file of c; nil if
+// there are none.
 func (t *table) mistakes(c *config.Config, servers []gateway.ServerOptions) error {
 	var all config.Faults
 	for i := range servers {
@@ -83,8 +81,7 @@ func (t *table) mistakes(c *config.Config, servers []gateway.ServerOptions) erro
 	return all.Sorted()
 }
 
-// transport returns how the server of that name is reached; nothing when that is
-// not known.
+// transport returns the transport of a server; empty if it is unknown.
 func (s *Server) transport(name string) string {
 	if r := s.now.Load().reached[name]; r != nil {
 		return r.transport()
@@ -92,17 +89,17 @@ func (s *Server) transport(name string) string {
 	return ""
 }
 
-// Add serves one more server. Its addresses are there at once, and clients that have
-// all servers as one are told. Nothing is started until it is needed.
+// Add adds a server. Its addresses exist at once, and clients of all servers as one are notified. It is
+// started when it is needed.
 func (s *Server) Add(c config.Server) error {
 	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
-		return append(all, c), nil // two of a name are refused with all else that is wrong
+		return append(all, c), nil // Validate refuses a name that exists
 	})
 }
 
-// Remove ends the server of that name: there are no new calls, those under way may
-// end within the configuration's Drain, then its sessions and connections end.
-// Remove does not wait for that. One server has to be left.
+// Remove removes a server. New calls are refused. Calls in flight may end within the configuration's
+// Drain, then its sessions and connections end. Remove does not wait for that. The last server
+// cannot be removed.
 func (s *Server) Remove(name string) error {
 	return s.change(name, func(all []config.Server, place int) ([]config.Server, error) {
 		if place < 0 {
@@ -112,10 +109,9 @@ func (s *Server) Remove(name string) error {
 	})
 }
 
-// Replace gives the server of c's name other settings. Its sessions go on with the
-// former ones until they end, also when a connection of theirs is opened again, but for
-// Timeout and MaxTimeout; Remove ends them too. New sessions, clients without sessions, and those that have all
-// servers as one have the new settings at once.
+// Replace changes the settings of the server of c's name. Its sessions keep the old settings until they
+// end, also when they reopen a connection, except Timeout and MaxTimeout; Remove ends them too. New
+// sessions, stateless clients, and clients of all servers as one use the new settings at once.
 func (s *Server) Replace(c config.Server) error {
 	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
 		if place < 0 {
@@ -126,8 +122,8 @@ func (s *Server) Replace(c config.Server) error {
 	})
 }
 
-// change serves what edit makes of the servers, of which only the one of that name
-// is another. Servers that stay as they are notice nothing. An error changes nothing.
+// change replaces the servers by what edit returns, which differs in the server of that name only.
+// Other servers are not affected. An error changes nothing.
 func (s *Server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -148,12 +144,11 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 	return s.exchange(&c, now, gateway.Change{Servers: fresh})
 }
 
-// exchange serves the servers of c from now on, as change says of those that are new or have
-// changed; they are reached as now says. The caller holds s.changing. An error changes
-// nothing.
+// exchange makes c the current configuration. now has its adapters, and change the options of servers
+// that are new or changed. The caller holds s.changing. An error changes nothing.
 func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) error {
 	was := s.now.Load()
-	before := &table{reached: map[string]*reached{}} // of those that were there and stay: nobody finds the others
+	before := &table{reached: map[string]*reached{}} // the servers that stay: removed ones are not found any more
 	gone := map[string]*reached{}
 	for name, r := range was.reached {
 		if now.reached[name] != nil {
@@ -166,7 +161,7 @@ func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) e
 	}
 	s.count(now)
 	s.now.Store(before)
-	defer s.access.Coming(c)() // nothing new is served before its scopes count
+	defer s.access.Coming(c)() // nothing new is served before its scopes are enforced
 	change.Names, change.Drain = now.names(), c.Drain
 	change.Gone = func(name string) {
 		if r := gone[name]; r.close != nil {
@@ -192,7 +187,7 @@ func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) e
 	return err
 }
 
-// left notes that one more of that name is not in use any more. The caller holds
+// left records that a removed or replaced server of that name is no longer in use. The caller holds
 // s.changing.
 func (s *Server) left(name string) {
 	if s.leaving[name]--; s.leaving[name] == 0 {
@@ -200,8 +195,8 @@ func (s *Server) left(name string) {
 	}
 }
 
-// count has the metrics count for the servers of t, and for those that are in use
-// although they have left. The caller holds s.changing.
+// count sets the servers of the metrics: those of t, and removed ones that are still in use. The caller
+// holds s.changing.
 func (s *Server) count(t *table) {
 	names := t.names()
 	for name := range s.leaving {
@@ -212,7 +207,7 @@ func (s *Server) count(t *table) {
 	s.metrics.Set(names)
 }
 
-// drop closes what was made for now, and is not in was.
+// drop closes the adapters of now that was does not have.
 func drop(now, was *table) {
 	for name, r := range now.reached {
 		if r != was.reached[name] && r.close != nil {

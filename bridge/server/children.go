@@ -13,12 +13,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// lookEvery is how often it is looked how much memory child processes use: they are many
-// before anybody looks at a page.
+// lookEvery is the interval in which the memory of child processes is measured.
 const lookEvery = time.Minute
 
-// machine returns how much memory there is, for the container or the machine; 0 if that is not
-// known.
+// machine returns the memory of the container or the machine; 0 if it is unknown.
 func machine() int64 {
 	all, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil {
@@ -27,8 +25,7 @@ func machine() int64 {
 	return int64(min(all, 1<<62))
 }
 
-// watchMemory warns once when the child processes of servers use half of the memory, until ctx
-// ends.
+// watchMemory warns once if the child processes of servers use half of the memory, until ctx ends.
 func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health.Used) {
 	if all == 0 || usage() == nil {
 		return
@@ -52,8 +49,7 @@ func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health
 	}
 }
 
-// children returns how much memory child processes use, and which servers have them, those with
-// most first.
+// children returns the memory of child processes, and the share of each server, the largest first.
 func (s *Server) children(used health.Used) (sum int64, by string) {
 	type server struct {
 		name string

@@ -32,7 +32,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// instance is this process as one of several.
+// instance is this process as a member of a cluster.
 type instance struct {
 	id    string
 	c     *config.Cluster
@@ -49,7 +49,7 @@ type instance struct {
 	hooks  *announcements
 }
 
-// backing is what an instance has in common with the others, and its way to them.
+// backing has what the instances of a cluster share, and how they reach each other.
 type backing struct {
 	sessions session.Store
 	registry cluster.Registry
@@ -59,19 +59,19 @@ type backing struct {
 	offers   queue.Queue
 	hooks    store.Hooks
 	close    func() error
-	// listen is where they reach it, and dial is how it reaches them: nil is TCP.
+	// listen opens the address for other instances. dial connects to them; nil means TCP.
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	listen func(ctx context.Context, address string, lease time.Duration) (net.Listener, error)
 }
 
-// onRedis is what instances have in common in Redis. Nothing is connected to yet.
+// onRedis returns the backing in Redis. It does not connect yet.
 func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
 	c := &s.c().Cluster
 	client, err := store.Connect(c.Redis, c.CAFile)
 	if err != nil {
 		return nil, err
 	}
-	beats, err := store.Connect(c.Redis, c.CAFile) // they wait for no other command
+	beats, err := store.Connect(c.Redis, c.CAFile) // heartbeats wait for no other command
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,7 @@ func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
 	}, nil
 }
 
-// newInstance makes what the configuration says of the cluster. Nothing is connected to
-// before begin.
+// newInstance makes the instance that the configuration describes. It does not connect before begin.
 func (s *Server) newInstance() (*instance, error) {
 	c := &s.c().Cluster
 	i := &instance{id: rand.Text(), c: c, log: s.log}
@@ -139,17 +138,16 @@ func (s *Server) newInstance() (*instance, error) {
 	return i, nil
 }
 
-// hashOf makes a short name of names in any order.
+// hashOf returns a short hash of names, independent of their order.
 func hashOf(names []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(names)), "\n")))
 	return hex.EncodeToString(sum[:8])
 }
 
-// between is how much larger than a client's message one may be between instances, which
-// says more of it.
+// between is how much larger a message between instances may be than a client's: it says more.
 const between = 1 << 20
 
-// shared has the connections of this instance that others use.
+// shared gives other instances access to the connections of this one.
 type shared struct{ s *Server }
 
 // Joint implements home.Gateway.
@@ -185,7 +183,7 @@ func (h shared) Left(server, key string) {
 	}
 }
 
-// tag begins the ids of sessions that begin here; it is empty for the only instance.
+// tag returns the prefix of the ids of sessions that start here; empty for a single instance.
 func (i *instance) tag() string {
 	if i == nil {
 		return ""
@@ -216,32 +214,30 @@ func (i *instance) begin(ctx context.Context) error {
 	i.node.Start(address)
 	i.workers.Begin()
 	i.began = true
-	i.log.Info("one of several instances", "instance", i.id[:session.TagLength], "reached_at", address)
+	i.log.Info("joining the cluster", "instance", i.id[:session.TagLength], "reached_at", address)
 	return nil
 }
 
-// alone makes sure that no other instance answers where the others are to reach this one:
-// behind the address of a Service, or with a copy of the file of another instance, requests
-// would come to the wrong one.
+// alone checks that no other instance answers at this one's address. With the address of a Service, or
+// a copy of another instance's file, requests would reach the wrong instance.
 func (i *instance) alone(ctx context.Context, address string) error {
 	who, err := i.peers.Who(ctx, address)
 	switch {
 	case err != nil:
-		i.log.Warn("this instance does not reach itself where the others are to reach it: compare cluster: advertise", "address", address, "err", err)
+		i.log.Warn("this instance cannot reach itself at the address that the others use: check cluster: advertise", "address", address, "err", err)
 	case who != i.id:
-		return fmt.Errorf("cluster: advertise is %s, where another instance answers (%s): each needs an address of its own, so not that of a load balancer or a Service", address, who[:min(len(who), session.TagLength)])
+		return fmt.Errorf("cluster: advertise is %s, where another instance answers (%s): each instance needs its own address, not that of a load balancer or a Service", address, who[:min(len(who), session.TagLength)])
 	}
 	return nil
 }
 
-// leave lets the other instances go on with the sessions, each when no call of it is
-// under way. It waits for those until ctx ends. Then it goes on to send others' requests
-// to them until they know that nothing is here any more: balancers have connections open
-// to this instance, and so have the others. New sessions begin at another one meanwhile.
+// leave hands the sessions over to other instances, each when it has no call in flight, until ctx ends.
+// It then still forwards requests until the others know that nothing is here: load balancers and
+// instances have open connections to this one. New sessions start at other instances meanwhile.
 //
-// Calls of others to connections and processes here are held back as soon as they have
-// seen that it stops, whatever calls its own sessions have. What was begun by then has as
-// long as these: others is done when it has ended.
+// Other instances stop using connections and processes here as soon as they see that it stops,
+// independent of the calls of its own sessions. Their calls in flight may take as long as its own:
+// others is done when they have ended.
 func (i *instance) leave(ctx context.Context, s *Server) (others *sync.WaitGroup) {
 	i.node.Drain(ctx)
 	others = &sync.WaitGroup{}
@@ -265,7 +261,7 @@ func (i *instance) leave(ctx context.Context, s *Server) (others *sync.WaitGroup
 	return others
 }
 
-// close leaves the cluster. It is called when the sessions have ended.
+// close leaves the cluster. It is called after the sessions have ended.
 func (i *instance) close(ctx context.Context) {
 	i.homes.Close()
 	i.workers.Close(ctx)
@@ -277,16 +273,16 @@ func (i *instance) close(ctx context.Context) {
 	if i.copies != nil {
 		i.copies.Close()
 	}
-	_ = i.kept.close() // what was to be written is
+	_ = i.kept.close() // everything has been written
 }
 
-// clustered is what /readyz says of the cluster.
+// clustered is the part of /readyz about the cluster.
 type clustered struct {
 	Instance  string        `json:"instance"`
 	State     cluster.State `json:"state"`
 	Role      string        `json:"role"`
-	Workers   *work         `json:"workers,omitempty"` // not there where no server has place: workers
-	StoreMS   float64       `json:"store_ms"`          // how long the last beat took
+	Workers   *work         `json:"workers,omitempty"` // absent if no server has place: workers
+	StoreMS   float64       `json:"store_ms"`          // how long the last heartbeat took
 	Members   []colleague   `json:"members"`
 	Forwarded uint64        `json:"forwarded"`
 	TakenOver uint64        `json:"taken_over"`
@@ -294,29 +290,29 @@ type clustered struct {
 	Refused   uint64        `json:"refused_for_want_of_an_owner"`
 }
 
-// colleague is one instance.
+// colleague is one instance of the cluster.
 type colleague struct {
 	Instance string `json:"instance"`
 	Address  string `json:"address"`
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
 	Role     string `json:"role"`
-	Free     int    `json:"free,omitempty"` // child processes that it could still run for others
+	Free     int    `json:"free,omitempty"` // how many more child processes it can run for others
 	Draining bool   `json:"draining,omitempty"`
-	// Unreached: it lives, and could not be reached from here when it was last asked.
+	// Unreached says that it lives, and could not be reached from here the last time.
 	Unreached bool `json:"unreached,omitempty"`
 }
 
-// work is what this instance has to do with workers.
+// work is the state of workers, as this instance sees it.
 type work struct {
-	Queued      map[string]int `json:"queued,omitempty"`      // openings of all instances that wait, by server
-	Waiting     map[string]int `json:"waiting,omitempty"`     // those of this one
-	Connections map[string]int `json:"connections,omitempty"` // of this one, by worker
-	Running     map[string]int `json:"running,omitempty"`     // child processes here for others, by server
-	Stopping    bool           `json:"stopping,omitempty"`    // calls of others to these wait, for another worker
+	Queued      map[string]int `json:"queued,omitempty"`      // by server, waiting openings of all instances
+	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this one
+	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this one
+	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for others
+	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: others' calls wait for another one
 }
 
-// works says how things stand with workers; nil where there is nothing for them.
+// works returns the state of workers; nil if no server is placed at workers.
 func (i *instance) works(placed []string) *work {
 	if len(placed) == 0 {
 		return nil
@@ -329,7 +325,7 @@ func (i *instance) works(placed []string) *work {
 	return w
 }
 
-// status says how the cluster looks from here.
+// status returns the cluster as this instance sees it.
 func (i *instance) status() *clustered {
 	n := i.node.Counts()
 	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), Role: cmp.Or(i.c.Role, cluster.RoleAll), StoreMS: float64(i.node.Took().Microseconds()) / 1000,

@@ -17,16 +17,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// connections bounds the connections of clients that are open at once: anybody can
-// open one, with or without a key. One address has at most a quarter of them, since
-// it is cheap to open many from one.
+// connections bounds the open connections of clients: anybody can open one, with or without a key. One
+// address may have a quarter of them, since opening many from one address is cheap.
 type connections struct {
 	log        *slog.Logger
 	most, each int
-	exempt     func(netip.Addr) bool // whose connections may be all
+	exempt     func(netip.Addr) bool // reports addresses without a limit of their own
 	complaints logs.Limiter
 	refused    atomic.Uint64
-	waiting    atomic.Int64 // connections that are open for a client's next request
+	waiting    atomic.Int64 // idle connections, which wait for a request
 
 	mu   sync.Mutex // guards the rest
 	open int
@@ -36,8 +35,8 @@ type connections struct {
 // operatorConnections bounds the connections of operators at an address of their own.
 const operatorConnections = 256
 
-// newConnections bounds them to most, and to half of the files that the process
-// may open: the others are for servers.
+// newConnections bounds connections to most, and to half of the files that the process may open: the
+// other half is for servers.
 func newConnections(most int, proxy func(netip.Addr) bool, log *slog.Logger) *connections {
 	if files := maxOpenFiles(); files > 0 && files/2 < most {
 		most = max(1, files/2)
@@ -46,23 +45,22 @@ func newConnections(most int, proxy func(netip.Addr) bool, log *slog.Logger) *co
 		exempt: func(a netip.Addr) bool { return a.IsLoopback() || proxy(a) }}
 }
 
-// addressOf returns what counts as the address of a peer. Without one it is the
-// empty one.
+// addressOf returns the network under which a peer is counted; the zero prefix for an unknown one.
 func addressOf(peer string) netip.Prefix {
 	at, _ := netip.ParseAddrPort(peer)
 	return address.Network(at.Addr())
 }
 
-// enter counts a connection. It returns why there is no place for it, or nothing.
+// enter counts a connection. If there are too many, it returns the reason instead.
 func (c *connections) enter(from netip.Prefix) (why string) {
 	free := !from.IsValid() || c.exempt(from.Addr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.open >= c.most:
-		return "as many connections as max_connections allows are open"
+		return "max_connections is reached"
 	case !free && c.from[from] >= c.each:
-		return "one address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
+		return "this address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
 	}
 	c.open++
 	c.from[from]++
@@ -78,13 +76,13 @@ func (c *connections) leave(from netip.Prefix) {
 	}
 }
 
-// bounded is a listener whose connections are counted.
+// bounded is a listener that counts connections.
 type bounded struct {
 	net.Listener
 	c *connections
 }
 
-// Accept waits for a connection that there is a place for.
+// Accept returns the next connection within the limits. It closes others.
 func (l bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -98,34 +96,33 @@ func (l bounded) Accept() (net.Conn, error) {
 		}
 		l.c.refused.Add(1)
 		if more, ok := l.c.complaints.Due(access.ComplainEvery); ok {
-			l.c.log.Warn("a connection was refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
+			l.c.log.Warn("connection refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
 		}
 		_ = conn.Close()
 	}
 }
 
-// clientConn is a connection that is counted.
+// clientConn is a counted connection.
 type clientConn struct {
 	net.Conn
 	all   *connections
 	leave func()
 	known atomic.Bool // a good key was shown on it
-	waits bool        // for the next request; only follow uses it
+	waits bool        // it is idle; only follow uses this
 	idle  atomic.Pointer[time.Timer]
 }
 
-// Close closes the connection, which is not counted any more.
+// Close closes the connection, and stops counting it.
 func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	c.leave()
 	return err
 }
 
-// strangerIdle is how long a connection may be without a request on which no good
-// key was shown yet, where there are access rules.
+// strangerIdle is how long a connection without a good key may be idle, if access rules exist.
 const strangerIdle = time.Minute
 
-// heed closes connections of strangers that have nothing to say.
+// heed closes idle connections on which no good key was shown.
 func (c *clientConn) heed(state http.ConnState) {
 	if old := c.idle.Swap(nil); old != nil {
 		old.Stop()
@@ -135,7 +132,7 @@ func (c *clientConn) heed(state http.ConnState) {
 	}
 }
 
-// follow counts the connections that wait for a request.
+// follow counts idle connections.
 func (c *clientConn) follow(state http.ConnState) {
 	if waits := state == http.StateIdle; waits != c.waits {
 		c.waits = waits
@@ -147,10 +144,9 @@ func (c *clientConn) follow(state http.ConnState) {
 	}
 }
 
-// quiet waits until no connection is open for another request, none has got one for as
-// long as still, or ctx ends. A request that comes just when its connection is closed gets
-// no answer, and a proxy does not repeat a POST: so an instance that goes ends each
-// connection with an answer.
+// quiet waits until no connection is idle, none got a request within still, or ctx ends. A request that
+// arrives while its connection is closed gets no answer, and a proxy does not repeat a POST. So an
+// instance that stops closes each connection with an answer.
 func (c *connections) quiet(ctx context.Context, still time.Duration) {
 	open, since := c.waiting.Load(), time.Now()
 	for open > 0 && time.Since(since) < still && backoff.For(ctx, 10*time.Millisecond) == nil {
@@ -160,8 +156,7 @@ func (c *connections) quiet(ctx context.Context, still time.Duration) {
 	}
 }
 
-// clientOf returns the counted connection that c is, or is encrypted on; nil for
-// another one.
+// clientOf returns the counted connection below c; nil if there is none.
 func clientOf(c net.Conn) *clientConn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -180,7 +175,7 @@ func withClient(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// shown notes that a good key was shown on the connection of a request.
+// shown records a good key on the connection of a request.
 func shown(ctx context.Context) {
 	if client, ok := ctx.Value(clientKey{}).(*clientConn); ok {
 		client.known.Store(true)

@@ -40,7 +40,7 @@ func TestMaxConnections(t *testing.T) {
 	if works(l.dial()) {
 		t.Error("one connection too many works")
 	}
-	if log := l.log.String(); !strings.Contains(log, "a connection was refused") || !strings.Contains(log, "max_connections") {
+	if log := l.log.String(); !strings.Contains(log, "connection refused") || !strings.Contains(log, "max_connections") {
 		t.Errorf("the log has %s", log)
 	}
 	if n := l.s.clients.refused.Load(); n != 1 {

@@ -13,30 +13,30 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// AdminPath is where the API for operators is, below the base path.
+// AdminPath is the path of the API for operators, below the base path.
 const AdminPath = admin.Base
 
-// HasConsole reports whether a configuration has the page for operators.
+// HasConsole reports whether a configuration enables the page for operators.
 func HasConsole(c *config.Config) bool { return admin.HasConsole(c) }
 
-// overview is what /readyz has, and what the process has to do.
+// overview is the content of /readyz, and the load of the process.
 type overview struct {
 	*readiness
-	Process *process `json:"process,omitempty"` // as readiness.Whole
+	Process *process `json:"process,omitempty"` // nil like readiness.Whole
 }
 
-// process is how much of the machine the bridge uses.
+// process is the load of the bridge's process.
 type process struct {
 	Started    time.Time `json:"started_at"`
 	Memory     uint64    `json:"memory_bytes"`
 	Goroutines int       `json:"goroutines"`
-	// Calls are those of clients since then.
+	// Calls counts the calls of clients since Started.
 	Calls          uint64 `json:"calls_total"`
 	MaxBytes       int64  `json:"max_bytes_in_flight"`
 	MaxConnections int64  `json:"max_connections"`
 }
 
-// showStatus says the state of the bridge; where it is asked for, with what its children use.
+// showStatus returns the state of the bridge, with the resources of child processes if requested.
 func (s *Server) showStatus(c *admin.Call) (any, error) {
 	out := s.overview(&c.Caller)
 	if c.Look && c.Query.Get("memory") == "true" {
@@ -51,7 +51,7 @@ func (s *Server) showStatus(c *admin.Call) (any, error) {
 	return out, nil
 }
 
-// overview returns what the caller may see of the state of the bridge.
+// overview returns the state of the bridge that the caller may see.
 func (s *Server) overview(c *admin.Caller) *overview {
 	out := &overview{readiness: s.readiness()}
 	if c.Act {
@@ -67,13 +67,13 @@ func (s *Server) overview(c *admin.Caller) *overview {
 	return out
 }
 
-// changes is what has changed of the state of the bridge.
+// changes has the changes of the state of the bridge.
 type changes struct {
 	*overview
 	Removed []string `json:"removed,omitempty"` // servers
 }
 
-// Since implements admin.Overview: of the servers it has those that have changed.
+// Since implements admin.Overview. The result has only the servers that changed.
 func (o *overview) Since(before admin.Overview, whole bool) any {
 	old := before.(*overview)
 	was := map[string]*state{}
@@ -98,7 +98,7 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 	return changes{&overview{&part, o.Process}, removed}
 }
 
-// showMetrics has the metrics for who does not read the text of Prometheus.
+// showMetrics returns the metrics as JSON.
 func (s *Server) showMetrics(c *admin.Call) (any, error) {
 	sees := s.sees(&c.Caller)
 	of := sees.Of
@@ -115,23 +115,23 @@ func (s *Server) showMetrics(c *admin.Call) (any, error) {
 	return map[string]any{"metrics": all}, err
 }
 
-// sees returns how much the caller may see of the state of servers.
+// sees returns of which servers the caller may see the state.
 func (s *Server) sees(c *admin.Caller) access.Sight {
 	if c.Look {
 		return access.Sight{All: true, Of: func(string) bool { return true }}
 	}
-	if !s.access.Keyed() { // a program around us knows its callers
+	if !s.access.Keyed() { // the embedding program identifies its callers
 		return access.Sight{Of: func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
 	}
 	return s.access.Sight(c.Principal)
 }
 
-// detail is what is known of one server.
+// detail is the state of one server in detail.
 type detail struct {
 	Server *state `json:"server"`
-	// Settings are those of the file, without what may be a secret: see admin.Masked.
+	// Settings are those of the file, without possible secrets: see admin.Masked.
 	Settings string `json:"settings,omitempty"`
-	// Connections are those that are open; not there for who may not look.
+	// Connections are the open ones; nil for a caller that may not look.
 	Connections []health.ConnectionStatus `json:"connections,omitempty"`
 }
 
@@ -153,13 +153,13 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 	}
 	if s.reloader != nil {
 		if text, err := admin.FileText(s.reloader); err == nil {
-			out.Settings, _ = admin.Masked(text, name) // a file that is broken has none
+			out.Settings, _ = admin.Masked(text, name) // a broken file has none
 		}
 	}
 	return out, nil
 }
 
-// stateOf returns the state of the server of that name.
+// stateOf returns the state of a server.
 func (s *Server) stateOf(name string) (*state, error) {
 	all := s.b.Status()
 	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })
@@ -170,15 +170,15 @@ func (s *Server) stateOf(name string) (*state, error) {
 	return &row, nil
 }
 
-// drained is an operator's decision that the bridge, or one server, is to get nothing new.
+// drained is an operator's order to drain the bridge, or one server.
 type drained struct {
 	By    string     `json:"by,omitempty"`
 	Since time.Time  `json:"since"`
-	Until *time.Time `json:"until,omitempty"` // of a server: nil until it is taken back
+	Until *time.Time `json:"until,omitempty"` // for a server; nil means until it is resumed
 }
 
-// drain returns what has /readyz say that the bridge is not ready, so that whoever
-// distributes clients sends no new ones, or not any more. Those that are there go on.
+// drain returns the action that drains or resumes the bridge. While it is drained, /readyz says that it
+// is not ready, so that a load balancer sends no new clients. Current clients are still served.
 func (s *Server) drain(on bool) func(c *admin.Call) (any, error) {
 	return func(c *admin.Call) (any, error) {
 		if err := admin.Empty(c); err != nil {

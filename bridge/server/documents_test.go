@@ -388,5 +388,5 @@ func TestDocumentLost(t *testing.T) {
 		}
 	}
 	l.still(open, "readWord")
-	l.until(func(_ int, r readiness) bool { return !strings.Contains(r.Servers[0].LastError, "does not count yet") })
+	l.until(func(_ int, r readiness) bool { return !strings.Contains(r.Servers[0].LastError, "is not applied yet") })
 }

@@ -19,8 +19,8 @@ func (t *tree) mcp(c *gin.Context) {
 	t.s.streamable.Serve(c.Param("server"), w, r)
 }
 
-// sse serves the stream of HTTP+SSE. Clients that try the newer transport first, on whatever
-// URL they were given, find it here too: a session tells the two kinds of GET apart.
+// sse serves the stream of HTTP+SSE. It also serves Streamable HTTP, for clients that try that first at
+// any URL: the header with the session's id tells the two kinds of GET apart.
 func (t *tree) sse(c *gin.Context) {
 	w, r := of(c)
 	if r.Method != http.MethodGet || streamable.HasSession(r) {
@@ -30,7 +30,7 @@ func (t *tree) sse(c *gin.Context) {
 	t.s.sse.Stream(c.Param("server"), t.s.outside(r)+strings.TrimSuffix(r.URL.Path, "sse")+"messages", w, r)
 }
 
-// messages serves what clients of HTTP+SSE send.
+// messages serves the POSTs of HTTP+SSE clients.
 func (t *tree) messages(c *gin.Context) {
 	w, r := of(c)
 	t.s.sse.Message(c.Param("server"), w, r)
@@ -42,18 +42,18 @@ func (t *tree) hook(c *gin.Context) {
 	name := c.Param("server")
 	if h := t.s.hooked(name); h != nil {
 		t.s.hook(w, r, name, h)
-	} else { // it was removed a moment ago
+	} else { // it was just removed
 		t.nowhere(c)
 	}
 }
 
-// healthz answers that the process does.
+// healthz answers while the process runs.
 func (t *tree) healthz(c *gin.Context) {
 	w, _ := of(c)
 	answer.Text(w, http.StatusOK, "ok\n")
 }
 
-// describe serves the metadata of an endpoint, or of the bridge as a whole.
+// describe serves the metadata of an endpoint, or of the whole bridge.
 func (t *tree) describe(c *gin.Context) {
 	w, r := of(c)
 	endpoint := c.Param("endpoint")
@@ -63,7 +63,7 @@ func (t *tree) describe(c *gin.Context) {
 	t.s.access.Describe(w, r, access.Place{Base: t.base, Endpoint: endpoint})
 }
 
-// toConsole leads to the page for operators, below whatever a proxy has put before it.
+// toConsole redirects to the page for operators, below any prefix of a proxy.
 func (t *tree) toConsole(c *gin.Context) {
 	w, r := of(c)
 	if !takes(looking, r.Method) {
@@ -82,7 +82,7 @@ func (t *tree) file(c *gin.Context) {
 	t.s.page.ServeHTTP(w, r)
 }
 
-// action serves what operators see and do.
+// action serves the API of operators.
 func (t *tree) action(c *gin.Context) {
 	w, r := of(c)
 	path := strings.TrimPrefix(r.URL.Path, t.base+"/"+admin.Base)

@@ -16,15 +16,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// hook is where whoever knows the secret says that a server's tools have
-// changed: POST /hooks/NAME. The secret is shown as a bearer token, or by a
-// signature of the body.
+// hook is the webhook POST /hooks/NAME of a server: senders announce that its tools changed. They prove
+// the secret by a bearer token, or by a signature of the body.
 type hook struct {
 	secret string
-	// renew looks again, or takes the body for the catalogue of the tools.
+	// renew reads the catalogue of the tools from body, or fetches it if body is empty.
 	renew func(ctx context.Context, body []byte) (tools int, err error)
-	// signing has a place for each large body that is read before its signature can
-	// be checked. Those who know no secret get no more than these.
+	// signing bounds the large bodies that are read before their signature is checked. Senders
+	// without the secret get no more memory than that.
 	signing chan struct{}
 }
 
@@ -37,18 +36,18 @@ const (
 	hookLimit = time.Minute
 	// signedBodies is how many large bodies with a signature are read at once.
 	signedBodies = 2
-	// smallBody is the size up to which a body needs no place: with no key and no
-	// secret, the header of a request may be as large.
+	// smallBody is the size up to which a body needs no slot of signing: a header without a
+	// secret may be as large.
 	smallBody = 16 << 10
-	// signedWait is how long a request waits for a place, and signedRead how long
-	// its sender may take for the body.
+	// signedWait is how long a request waits for a slot, and signedRead how long its body may
+	// take.
 	signedWait = 5 * time.Second
 	signedRead = 10 * time.Second
 	// signature is the header with the HMAC-SHA256 of the body.
 	signature = "X-Hub-Signature-256"
 )
 
-// hooked returns the webhook of the server of that name; nil when it has none.
+// hooked returns the webhook of a server; nil if it has none.
 func (s *Server) hooked(name string) *hook {
 	if r := s.now.Load().reached[name]; r != nil {
 		return r.hook
@@ -67,13 +66,13 @@ func (s *Server) hooks() map[string]*hook {
 	return all
 }
 
-// hook answers senders. Nothing of the body is looked at before the sender has
-// shown that it knows the secret.
+// hook answers a request to a webhook. It does not parse the body before the sender has proved that it
+// knows the secret.
 func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *hook) {
 	signed := r.Header.Get(signature)
 	if signed == "" && !h.knows(r.Header.Get("Authorization")) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		object(w, http.StatusUnauthorized, "error", "show the secret, as Authorization: Bearer SECRET or by "+signature)
+		object(w, http.StatusUnauthorized, "error", "the secret is missing: send Authorization: Bearer SECRET or "+signature)
 		return
 	}
 	body, fault := s.hookBody(w, r, h, signed)
@@ -85,13 +84,13 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 	defer body.Free()
 	if signed != "" {
 		if !h.signed(signed, body.Bytes()) {
-			object(w, http.StatusUnauthorized, "error", "the signature is not that of the body")
+			object(w, http.StatusUnauthorized, "error", "the signature does not match the body")
 			return
 		}
 		n := len(body.Bytes())
-		if !s.b.Room("").Reserve(n) { // from here on it is under way like all others
+		if !s.b.Room("").Reserve(n) { // from here on, it counts like any message in flight
 			httpio.RetryAfter(w.Header(), 5*time.Second)
-			object(w, http.StatusServiceUnavailable, "error", "too many bytes are under way in the bridge; try again later")
+			object(w, http.StatusServiceUnavailable, "error", "too many bytes are in flight in the bridge; try again later")
 			return
 		}
 		defer s.b.Room("").Return(n)
@@ -107,7 +106,7 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 		object(w, http.StatusOK, "tools", tools)
 		return
 	}
-	status, why := http.StatusBadGateway, "the tools stay as they were: the document or the catalogue cannot be used; the bridge's log says why"
+	status, why := http.StatusBadGateway, "the tools stay as they were: the document or the catalogue cannot be used; the bridge's log has the reason"
 	if bad, ok := errors.AsType[*rest.CatalogError](err); ok {
 		status, why = http.StatusUnprocessableEntity, bad.Error()
 	} else if errors.Is(err, rest.ErrElsewhere) {
@@ -116,12 +115,12 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 		httpio.RetryAfter(w.Header(), 2*time.Second)
 		status, why = http.StatusServiceUnavailable, errUntold.Error()+"; send it again later"
 	}
-	s.log.Warn("a webhook has changed nothing", "server", name, "err", err)
+	s.log.Warn("webhook not applied", "server", name, "err", err)
 	object(w, status, "error", why)
 }
 
-// hookBody reads the body of a request. Where it takes the body to tell whether the
-// sender knows the secret, there is little room and time for that.
+// hookBody reads the body of a request. If the body is needed to authenticate the sender, memory and
+// time are limited.
 func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signed string) (*httpio.Body, *httpio.Fault) {
 	if signed == "" {
 		return httpio.ReadBody(s.b, w, r, rest.MaxCatalog)
@@ -133,30 +132,28 @@ func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signe
 		case h.signing <- struct{}{}:
 			defer func() { <-h.signing }()
 		case <-wait.C:
-			return nil, httpio.BusyFault(r, "too many bodies are being read whose signatures are to be checked; try again later")
+			return nil, httpio.BusyFault(r, "too many signed bodies are being read; try again later")
 		case <-r.Context().Done():
-			return nil, httpio.BusyFault(r, "the sender has gone")
+			return nil, httpio.BusyFault(r, "the sender left")
 		}
 	}
 	return httpio.ReadUncountedBody(w, r, rest.MaxCatalog, signedRead)
 }
 
-// object answers with a JSON object that has one member.
+// object answers a request with a JSON object of one member.
 func object(w http.ResponseWriter, status int, key string, value any) {
 	body, _ := json.Marshal(map[string]any{key: value}) // nothing in it can fail
 	answer.Data(w, status, "application/json; charset=utf-8", body)
 }
 
-// knows reports whether an Authorization header shows the secret. How long that
-// takes says nothing of it.
+// knows reports whether an Authorization header has the secret, in constant time.
 func (h *hook) knows(authorization string) bool {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	given, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(h.secret))
 	return hmac.Equal(given[:], want[:]) && strings.EqualFold(scheme, "Bearer")
 }
 
-// signed reports whether a signature, sha256= and hexadecimal digits, is that of
-// the body.
+// signed reports whether a signature, sha256= and hexadecimal digits, matches the body.
 func (h *hook) signed(by string, body []byte) bool {
 	digits, ok := strings.CutPrefix(by, "sha256=")
 	given, err := hex.DecodeString(digits)

@@ -275,7 +275,7 @@ func TestTurnedAwayLogged(t *testing.T) {
 		r := newRigLog(t, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), users(i), "one")
 		said := func() (lines []string) {
 			for line := range strings.Lines(out.String()) {
-				if strings.Contains(line, "a request was turned away") {
+				if strings.Contains(line, "request rejected") {
 					lines = append(lines, line)
 				}
 			}
@@ -692,8 +692,8 @@ func TestWhoami(t *testing.T) {
 			{"/whoami?for=/two/mcp", eng(i, "ann", here+"/one/mcp", time.Hour), 401, "not for this resource (" + here + "/two/mcp)"},
 			{"/whoami?for=https://evil.example.com", eng(i, "ann", here+"/one/mcp", time.Hour), 401, "not for this resource (" + here + ")"},
 			{"/whoami", eng(i, "ann", here, -time.Hour), 401, "the token has expired"},
-			{"/whoami", as(i.Token(here)), 403, "no access rule lets this user in"},
-			{"/whoami", nil, 401, "this takes a key or a token"},
+			{"/whoami", as(i.Token(here)), 403, "no access rule admits this user"},
+			{"/whoami", nil, 401, "this needs a key or a token"},
 		} {
 			a := r.Do("GET", tc.path, "", tc.who...).Wait()
 			body := strings.NewReplacer("\n", "", "  ", "", `": `, `":`).Replace(a.Body())

@@ -35,20 +35,20 @@ func (t *tree) hurried(c *gin.Context) {
 	w, r := of(c)
 	r, ok := httpio.Hurry(w, r)
 	if c.Request = r; !ok {
-		answer.Refuse(w, http.StatusBadRequest, "the body of this GET did not come, or is too large: leave it out")
+		answer.Refuse(w, http.StatusBadRequest, "the body of this GET is incomplete or too large: send none")
 		c.Abort()
 	}
 }
 
-// stripped takes away what only other instances may say.
+// stripped removes headers that only other instances may send.
 func (t *tree) stripped(c *gin.Context) {
 	if t.s.instance != nil {
 		wire.Strip(c.Request.Header)
 	}
 }
 
-// leaving has clients of an instance that goes connect again: the next request goes to
-// another, rather than be lost with this one.
+// leaving makes clients of an instance that stops reconnect: their next request reaches another instance,
+// and is not lost with this one.
 func (t *tree) leaving(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.node.Draining() {
 		w, _ := of(c)
@@ -56,28 +56,28 @@ func (t *tree) leaving(c *gin.Context) {
 	}
 }
 
-// named lets on what comes under a name that is served here.
+// named accepts requests whose Host is served here.
 func (t *tree) named(c *gin.Context) {
 	if !t.s.access.Named(of(c)) {
 		c.Abort()
 	}
 }
 
-// ownPages lets on what pages send that may, and answers preflights.
+// ownPages accepts requests of allowed web pages, and answers preflights.
 func (t *tree) ownPages(c *gin.Context) {
 	if !t.s.access.FromOwn(of(c)) {
 		c.Abort()
 	}
 }
 
-// readable lets the pages of all sites read what is served to anybody.
+// readable allows the pages of all sites to read public documents.
 func (t *tree) readable(c *gin.Context) {
 	if !access.Readable(of(c)) {
 		c.Abort()
 	}
 }
 
-// admit lets on who shows a key or a token for a place. path is for the log.
+// admit accepts requests with a key or a token for a place. path is for the log.
 func (t *tree) admit(c *gin.Context, path string, to access.Place) (ok bool) {
 	w, r := of(c)
 	if c.Request, ok = t.s.access.Admit(w, r, path, to); !ok {
@@ -86,24 +86,23 @@ func (t *tree) admit(c *gin.Context, path string, to access.Place) (ok bool) {
 	return ok
 }
 
-// client lets on who may use the endpoint.
+// client accepts callers of an endpoint.
 func (t *tree) client(c *gin.Context) { t.admit(c, c.Request.URL.Path, t.place(c)) }
 
-// caller lets on who is asked about itself.
+// caller accepts callers of /whoami.
 func (t *tree) caller(c *gin.Context) {
 	t.admit(c, c.Request.URL.Path, t.s.access.PlaceFor(c.Request, t.base))
 }
 
-// operator lets on who may look at the state of the bridge: everybody, if the configuration
-// says so.
+// operator accepts callers that may see the state of the bridge: with public_status, everybody.
 func (t *tree) operator(c *gin.Context) {
 	if !t.s.c().PublicStatus {
 		t.admit(c, c.Request.URL.Path, access.Place{Base: t.base})
 	}
 }
 
-// sender lets on what is for a webhook that there is. Who sends to it shows its secret, and
-// who does something else a key.
+// sender accepts requests for a webhook that exists. A POST proves the webhook's secret later; other
+// methods need a key.
 func (t *tree) sender(c *gin.Context) {
 	name := c.Param("server")
 	switch {
@@ -114,27 +113,27 @@ func (t *tree) sender(c *gin.Context) {
 	}
 }
 
-// known lets on what is for a server that there is, or for all as one.
+// known accepts requests for a server that exists, or for all as one.
 func (t *tree) known(c *gin.Context) {
 	if name, one := c.Params.Get("server"); one && t.s.now.Load().reached[name] == nil {
 		t.nowhere(c)
 	}
 }
 
-// works lets on what is for an instance that serves clients.
+// works accepts requests if this instance serves clients.
 func (t *tree) works(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.c.Role == cluster.RoleWorker {
 		w, _ := of(c)
 		httpio.RetryAfter(w.Header(), 2*time.Second)
-		answer.Refuse(w, http.StatusServiceUnavailable, "this instance is a worker and serves no clients: send them to the others")
+		answer.Refuse(w, http.StatusServiceUnavailable, "this instance is a worker and serves no clients: use another instance")
 		c.Abort()
 	}
 }
 
-// identified puts into a request what servers are told of its caller.
+// identified adds to a request what servers are sent of its caller.
 func (t *tree) identified(c *gin.Context) { c.Request = t.s.access.Identify(c.Request, t.place(c)) }
 
-// followed ends a stream with the token that was shown for it.
+// followed ends a stream with the token of its caller.
 func (t *tree) followed(c *gin.Context) {
 	r, done := t.s.access.Follow(c.Request, c.Param("server"), t.place(c))
 	defer done()
@@ -142,15 +141,14 @@ func (t *tree) followed(c *gin.Context) {
 	c.Next()
 }
 
-// granted lets on who may use the server. For others it does not exist.
+// granted accepts callers that may use the server. For others it does not exist.
 func (t *tree) granted(c *gin.Context) {
 	if name := c.Param("server"); name != "" && !t.s.access.Covers(auth.Principal(c.Request.Context()), name) {
 		t.unknown(c)
 	}
 }
 
-// scoped lets on a GET whose token has the scopes that it needs. Of a POST, what it says has
-// to be known.
+// scoped accepts a GET whose token has the scopes that it needs. A POST is checked when its body is read.
 func (t *tree) scoped(c *gin.Context) {
 	w, r := of(c)
 	if r.Method == http.MethodGet && t.s.access.Screen(w, r, c.Param("server"), nil) {
@@ -158,21 +156,21 @@ func (t *tree) scoped(c *gin.Context) {
 	}
 }
 
-// forOperators lets on what came to where operators are served.
+// forOperators accepts requests that came in where operators are served.
 func (t *tree) forOperators(c *gin.Context) {
 	if !t.s.forOperators(c.Request) {
 		t.nowhere(c)
 	}
 }
 
-// hasConsole lets on where there is a page for operators.
+// hasConsole accepts requests if the console is enabled.
 func (t *tree) hasConsole(c *gin.Context) {
 	if !admin.HasConsole(t.s.c()) {
 		t.nowhere(c)
 	}
 }
 
-// page lets on what the page for operators sends: as client does, but also by its cookie.
+// page accepts the console's requests: like client, and also by its cookie.
 func (t *tree) page(c *gin.Context) {
 	w, r := of(c)
 	r, done, ok := t.s.fromPage(w, r, t.base, t.place(c))
@@ -184,11 +182,11 @@ func (t *tree) page(c *gin.Context) {
 	c.Next()
 }
 
-// place returns what a request of a client is for.
+// place returns the place of a client's request.
 func (t *tree) place(c *gin.Context) access.Place {
 	path := c.Request.URL.Path[len(t.base):]
 	if server, ok := strings.CutPrefix(path, "/ui/mcp"); ok {
-		return access.Place{Base: t.base, Endpoint: server + "/mcp"} // of which a token is for this too
+		return access.Place{Base: t.base, Endpoint: server + "/mcp"} // tokens name that endpoint
 	}
 	return access.PlaceOf(t.base, path)
 }

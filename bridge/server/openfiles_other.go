@@ -2,6 +2,5 @@
 
 package server
 
-// maxOpenFiles returns how many files the process may have open: here no number bounds
-// them.
+// maxOpenFiles returns 0: this system does not limit open files.
 func maxOpenFiles() int { return 0 }

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// listenForOperators opens the address of console_listen, if there is one. All that is
-// served at the bridge's own address is served there too: the page for operators is a
-// client of the bridge, and a browser lets it speak to where it is from.
+// listenForOperators opens the address of console_listen, if it is set. Everything that the bridge serves
+// is served there too: the console is a client of the bridge, and browsers allow it requests to its
+// own origin only.
 func (s *Server) listenForOperators(ctx context.Context) (err error) {
 	at := s.c().ConsoleListen
 	if at == "" || s.operators != nil {
@@ -25,8 +25,7 @@ func (s *Server) listenForOperators(ctx context.Context) (err error) {
 	return nil
 }
 
-// ConsoleAddr returns where operators are served, if that is an address of its own and
-// Listen or Serve has opened it; nil otherwise.
+// ConsoleAddr returns the address of console_listen, after Listen or Serve opened it; nil otherwise.
 func (s *Server) ConsoleAddr() net.Addr {
 	if s.operators == nil {
 		return nil
@@ -34,7 +33,7 @@ func (s *Server) ConsoleAddr() net.Addr {
 	return s.operators.Addr()
 }
 
-// atOperators is in the context of requests that came to the address of console_listen.
+// atOperators is the context key of requests that came in at console_listen.
 type atOperators struct{}
 
 // base returns the context of the requests to a listener.
@@ -45,13 +44,13 @@ func (s *Server) base(l net.Listener) context.Context {
 	return context.Background()
 }
 
-// forOperators reports whether a request came to where operators are served.
+// forOperators reports whether a request came in where operators are served.
 func (s *Server) forOperators(r *http.Request) bool {
 	return s.c().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
 }
 
-// ended waits until all listeners have ended, of which the first did with err, and returns
-// why one did.
+// ended waits until all listeners have ended, the first of them with err. It returns an error other than
+// http.ErrServerClosed, if one had it.
 func (s *Server) ended(err error, others <-chan error) error {
 	if s.operators != nil {
 		if other := <-others; errors.Is(err, http.ErrServerClosed) {

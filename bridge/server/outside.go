@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// outside returns what stands before the request's path where the client sees it:
-// what trusted proxies have taken off, and what http.StripPrefix has.
+// outside returns the prefix of the request's path as the client sees it: what trusted proxies removed,
+// and what http.StripPrefix removed.
 func (s *Server) outside(r *http.Request) string {
 	prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/")
 	if !s.access.Trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
@@ -22,7 +22,7 @@ func (s *Server) outside(r *http.Request) string {
 	return prefix
 }
 
-// cleanPrefix reports whether a prefix is nothing but a path.
+// cleanPrefix reports whether a prefix is a plain path.
 func cleanPrefix(p string) bool {
 	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
 		return false

@@ -27,23 +27,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-// reached is how a configured server is reached.
+// reached is the adapter of a configured server, and what belongs to it.
 type reached struct {
 	bridge.Adapter
-	check     func() error     // why it cannot work as things are; nil if nothing can be said
-	transport func() string    // stdio, streamable, sse, rest or in-process; empty as long as it is not known
-	close     func()           // closes what is kept for the next connection; nil if nothing is
-	hook      *hook            // where changes of its tools are announced; nil if nowhere
-	fault     error            // why its settings cannot be used at all; nil if they can
-	api       *rest.Adapter    // of an HTTP API; nil of others
-	mistake   error            // what is wrong with the documents of that, as the configuration uses them
-	local     *placement.Local // how a worker starts it; nil if none does
+	check     func() error     // returns why the server cannot work now; nil if nothing is known
+	transport func() string    // returns stdio, streamable, sse, rest, worker or in-process; empty while unknown
+	close     func()           // closes what is kept between connections; may be nil
+	hook      *hook            // its webhook; nil if it has none
+	fault     error            // why its settings cannot be used
+	api       *rest.Adapter    // the adapter of an HTTP API; nil for others
+	mistake   error            // the fault of its documents, as the configuration uses them
+	local     *placement.Local // how a worker starts it; nil if it is not placed at workers
 }
 
 // reacher makes the adapter of a configured server.
 type reacher func(*Server, *config.Server) reached
 
-// reach makes the adapter for the server's kind.
+// reach makes the adapter of a server by its kind.
 func (s *Server) reach(c *config.Server) reached {
 	switch {
 	case c.Adapter != nil:
@@ -66,7 +66,7 @@ func (s *Server) child(c *config.Server) reached {
 	return reached{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
 }
 
-// atWorkers reaches a server whose child processes workers run, and is how they start one.
+// atWorkers makes the adapter of a server whose child processes run at workers. local starts one.
 func (s *Server) atWorkers(c *config.Server, local placement.Local) reached {
 	return reached{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
@@ -78,7 +78,7 @@ func (s *Server) atWorkers(c *config.Server, local placement.Local) reached {
 	}
 }
 
-// placed returns the servers of which workers run the child processes.
+// placed returns the servers whose child processes run at workers.
 func (s *Server) placed() (names []string) {
 	for name, r := range s.now.Load().reached {
 		if r.local != nil {
@@ -112,9 +112,9 @@ func (s *Server) api(c *config.Server) reached {
 	return r
 }
 
-// mayCall returns what tells which tools of a server a principal may use; nil
-// without access rules. The result is nil for who may use all. Rules are about
-// the names that clients see, which renamed has by the server's own.
+// mayCall returns a function that returns the check of a principal's tools; nil without access rules.
+// The check is nil for a principal that may use all tools. Rules use the names that clients see, which
+// renamed has by the server's own names.
 func mayCall(grants *filter.Grants, renamed map[string]string) func(principal string) func(tool string) bool {
 	if grants == nil {
 		return nil
@@ -133,7 +133,7 @@ func mayCall(grants *filter.Grants, renamed map[string]string) func(principal st
 	}
 }
 
-// RestOptions makes the options of an HTTP API of its server's settings.
+// RestOptions makes the options of an HTTP API from its server's settings.
 func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
 	o := rest.Options{Log: log, Breaker: c.Breaker, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
 	for _, f := range bridge.Lasting(c.Forwards()) {
@@ -145,9 +145,8 @@ func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Option
 	return o
 }
 
-// remote makes the adapter of a server that is reached over HTTP. Without a
-// fixed transport, the path of its URL says which is tried first (protocol.md
-// C2.9).
+// remote makes the adapter of a server over HTTP. Without a fixed transport, the path of its URL decides
+// which is tried first (protocol.md C2.9).
 func (s *Server) remote(c *config.Server) reached {
 	r := *c.Remote()
 	o := s.limits(c)
@@ -180,7 +179,7 @@ func (s *Server) remote(c *config.Server) reached {
 	case c.SSE != nil:
 		fixed = remote.TransportSSE
 	case o.Era == conn.EraModern:
-		fixed = remote.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
+		fixed = remote.TransportStreamable // HTTP+SSE does not support it (protocol.md D8.18)
 	}
 	for _, w := range ways {
 		if w.Transport == fixed {
@@ -194,15 +193,14 @@ func (s *Server) remote(c *config.Server) reached {
 	return reached{Adapter: e, transport: e.Transport, close: both}
 }
 
-// authorize gives the requests to a server the tokens that its settings tell of. The
-// result ends what gets them.
+// authorize sets the source of tokens for requests to a server, by its settings. end stops the source.
 func authorize(name string, r *remote.Config, log *slog.Logger) (end func(), err error) {
 	if r.OAuth == nil || r.Auth != nil {
 		return func() {}, nil
 	}
 	at, err := url.Parse(r.URL)
 	if err != nil {
-		return nil, errors.New("url: not a URL") // which may hold a secret
+		return nil, errors.New("url: not a URL") // which may contain a secret
 	}
 	way, err := remote.Outward(*r, r.OAuth.Private, r.OAuth.Trusted()...)
 	if err != nil {
@@ -229,6 +227,7 @@ func authorize(name string, r *remote.Config, log *slog.Logger) (end func(), err
 	return p.Close, nil
 }
 
+// cannot returns the adapter of a server whose settings cannot be used.
 func cannot(c *config.Server, err error) reached {
 	return reached{
 		Adapter: &unusable{c.Name, err}, check: func() error { return err },
@@ -236,8 +235,8 @@ func cannot(c *config.Server, err error) reached {
 	}
 }
 
-// limits returns the limits of the server's connections, and what is spoken there:
-// one revision of the modern era alone, or an era, or up to a legacy revision.
+// limits returns the limits of the server's connections, and the revisions that they use: the modern era,
+// another era, or up to a legacy revision.
 func (s *Server) limits(c *config.Server) conn.Options {
 	o := conn.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: s.times.of(c), Era: conn.Era(c.Era), Revision: c.Revision}
 	if era.IsModern(c.Revision) {
@@ -246,8 +245,8 @@ func (s *Server) limits(c *config.Server) conn.Options {
 	return o
 }
 
-// times are the time-outs of calls, by server. They count for connections that are open, too,
-// also for those of servers whose place others have taken. Server.changing guards them.
+// times has the timeouts of calls, by server. A change applies to open connections too, also to those of
+// replaced servers. Server.changing guards it.
 type times map[string]*timing
 
 type timing struct {
@@ -256,8 +255,8 @@ type timing struct {
 	now  conn.Timeouts
 }
 
-// of returns the time-outs of a server: those of its configuration, or if there was one of its
-// name before, those of that until set.
+// of returns the timeouts of a server: those of its configuration, or until set is called, those of an
+// earlier server of its name.
 func (t times) of(c *config.Server) conn.Timeouts {
 	one := t[c.Name]
 	if one == nil {
@@ -268,7 +267,7 @@ func (t times) of(c *config.Server) conn.Timeouts {
 	return one.live
 }
 
-// set has the time-outs of those servers count.
+// set applies the timeouts of the servers.
 func (t times) set(servers []config.Server) {
 	there := map[string]bool{}
 	for i := range servers {
@@ -282,8 +281,7 @@ func (t times) set(servers []config.Server) {
 	maps.DeleteFunc(t, func(name string, _ *timing) bool { return !there[name] })
 }
 
-// unusable is the adapter of a server whose settings name files that cannot be
-// used: the others are served all the same.
+// unusable is the adapter of a server whose settings cannot be used. Other servers are still served.
 type unusable struct {
 	name string
 	err  error
@@ -291,7 +289,7 @@ type unusable struct {
 
 var _ bridge.Adapter = (*unusable)(nil)
 
-// Open fails.
+// Open returns an error.
 func (u *unusable) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
 	return nil, &bridge.Error{Server: u.name, Kind: bridge.ErrUnavailable, Public: "its configuration cannot be used", Err: u.err}
 }

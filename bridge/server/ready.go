@@ -21,28 +21,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// readiness is what /readyz answers.
+// readiness is the answer of /readyz.
 type readiness struct {
 	Ready    bool   `json:"ready"`
 	Reason   string `json:"reason,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
-	// Drained is there if an operator has drained the bridge; as Whole.
+	// Drained is set if an operator drained the bridge. It is nil where Whole is.
 	Drained *drained `json:"drained,omitempty"`
-	Whole   *whole   `json:"bridge,omitempty"` // not there for who may not see all servers
-	// Cluster is how this instance sees the others; not there without, and as Whole.
+	Whole   *whole   `json:"bridge,omitempty"` // nil for a caller that may not see all servers
+	// Cluster is the cluster as this instance sees it; nil without one, and where Whole is.
 	Cluster *clustered `json:"cluster,omitempty"`
-	// Config is which configuration counts; not there where it is not read again, and as Whole.
+	// Config is the state of reloading; nil without it, and where Whole is.
 	Config *reload.Status `json:"config,omitempty"`
-	// Issuers is the state of the keys of those whose tokens count; as Whole.
+	// Issuers is the state of the issuers of tokens; nil where Whole is.
 	Issuers []access.IssuerState `json:"issuers,omitempty"`
 	Servers []state              `json:"servers"`
 }
 
-// whole is how much the bridge has to do.
+// whole is the load of the whole bridge.
 type whole struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
-	// Together are the sessions at /mcp, where several servers are one.
+	// Together counts the sessions at /mcp, of all servers as one.
 	Together      int   `json:"sessions_at_all_as_one,omitempty"`
 	Calls         int   `json:"calls"`
 	Stateless     int   `json:"calls_without_session"`
@@ -57,55 +57,55 @@ type state struct {
 	State  string     `json:"state"`
 	Reason string     `json:"reason,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
-	// Transport is how the server is reached: stdio, streamable, sse or rest.
+	// Transport is stdio, streamable, sse, rest, worker or in-process.
 	Transport string `json:"transport,omitempty"`
-	// Era and Revision are what the last connection has agreed on.
+	// Era and Revision are those of the last connection.
 	Era      string `json:"era,omitempty"`
 	Revision string `json:"revision,omitempty"`
 	Sessions int    `json:"sessions"`
 	Calls    int    `json:"calls"`
-	// P50, P95 and P99 are the times, in milliseconds, within which the server has answered
-	// half of the last calls, 95 and 99 of 100; not there unless somebody looks at calls.
+	// P50, P95 and P99 are percentiles of the duration of the last calls, in milliseconds; nil
+	// unless calls are recorded.
 	P50 *float64 `json:"p50_ms,omitempty"`
 	P95 *float64 `json:"p95_ms,omitempty"`
 	P99 *float64 `json:"p99_ms,omitempty"`
-	// RSS and CPU are how much memory its child processes use, and how much processor time
-	// they have had, if that was asked for.
+	// RSS and CPU are the memory and the processor time of its child processes, if requested.
 	RSS         int64  `json:"rss_bytes,omitempty"`
 	CPU         int64  `json:"cpu_ms,omitempty"`
 	Queued      int    `json:"queued,omitempty"`
 	Parked      int    `json:"parked_calls,omitempty"`
 	Connections int    `json:"connections"`
-	Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
+	Children    *int   `json:"children,omitempty"` // Connections, of a server on stdio
 	Restarts    uint64 `json:"restarts"`
-	// Breaker is whether the server is left alone because it fails: closed when it
-	// is not, open until RetryAt when it is, half-open while it is tried, or off.
+	// Breaker is the state of the circuit breaker: closed, open until RetryAt, half-open while
+	// the server is probed, or off.
 	Breaker string     `json:"circuit_breaker,omitempty"`
 	RetryAt *time.Time `json:"retry_at,omitempty"`
 	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
 	Forced  *forced    `json:"forced,omitempty"`
 	Drained *drained   `json:"drained,omitempty"` // it gets no new calls
 	Cache   *kept      `json:"cache,omitempty"`
-	// LastError is the last failure or loss, also when the server has recovered.
+	// LastError is the last failure or loss, also after the server recovered.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 
-	reason, last string // Reason and LastError with what the server's process wrote; see tell
+	reason, last string // Reason and LastError with the standard error of the server's process; see tell
 }
 
-// tell adds what processes wrote to their standard error, where that is a reason: it may be
-// about a caller, so that it is for whoever may act on what is of others.
+// tell adds to reasons what processes wrote to their standard error. That may be about a caller, so it is
+// only for operators that may act.
 func (r *readiness) tell() {
 	for i := range r.Servers {
 		r.Servers[i].tell()
 	}
 }
 
+// tell implements readiness.tell for one server.
 func (s *state) tell() {
 	s.Reason, s.LastError = cmp.Or(s.reason, s.Reason), cmp.Or(s.last, s.LastError)
 }
 
-// forced is what an operator has decided about a server.
+// forced is an operator's order for the circuit breaker of a server.
 type forced struct {
 	Breaker string    `json:"breaker"` // open or closed
 	By      string    `json:"by,omitempty"`
@@ -113,20 +113,20 @@ type forced struct {
 	Until   time.Time `json:"until"`
 }
 
-// kept is what is kept of what a server lists.
+// kept is the state of the cache of a server.
 type kept struct {
 	Entries int    `json:"entries"`
 	Bytes   int64  `json:"bytes"`
 	Oldest  string `json:"oldest"` // its age
-	Stale   bool   `json:"stale"`  // it is given out although it is not fresh any more
+	Stale   bool   `json:"stale"`  // expired lists are served
 	Hits    uint64 `json:"hits"`
 	Misses  uint64 `json:"misses"`
 }
 
-// transportStdio is what reached.transport says of a child process.
+// transportStdio is the transport of a child process.
 const transportStdio = "stdio"
 
-// readiness says in what state the bridge and each server are.
+// readiness returns the state of the bridge and of each server.
 func (s *Server) readiness() *readiness {
 	t := s.b.Totals()
 	out := &readiness{Whole: &whole{
@@ -150,16 +150,14 @@ func (s *Server) readiness() *readiness {
 	return out
 }
 
-// queues adds how things stand with workers. The store is asked for that, so it is for who
-// may see it only.
+// queues adds the state of workers. It reads the store, so it is called only for a caller that may see it.
 func (s *Server) queues(r *readiness) {
 	if s.instance != nil {
 		r.Cluster.Workers = s.instance.works(s.placed())
 	}
 }
 
-// unready says why the bridge is not ready while its servers are in such states;
-// nothing when it is.
+// unready returns why the bridge is not ready with its servers in these states; empty if it is ready.
 func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 	var useless []string
 	for i := range servers {
@@ -171,18 +169,18 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 	case s.b.Draining() || s.instance != nil && s.instance.node.Draining():
 		return "the bridge is stopping", true
 	case s.instance != nil && s.instance.node.State() == cluster.Isolated:
-		return "this instance does not reach the store of the cluster", false
+		return "this instance cannot reach the store of the cluster", false
 	case s.drained.Load() != nil:
-		return "an operator has drained it: clients that are there go on", true
+		return "drained by an operator: current clients are still served", true
 	case len(useless) == len(servers):
 		return "no server works", false
 	case s.c().Ready == config.ReadyAll && len(useless) > 0:
-		return strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)", false
+		return strings.Join(useless, ", ") + ": does not work, and all servers must work (ready: all)", false
 	}
 	return "", false
 }
 
-// state says the state of a server.
+// state returns the state of a server.
 func (s *Server) state(st *gateway.Status) state {
 	row := state{
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.transport(st.Name),
@@ -197,7 +195,7 @@ func (s *Server) state(st *gateway.Status) state {
 	}
 	if r := s.now.Load().reached[st.Name]; r != nil && r.api != nil {
 		if at, why := r.api.Behind(); why != nil && at.After(st.LastAt) {
-			row.LastError, row.LastErrorAt, row.last = "the new configuration does not count yet: "+bridge.Brief(why), moment(at), ""
+			row.LastError, row.LastErrorAt, row.last = "the new configuration is not applied yet: "+bridge.Brief(why), moment(at), ""
 		}
 	}
 	if row.Transport == transportStdio {
@@ -248,7 +246,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 		s.queues(all)
 	}
 	switch format := r.URL.Query().Get("format"); {
-	case !inside: // the status says it all
+	case !inside: // the status is the whole answer
 		object(w, status, "ready", all.Ready)
 	case format == "text", format == "" && wantsText(r.Header.Get("Accept")):
 		answer.Text(w, status, all.table(time.Now()))
@@ -258,8 +256,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	}
 }
 
-// wantsText reports whether an Accept header names plain text before anything that
-// JSON is, too.
+// wantsText reports whether an Accept header names plain text before a type that includes JSON.
 func wantsText(accept string) bool {
 	for kind := range strings.SplitSeq(accept, ",") {
 		kind, _, _ = strings.Cut(kind, ";")
@@ -273,16 +270,16 @@ func wantsText(accept string) bool {
 	return false
 }
 
-// limit leaves what is about servers that may be seen.
+// limit removes everything but the servers that of allows.
 func (r *readiness) limit(of func(server string) bool) {
 	r.Whole, r.Cluster, r.Config, r.Issuers, r.Drained = nil, nil, nil, nil, nil
 	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
 	if r.Reason != "" && !r.Draining {
-		r.Reason = "too few servers work" // which, and how many there are, is for who may see them
+		r.Reason = "too few servers work" // names and numbers of servers are only for callers that may see them
 	}
 }
 
-// table is the readiness for people.
+// table returns the readiness as text for people.
 func (r *readiness) table(now time.Time) string {
 	var b strings.Builder
 	if b.WriteString("ready"); !r.Ready {
@@ -290,7 +287,7 @@ func (r *readiness) table(now time.Time) string {
 		b.WriteString("not ready: " + r.Reason)
 	}
 	if b.WriteString("\n"); r.Whole != nil {
-		ends := map[bool]string{true: "s"} // of what there is one of
+		ends := map[bool]string{true: "s"} // for a count of one
 		count := func(n int, what string) string {
 			return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1])
 		}
@@ -348,7 +345,7 @@ func dash(s string) string {
 	return s
 }
 
-// ago says how long ago something was.
+// ago returns how long ago something was.
 func ago(now time.Time, t *time.Time) string {
 	if t == nil {
 		return "-"
@@ -356,11 +353,11 @@ func ago(now time.Time, t *time.Time) string {
 	return now.Sub(*t).Round(time.Second).String()
 }
 
-// maxLine is how much of an error is shown in a table: what a process wrote begins behind what
-// the bridge says, and its first lines have to fit.
+// maxLine bounds an error in a table. It has room for the bridge's own text and the first lines that a
+// process wrote.
 const maxLine = 300
 
-// line makes one line of a text, of a length that a terminal can show.
+// line returns a text as one line of limited length.
 func line(s string) string {
 	s = sanitize.Text(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > maxLine {

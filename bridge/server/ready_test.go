@@ -67,7 +67,7 @@ func TestReadyAll(t *testing.T) {
 		reason string
 	}{
 		{config.ReadyAny, []string{"one", "broken"}, 200, ""},
-		{config.ReadyAll, []string{"one", "broken"}, 503, "broken: does not work, and all have to (ready: all)"},
+		{config.ReadyAll, []string{"one", "broken"}, 503, "broken: does not work, and all servers must work (ready: all)"},
 		{config.ReadyAll, []string{"one"}, 200, ""},
 		{config.ReadyAll, []string{"broken"}, 503, "no server works"},
 	} {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Plan returns what Apply would change, and when that would count. It changes nothing,
-// and refuses what Apply would refuse because of a document.
+// Plan returns what Apply would change, and when each change takes effect. It changes nothing, and fails
+// where Apply would fail because of a document.
 func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -37,13 +37,12 @@ func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// Apply has another configuration count from now on, and returns what has changed by
-// that; docs/operations.md says which settings count when. Servers that are the same in
-// both notice nothing: no session, connection or call of theirs ends. What takes a
-// restart stays as it was, and all else counts. An error changes nothing.
+// Apply makes another configuration current, and returns the changes; docs/operations.md says when each
+// setting takes effect. Servers that are the same in both are not affected: no session, connection or
+// call of theirs ends. Settings that need a restart stay as they were. An error changes nothing.
 //
-// The configuration is compared with what counts now, with what Add, Remove and Replace
-// have made of it. Traces stay as they are.
+// The configuration is compared with the current one, which Add, Remove and Replace may have changed.
+// Traces stay as they are.
 func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -83,16 +82,16 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// made is what another configuration needs, and can fail to be made.
+// made has what another configuration needs, and what can fail.
 type made struct {
 	table   *table
 	fresh   []gateway.ServerOptions
-	tuned   []gateway.ServerOptions // of servers of which something counts at once
-	pair    *tls.Certificate        // nil if it is the same
-	calllog *accesslog.Log          // likewise, or if there is none
+	tuned   []gateway.ServerOptions // of servers with changes that take effect at once
+	pair    *tls.Certificate        // nil if it does not change
+	calllog *accesslog.Log          // nil if it does not change, or if there is none
 }
 
-// make makes what next needs beside what there is. An error leaves nothing behind.
+// make makes what next needs beside the current things. An error leaves nothing open.
 func (s *Server) make(was, next *config.Config, changes []config.Change) (*made, error) {
 	m := &made{}
 	if err := m.fill(s, was, next, changes); err != nil {
@@ -136,11 +135,11 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 	return err
 }
 
-// affected are the servers that changes are about, by name.
+// affected has the servers that changes affect, by name.
 type affected struct {
-	changed map[string]bool // another adapter reaches it
-	renewed map[string]bool // of these, also for open sessions
-	tuned   map[string]bool // something counts at once
+	changed map[string]bool // it gets a new adapter
+	renewed map[string]bool // of these, open sessions get it too
+	tuned   map[string]bool // some of its settings take effect at once
 }
 
 func effects(changes []config.Change) affected {
@@ -156,7 +155,7 @@ func effects(changes []config.Change) affected {
 	return of
 }
 
-// close closes what nobody will use.
+// close closes what will not be used.
 func (m *made) close() {
 	if m.calllog != nil {
 		m.calllog.Close(nil)

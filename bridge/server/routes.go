@@ -16,29 +16,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// Handler returns the HTTP surface, for a listener or a router of one's own. Its
-// paths are those below the configuration's base_path. It works behind
-// http.StripPrefix too: clients of HTTP+SSE are told the path under which they came.
+// Handler returns the HTTP surface, for a listener or a router of one's own. Its paths are below the
+// configuration's base_path. It works behind http.StripPrefix too: HTTP+SSE clients get the path that
+// they requested.
 func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
 
-// HandlerAt is Handler with its paths below another one than base_path, such as
-// /tools: no slash at its end, and no * in it. The empty path is the root. The log names
-// what Listen would refuse because of a document: such a server does not work, and the
-// others do.
+// HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *.
+// The empty path is the root. It logs the documents that Listen would refuse: their servers do not
+// work, and the others do.
 func (s *Server) HandlerAt(base string) http.Handler { return s.toldAt(base) }
 
-// Mount adds the HTTP surface to a gin engine, or below the path of a group of one, beside
-// its other routes: those are not guarded by the bridge's checks of Origin, Host and
-// keys. The group's path has no parameters. It panics, as gin does, where a route has a path
-// of the bridge: /health and /ready among them. An engine with HandleMethodNotAllowed panics
-// in gin v1.12.0 for methods without routes: leave it off. The configuration's base_path is
-// not used. The log names what Listen would refuse, as for HandlerAt.
+// Mount adds the HTTP surface to a gin engine, or below the path of one of its groups. Other routes of the
+// engine do not pass the bridge's checks of Origin, Host and keys. The group's path must have no
+// parameters. Mount panics, as gin does, if a route has a path of the bridge, such as /health and
+// /ready. An engine with HandleMethodNotAllowed panics in gin v1.12.0 for methods without routes: leave
+// it off. The configuration's base_path is not used. Mount logs faults like HandlerAt.
 func (s *Server) Mount(on gin.IRouter) {
 	at := on.Group("")
 	t := s.toldAt(strings.TrimSuffix(at.BasePath(), "/"))
 	serve, added := gin.WrapH(t), map[string]bool{}
 	for i := range t.routes {
-		// One by one: a wildcard for all would leave the group no route of its own.
+		// Each path has a route: a wildcard would leave the group no route of its own.
 		if path, ok := strings.CutPrefix(t.routes[i].whole(), at.BasePath()); ok && !added[path] {
 			added[path] = true
 			at.Any(path, serve)
@@ -46,7 +44,7 @@ func (s *Server) Mount(on gin.IRouter) {
 	}
 }
 
-// toldAt is treeAt for a program around us, whose log is told what is wrong.
+// toldAt is treeAt for an embedding program. It logs the faults of the configuration.
 func (s *Server) toldAt(base string) *tree {
 	if faults, ok := errors.AsType[config.Faults](s.fault); ok {
 		for _, f := range faults {
@@ -56,28 +54,28 @@ func (s *Server) toldAt(base string) *tree {
 	return s.treeAt(base)
 }
 
-// tree is the HTTP surface below a path: its routes, and what stands before them.
+// tree is the HTTP surface below a path: its routes and middleware.
 type tree struct {
 	s      *Server
 	base   string
 	engine *gin.Engine
 	routes []route
 	parts  [][]string // of the paths of the routes
-	other  route      // what no route is for
+	other  route      // for requests without a route
 }
 
-// route is how requests for a path are served.
+// route says how requests for a path are served.
 type route struct {
-	group   *gin.RouterGroup // through what they pass
-	methods string           // as Allow has them, or anyMethod
-	path    string           // below that of the group
+	group   *gin.RouterGroup // the middleware that they pass
+	methods string           // in the form of Allow, or anyMethod
+	path    string           // below the path of the group
 	serve   gin.HandlerFunc
 }
 
-// What paths take.
+// Methods of routes.
 const (
-	anyMethod = "any"       // serve knows which
-	looking   = "GET, HEAD" // of those who only look
+	anyMethod = "any"       // serve checks the method
+	looking   = "GET, HEAD" // for reading
 	posting   = "POST"
 )
 
@@ -88,19 +86,18 @@ func (s *Server) treeAt(base string) *tree {
 	return t
 }
 
-// build says what is served, and what stands before it: nothing else does. Each order is
-// relied on, and TestRoutes says why.
+// build defines all routes and their middleware. The orders matter, and TestRoutes says why.
 func (t *tree) build() {
 	s, base, e := t.s, t.base, newEngine()
 	t.engine = e
 
-	e.Use(t.recovered) // a panic of any other ends one request
-	e.Use(t.hurried)   // before anybody waits for a body
-	e.Use(t.stripped)  // before anybody reads what only other instances may say
-	e.Use(t.leaving)   // with each answer, whatever it is
-	e.Use(t.named)     // what is for everybody is served under the bridge's own names, too
+	e.Use(t.recovered) // a panic ends one request only
+	e.Use(t.hurried)   // before anything waits for a body
+	e.Use(t.stripped)  // before anything reads headers that only other instances may send
+	e.Use(t.leaving)   // for every answer
+	e.Use(t.named)     // public paths too are served under the bridge's own names only
 
-	below := strings.ReplaceAll(base, ":", `\:`) // by itself it would begin a parameter
+	below := strings.ReplaceAll(base, ":", `\:`) // an unescaped colon begins a parameter
 	documents := e.Group("")
 	metadata := documents.Group("", t.readable)
 	public := e.Group(below, t.ownPages)
@@ -123,7 +120,7 @@ func (t *tree) build() {
 		{senders, posting, "/hooks/:server", t.hook},
 
 		{public, looking, "/healthz", t.healthz},
-		{public, looking, "/health", t.healthz}, // what many charts probe, and so below
+		{public, looking, "/health", t.healthz}, // many charts probe these two names
 		{public, looking, "/readyz", t.based(s.ready)},
 		{public, looking, "/ready", t.based(s.ready)},
 		{status, looking, "/metrics", t.plain(s.serveMetrics)},
@@ -140,8 +137,8 @@ func (t *tree) build() {
 		{api, anyMethod, "/" + admin.Base + "*path", t.action},
 	}
 	if s.access.Door().Tokens() {
-		// Below the base, which may be all that a proxy hands on, and where the standard
-		// looks: between the host and the path of the resource (I-003, I-004).
+		// Below the base path, which may be all that a proxy forwards, and where the standard
+		// puts it: between the host and the path of the resource (I-003, I-004).
 		for _, path := range slices.Compact([]string{below + access.WellKnown, access.WellKnown + below}) {
 			t.routes = append(t.routes, route{metadata, looking, path, t.describe}, route{metadata, looking, path + "/*endpoint", t.describe})
 		}
@@ -155,7 +152,7 @@ func (t *tree) build() {
 		if r.methods == anyMethod {
 			r.group.Any(r.path, r.serve)
 		} else {
-			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // which is for preflights: see ownPages
+			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // for preflights, which ownPages answers
 			r.group.Match(strings.Split(methods, ", "), r.path, r.serve)
 		}
 		t.parts = append(t.parts, strings.Split(r.whole(), "/"))
@@ -164,10 +161,10 @@ func (t *tree) build() {
 	e.NoRoute(t.otherMethod)
 }
 
-// whole returns the path of a route, as gin writes it.
+// whole returns the path of a route in gin's form.
 func (r *route) whole() string { return strings.TrimSuffix(r.group.BasePath(), "/") + r.path }
 
-// matches reports whether a path is of those parts, and which server it names.
+// matches reports whether a path has those parts, and returns the server that it names.
 func matches(path string, parts []string) (params gin.Params, ok bool) {
 	for i, part := range parts {
 		if strings.HasPrefix(part, "*") {
@@ -186,12 +183,11 @@ func matches(path string, parts []string) (params gin.Params, ok bool) {
 	return params, true
 }
 
-// printing is held while gin's mode is not the program's.
+// printing is held while gin's mode is changed.
 var printing sync.Mutex
 
-// quietly builds a tree. In gin's mode debug, which is that of programs that choose none, gin
-// prints each route on stdout, where clients on stdio expect messages. The whole program has
-// one mode: whoever embeds the bridge has it back, and reads of its own routes.
+// quietly builds a tree. In its default mode, debug, gin prints each route on stdout, where clients on
+// stdio expect messages. The mode is global, so quietly restores it for the embedding program.
 func quietly(build func()) {
 	printing.Lock()
 	defer printing.Unlock()
@@ -202,19 +198,18 @@ func quietly(build func()) {
 	build()
 }
 
-// newEngine makes an engine that answers nothing by itself.
+// newEngine makes an engine that answers no request by itself.
 func newEngine() *gin.Engine {
 	e := gin.New()
-	// A path has one way to be written, but for a slash at its end: see unslashed. A path
-	// with % is refused before anything else looks at it (named), so that gin may go by what
-	// it stands for.
+	// A path has one spelling, except for a slash at its end: see unslashed. A path with % is
+	// refused before anything else reads it (named), so gin may use the decoded path.
 	e.RedirectTrailingSlash, e.RedirectFixedPath, e.RemoveExtraSlash = false, false, false
 	e.UseRawPath, e.UseEscapedPath = false, false
-	// gin v1.12.0 panics when it looks which other methods a path takes among as many routes as
-	// these, and knows only methods that have some: otherMethod does it.
+	// gin v1.12.0 panics when it searches the other methods of a path among as many routes as
+	// these, and knows only methods that have routes. otherMethod answers instead.
 	e.HandleMethodNotAllowed = false
-	e.ForwardedByClientIP = false // who may say where a request comes from, the guard knows
-	_ = e.SetTrustedProxies(nil)  // nothing can be wrong with none
+	e.ForwardedByClientIP = false // access decides which proxies are trusted
+	_ = e.SetTrustedProxies(nil)  // an empty list is always valid
 	return e
 }
 
@@ -223,22 +218,22 @@ func (t *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.engine.ServeHTTP(mute{w}, unslashed(r))
 }
 
-// mute is what gin has for a writer. Handlers write to the one below it, as they got it: it
-// says which errors a flush has had, closes connections after bodies that are too large, and
-// gives the connection away. gin's own does not, and says 200 behind those who went past it.
+// mute is the writer that gin gets. Handlers use the one below it: it returns the errors of a flush, closes
+// connections after bodies that are too large, and can hand over the connection. gin's own writer
+// does not, and writes 200 after handlers that bypass it.
 type mute struct{ http.ResponseWriter }
 
 func (mute) Header() http.Header         { return http.Header{} }
 func (mute) WriteHeader(int)             {}
 func (mute) Write(b []byte) (int, error) { return len(b), nil }
 
-// of returns the request as it is by now, and where its answer goes.
+// of returns the current request, and the writer of its answer.
 func of(c *gin.Context) (http.ResponseWriter, *http.Request) {
 	return c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(mute).ResponseWriter, c.Request
 }
 
-// unslashed returns a request for an endpoint without the slash at the end of its path:
-// clients are configured with one, and many do not follow a redirect of a POST.
+// unslashed returns a request for an endpoint without the slash at the end of its path. Some clients are
+// configured with one, and many do not follow a redirect of a POST.
 func unslashed(r *http.Request) *http.Request {
 	path, slash := strings.CutSuffix(r.URL.Path, "/")
 	if !slash || r.URL.RawPath != "" || !isEndpoint(path[strings.LastIndexByte(path, '/')+1:]) {
@@ -254,12 +249,12 @@ func unslashed(r *http.Request) *http.Request {
 // isEndpoint reports whether a path with that last element may be an endpoint.
 func isEndpoint(last string) bool { return last == "mcp" || last == "sse" || last == "messages" }
 
-// plain serves by f.
+// plain makes a handler from f.
 func (t *tree) plain(f http.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) { f(of(c)) }
 }
 
-// based serves by f, which is told the path below which all is.
+// based makes a handler from f, which gets the base path.
 func (t *tree) based(f func(w http.ResponseWriter, r *http.Request, base string)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		w, r := of(c)
@@ -267,12 +262,12 @@ func (t *tree) based(f func(w http.ResponseWriter, r *http.Request, base string)
 	}
 }
 
-// otherMethod serves a request that gin finds no route for: the path is not there, does not
-// take the method, or takes any, also those that gin does not know. What the other methods
-// pass through is for this one too: some of that is about who may know that the path is there.
+// otherMethod serves a request that gin has no route for: the path does not exist, does not allow the
+// method, or allows any method, also ones that gin does not know. The request passes the middleware
+// of the path too: some of it hides the path from callers that must not know of it.
 //
-// It is no chain of gin's: what a pass does behind c.Next comes before serve. That does no
-// harm to what gets here, which answers at once and opens no stream.
+// It is not a chain of gin: code of middleware after c.Next runs before serve. That does not matter for
+// these requests, which are answered at once and open no stream.
 func (t *tree) otherMethod(c *gin.Context) {
 	at := &t.other
 	for i := range t.routes {
@@ -294,12 +289,12 @@ func (t *tree) otherMethod(c *gin.Context) {
 	answer.WrongMethod(w, at.methods)
 }
 
-// nowhere answers a request for a path that is not there. Which there are is for
-// those with a key: to everybody else all are alike.
+// nowhere answers a request for a path that does not exist. Without a key, all paths look alike: clients
+// without one must not learn which paths exist.
 func (t *tree) nowhere(c *gin.Context) {
 	w, r := of(c)
 	switch path := r.URL.Path; {
-	case strings.Contains(path, "/.well-known/"): // where clients look whether there is OAuth
+	case strings.Contains(path, "/.well-known/"): // clients search OAuth metadata there
 	case t.s.access.Keyed() && r.Method == http.MethodPost && strings.HasPrefix(path, t.base+"/hooks/"):
 		t.s.hook(w, r, "", t.s.anyHook)
 		c.Abort()
@@ -310,8 +305,8 @@ func (t *tree) nowhere(c *gin.Context) {
 	t.unknown(c)
 }
 
-// unknown answers a request for what is not there. Somebody who is known is told what there
-// is, as far as that is any of its business.
+// unknown answers a request for a path that does not exist. A known caller gets the addresses that it may
+// use.
 func (t *tree) unknown(c *gin.Context) {
 	defer c.Abort()
 	w, r := of(c)
@@ -330,7 +325,7 @@ func (t *tree) unknown(c *gin.Context) {
 	answer.Refuse(w, http.StatusNotFound, "nothing is served here; MCP is at "+strings.Join(all, ", "))
 }
 
-// takes reports whether a path takes a method.
+// takes reports whether a method is among those allowed.
 func takes(allowed, method string) bool {
 	return slices.Contains(strings.Split(allowed, ", "), method)
 }

@@ -368,16 +368,16 @@ func TestElevations(t *testing.T) {
 		ask("bob", "two:use")
 		ask("bob", "two:use")
 		said := func(what string) int { return strings.Count(log.String(), what) }
-		if said(`"a caller was asked for more scopes" principal=staff/https://idp.example.com#ann server=two missing=two:use asked_for=two:use`) != 1 || said("come back") != 0 || said("was asked") != 1 {
+		if said(`"caller asked for more scopes" principal=staff/https://idp.example.com#ann server=two missing=two:use asked_for=two:use`) != 1 || said("came back") != 0 || said("asked for more") != 1 {
 			t.Errorf("the log:\n%s", &log)
 		}
 		ask("ann", "two:use")
 		ask("ann", "two:use")
-		if said(`"a caller has come back with more scopes" principal=staff/https://idp.example.com#ann scopes=two:use`) != 1 || said("come back") != 1 {
+		if said(`"caller came back with more scopes" principal=staff/https://idp.example.com#ann scopes=two:use`) != 1 || said("came back") != 1 {
 			t.Errorf("the log:\n%s", &log)
 		}
 		ask("ann", "")
-		if said("was asked") != 2 {
+		if said("asked for more") != 2 {
 			t.Errorf("asked again, the log:\n%s", &log)
 		}
 	})

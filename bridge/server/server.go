@@ -1,10 +1,8 @@
-// Package server serves a bridge over HTTP: the MCP endpoints of its servers,
-// and what operators ask.
+// Package server serves a bridge over HTTP: the MCP endpoints of its servers, and the API of operators.
 //
-// For a server NAME there are /NAME/mcp (Streamable HTTP), /NAME/sse and
-// /NAME/messages (HTTP+SSE). The same without /NAME is all servers as one. Where
-// it is configured, POST /hooks/NAME announces that a server's tools have
-// changed. /healthz, /readyz and /metrics are for operators.
+// A server NAME has /NAME/mcp (Streamable HTTP), /NAME/sse and /NAME/messages (HTTP+SSE). The same paths
+// without /NAME serve all servers as one. If configured, POST /hooks/NAME announces that a server's
+// tools changed. /healthz, /readyz and /metrics are for operators.
 package server
 
 import (
@@ -49,61 +47,60 @@ import (
 
 // Server is a bridge and the HTTP server in front of it.
 type Server struct {
-	conf       atomic.Pointer[config.Config] // what counts now; it is not changed
+	conf       atomic.Pointer[config.Config] // the current configuration; nobody changes it
 	log        *slog.Logger
 	reacher    reacher
 	backs      func(s *Server, id string, life time.Duration) (*backing, error)
 	now        atomic.Pointer[table]
-	changing   sync.Mutex // held while conf and now are exchanged
+	changing   sync.Mutex // held while conf and now are replaced
 	times      times
-	leaving    map[string]int // servers that are in use although others have their place, or none; guarded by changing
+	leaving    map[string]int // by name, removed or replaced servers that are still in use; guarded by changing
 	b          *gateway.Gateway
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
-	access     *access.Access // who comes in, and what that one may do
-	anyHook    *hook          // in place of one that is not there: nobody knows its secret
+	access     *access.Access // checks callers and their rights
+	anyHook    *hook          // stands for webhooks that do not exist: nobody knows its secret
 	metrics    *metrics.Metrics
-	calllog    atomic.Pointer[accesslog.Log] // the access log; nil when there is none
-	lost       atomic.Uint64                 // lines of access logs that there were before
-	fault      error                         // why the bridge cannot be served as it is configured
+	calllog    atomic.Pointer[accesslog.Log] // the access log; nil if there is none
+	lost       atomic.Uint64                 // lines lost by earlier access logs
+	fault      error                         // why the bridge cannot serve the configuration
 	listeners
 	operating
 	began    time.Time
-	instance *instance // nil when it is the only one
+	instance *instance // nil for a single instance
 }
 
-// listeners is how clients and operators are served: on which listeners, and how many.
+// listeners has the listeners for clients and operators, and their limits.
 type listeners struct {
 	http      *http.Server
 	serving   chan struct{} // closed when clients are served
-	served    sync.Once     // closes it
-	operators net.Listener  // of console_listen; nil without it, or when nobody listens yet
+	served    sync.Once     // closes serving
+	operators net.Listener  // of console_listen; nil without it, or before Listen
 	clients   *connections
 	cert      *certificate // nil without TLS
 }
 
-// operating is what operators see and do.
+// operating has the parts for operators.
 type operating struct {
-	reloader *reload.Reloader // nil when nobody reads the configuration again
+	reloader *reload.Reloader // nil if the configuration is never reloaded
 	actions  *admin.API
 	events   *admin.Events
 	page     http.Handler
-	pages    *admin.Pages // on which somebody has signed in
-	calls    *calls.Calls // of clients, for those who look
+	pages    *admin.Pages // the sign-ins
+	calls    *calls.Calls // the recorded calls
 	logs     *logs.Log
-	drained  atomic.Pointer[drained] // by an operator; nil if it is not
+	drained  atomic.Pointer[drained] // the order of an operator; nil if there is none
 }
 
-// New builds everything that the configuration names. It starts nothing but
-// the bridge itself: Close ends that, also when Serve was never called. A server
-// that cannot be used as it is configured keeps nothing else from working.
+// New builds everything that the configuration describes. It starts no server. Close ends the bridge, also
+// if Serve was never called. A server whose settings cannot be used does not affect the others.
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	return buildOn(c, log, reach, (*Server).onRedis)
 }
 
-// buildOn is build with what the instances of a cluster have in common.
+// buildOn is build with the backing of a cluster.
 func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
@@ -158,7 +155,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	written, err := accesslog.Open(c.AccessLog, tag, log)
 	if err != nil {
 		s.fault = err
-		log.Error("there is no access log", "err", err)
+		log.Error("the access log cannot be opened", "err", err)
 	}
 	s.calllog.Store(written)
 	s.b = gateway.New(o)
@@ -186,10 +183,10 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 		Handler:           s.treeAt(c.BasePath),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
-		// It has to be one number for all: who asks is known when the header has been
-		// read. As much is what node's HTTP server takes.
+		// One limit for all: the caller is known only after the headers are read. Node's HTTP
+		// server has the same limit.
 		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // faults of clients
 		BaseContext:    s.base,
 	}
 	if s.access.Keyed() {
@@ -213,7 +210,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	return s
 }
 
-// newAccess makes what says who a caller is and what it may do.
+// newAccess makes the checks of callers.
 func (s *Server) newAccess() (*access.Access, error) {
 	o := access.Options{
 		Config: s.c, Log: s.log,
@@ -236,29 +233,29 @@ func (s *Server) newAccess() (*access.Access, error) {
 	return access.New(o)
 }
 
-// c returns the configuration that counts now. It is not to be changed.
+// c returns the current configuration. Nobody may change it.
 func (s *Server) c() *config.Config { return s.conf.Load() }
 
-// watch takes what became of a request.
+// watch records the outcome of a request.
 func (s *Server) watch(p report.Report) {
 	s.metrics.Take(&p)
 	s.calls.Take(&p)
 	s.note(func(l *accesslog.Log) bool { return l.Take(&p) })
 }
 
-// note has a line written to the access log, if there is one. take reports false when
-// that one is closed, and the line belongs to the one in its place.
+// note writes a line to the access log, if there is one. take reports false if that log is closed: the line
+// belongs to its replacement.
 func (s *Server) note(take func(*accesslog.Log) bool) {
 	for l := s.calllog.Load(); l != nil && !take(l); {
 		next := s.calllog.Load()
 		if next == l {
-			return // the bridge has ended
+			return // the bridge is closed
 		}
 		l = next
 	}
 }
 
-// measure has the metrics show the state of the bridge.
+// measure adds the state of the bridge to the metrics.
 func (s *Server) measure() {
 	b := metrics.Bridge{
 		Totals: s.b.Totals, Status: s.b.Status,
@@ -287,7 +284,7 @@ func (s *Server) measure() {
 	s.metrics.Ask(b)
 }
 
-// options makes a server's options of its configuration.
+// options makes a server's options from its configuration.
 func options(c *config.Server, r reached) gateway.ServerOptions {
 	o := gateway.ServerOptions{
 		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
@@ -299,15 +296,15 @@ func options(c *config.Server, r reached) gateway.ServerOptions {
 		Homed:    c.Rest == nil && c.Adapter == nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
-	o.Idle = cmp.Or(o.Idle, -1) // never: the configuration has filled in its default
+	o.Idle = cmp.Or(o.Idle, -1) // never: a default is filled in already
 	return o
 }
 
-// version is set by the linker where a release is built, which knows no version
-// control: -X github.com/mcp-bridge/bridge/bridge/server.version=v1.2.3.
+// version is set by the linker for a release, which is built without version control:
+// -X github.com/mcp-bridge/bridge/bridge/server.version=v1.2.3.
 var version string
 
-// Version returns the version of the program, as its build says it.
+// Version returns the version of the program.
 func Version() string {
 	if version != "" {
 		return version
@@ -319,44 +316,39 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Fault tells why the bridge cannot be served as it is configured; nil if it can. Listen
-// and Serve return it.
+// Fault returns why the bridge cannot serve the configuration; nil if it can. Listen and Serve return it.
 func (s *Server) Fault() error { return s.fault }
 
-// Activity returns how many calls of clients are under way, and how many there
-// have been.
+// Activity returns how many calls of clients are in flight, and how many there were in all.
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
 
 // Status is the state of a server.
 type Status = gateway.Status
 
-// Whoami is what the bridge makes of the key or the token that a request shows: the answer
-// of GET /whoami.
+// Whoami is the answer of GET /whoami: the caller that the bridge recognizes by a key or a token.
 type Whoami = access.Whoami
 
 // Status returns the state of each server, in the order of the configuration.
 func (s *Server) Status() []Status { return s.b.Status() }
 
-// ServeStdio serves one client on in and out, which a program passes os.Stdin and
-// os.Stdout: as desktop clients start servers. Nothing else may be written to out.
-// The empty name means all servers as one. It returns when the client has left, or
-// ctx has ended; Close ends the rest. Where ctx has a principal (WithPrincipal), that
-// is who the client is.
+// ServeStdio serves one client on in and out, usually os.Stdin and os.Stdout, as desktop clients start
+// servers. Nothing else may be written to out. The empty name means all servers as one. It returns when
+// the client leaves, or ctx ends; Close ends the rest. A principal in ctx (WithPrincipal) is the
+// client's.
 func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
 	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
 }
 
-// WithPrincipal returns the context of a request whose caller is known to the
-// program. The program puts it into the requests that it passes to Handler. What
-// callers have is kept apart by that name: sessions, connections that are shared by
-// principal, lists that are kept, quotas. A configuration with Access goes by its
+// WithPrincipal returns the context of a request whose caller the embedding program knows. The program
+// sets it in requests that it passes to Handler. Everything stored per caller is stored under that name:
+// sessions, connections shared by principal, cached lists, quotas. A configuration with Access uses its
 // keys instead.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	return auth.WithPrincipal(ctx, name)
 }
 
-// Listen opens the configured address, and that of console_listen if there is one, which
-// Serve serves beside it. With TLS, a certificate that cannot be used is an error.
+// Listen opens the configured address, and console_listen if it is set, which Serve serves too. With TLS, a
+// certificate that cannot be used is an error.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if s.cert != nil {
 		if err := s.cert.load(); err != nil {
@@ -380,12 +372,12 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves on l until ctx ends. Then it refuses new calls, lets those under
-// way finish for as long as the configuration allows, and stops everything.
+// Serve serves on l until ctx ends. Then it refuses new calls, waits for calls in flight as long as the
+// configuration allows, and stops everything.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	err := s.fault
 	if err == nil {
-		err = s.listenForOperators(ctx) // the listener is somebody else's
+		err = s.listenForOperators(ctx) // l may not come from Listen
 	}
 	if err != nil {
 		_ = l.Close()
@@ -433,14 +425,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.instance != nil {
 		others = s.instance.leave(drain, s)
 		s.clients.quiet(drain, lastRequests)
-		s.shut(closeLimit, door) // only then are calls refused
+		s.shut(closeLimit, door) // calls are refused only after that
 	}
 	if err := s.b.Drain(drain); err != nil {
-		s.log.Warn("calls were still under way after the time to drain")
+		s.log.Warn("calls were still in flight after the time to drain")
 	}
 	others.Wait()
 	if s.instance != nil {
-		_ = s.http.Shutdown(drain) // what other instances still answer by this one
+		_ = s.http.Shutdown(drain) // answers that other instances send through this one
 	}
 	cancel()
 	s.Close(context.Background())
@@ -450,8 +442,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// begun closes s.serving when clients are served: where there are several instances, when
-// this one has joined the others.
+// begun closes s.serving when clients are served: in a cluster, after this instance joined it.
 func (s *Server) begun(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
 	wait = &sync.WaitGroup{}
@@ -469,32 +460,31 @@ func (s *Server) begun(ctx context.Context) (wait *sync.WaitGroup, stop context.
 	return wait, stop
 }
 
-// Serving returns what is closed when Serve has begun to serve clients. One of several
-// instances has joined the others by then: before, clients are turned away.
+// Serving returns a channel that is closed when Serve serves clients. In a cluster, this instance has joined
+// it by then: before that, clients are refused.
 func (s *Server) Serving() <-chan struct{} { return s.serving }
 
-// shut takes no connections any more but those that wait to be accepted, and waits for
-// responses, for as long at most.
+// shut accepts the connections of the backlog and no others, and waits for responses, at most for that time.
 func (s *Server) shut(most time.Duration, door *backlogListener) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	door.Finish(ctx)
-	_ = s.http.Shutdown(ctx) // the others are waited for elsewhere
+	_ = s.http.Shutdown(ctx) // Serve waits for the others
 }
 
-// serve serves on l, encrypted if that is configured.
+// serve serves on l, with TLS if that is configured.
 func (s *Server) serve(l net.Listener) error {
-	if s.clients.most < s.c().MaxConnections && l != s.operators { // once
+	if s.clients.most < s.c().MaxConnections && l != s.operators { // logged once
 		s.log.Debug("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
 	}
 	counted := bounded{l, s.clients}
-	if l == s.operators { // clients cannot take their places
+	if l == s.operators { // clients cannot use up the connections of operators
 		counted.c = newConnections(operatorConnections, s.access.Proxy, s.log)
 	}
 	if s.cert == nil {
 		return s.http.Serve(counted)
 	}
-	if s.cert.current.Load() == nil { // a listener of somebody else's
+	if s.cert.current.Load() == nil { // l does not come from Listen
 		if err := s.cert.load(); err != nil {
 			_ = l.Close()
 			return fmt.Errorf("tls: %w", err)
@@ -503,12 +493,12 @@ func (s *Server) serve(l net.Listener) error {
 	return s.http.ServeTLS(counted, "", "")
 }
 
-// closeLimit bounds how long responses may take to end once the bridge has
-// closed, and how long the access log may after that.
+// closeLimit bounds how long responses may take after the bridge closed, and how long the access log may
+// take after that.
 const closeLimit = 2 * time.Second
 
-// lastRequests is how long an instance that goes waits for another request on connections
-// that are open: each ends with its answer.
+// lastRequests is how long an instance that stops waits for another request on open connections: each is
+// closed with its answer.
 const lastRequests = time.Second
 
 // Close stops everything at once: sessions, children, connections.
@@ -534,10 +524,10 @@ func (s *Server) Close(ctx context.Context) {
 	answers, cancel := context.WithTimeout(ctx, closeLimit)
 	defer cancel()
 	if err := s.http.Shutdown(answers); err != nil {
-		_ = s.http.Close() // what is left are clients that do not read
+		_ = s.http.Close() // the remaining clients do not read
 	}
 	if s.operators != nil {
-		_ = s.operators.Close() // if it was never served
+		_ = s.operators.Close() // in case it was never served
 	}
 	s.access.Close()
 	if l := s.calllog.Load(); l != nil {
@@ -545,7 +535,7 @@ func (s *Server) Close(ctx context.Context) {
 	}
 }
 
-// end closes an access log. It has time of its own: a client may have used up all other.
+// end closes an access log. It has its own time limit: clients may have used up the other.
 func (s *Server) end(l *accesslog.Log) {
 	lines, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()

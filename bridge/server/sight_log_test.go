@@ -31,7 +31,7 @@ func TestInfoLog(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		for i, want := range []string{
 			`level=INFO msg="session began" server=one client="c 1" revision=2025-11-25`,
-			`level=INFO msg="a request was refused" origin=https://evil.example.com from=198.51.100.7`,
+			`level=INFO msg="request refused" origin=https://evil.example.com from=198.51.100.7`,
 			`level=INFO msg="session ended" server=one client="c 1" reason="session was ended by the client"`,
 		} {
 			if i >= len(lines) || len(lines) != 3 || !strings.Contains(lines[i], want) {

@@ -4,5 +4,5 @@ package server
 
 import "net"
 
-// waits is not known here: what waits when the listener closes is reset.
+// waits returns false: the backlog is unknown here, so closing the listener resets its connections.
 func waits(net.Listener) bool { return false }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waits reports whether a connection waits to be accepted.
+// waits reports whether the backlog of a listener has a connection.
 func waits(l net.Listener) (yes bool) {
 	s, ok := l.(syscall.Conn)
 	if !ok {

@@ -375,8 +375,8 @@ await step('what a process has said last, and another one in its place', async (
 
 await step('a server is drained, and takes calls again', async () => {
   await go('#/servers/odd');
-  await button('take no new calls').click();
-  await button('take calls again').waitFor();
+  await button('drain').click();
+  await button('resume').waitFor();
   await page.locator('.summary', { hasText: 'draining' }).waitFor();
   await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
   await go('#/overview');
@@ -385,8 +385,8 @@ await step('a server is drained, and takes calls again', async () => {
   await go('#/try/odd/tools/scribble?revision=2025-11-25');
   await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
   await go('#/servers/odd');
-  await button('take calls again').click();
-  await button('take no new calls').waitFor();
+  await button('resume').click();
+  await button('drain').waitFor();
   await item('odd', 'tools', 'scribble', '2025-11-25');
   await button('call').click();
   await verdict('ok');
@@ -394,10 +394,10 @@ await step('a server is drained, and takes calls again', async () => {
 
 await step('the bridge is drained, and resumed', async () => {
   await go('#/overview');
-  await button('send no new clients').click();
-  await page.locator('.summary', { hasText: 'an operator has drained it' }).waitFor();
-  await button('take clients again').click();
-  await button('send no new clients').waitFor();
+  await button('drain').click();
+  await page.locator('.summary', { hasText: 'drained by an operator' }).waitFor();
+  await button('resume').click();
+  await button('drain').waitFor();
   await page.locator('.summary', { hasText: 'ready' }).waitFor();
 });
 

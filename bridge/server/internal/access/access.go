@@ -1,5 +1,5 @@
-// Package access says who a caller is and what it may do: it checks Host, Origin, keys and
-// tokens, tells clients how to get in, and knows the rules, scopes and rights of callers.
+// Package access decides who a caller is and what it may do. It checks Host, Origin, keys and
+// tokens, describes to clients how to authenticate, and applies rules, scopes and rights.
 package access
 
 import (
@@ -19,44 +19,44 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
-// Options are what Access asks of the bridge. All functions have to be there.
+// Options are what Access needs of the bridge. No function may be nil.
 type Options struct {
-	Config func() *config.Config // what counts now; it is not changed
+	Config func() *config.Config // returns the current configuration; nobody changes it
 	Log    *slog.Logger
-	// Servers names the servers, Has reports whether there is one of that name, and
-	// Allowed tells why a principal may not use it.
+	// Servers returns the names of the servers. Has reports whether a server of that name exists.
+	// Allowed returns why a principal may not use it.
 	Servers func() []string
 	Has     func(server string) bool
 	Allowed func(server, principal string) error
-	// Heed is told when a principal has no good key any more, and when it has one again.
+	// Heed is called when a principal's last key is removed, and when it has a key again.
 	Heed func(principal string, good bool)
-	// Known is told of the context of each request with a good key.
+	// Known is called with the context of each request whose key is good.
 	Known func(context.Context)
-	// Store is what the front of several instances shares; nil for the only one.
+	// Store is what the fronts of several instances share; nil for a single instance.
 	Store front.Store
 }
 
-// Access is who may come in. Its methods may be called concurrently.
+// Access checks who may use the bridge. Its methods may be called concurrently.
 type Access struct {
 	o          Options
 	guard      atomic.Pointer[guard]
-	keys       *auth.Door     // who lets callers in; nil when there are no access rules
-	front      *front.Front   // gives tokens to users of an issuer; nil when there is none
-	disk       *disk.Disk     // where it keeps logins; nil when it is not there
-	grants     *filter.Grants // what each caller may use, likewise
-	complaints sync.Map       // *logs.Limiter about requests without a good key or token, by auth.ResultOf; "" is for wrong keys
-	wrong      *limit
-	strange    *limit     // tokens that their issuer knows nothing of, and that look like some
-	questions  *questions // about tokens: each may turn out to be one of either
+	keys       *auth.Door     // nil without access rules
+	front      *front.Front   // gives tokens to users of an issuer; nil if not configured
+	disk       *disk.Disk     // stores the logins of front; nil if it has no folder
+	grants     *filter.Grants // what each caller may use; nil without access rules
+	complaints sync.Map       // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
+	wrong      *limit         // of failed keys
+	strange    *limit         // of well-formed tokens that their issuer does not know
+	questions  *questions     // at issuers: each may end with a failed key or an unknown token
 	lives      lives
 	wanted     atomic.Pointer[claimed]
-	coming     atomic.Pointer[config.Config] // what is about to count; nil if nothing is
+	coming     atomic.Pointer[config.Config] // the configuration that is about to be applied; nil if there is none
 	elevations elevations
-	stop       func() // what Stop does
+	stop       func() // implements Stop
 }
 
-// New makes what a configuration says of access. The fault is why not all of that can be
-// used: then nobody gets in by it. Start has to be called, and Stop.
+// New returns an Access for the configuration. The fault says which part of it cannot be used:
+// no caller is accepted by that part. The caller calls Start, and later Stop.
 func New(o Options) (a *Access, fault error) {
 	c := o.Config()
 	a = &Access{o: o, grants: filter.NewGrants(c.Grants()), wrong: newLimit(o.Log), strange: newLimit(slog.New(slog.DiscardHandler))}
@@ -65,7 +65,7 @@ func New(o Options) (a *Access, fault error) {
 	var err error
 	if a.front, err = a.newFront(); err != nil {
 		fault = err
-		o.Log.Error("the bridge cannot stand in for an issuer", "err", err)
+		o.Log.Error("the front of an issuer cannot start", "err", err)
 	}
 	if a.keys, err = newDoor(c, a.front, o.Log); err != nil {
 		fault = err
@@ -84,20 +84,20 @@ func (a *Access) Open() error {
 	return a.disk.Open()
 }
 
-// Close closes that folder. Nobody comes in any more.
+// Close closes that folder. No request may come after it.
 func (a *Access) Close() {
 	if a.disk != nil {
-		_ = a.disk.Close() // what was put is there already
+		_ = a.disk.Close() // every Put is on the disk already
 	}
 }
 
-// Keyed reports whether there are access rules: otherwise everybody is one caller.
+// Keyed reports whether access rules exist. Without them, all clients are one caller.
 func (a *Access) Keyed() bool { return a.keys != nil }
 
-// Door returns what lets callers in; nil without access rules.
+// Door returns the verifier of keys and tokens; nil without access rules.
 func (a *Access) Door() *auth.Door { return a.keys }
 
-// Front returns what stands in for an issuer; nil if nothing does.
+// Front returns the front of an issuer; nil if none is configured.
 func (a *Access) Front() *front.Front { return a.front }
 
 // Grants returns what each caller may use; nil without access rules.
@@ -109,23 +109,23 @@ func (a *Access) Covers(principal, server string) bool {
 	return !ruled || g.Covers(server)
 }
 
-// Rights returns whether a principal may look at what is of others, and act on it.
+// Rights reports whether a principal may look at what belongs to others, and act on it.
 func (a *Access) Rights(principal string) (look, act bool) {
 	c, rule := a.c(), auth.RuleOf(principal)
 	act = slices.Contains(c.Admin, rule)
 	return act || slices.Contains(c.Viewers, rule), act
 }
 
-// Coming has the scopes of another configuration count beside those that count now, until
-// done is called: nothing new is served before its scopes count.
+// Coming enforces the scopes of the next configuration beside the current ones, until done is
+// called: nothing new is served before its scopes are enforced.
 func (a *Access) Coming(next *config.Config) (done func()) {
-	a.claimed() // it remembers the names that next may change
+	a.claimed() // records the names that next may change
 	a.coming.Store(next)
 	return func() { a.coming.Store(nil) }
 }
 
-// Leave takes away the keys that another configuration has not, before it counts: who leaves
-// does so before there are other rules. Exactly one of Enter and Stay follows.
+// Leave removes the keys that the next configuration lacks, before its rules apply. Exactly one
+// of Enter and Stay follows.
 func (a *Access) Leave(was, next *config.Config) {
 	if a.keys != nil {
 		a.keys.Set(slices.DeleteFunc(keysOf(next), func(k auth.Key) bool {
@@ -134,14 +134,14 @@ func (a *Access) Leave(was, next *config.Config) {
 	}
 }
 
-// Stay gives back what Leave has taken: the other configuration does not come.
+// Stay restores the keys that Leave removed: the next configuration is not applied.
 func (a *Access) Stay(was *config.Config) {
 	if a.keys != nil {
 		a.keys.Set(keysOf(was))
 	}
 }
 
-// Enter has the rules and keys of a configuration count, which counts by now.
+// Enter applies the rules and keys of a configuration that is current now.
 func (a *Access) Enter(next *config.Config) {
 	if a.keys != nil {
 		a.grants.Set(next.Grants())
@@ -150,8 +150,8 @@ func (a *Access) Enter(next *config.Config) {
 	a.guard.Store(newGuard(next, a.o.Log))
 }
 
-// Key returns whose key a text is. If it is nobody's, it counts as a guess: wait is how long
-// whoever sent it has to wait, or 0.
+// Key returns the principal of a key. Any other text counts as a guess: wait is how long its
+// sender has to wait, or 0.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
 		a.o.Known(r.Context())
@@ -163,14 +163,14 @@ func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.S
 	return "", sum, wait, false
 }
 
-// Again returns who makes a request that was let in, by what it shows for a place, now. It
-// counts as no request.
+// Again checks the credentials of an accepted request once more, and returns its caller. It is
+// not counted as a request.
 func (a *Access) Again(r *http.Request, to Place) (auth.Caller, error) {
 	return a.keys.Again(r.Context(), r.Header, a.resource(r, to))
 }
 
-// Follow returns the request of a caller with a token, which ends with that token if it opens
-// a stream of a server. done is called when it has been answered.
+// Follow returns the request with a context that ends with the caller's token, if it opens a
+// stream of a server. The caller calls done when the request has been answered.
 func (a *Access) Follow(r *http.Request, server string, to Place) (followed *http.Request, done func()) {
 	return a.lives.follow(r, server, to.Endpoint[strings.LastIndexByte(to.Endpoint, '/')+1:])
 }

@@ -24,14 +24,14 @@ func keysOf(c *config.Config) []auth.Key {
 	var all []auth.Key
 	for _, a := range c.Access {
 		if a.Token == "" && a.TokenFile == "" {
-			continue // it is for users
+			continue // the rule is for users
 		}
 		all = append(all, auth.Key{Principal: a.Name, Token: a.Token, File: a.TokenFile})
 	}
 	return all
 }
 
-// Start has what a principal has end when its key is taken away.
+// Start watches key files, issuers and the front, until Stop.
 func (a *Access) Start() {
 	a.stop = func() {}
 	if a.keys == nil {
@@ -42,7 +42,7 @@ func (a *Access) Start() {
 	var wg sync.WaitGroup
 	wg.Go(func() { a.keys.Follow(ctx) })
 	wg.Go(func() { a.keys.Run(ctx) })
-	switch { // a front whose store is memory alone has nothing to hear, and nothing that is not taken
+	switch { // a front that stores in memory has nothing to watch
 	case a.front == nil:
 	case a.disk != nil:
 		wg.Go(func() {
@@ -61,13 +61,12 @@ func (a *Access) Start() {
 	}
 }
 
-// Stop ends what Start has begun, and returns when it has.
+// Stop ends the goroutines of Start, and waits for them.
 func (a *Access) Stop() { a.stop() }
 
-// Admit lets those in who show a key or a token for a place, and returns the request
-// with whose it is in its context. ok is false for others, who have been answered. Each request shows
-// its key anew: a session's id proves nothing (R-172). path is the request's if it is
-// one that is served, for the log.
+// Admit accepts requests with a key or a token for the place, and returns the request with its
+// caller in the context. It answers all others, and ok is false. Each request shows its key
+// anew: a session's id proves nothing (R-172). path is for the log.
 func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to Place) (known *http.Request, ok bool) {
 	if a.keys == nil {
 		return r, true
@@ -83,9 +82,9 @@ func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to P
 	return r.WithContext(auth.WithCaller(r.Context(), who)), true
 }
 
-// gated returns the context in which a request's caller is looked for. No issuer is asked
-// about more tokens of whoever has shown many that were made up, nor about more at once than
-// may turn out to be. g is done when what was shown has been counted.
+// gated returns the context for verifying a request's credentials. It limits lookups at issuers
+// for addresses that showed many invented tokens, and how many run at once for an address. The
+// caller calls g.done when the result has been counted.
 func (a *Access) gated(r *http.Request) (_ context.Context, g *gate) {
 	if !a.keys.Tokens() {
 		return r.Context(), nil
@@ -94,11 +93,11 @@ func (a *Access) gated(r *http.Request) (_ context.Context, g *gate) {
 	return token.WithGate(r.Context(), g), g
 }
 
-// gate is the token.Gate of a request.
+// gate is the token.Gate of one request.
 type gate struct {
 	a   *Access
 	r   *http.Request
-	end func() // ends the question about its token; nil if there is none
+	end func() // ends the lookup of its token; nil if there is none
 }
 
 // Pass reports whether the issuer may be asked about the token of the request.
@@ -113,8 +112,8 @@ func (g *gate) done() {
 	}
 }
 
-// guessed counts what may be a guess at a key, or a token that was made up. It returns how
-// long the client has to wait until it may show more; 0 while it need not.
+// guessed counts a possible guess at a key, or an invented token. It returns how long the client
+// has to wait before the next one; 0 means not at all.
 func (a *Access) guessed(r *http.Request, guess bool, why error) (wait time.Duration) {
 	e, _ := errors.AsType[*token.Error](why)
 	from := a.guard.Load().client(r)
@@ -132,13 +131,13 @@ func (a *Access) guessed(r *http.Request, guess bool, why error) (wait time.Dura
 	return wait
 }
 
-// Sight is of which servers somebody may see the state.
+// Sight says of which servers a caller may see the state.
 type Sight struct {
-	All bool // and the bridge as a whole
+	All bool // of all servers, and of the bridge as a whole
 	Of  func(server string) bool
 }
 
-// Sight returns what the caller of that name may see.
+// Sight returns what a principal may see.
 func (a *Access) Sight(principal string) Sight {
 	if a.keys == nil || a.c().PublicStatus || a.c().SeesAll(auth.RuleOf(principal)) {
 		return Sight{true, func(string) bool { return true }}
@@ -146,9 +145,9 @@ func (a *Access) Sight(principal string) Sight {
 	return Sight{false, func(server string) bool { return server != "" && a.o.Allowed(server, principal) == nil }}
 }
 
-// Insider reports whether the details of the state of the bridge may be shown in
-// answer to a request that is answered in any case, and which. acts says that who asks may
-// act on what is of others.
+// Insider reports whether a request that anybody may make is answered with details of the
+// bridge's state, and with which. acts reports whether its caller may act on what belongs to
+// others.
 func (a *Access) Insider(r *http.Request, base string) (sees Sight, acts, ok bool) {
 	if a.keys == nil || a.c().PublicStatus {
 		return a.Sight(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Near(r), true
@@ -161,7 +160,7 @@ func (a *Access) Insider(r *http.Request, base string) (sees Sight, acts, ok boo
 	case err == nil:
 		a.o.Known(r.Context())
 	case a.guessed(r, a.refusalOf(r, to, err).guess, err) == 0 && a.refusalOf(r, to, err).guess:
-		a.complain(r, r.URL.Path, err) // somebody may be guessing
+		a.complain(r, r.URL.Path, err) // it may be a guess
 	}
 	_, acts = a.Rights(who.Principal)
 	return a.Sight(who.Principal), acts && err == nil, err == nil
@@ -169,18 +168,18 @@ func (a *Access) Insider(r *http.Request, base string) (sees Sight, acts, ok boo
 
 const (
 	challenge = `Bearer realm="mcp-bridge"`
-	showKey   = "this takes a key, in the header Authorization: Bearer KEY or X-API-Key: KEY"
-	// unreadLimit is how long the HTTP server may wait for the body of a request
-	// that was turned away: it reads some of it for the sake of the connection.
+	showKey   = "this needs a key: send the header Authorization: Bearer KEY or X-API-Key: KEY"
+	// unreadLimit is how long the HTTP server may read the body of a rejected request. It reads
+	// a part so that the connection can be used again.
 	unreadLimit = 5 * time.Second
 )
 
-// ComplainEvery is how often a line may be logged about who was turned away for
-// one cause: none of these hides another.
+// ComplainEvery is the least time between two lines about requests rejected for the same cause.
+// Causes have limits of their own, so that none hides another.
 const ComplainEvery = 10 * time.Second
 
-// complain logs that somebody showed no key, or a wrong one. Nothing secret of what was
-// shown is logged. Where tokens count, to show nothing is how each client begins that signs in.
+// complain logs a request without a good key or token, and nothing of what it showed. With an
+// issuer, a request without credentials is a detail: every client that signs in begins so.
 func (a *Access) complain(r *http.Request, path string, why error) {
 	cause, level := auth.ResultOf(why), slog.LevelInfo
 	switch {
@@ -194,15 +193,14 @@ func (a *Access) complain(r *http.Request, path string, why error) {
 	if !ok {
 		return
 	}
-	a.o.Log.Log(r.Context(), level, "a request was turned away", "from", a.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
+	a.o.Log.Log(r.Context(), level, "request rejected", "from", a.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
 }
 
-// TooMany answers a request with a wrong key from an address that has shown too
-// many.
+// TooMany answers a request with a wrong key from an address that showed too many.
 func TooMany(w http.ResponseWriter, wait time.Duration) {
 	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
 	httpio.RetryAfter(w.Header(), wait)
-	why := "too many wrong keys were shown from this address: show a good one, or try again in " + seconds + " s"
+	why := "too many wrong keys came from this address: send a valid one, or try again in " + seconds + " s"
 	more := `{"bridge":"rate_limited","retryAfterMs":` + seconds + `000}`
 	answer.Data(w, http.StatusTooManyRequests, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, []byte(more)).Append(nil, nil, nil))
 }

@@ -19,27 +19,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// guard refuses what a web page in a victim's browser could send: requests
-// with a foreign Origin, and requests to a loopback listener under another
-// name (DNS rebinding; ). It also answers preflights.
+// guard refuses requests that a web page in a victim's browser could send: those with a foreign
+// Origin, and those to a loopback listener under another name (DNS rebinding; ). It
+// also answers preflights. It is not changed: a new configuration has a new guard.
 type guard struct {
 	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
-	proxies []netip.Prefix // whose X-Forwarded headers count
-	keyed   bool           // all that is worth reading takes a key, which no page of another site has
-	rules   bool           // callers are known by keys: a page of this machine may be of any of its users
+	proxies []netip.Prefix // trusted: their X-Forwarded headers are used
+	keyed   bool           // everything worth reading needs a key, which no page of another site has
+	rules   bool           // access rules exist: a page of this machine may belong to any of its users
 
 	log      *slog.Logger
-	refusals *logs.Limiter // when there may be another line about what was refused
+	refusals *logs.Limiter // of lines about refused requests
 }
 
-// newGuard returns the guard of a configuration. It is not changed: another takes its
-// place.
+// newGuard returns the guard of a configuration.
 func newGuard(c *config.Config, log *slog.Logger) *guard {
 	return &guard{log: log, refusals: new(logs.Limiter), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus, rules: len(c.Access) > 0}
 }
 
-// What browsers' scripts need of us.
+// Values of the CORS headers.
 const (
 	corsMethods = "GET, POST, DELETE, OPTIONS"
 	corsHeaders = "Content-Type, Accept, Authorization, X-API-Key, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
@@ -47,24 +46,23 @@ const (
 	corsMaxAge  = "7200"
 )
 
-// nosniff has browsers believe the Content-Type.
+// nosniff makes browsers accept the Content-Type as it is.
 var nosniff = []string{"nosniff"}
 
-// named reports whether a request comes under a name that is served here; otherwise it
-// has been answered.
+// named reports whether the Host of a request is served here. Otherwise it answers the request.
 func (g *guard) named(w http.ResponseWriter, r *http.Request) bool {
 	w.Header()["X-Content-Type-Options"] = nosniff
-	if r.URL.RawPath != "" { // a proxy's rules for paths would not see which server it is for
-		answer.Refuse(w, http.StatusNotFound, "nothing is served here: write the path without %")
+	if r.URL.RawPath != "" { // a proxy's rules for paths would not see the server's name
+		answer.Refuse(w, http.StatusNotFound, "nothing is served here: write the path without percent-encoding")
 		return false
 	}
 	if host := g.asked(r); !g.hostAllowed(host, onLoopback(r)) {
-		return g.deny(w, r, "host", host, "this Host is not served here: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
+		return g.deny(w, r, "host", host, "this Host is not allowed: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
 	}
 	return true
 }
 
-// asked returns the host that the client has asked for.
+// asked returns the host that the client requested.
 func (g *guard) asked(r *http.Request) string {
 	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
 		first, _, _ := strings.Cut(forwarded, ",")
@@ -73,25 +71,25 @@ func (g *guard) asked(r *http.Request) string {
 	return r.Host
 }
 
-// fromOwn reports whether a request, which named has let on, is of no web page, or of one
-// that may call; otherwise it has been answered, as preflights are.
+// fromOwn reports whether a request comes from no web page, or from an allowed one. Otherwise it
+// answers the request. It answers preflights too.
 func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
-		// A browser says so where it sends no Origin: for images, links, and fetches
-		// whose answer the page may not read.
+		// Browsers send Sec-Fetch-Site also where they send no Origin: for images, links, and
+		// fetches whose answer the page cannot read.
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !strings.HasSuffix(r.URL.Path, "/healthz") {
-			page, _ := url.Parse(r.Header.Get("Referer")) // of which only the origin is for the log
+			page, _ := url.Parse(r.Header.Get("Referer")) // only its origin is logged
 			if page == nil {
 				page = &url.URL{}
 			}
-			return g.deny(w, r, "origin", address.OriginOf(page), "pages of other sites may not call: list their origin in allowed_origins of the configuration file, or pass --allow-origin to run, and have them use CORS")
+			return g.deny(w, r, "origin", address.OriginOf(page), "pages of other sites are not allowed: list their origin in allowed_origins of the configuration file, or pass --allow-origin to run, and make them use CORS")
 		}
 		return true
 	}
 	if len(origins) > 1 || !g.originAllowed(origins[0], g.asked(r), onLoopback(r)) {
-		return g.deny(w, r, "origin", strings.Join(origins, ", "), "this Origin may not call: list it in allowed_origins of the configuration file, or pass --allow-origin to run")
+		return g.deny(w, r, "origin", strings.Join(origins, ", "), "this Origin is not allowed: list it in allowed_origins of the configuration file, or pass --allow-origin to run")
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
 	h.Add("Vary", "Origin")
@@ -106,12 +104,11 @@ func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// maxMirrors bounds the headers of one request that repeat arguments.
+// maxMirrors bounds the Mcp-Param headers of one preflight.
 const maxMirrors = 64
 
-// mirrors returns those of the headers that a script wants to send which repeat
-// arguments of a tool, as what follows a list: which there are, the tools say
-// (2026-07-28, B8).
+// mirrors returns the Mcp-Param headers that a preflight asks for, as the rest of a list. The
+// tools define them, so they cannot be listed ahead (2026-07-28, B8).
 func mirrors(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
@@ -126,17 +123,17 @@ func mirrors(wanted []string) string {
 	return list
 }
 
-// deny refuses a request for the value of a header, and logs that, so that the
-// operator learns why a page cannot call. It returns false.
+// deny refuses a request because of a header's value, and logs it for the operator. It returns
+// false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
 	if more, due := g.refusals.Due(ComplainEvery); due {
-		g.log.Info("a request was refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
+		g.log.Info("request refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
 	}
 	answer.Refuse(w, http.StatusForbidden, why)
 	return false
 }
 
-// trusts reports whether the peer is a proxy whose X-Forwarded headers count.
+// trusts reports whether the peer is a trusted proxy, whose X-Forwarded headers are used.
 func (g *guard) trusts(peer string) bool {
 	at, err := netip.ParseAddrPort(peer)
 	if err != nil {
@@ -145,8 +142,8 @@ func (g *guard) trusts(peer string) bool {
 	return g.proxy(at.Addr().Unmap())
 }
 
-// client returns the address that a request comes from: that of the peer, and where
-// it is a trusted proxy, the last one in X-Forwarded-For that is not one too.
+// client returns the address that a request comes from: the peer's, or behind trusted proxies
+// the last one in X-Forwarded-For that is no trusted proxy.
 func (g *guard) client(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -178,10 +175,10 @@ func onLoopback(r *http.Request) bool {
 	return err != nil || at.Addr().Unmap().IsLoopback()
 }
 
-// hostAllowed reports whether a request under that name is for us. Beyond loopback
-// and without a list, addresses are. So are names if all takes a key; otherwise one
-// may be an attacker's, whose DNS leads to us: a page of that name has our origin in
-// the eyes of its visitor's browser, and its GETs have no Origin.
+// hostAllowed reports whether a host may be requested. Beyond loopback and without a list,
+// addresses may. Names may if everything needs a key. Otherwise the name may be an attacker's,
+// whose DNS points to us: for a browser, a page of that name has our origin, and its GETs carry
+// no Origin.
 func (g *guard) hostAllowed(host string, loopback bool) bool {
 	if g.listed(host) || address.Local(address.Hostname(host)) {
 		return true
@@ -193,17 +190,15 @@ func (g *guard) hostAllowed(host string, loopback bool) bool {
 	return g.keyed || err == nil || host == "" // browsers always send one
 }
 
-// listed reports whether allowed_hosts has the host. An entry without a port
-// is meant for any port.
+// listed reports whether allowed_hosts has the host. An entry without a port allows any port.
 func (g *guard) listed(host string) bool {
 	host = strings.ToLower(host)
 	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, address.Hostname(host))
 }
 
-// originAllowed reports whether pages of that origin may call. Other pages of this
-// machine may where there are no access rules. A page of the same host may, if that
-// name is surely ours: it is in allowed_hosts, a name of this machine, or an address,
-// which no attacker's DNS can turn around.
+// originAllowed reports whether pages of an origin may call. Other pages of this machine may if
+// there are no access rules. A page of the requested host may if that name is surely ours: it is
+// in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if g.origins != nil && len(g.origins) == 0 {
 		return false
@@ -222,38 +217,37 @@ func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	return u.Host == strings.ToLower(host) && (err == nil || g.listed(host))
 }
 
-// Named reports whether a request comes under a name that is served here; otherwise it has
-// been answered.
+// Named reports whether the Host of a request is served here. Otherwise it answers the request.
 func (a *Access) Named(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().named(w, r)
 }
 
-// FromOwn reports whether a request, which Named has let on, is of no web page, or of one
-// that may call; otherwise it has been answered, as preflights are.
+// FromOwn reports whether a request comes from no web page, or from an allowed one. Otherwise it
+// answers the request. It answers preflights too.
 func (a *Access) FromOwn(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().fromOwn(w, r)
 }
 
-// Asked returns the host that the client has asked for.
+// Asked returns the host that the client requested.
 func (a *Access) Asked(r *http.Request) string { return a.guard.Load().asked(r) }
 
-// Trusts reports whether a peer is a proxy whose X-Forwarded headers count.
+// Trusts reports whether a peer is a trusted proxy, whose X-Forwarded headers are used.
 func (a *Access) Trusts(peer string) bool { return a.guard.Load().trusts(peer) }
 
-// Proxy reports whether an address is that of such a proxy.
+// Proxy reports whether an address is that of a trusted proxy.
 func (a *Access) Proxy(at netip.Addr) bool { return a.guard.Load().proxy(at) }
 
-// Client returns the address that a request comes from, as far as such proxies say it.
+// Client returns the address that a request comes from, through trusted proxies.
 func (a *Access) Client(r *http.Request) netip.Addr { return a.guard.Load().client(r) }
 
-// Near reports whether a request is of a program on this machine. A proxy on it may speak
-// for anybody.
+// Near reports whether a program on this machine made a request. It is false behind a proxy,
+// which may act for anybody.
 func (a *Access) Near(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(a.c().OperatorsListen()) && !proxied(r.Header)
 }
 
-// proxied reports whether a proxy says that a request came through it.
+// proxied reports whether a request has the headers of a proxy.
 func proxied(h http.Header) bool {
 	names := []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 	return slices.ContainsFunc(names, func(name string) bool { return h[name] != nil })

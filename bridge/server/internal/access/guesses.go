@@ -12,14 +12,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// limit counts wrong keys by address, and has the log name addresses that show too many, for
-// programs that lock them out. It decides nothing about good keys, and keeps what it knows
-// in memory. Its methods may be called concurrently.
+// limit counts wrong keys by address, in memory. It logs addresses that show too many, for
+// programs that block them. Its methods may be called concurrently.
 //
-// A good key is good also where the limit is reached: otherwise anybody behind the
-// same NAT or proxy could lock others out, with keys that he makes up. The price is
-// that guessing goes on as fast as requests can be sent. It is hopeless all the same:
-// keys have 16 characters or more.
+// A good key is accepted also when the limit is reached. Otherwise anybody behind the same NAT
+// or proxy could lock others out with invented keys. So the limit does not slow guessing down:
+// that is hopeless anyway, since keys have 16 characters or more.
 type limit struct {
 	log *slog.Logger
 
@@ -27,21 +25,21 @@ type limit struct {
 	by *simplelru.LRU[netip.Prefix, *guesser]
 }
 
-// guesser is what is known of one address.
+// guesser is the state of one address.
 type guesser struct {
 	rate *rate.Limiter
-	next time.Time // when there may be another line about it
+	next time.Time // when the next line about it may be logged
 }
 
 const (
-	// WrongAtOnce is how many wrong keys may be shown from one address at once, and
-	// WrongEvery how long it takes until another one may be.
+	// WrongAtOnce is how many wrong keys one address may show at once, and WrongEvery the time
+	// after which it may show another one.
 	WrongAtOnce = 20
 	WrongEvery  = 3 * time.Second
-	// WrongAddresses is of how many addresses that is known. Of those beyond, the
-	// one goes that has shown none for the longest time.
+	// WrongAddresses bounds the addresses that are counted. The one that showed no wrong key
+	// for the longest time makes room for a new one.
 	WrongAddresses = 4096
-	// lineEvery is how often a line may be logged about one address.
+	// lineEvery is the least time between two lines about one address.
 	lineEvery = 10 * time.Second
 )
 
@@ -51,17 +49,17 @@ func newLimit(log *slog.Logger) *limit {
 	return &limit{log: log, by: by}
 }
 
-// Take counts a wrong key. It returns how long the sender has to wait until it may
-// show another one; 0 while it may.
+// Take counts a wrong key. It returns how long the sender has to wait before the next one; 0
+// means not at all.
 func (l *limit) Take(from netip.Addr) time.Duration {
 	wait, say := l.count(address.Network(from), time.Now())
-	if say { // docs/security.md has what to look for in this line
+	if say { // docs/security.md describes this line
 		l.log.Warn("too many wrong keys", "from", from.String(), "retry_after", wait.Round(time.Millisecond).String())
 	}
 	return wait
 }
 
-// Wait returns how long the sender has to wait until it may show another one.
+// Wait returns how long the sender has to wait before it may show another wrong key.
 func (l *limit) Wait(from netip.Addr) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +73,7 @@ func (l *limit) Wait(from netip.Addr) time.Duration {
 	return r.DelayFrom(now)
 }
 
-// count is Take, without its line; say is whether one is due.
+// count is Take without the log line. say reports whether one is due.
 func (l *limit) count(from netip.Prefix, now time.Time) (wait time.Duration, say bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,8 +29,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
-// newDoor makes what lets callers in; nil without access rules. The fault is why tokens
-// cannot be checked as it is configured.
+// newDoor makes the verifier of keys and tokens; nil without access rules. The fault says why
+// tokens cannot be checked as configured.
 func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Door, fault error) {
 	if len(c.Access) == 0 {
 		return nil, nil
@@ -61,8 +61,8 @@ func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Doo
 	return auth.NewDoor(auth.New(keysOf(c), log), issuers, rulesOf(c), log), fault
 }
 
-// newFront makes what stands in for an issuer; nil if it is not configured. Where there are
-// several instances, they share its keys and its store.
+// newFront makes the front of an issuer; nil if none is configured. Several instances share its
+// keys and its store.
 func (a *Access) newFront() (*front.Front, error) {
 	c := a.c()
 	for i := range c.OAuth {
@@ -109,8 +109,8 @@ func (a *Access) newFront() (*front.Front, error) {
 	return nil, nil
 }
 
-// scopesAt returns the scopes that clients of an address are told to ask for; ok is false
-// if it is none of the bridge.
+// scopesAt returns the scopes that clients of an address should request; ok is false for an
+// address that the bridge does not serve.
 func (a *Access) scopesAt(address string) (scopes []string, ok bool) {
 	root := a.c().PublicURL + a.c().BasePath
 	endpoint, ok := strings.CutPrefix(address, root)
@@ -121,12 +121,12 @@ func (a *Access) scopesAt(address string) (scopes []string, ok bool) {
 	return a.asked(to), true
 }
 
-// rulesOf returns the access rules that are for users.
+// rulesOf returns the access rules for users.
 func rulesOf(c *config.Config) []auth.Rule {
 	var all []auth.Rule
 	for _, a := range c.Access {
 		if a.Token != "" || a.TokenFile != "" || len(a.Claims)+len(a.Scopes)+len(a.Users) == 0 {
-			continue // a rule that names nobody lets nobody in: a program may have had no text for its key
+			continue // without a key or a user the rule accepts nobody: an embedding program may have left its key empty
 		}
 		r := auth.Rule{Name: a.Name, Issuer: a.Issuer, Claims: map[string][]string{}, Scopes: a.Scopes, Users: slices.Clone(a.Users)}
 		for name, patterns := range a.Claims {
@@ -142,12 +142,11 @@ func rulesOf(c *config.Config) []auth.Rule {
 	return all
 }
 
-// Place is what a request is for, as tokens name it: an endpoint below base, such as
-// /files/mcp, or without one the bridge as a whole (I-001).
+// Place is the resource of a request, as tokens name it: an endpoint below the base path, such as
+// /files/mcp, or without one the whole bridge (I-001).
 type Place struct{ Base, Endpoint string }
 
-// PlaceOf returns the place of an endpoint: messages are for the stream that they
-// belong to.
+// PlaceOf returns the place of an endpoint. Messages belong to the place of their stream.
 func PlaceOf(base, path string) Place {
 	if stream, ok := strings.CutSuffix(path, "/messages"); ok {
 		return Place{base, stream + "/sse"}
@@ -155,9 +154,9 @@ func PlaceOf(base, path string) Place {
 	return Place{base, path}
 }
 
-// resource returns the place as tokens name it. Where clients are is what the operator
-// says. Only on loopback the request may say by which of its names it came (I-002); of
-// any other request nobody knows for which address its token has to be.
+// resource returns the place with the bridge's public address, which the operator configures.
+// Without it, only a request on loopback may name its own host (I-002). For any other request
+// the address that its token must name is unknown.
 func (a *Access) resource(r *http.Request, to Place) token.Resource {
 	if !a.keys.Tokens() {
 		return token.Resource{}
@@ -176,10 +175,9 @@ func (a *Access) resource(r *http.Request, to Place) token.Resource {
 	return token.Resource{Root: root + to.Base, Path: to.Endpoint}
 }
 
-// ownHost reports whether a request came in on loopback, and its Host is a name of
-// loopback with the port that it came in on. Whoever calls by another way writes into
-// Host what it likes: that may be what a token of another service is for. port is what a
-// Host without one means.
+// ownHost reports whether a request came in on loopback, and its Host names loopback and the port
+// that it came in on. Other clients can write any Host, also one that a token of another service
+// names. port is the default port.
 func ownHost(r *http.Request, port string) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !address.Local(address.Hostname(r.Host)) {
@@ -192,11 +190,10 @@ func ownHost(r *http.Request, port string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback() && port == strconv.Itoa(int(at.Port()))
 }
 
-// WellKnown begins the paths at which protected resources describe themselves
-// (RFC 9728 §3).
+// WellKnown begins the paths of the metadata of protected resources (RFC 9728 §3).
 const WellKnown = "/.well-known/oauth-protected-resource"
 
-// serves reports whether there is such a place.
+// serves reports whether the place exists.
 func (a *Access) serves(to Place) bool {
 	if to.Endpoint == "" {
 		return true
@@ -208,7 +205,7 @@ func (a *Access) serves(to Place) bool {
 	return (last == "mcp" || last == "sse") && (name == "" && !of || a.o.Has(name))
 }
 
-// metadata is what a protected resource says of itself (RFC 9728 §2).
+// metadata is the metadata of a protected resource (RFC 9728 §2).
 type metadata struct {
 	Resource string   `json:"resource"`
 	Issuers  []string `json:"authorization_servers"`
@@ -217,8 +214,8 @@ type metadata struct {
 	Name     string   `json:"resource_name"`
 }
 
-// Readable lets the pages of all sites read an answer, since clients may be pages (I-005,
-// I-006). It reports false for a preflight, which has been answered.
+// Readable allows the pages of all sites to read an answer, since clients may be pages (I-005,
+// I-006). It answers preflights, and reports false for them.
 func Readable(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -232,7 +229,7 @@ func Readable(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// Describe answers a request for the metadata of a place: to anybody.
+// Describe answers a request for the metadata of a place, without authentication.
 func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Place) {
 	if !a.serves(to) {
 		answer.Refuse(w, http.StatusNotFound, "nothing is served here")
@@ -259,7 +256,7 @@ func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Place) {
 	answer.Data(w, http.StatusOK, "application/json", body)
 }
 
-// asked returns the scopes that clients of a place are told to ask for to begin with.
+// asked returns the scopes that clients of a place should request first.
 func (a *Access) asked(to Place) []string {
 	var all need
 	for i := range a.c().OAuth {
@@ -274,8 +271,8 @@ func (a *Access) asked(to Place) []string {
 	return all.All
 }
 
-// challenge returns what tells a client how to get in. fault is the error and its
-// description, or empty (I-007, I-008).
+// challenge returns the value of WWW-Authenticate. fault is the error code, or empty; why
+// describes it (I-007, I-008).
 func (a *Access) challenge(r *http.Request, to Place, fault, why string) string {
 	text := challenge
 	if fault != "" {
@@ -296,26 +293,26 @@ func (a *Access) challenge(r *http.Request, to Place, fault, why string) string 
 	return text
 }
 
-// refusal is the answer to a request whose caller is not let in.
+// refusal is the answer to a request whose credentials are not accepted.
 type refusal struct {
 	status int
 	kind   string // data.bridge of the error
 	text   string
-	fault  string // of the challenge; empty for none
-	guess  bool   // it may have been somebody's guess
+	fault  string // error of the challenge; empty for none
+	guess  bool   // the credentials may have been guessed
 }
 
-// refusalOf returns the answer to a request that was not let in for that reason. It says
-// nothing of keys, issuers and claims.
+// refusalOf returns the answer to a request that was not accepted for that reason. It reveals
+// nothing about keys, issuers and claims.
 func (a *Access) refusalOf(r *http.Request, to Place, why error) refusal {
 	var e *token.Error
 	switch errors.As(why, &e); {
 	case errors.Is(why, auth.ErrMissing) && a.keys.Tokens():
-		return refusal{http.StatusUnauthorized, "unauthorized", "this takes a key or a token, in the header Authorization: Bearer KEY-OR-TOKEN", "", false}
+		return refusal{http.StatusUnauthorized, "unauthorized", "this needs a key or a token: send the header Authorization: Bearer KEY-OR-TOKEN", "", false}
 	case errors.Is(why, auth.ErrMissing):
 		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "", false}
 	case errors.Is(why, auth.ErrDenied):
-		return refusal{http.StatusForbidden, "denied", "no access rule lets this user in", "", false}
+		return refusal{http.StatusForbidden, "denied", "no access rule admits this user", "", false}
 	case e == nil && !a.keys.Tokens():
 		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "invalid_token", true}
 	case e == nil:
@@ -327,24 +324,23 @@ func (a *Access) refusalOf(r *http.Request, to Place, why error) refusal {
 	case e.Result == token.Audience:
 		id := a.resource(r, to)
 		if id.Root == "" {
-			return refusal{http.StatusUnauthorized, "unauthorized", "no token is for this address: set public_url in the configuration of the bridge", "invalid_token", false}
+			return refusal{http.StatusUnauthorized, "unauthorized", "tokens cannot be used at this address: set public_url in the configuration of the bridge", "invalid_token", false}
 		}
 		return refusal{http.StatusUnauthorized, "unauthorized", "the token is not for this resource (" + id.Root + id.Path + ")", "invalid_token", false}
 	}
 	return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", e.Text}
 }
 
-// retryIdentity is after how many seconds a client may come back whose token cannot be
-// checked.
+// retryIdentity is the Retry-After of a request whose token cannot be checked now.
 const retryIdentity = 5 * time.Second
 
-// turnAway answers a request that is not let in. Its body is not looked at.
+// turnAway answers a request that is not accepted. It does not read the body.
 func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, to Place, why error) {
 	if gone := r.Context().Err(); gone != nil && errors.Is(why, gone) {
-		return // the client has gone while its token was being checked; otherwise that counts
+		return // the client left during the check: the token proved nothing
 	}
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets a new one for the next request
 	}
 	no := a.refusalOf(r, to, why)
 	if wait := a.guessed(r, no.guess, why); wait > 0 {
@@ -364,8 +360,8 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 // IssuerState is the state of the keys of an issuer, for /readyz.
 type IssuerState struct {
 	Issuer string `json:"issuer"`
-	// State is ok, old (the keys cannot be fetched again) or unreachable (there are none,
-	// or it could not be asked about a token, so that tokens of it cannot be checked).
+	// State is ok, old (the keys cannot be refreshed) or unreachable (there are no keys, or the
+	// last lookup of a token failed, so that its tokens cannot be checked).
 	State string     `json:"state"`
 	Since *time.Time `json:"keys_since,omitempty"`
 	Fault string     `json:"last_error,omitempty"`

@@ -14,22 +14,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// lives end streams whose callers have no good token any more. What a server says by
-// itself goes on for as long as the last token counts that was shown for the session;
-// a later request with a newer one moves that on (I-027). Answers of calls under way
-// are not concerned. The zero value is ready for use.
+// lives ends streams when the tokens of their callers expire. A session's streams last as long as
+// the last token that was shown for the session; a later request with a newer token extends them
+// (I-027). The answers of calls in flight are not affected. The zero value is ready for use.
 type lives struct {
 	mu sync.Mutex
-	of map[string]*life // of sessions with an open stream
+	of map[string]*life // by session, those with an open stream
 }
 
-// life is how long the streams of a session may go on.
+// life is the state of the open streams of one session.
 type life struct {
-	last    *token.Token // that ends the latest
+	last    *token.Token // the one that expires last
 	streams int
 }
 
-// left returns how long the streams may go on.
+// left returns how long the streams may last.
 func (l *life) left() time.Duration {
 	if l.last.Gone() {
 		return 0
@@ -37,41 +36,41 @@ func (l *life) left() time.Duration {
 	return time.Until(l.last.Until)
 }
 
-// lookAgain is after what time a stream is ended at the latest whose token's key the
-// issuer has taken back.
+// lookAgain is the interval in which the token of a stream is checked: the issuer may have
+// withdrawn its key.
 const lookAgain = time.Minute
 
-// errTokenEnded is why a stream ends.
-var errTokenEnded = errors.New("the token that was shown for the stream has ended")
+// errTokenEnded is the cause of an ended stream.
+var errTokenEnded = errors.New("the token of the stream has expired")
 
-// follow returns the request of a caller with a token, which ends with that token if it
-// opens a stream. done is called when it has been answered. which is the last part of
-// its path.
+// follow returns the request with a context that ends with the caller's token, if it opens a
+// stream. The caller calls done when the request has been answered. which is the last part of the
+// path.
 func (l *lives) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
 	t := auth.TokenOf(r.Context())
 	if t == nil {
 		return r, func() {}
 	}
-	// A stream of HTTP+SSE has its session's id from within: those of one user at one
-	// server go on together.
+	// The session id of an HTTP+SSE stream is not in its request: the streams of one user at
+	// one server share their end.
 	key := auth.Principal(r.Context()) + "\n" + server + "\n" + which
 	if which == "messages" {
 		key = auth.Principal(r.Context()) + "\n" + server + "\nsse"
 	}
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-		key = auth.Principal(r.Context()) + "\n" + server + "\n" + id // a token for another server is of no use here
+		key = auth.Principal(r.Context()) + "\n" + server + "\n" + id // a token for another server extends nothing here
 	}
 	switch {
 	case r.Method == http.MethodGet:
 		return l.enter(r, key, t)
-	case r.Method == http.MethodPost && slices.ContainsFunc(r.Header["Mcp-Method"], func(v string) bool { return era.EqualHeader(v, era.Listen) }): // of a client without a session
+	case r.Method == http.MethodPost && slices.ContainsFunc(r.Header["Mcp-Method"], func(v string) bool { return era.EqualHeader(v, era.Listen) }): // from a stateless client
 		return l.enter(r, "", t)
 	}
 	l.extend(key, t)
 	return r, func() {}
 }
 
-// extend moves the end of the streams of that key on.
+// extend postpones the end of the streams of a session.
 func (l *lives) extend(key string, t *token.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +79,7 @@ func (l *lives) extend(key string, t *token.Token) {
 	}
 }
 
-// enter returns a request that ends with the token; without a key nothing moves that on.
+// enter returns a request that ends with the token. Without a key, nothing extends it.
 func (l *lives) enter(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
 	ctx, cancel := context.WithCancelCause(httpio.Attached(r.Context()))
 	l.extend(key, t)

@@ -19,26 +19,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// names are how the settings of a server have named things: by its own names, those that
-// clients see, and what stood before these where all servers are one.
+// names are the names that a server's settings define: by its own names, those that clients see,
+// and the prefix of the aggregate.
 type names struct {
 	Tools, Prompts map[string]string
 	Prefix         string
-	Until          time.Time // how long a former prefix counts; zero for one that counts now
+	Until          time.Time // when an old prefix expires; zero for a current one
 }
 
-// need is what the messages of a request need, as scopes. Only Grant has to be set.
+// need collects the scopes that the messages of a request need. Only Grant is required.
 type need struct {
-	// Grant tells whether the rule of the caller lets it use a server, or a tool of it.
+	// Grant reports whether the caller's rule allows a server, or a tool of it.
 	Grant func(server, tool string) bool
-	// Former are names by servers that open sessions may go on with, and prefixes that
-	// may be used still.
+	// Former has, by server, old names that open sessions may still use, and old prefixes.
 	Former map[string][]names
 	// All are the scopes so far.
 	All []string
 }
 
-// Add adds scopes that are not among them yet.
+// Add adds scopes, each once.
 func (n *need) Add(scopes []string) {
 	for _, one := range scopes {
 		if !slices.Contains(n.All, one) {
@@ -47,17 +46,17 @@ func (n *need) Add(scopes []string) {
 	}
 }
 
-// subject is what a message is about.
+// subject is the tool, prompt or resource that a message names.
 type subject struct {
 	by       func(*config.Scopes) map[string]config.Words
 	name     string // or the URI
-	doubtful bool   // it is whatever the server takes it for
-	located  bool   // it is a URI
+	doubtful bool   // the message is ambiguous: the server decides what it names
+	located  bool   // name is a URI
 	tool     bool
-	args     []byte // of a tool
+	args     []byte // of a call of a tool
 }
 
-// matches reports whether a pattern is about it, in whatever spelling of a URI.
+// matches reports whether a pattern fits the subject, in any spelling of a URI.
 func (a *subject) matches(pattern, name string) bool {
 	switch {
 	case a.doubtful:
@@ -68,18 +67,18 @@ func (a *subject) matches(pattern, name string) bool {
 	return glob.Match(pattern, name)
 }
 
-// match adds what the patterns of a server ask for that fit the subject, which has that
-// name there.
+// match adds the scopes of a server's patterns that fit the subject. name is the subject's name at
+// that server, if it differs.
 func (n *need) match(c *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
 	if a.tool && !a.doubtful && !n.Grant(c.Name, name) {
-		return // it is hidden from the caller, whatever its scopes
+		return // the tool is hidden from the caller, whatever its scopes
 	}
 	if a.tool && c.Rest != nil && rest.IsCall(ownOf(c.Tools.Rename, name)) {
 		n.match(c, a.called(c), "")
 	}
 	called := []string{name}
-	for _, was := range n.Former[c.Name] { // sessions keep the names that they have begun with
+	for _, was := range n.Former[c.Name] { // sessions keep the names that they started with
 		switch {
 		case a.tool:
 			called = append(called, shownAs(c.Tools.Rename, ownOf(was.Tools, name)))
@@ -94,7 +93,7 @@ func (n *need) match(c *config.Server, a *subject, name string) {
 	}
 }
 
-// shownAs returns the name under which clients see something of a server.
+// shownAs returns the name that clients see for a server's own name.
 func shownAs(renamed map[string]string, own string) string {
 	if name, is := renamed[own]; is {
 		return name
@@ -102,7 +101,7 @@ func shownAs(renamed map[string]string, own string) string {
 	return own
 }
 
-// ownOf returns the name that a server itself has for what clients see under that one.
+// ownOf returns a server's own name for a name that clients see.
 func ownOf(renamed map[string]string, name string) string {
 	for own, shown := range renamed {
 		if shown == name {
@@ -112,7 +111,7 @@ func ownOf(renamed map[string]string, name string) string {
 	return name
 }
 
-// called returns the operation of an HTTP API that a tool is to call.
+// called returns the operation that a generic tool of an HTTP API calls.
 func (a *subject) called(c *config.Server) *subject {
 	times, own := 0, ""
 	rawjson.Each(a.args, func(name, value []byte) {
@@ -124,7 +123,7 @@ func (a *subject) called(c *config.Server) *subject {
 	return &subject{by: a.by, name: shownAs(c.Tools.Rename, own), doubtful: times != 1 || own == "", tool: true}
 }
 
-// subjects returns what a message is about that may need scopes.
+// subjects returns the subjects of a message that may need scopes.
 func subjects(m *jsonrpc.Message) []subject {
 	tools := func(s *config.Scopes) map[string]config.Words { return s.Tools }
 	prompts := func(s *config.Scopes) map[string]config.Words { return s.Prompts }
@@ -139,7 +138,7 @@ func subjects(m *jsonrpc.Message) []subject {
 	case era.Complete:
 		ref, no := list.ReferenceOf(m)
 		switch {
-		case no != nil: // it can be about anything
+		case no != nil: // the reference cannot be read: it may be anything
 			return []subject{{by: prompts, doubtful: true}, {by: resources, doubtful: true, located: true}}
 		case ref.URI != "":
 			return []subject{{by: resources, name: ref.URI, located: true}}
@@ -159,7 +158,7 @@ func subjects(m *jsonrpc.Message) []subject {
 	return nil
 }
 
-// of adds what a message needs at the own address of a server.
+// of adds what a message needs at a server's own address.
 func (n *need) of(c *config.Server, m *jsonrpc.Message) {
 	n.Add(c.Scopes.All)
 	for _, about := range subjects(m) {
@@ -167,23 +166,23 @@ func (n *need) of(c *config.Server, m *jsonrpc.Message) {
 	}
 }
 
-// longest is how much of a prefix surely begins a name that was cut: see externalName in
+// longest is how much of a prefix a shortened name surely has: see externalName in
 // bridge/internal/aggregate.
 const longest = 55
 
-// ofAll adds what a message needs where all servers are one: what it needs at each server
-// that it may go to. As a rule the prefix of a name leaves one.
+// ofAll adds what a message needs at the aggregate: the needs of each server that it may go to.
+// Usually the prefix of the name leaves one server.
 func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	var tasks []string
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list":
 		tasks = []string{gjson.GetBytes(m.Params, "taskId").Str}
 	case m.Method == era.Listen:
-		wants, _ := subscribe.ReadListen(m.Params) // a fault makes it a doubtful one
+		wants, _ := subscribe.ReadListen(m.Params) // a fault makes the subject ambiguous
 		tasks = wants.Tasks
 	}
 	about := subjects(m)
-	prefixed := map[string]bool{} // names that begin with the prefix of a server
+	prefixed := map[string]bool{} // the names that have the prefix of a server
 	for i := range servers {
 		for _, a := range about {
 			prefixed[a.name] = prefixed[a.name] || n.Grant(servers[i].Name, "") && (begins(prefixes(&servers[i]), a.name) ||
@@ -193,13 +192,13 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	for i := range servers {
 		c := &servers[i]
 		if !n.Grant(c.Name, "") {
-			continue // to the caller it does not exist
+			continue // for the caller it does not exist
 		}
 		if slices.ContainsFunc(tasks, func(id string) bool { return ofTask(servers, id) == c.Name || ofTask(servers, id) == "" }) {
 			n.Add(c.Scopes.All)
 		}
 		for _, a := range about {
-			// A session that began when there was one server goes on with its names.
+			// A session that started when there was one server keeps names without prefixes.
 			if a.located || a.doubtful || !prefixed[a.name] {
 				n.Add(c.Scopes.All)
 				n.match(c, &a, a.name)
@@ -213,7 +212,7 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 				}
 				if shortened(a.name) && strings.HasPrefix(a.name, prefix[:min(len(prefix), longest)]) {
 					any := a
-					any.doubtful = true // its name is not known
+					any.doubtful = true // the whole name is unknown
 					n.Add(c.Scopes.All)
 					n.match(c, &any, "")
 				}
@@ -222,8 +221,8 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	}
 }
 
-// ofTask returns the name of the server whose task that is, where all are one; empty for one
-// that may be anybody's, such as that of a session that began when there was one server.
+// ofTask returns the server of a task of the aggregate. It is empty if any server may have the
+// task, such as that of a session that started when there was one server.
 func ofTask(servers []config.Server, id string) string {
 	name, _, _ := strings.Cut(id, ":")
 	if slices.ContainsFunc(servers, func(c config.Server) bool { return c.Name == name }) {
@@ -232,12 +231,12 @@ func ofTask(servers []config.Server, id string) string {
 	return ""
 }
 
-// prefixes returns what may stand before the names of a server, where all are one. A name
-// without a prefix may be that of anybody.
+// prefixes returns the prefixes that a server's names may have at the aggregate. A name without a
+// prefix may belong to any server.
 func prefixes(c *config.Server) []string { return []string{c.Prefix, c.Name + "__"} }
 
-// formers returns what stood before the names of a server until a moment ago, and may still
-// stand before that one: it may not where another server has a prefix that the name has.
+// formers returns the old prefixes of a server that the name may still have. There is none if the
+// name begins with the current prefix of another server.
 func (n *need) formers(servers []config.Server, c *config.Server, name string) (all []string) {
 	var holder *config.Server // the one with the longest prefix
 	for i := range servers {
@@ -256,26 +255,25 @@ func (n *need) formers(servers []config.Server, c *config.Server, name string) (
 	return all
 }
 
-// begins reports whether a name may be that of something of a server, where all are one.
+// begins reports whether a name at the aggregate may have one of the prefixes.
 func begins(prefixes []string, name string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		return strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)])
 	})
 }
 
-// shortened reports whether a name looks as if it had been too long, or had characters
-// that clients do not take: such a name ends with a hash (see externalName in
-// bridge/internal/aggregate).
+// shortened reports whether a name ends like one that was too long, or had characters that clients
+// refuse: with a hash (see externalName in bridge/internal/aggregate).
 func shortened(name string) bool {
 	i := len(name) - 9
 	return i > 0 && name[i] == '_' && strings.Trim(name[i+1:], "0123456789abcdef") == ""
 }
 
-// At adds what the messages need by a configuration.
+// At adds what the messages need under a configuration.
 func (n *need) At(server string, c *config.Config, messages []*jsonrpc.Message) {
 	all := server == ""
 	if all && len(c.Servers) == 1 {
-		server = c.Servers[0].Name // it is served as it is; a session may have begun when there were more
+		server = c.Servers[0].Name // one server has no aggregate; a session may have started when there were more
 	}
 	for i := range c.Servers {
 		if c.Servers[i].Name == server {

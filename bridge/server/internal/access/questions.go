@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// questions bounds how many answers are waited for that may each say that a key was wrong:
-// as many as the address may still show wrong ones. Otherwise all that come before the
-// first answer would pass. Its methods may be called concurrently.
+// questions bounds the lookups of tokens that run at once for an address: to as many as it may
+// still show wrong keys. Otherwise all that come before the first result would pass. Its methods
+// may be called concurrently.
 type questions struct {
 	limits []*limit
 
@@ -18,21 +18,20 @@ type questions struct {
 	open map[netip.Prefix]*open
 }
 
-// open are the questions of an address, of which there are some.
+// open counts the running lookups of an address.
 type open struct {
 	n       int
-	changed chan struct{} // closed when one has ended; nil while nobody waits for that
+	changed chan struct{} // closed when one ends; nil while nobody waits
 }
 
-// ask makes questions whose answers count in one of those limits.
+// ask makes questions for the limits in which failed lookups are counted.
 func ask(limits ...*limit) *questions {
 	return &questions{limits: limits, open: map[netip.Prefix]*open{}}
 }
 
-// Begin begins a question for whoever is at an address. end is called once, when a wrong
-// key has been counted (see limit.Take), or the key was good. It is nil if there may be no
-// question now: until busy is closed, or if that is nil too, until the address may show a
-// wrong key again.
+// Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong
+// key (see limit.Take), or found a good one. end is nil if the lookup may not start now: until
+// busy is closed, or if busy is nil, until the address may show a wrong key again.
 func (q *questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
 	q.mu.Lock()
@@ -70,7 +69,7 @@ func (q *questions) end(at netip.Prefix, of *open) {
 	}
 }
 
-// left returns how many wrong keys may be shown from there at once.
+// left returns how many wrong keys the address may show at once.
 func (l *limit) left(from netip.Prefix) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,5 +77,5 @@ func (l *limit) left(from netip.Prefix) int {
 	if !ok {
 		return WrongAtOnce
 	}
-	return int(of.rate.TokensAt(time.Now()) + 1e-10) // a nanosecond is more: it is for what rounding costs
+	return int(of.rate.TokensAt(time.Now()) + 1e-10) // for rounding; less than a nanosecond's worth
 }

@@ -23,27 +23,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// claimed is what a configuration wants to know of tokens. It is not changed: another
-// takes its place.
+// claimed is what the configuration reads of tokens. It is not changed: a new configuration has a
+// new one.
 type claimed struct {
-	of     [2]*config.Config // the one that counts; and nil, or the one that is about to
+	of     [2]*config.Config // the current one; and the next one, or nil
 	claims []string          // that servers are sent
-	scoped bool              // calls of some server need scopes
-	tokens bool              // of callers are exchanged for those of some server
+	scoped bool              // some server needs scopes
+	tokens bool              // some server exchanges the tokens of callers
 	known  map[string]bool   // the scopes that the configuration names
 	former map[string][]names
 }
 
-// maxFormer is of how many former settings of a server the names are known, and formerKept
-// how long their prefixes need scopes: longer than they are looked up in bridge/internal/aggregate.
+// maxFormer bounds the old settings of a server whose names are known. formerKept is how long
+// their prefixes need scopes: longer than bridge/internal/aggregate resolves them.
 const (
 	maxFormer  = 8
 	formerKept = 6 * time.Minute
 )
 
-// claimed returns what the configuration wants to know that counts now.
+// claimed returns what the current configuration, and the next one, read of tokens.
 func (a *Access) claimed() *claimed {
-	// What is about to count is looked at first: it counts before the other does not.
+	// The next configuration is read first: it applies before the current one ends.
 	of := [2]*config.Config{1: a.coming.Load()}
 	of[0] = a.c()
 	was := a.wanted.Load()
@@ -51,7 +51,7 @@ func (a *Access) claimed() *claimed {
 		return was
 	}
 	now := &claimed{of: of, known: map[string]bool{}, former: map[string][]names{}}
-	if was != nil { // a server with former settings goes on for its sessions
+	if was != nil { // a server with old settings still serves its sessions
 		now.claims, now.former = slices.Clone(was.claims), maps.Clone(was.former)
 	}
 	for _, c := range of {
@@ -64,7 +64,7 @@ func (a *Access) claimed() *claimed {
 	return now
 }
 
-// end has the prefixes that count no more do so until then, unless they have an end.
+// end lets prefixes that are no longer configured expire at until, unless they already do.
 func (now *claimed) end(until time.Time) {
 	for name, all := range now.former {
 		all = slices.Clone(all)
@@ -83,7 +83,7 @@ func (now *claimed) end(until time.Time) {
 	}
 }
 
-// take adds what a configuration wants to know.
+// take adds what a configuration reads.
 func (now *claimed) take(c *config.Config) {
 	know := func(scopes []string) {
 		for _, one := range scopes {
@@ -148,8 +148,8 @@ func (a *Access) Identify(r *http.Request, to Place) *http.Request {
 	return r.WithContext(auth.WithIdentity(ctx, identity.New(claims, subject)))
 }
 
-// Needs returns what the messages of a request need, and the ids of those that are to be
-// answered. Without messages it is what the address needs.
+// Needs returns the scopes that the messages of a request need, and the ids of its requests.
+// Without messages it returns what the address needs.
 func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (all []string, ids [][]byte) {
 	g, ruled := a.grants.Of(principal)
 	now := a.claimed()
@@ -169,11 +169,11 @@ func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (a
 	return n.All, ids
 }
 
-// placeKey is the key under which the context of a request has the place that it is for.
+// placeKey is the context key of the place of a request.
 type placeKey struct{}
 
-// Screen answers a request whose token lacks a scope that it needs, and otherwise reports
-// false (I-052 to I-055). body is that of a POST.
+// Screen answers a request whose token lacks a scope, and otherwise reports false (I-052 to
+// I-055). body is that of a POST.
 func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool) {
 	t := auth.TokenOf(r.Context())
 	if t == nil || !a.claimed().scoped {
@@ -183,10 +183,10 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 	batch := jsonrpc.IsBatch(body)
 	parts := [][]byte{body}
 	if batch {
-		parts, _ = jsonrpc.Split(body) // a fault is for whoever takes the messages
+		parts, _ = jsonrpc.Split(body) // the handler reports the fault
 	}
 	if len(parts) > gateway.MaxBatch {
-		return false // it is refused as a whole
+		return false // the handler refuses it
 	}
 	for _, part := range parts {
 		if m, err := jsonrpc.ParseUTF8(part); err == nil {
@@ -201,7 +201,7 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 		a.elevations.came(a.o.Log, principal, t)
 		return false
 	}
-	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // these ask for what they are told, and give up the rest
+	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // such clients request what they are told, and lose their other scopes
 		for _, has := range t.Scopes {
 			if a.claimed().known[has] && !slices.Contains(wanted, has) {
 				wanted = append(wanted, has)
@@ -215,7 +215,7 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 	return true
 }
 
-// without returns the texts that are not among sorted ones.
+// without returns the texts that sorted does not have.
 func without(texts, sorted []string) (rest []string) {
 	for _, one := range texts {
 		if _, has := slices.BinarySearch(sorted, one); !has {
@@ -253,14 +253,14 @@ func (a *Access) insufficient(w http.ResponseWriter, r *http.Request, missing, w
 	answer.Data(w, http.StatusForbidden, "application/json", body)
 }
 
-// elevations log who is asked for more scopes, and who comes back with them (I-060). The
-// zero value is ready for use.
+// elevations logs callers that were asked for more scopes, and those that came back with them
+// (I-060). The zero value is ready for use.
 type elevations struct {
-	mu   sync.Mutex // guards the rest
-	open *simplelru.LRU[string, []string]
+	mu   sync.Mutex                       // guards the rest
+	open *simplelru.LRU[string, []string] // by principal, the scopes asked for
 }
 
-// maxElevations is of how many callers it is known that they were asked.
+// maxElevations bounds the callers in open.
 const maxElevations = 1000
 
 func (e *elevations) asked(log *slog.Logger, principal, server string, wanted, missing []string) {
@@ -272,11 +272,11 @@ func (e *elevations) asked(log *slog.Logger, principal, server string, wanted, m
 	e.open.Add(principal, wanted)
 	e.mu.Unlock()
 	if !again || !slices.Equal(was, wanted) {
-		log.Info("a caller was asked for more scopes", "principal", principal, "server", server, "missing", strings.Join(missing, " "), "asked_for", strings.Join(wanted, " "))
+		log.Info("caller asked for more scopes", "principal", principal, "server", server, "missing", strings.Join(missing, " "), "asked_for", strings.Join(wanted, " "))
 	}
 }
 
-// came notes the token of a caller whose scopes suffice.
+// came records that the scopes of a caller's token suffice.
 func (e *elevations) came(log *slog.Logger, principal string, t *token.Token) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -288,5 +288,5 @@ func (e *elevations) came(log *slog.Logger, principal string, t *token.Token) {
 		return
 	}
 	e.open.Remove(principal)
-	log.Info("a caller has come back with more scopes", "principal", principal, "scopes", strings.Join(wanted, " "))
+	log.Info("caller came back with more scopes", "principal", principal, "scopes", strings.Join(wanted, " "))
 }

@@ -10,26 +10,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// Whoami is what the bridge makes of the key or the token that a request shows: the answer
-// of GET /whoami.
+// Whoami is the answer of GET /whoami: the caller that the bridge recognizes by a key or a token.
 type Whoami struct {
-	// Principal is the caller, as logs have it; empty where everybody is one. Rule is the
-	// access rule that has let it in.
+	// Principal is the caller, as in logs; empty without access rules. Rule is the access rule
+	// that admits it.
 	Principal string `json:"principal,omitempty"`
 	Rule      string `json:"rule,omitempty"`
-	// Issuer, Subject, Client and Scopes are those of its token, implied scopes among them;
-	// Until is when that ends, the difference of clocks included. A key has none.
+	// Issuer, Subject, Client and Scopes are those of its token, with implied scopes. Until is
+	// when the token expires, with the tolerated clock skew. A key has none of these.
 	Issuer  string     `json:"issuer,omitempty"`
 	Subject string     `json:"subject,omitempty"`
 	Client  string     `json:"client,omitempty"`
 	Scopes  []string   `json:"scopes,omitempty"`
 	Until   *time.Time `json:"until,omitempty"`
-	// Servers are those that the caller may use, in their order.
+	// Servers are those that the caller may use, in the configured order.
 	Servers []string `json:"servers"`
 }
 
-// PlaceFor returns what somebody is for who asks what the bridge makes of it. A token for
-// one endpoint is shown with that in the query: for=/files/mcp.
+// PlaceFor returns the place of a request for /whoami. A token for one endpoint is shown with the
+// endpoint in the query: for=/files/mcp.
 func (a *Access) PlaceFor(r *http.Request, base string) Place {
 	to := Place{base, r.URL.Query().Get("for")}
 	if to.Endpoint != "" && (to.Endpoint[0] != '/' || !a.serves(to)) {
@@ -38,7 +37,7 @@ func (a *Access) PlaceFor(r *http.Request, base string) Place {
 	return to
 }
 
-// Whoami answers a caller who asks what the bridge makes of it.
+// Whoami answers GET /whoami.
 func (a *Access) Whoami(w http.ResponseWriter, r *http.Request) {
 	me := Whoami{Principal: auth.Principal(r.Context()), Servers: []string{}}
 	me.Rule = auth.RuleOf(me.Principal)

@@ -1,6 +1,5 @@
-// Package accesslog writes a line of JSON for each request of a client: who has asked
-// what of which server, and what became of it. Secrets are not in it, also where the
-// configuration has payloads shown.
+// Package accesslog writes a line of JSON for each request of a client: its caller, method, server
+// and outcome. It contains no secrets, even if the configuration adds payloads.
 package accesslog
 
 import (
@@ -23,41 +22,40 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Log writes the lines. Who makes a request does not wait for that: lines are
-// queued, up to a limit, and one goroutine writes them.
+// Log writes the lines. Requests do not wait for it: lines are queued, up to a limit, and one
+// goroutine writes them.
 type Log struct {
-	path     string // empty for what is not a file of ours
-	instance string // empty when there is one
+	path     string // empty for stdout and stderr
+	instance string // tag of this instance; empty for a single instance
 	payloads bool
 	log      *slog.Logger
 	lost     atomic.Uint64 // lines that were not written
-	full     chan struct{} // there is enough to write
+	full     chan struct{} // receives when the queue is worth writing
 	stop     chan struct{} // closed by Close
-	once     sync.Once     // of that
-	done     chan struct{} // closed when all is written
+	once     sync.Once     // closes stop
+	done     chan struct{} // closed when the queue is written
 
 	mu    sync.Mutex // guards the rest
 	queue []byte     // whole lines
-	ended bool       // nothing is written any more
+	ended bool       // the log is closed
 
-	// Of the goroutine that writes.
+	// The fields below belong to the goroutine that writes.
 	out    io.Writer
-	file   *os.File // out, if it is a file of ours
-	broken bool     // the last write has failed
-	torn   bool     // what was written last does not end with a line break
-	told   uint64   // of lost
+	file   *os.File // out, if it is a file
+	broken bool     // the last write failed
+	torn   bool     // the last write ended within a line
+	told   uint64   // the count of lost that was logged last
 }
 
-// Limits of what waits to be written.
+// When queued lines are written, and how many bytes may wait.
 const (
-	logEvery = time.Second // at the latest
-	logSoon  = 64 << 10    // bytes, that are worth writing at once
+	logEvery = time.Second // the interval
+	logSoon  = 64 << 10    // bytes that are written at once
 	logMost  = 4 << 20
 )
 
-// Open opens what the configuration names; nil when there is to be no
-// access log. A file is made readable by its owner only. instance is the tag of this
-// one of several, or empty.
+// Open opens the configured access log; nil if there is none. A new file is readable by its owner
+// only. instance is the tag of this instance of a cluster, or empty.
 func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	l := &Log{instance: instance, payloads: c.Payloads, log: log, full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	switch c.To {
@@ -74,16 +72,16 @@ func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 		}
 	}
 	if c.Payloads {
-		log.Warn("the access log has arguments and results: for debugging only (access_log: payloads)")
+		log.Warn("the access log contains arguments and results: use access_log: payloads for debugging only")
 	}
 	go l.run()
 	return l, nil
 }
 
-// open opens the file. What stands there is kept.
+// open opens the file, and appends to it.
 func (l *Log) open() error {
 	if info, err := os.Stat(l.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
-		return errors.New("is a pipe, whose reader would be waited for: name a file, stdout or stderr")
+		return errors.New("is a pipe, which may block: name a file, stdout or stderr")
 	}
 	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -93,14 +91,14 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Take queues the line of a report. It does not wait. It reports false when the log is
-// closed, and the line belongs to the one in its place.
+// Take queues the line of a report. It does not block. It reports false if the log is closed: the
+// line belongs to its replacement.
 func (l *Log) Take(p *report.Report) bool {
 	var room [512]byte
 	return l.queued(l.line(room[:0], p))
 }
 
-// queued queues a line. It reports false when the log is closed.
+// queued queues a line. It reports false if the log is closed.
 func (l *Log) queued(line []byte) bool {
 	l.mu.Lock()
 	if l.ended {
@@ -125,7 +123,7 @@ func (l *Log) queued(line []byte) bool {
 	return true
 }
 
-// Action queues the line of something that an operator has done. It is as Take.
+// Action queues the line of an operator's action, like Take.
 func (l *Log) Action(principal, action, outcome string) bool {
 	b := time.Now().AppendFormat([]byte(`{"time":"`), "2006-01-02T15:04:05.000Z07:00")
 	b = append(b, `","level":"INFO","msg":"console"`...)
@@ -198,9 +196,9 @@ func appendPayload(b []byte, name string, raw []byte) []byte {
 	return b
 }
 
-// Limits of what a line shows.
+// Limits of one line.
 const (
-	maxShown   = 128     // bytes of a name that a client has made up
+	maxShown   = 128     // bytes of a name that a client sent
 	maxPayload = 4 << 10 // of params and of a result
 )
 
@@ -212,7 +210,7 @@ func clipped(s string) string {
 	return s
 }
 
-// run writes what is queued, until Close.
+// run writes the queue until Close.
 func (l *Log) run() {
 	defer close(l.done)
 	tick := time.NewTicker(logEvery)
@@ -232,7 +230,7 @@ func (l *Log) run() {
 		l.mu.Unlock()
 		l.write(sanitize.JSON(lines))
 		if spare = lines; cap(spare) > 16*logSoon {
-			spare = nil // after a rush
+			spare = nil // after a burst
 		}
 	}
 	if l.file != nil {
@@ -242,8 +240,7 @@ func (l *Log) run() {
 	}
 }
 
-// follow opens the file again when somebody has moved or removed it, as
-// programs do that rotate logs.
+// follow opens the file again after it was moved or removed, such as by log rotation.
 func (l *Log) follow() {
 	if l.path == "" {
 		return
@@ -254,7 +251,7 @@ func (l *Log) follow() {
 		if err == nil && oursErr == nil && os.SameFile(now, ours) {
 			return
 		}
-		_ = l.file.Close() // whatever has become of it
+		_ = l.file.Close() // the file is gone in any case
 		l.file, l.out = nil, nil
 	}
 	if err := l.open(); err != nil {
@@ -262,7 +259,7 @@ func (l *Log) follow() {
 	}
 }
 
-// fail says that the log cannot be written, once for as long as that lasts.
+// fail logs that the log cannot be written, once until it can be written again.
 func (l *Log) fail(err error) {
 	if !l.broken {
 		l.broken = true
@@ -310,13 +307,12 @@ func count(b []byte) (n uint64) {
 	return n
 }
 
-// Close writes what is queued. A place that takes nothing is waited for no
-// longer than until done.
+// Close writes the queue. It stops waiting for a blocked file when done is closed.
 func (l *Log) Close(done <-chan struct{}) {
 	l.once.Do(func() { close(l.stop) })
 	select {
 	case <-l.done:
 	case <-done:
-		l.log.Warn("the access log does not accept lines: those that waited are lost")
+		l.log.Warn("the access log does not accept lines: queued lines are lost")
 	}
 }

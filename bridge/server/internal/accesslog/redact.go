@@ -14,29 +14,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// redacted stands in place of a secret.
+// redacted replaces a secret.
 const redacted = "[redacted]"
 
-// secretText finds what looks like a secret within a text: a header's line,
-// name=value, name: value, and what follows the name of a scheme of credentials.
-// A value in quotes ends with them. Where one begins like an object or a list, or
-// its quotes are those of a text within the text, nobody knows where it ends.
+// secretText matches probable secrets in a text: the line of a header, name=value, name: value, and
+// the credentials after the name of an authentication scheme. A quoted value ends with its quotes.
+// A value that begins like an object or a list, or with escaped quotes, extends to the end.
 var secretText = regexp.MustCompile(`(?is)` +
 	`([\w-]*(?:authorization|cookie)[\w-]*\s*:\s*)[^\s"'\\][^\r\n]*` +
 	`|([\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|authorization|cookie|session|credential)[\w-]*\\*["']?\s*(?::|=>?)\s*)` +
 	`(?:(")(?:[^"\\]|\\.)*|(')(?:[^'\\]|\\.)*|(\\+["']).*|[\[{].*|\\*(?:(?:bearer|basic|digest)\s+)?[^\s"'\\&,;]+)` +
 	`|\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}`)
 
-// errFull is that there is no more room.
+// errFull says that the output has reached its limit.
 var errFull = errors.New("full")
 
-// maxNested bounds how many texts are looked into that stand in one another.
-// What is deeper is not shown.
+// maxNested bounds the depth of JSON texts within JSON texts. Deeper texts are not shown.
 const maxNested = 8
 
-// Redact copies raw JSON without the values of members that look like secrets, at
-// any depth, also in texts that are JSON themselves. It copies about most bytes
-// and reports whether that was all; what it returns is a JSON value in any case.
+// Redact copies raw JSON without the values of members that look like secrets, at any depth, also in
+// texts that are JSON themselves. It copies about most bytes, and reports whether that was all. The
+// result is always a JSON value.
 func Redact(raw []byte, most int) (_ []byte, whole bool) {
 	r := &redactor{most: most}
 	r.in = json.NewDecoder(bytes.NewReader(raw))
@@ -45,7 +43,7 @@ func Redact(raw []byte, most int) (_ []byte, whole bool) {
 	if err == nil {
 		return r.out, true
 	}
-	if !errors.Is(err, errFull) { // cannot be: it was parsed before
+	if !errors.Is(err, errFull) { // impossible: raw was parsed before
 		return []byte("null"), false
 	}
 	return r.out, false
@@ -59,8 +57,7 @@ type redactor struct {
 	depth int // of texts within texts
 }
 
-// value copies the next value. With errFull, what was copied is a value all the
-// same.
+// value copies the next value. With errFull too, the copy is a complete value.
 func (r *redactor) value() error {
 	t, err := r.in.Token()
 	if err != nil {
@@ -87,7 +84,7 @@ func (r *redactor) rest(t json.Token) error {
 	return r.put([]byte("null"))
 }
 
-// put appends a value that is not looked into, or null when there is no room.
+// put appends a value as it is, or null if it does not fit.
 func (r *redactor) put(value []byte) error {
 	if len(r.out)+len(value) > r.most {
 		r.out = append(r.out, "null"...)
@@ -97,8 +94,7 @@ func (r *redactor) put(value []byte) error {
 	return nil
 }
 
-// members copies an object or an array, of which the beginning was read. It ends
-// also when it is cut.
+// members copies an object or an array after its first character. A copy that is cut is closed too.
 func (r *redactor) members(open json.Delim) error {
 	end := byte('}')
 	if open == '[' {
@@ -118,7 +114,7 @@ func (r *redactor) members(open json.Delim) error {
 			if err != nil {
 				return err
 			}
-			name, _ := t.(string) // a decoder takes nothing else
+			name, _ := t.(string) // a decoder accepts no other name
 			r.out = append(gjson.AppendJSONString(r.out, clipped(name)), ':')
 			if sanitize.IsSecret(name) {
 				if err := r.skip(); err != nil {
@@ -136,7 +132,7 @@ func (r *redactor) members(open json.Delim) error {
 	return err
 }
 
-// skip reads a value. When the text ends before it does, null is copied.
+// skip skips a value. If the text ends within it, skip copies null.
 func (r *redactor) skip() error {
 	for depth := 0; ; {
 		t, err := r.in.Token()
@@ -156,8 +152,8 @@ func (r *redactor) skip() error {
 	}
 }
 
-// text copies a string. One that is JSON itself is looked into, and any other
-// is searched for what looks like a secret.
+// text copies a string. A string that is JSON itself is redacted as JSON. In any other, secretText is
+// replaced.
 func (r *redactor) text(s string) error {
 	room := max(r.most-len(r.out), 0)
 	if inner := strings.TrimLeft(s, " \t\r\n"); inner != "" && strings.IndexByte(`{["`, inner[0]) >= 0 {

@@ -1,6 +1,5 @@
-// Package admin serves what operators see and do over HTTP: each at an address below
-// /ui/api/v1, in JSON. Who may do what is for the bridge to say; a web page that is not
-// the bridge's own may nothing, whoever looks at it.
+// Package admin serves the API of operators below /ui/api/v1, in JSON. The bridge decides which
+// caller has which rights. Web pages other than the bridge's own are refused, whoever views them.
 package admin
 
 import (
@@ -23,13 +22,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Base is what the addresses begin with, below the bridge's own base path.
+// Base begins the paths of the API, below the bridge's own base path.
 const Base = "ui/api/v1/"
 
 // MaxBody bounds the body of a request.
 const MaxBody = 64 << 10
 
-// HasConsole reports whether a configuration has the page for operators.
+// HasConsole reports whether a configuration enables the page for operators.
 func HasConsole(c *config.Config) bool {
 	if c.Console == "" {
 		return c.ConsoleListen != "" || len(c.Access) == 0 && config.Loopback(c.Listen)
@@ -37,32 +36,32 @@ func HasConsole(c *config.Config) bool {
 	return c.Console != config.ConsoleOff
 }
 
-// Right is what a caller has to have.
+// Right is what a caller needs for a route.
 type Right string
 
-// The rights.
+// Rights of a Route.
 const (
-	// Own is that of everybody who is let in: who may not look sees what is its own.
+	// Own is every caller's right. A caller without Look sees only what is its own.
 	Own Right = "own"
-	// Look is to see what is of others.
+	// Look is the right to see what belongs to others.
 	Look Right = "look"
-	// Act is to change something that is of others. Who may act may look.
+	// Act is the right to change what belongs to others. It includes Look.
 	Act Right = "act"
 )
 
-// Caller is who makes a request.
+// Caller is the caller of a request.
 type Caller struct {
-	Principal string // empty where there are no access rules
+	Principal string // empty without access rules
 	Look, Act bool
-	Cookie    bool // it is a page that somebody has signed in on
-	// Good reports whether the caller would be let in still; nil means that it would.
+	Cookie    bool // the request comes from a page that an operator signed in on
+	// Good reports whether the caller's credentials are still accepted; nil means always.
 	Good func() bool
 }
 
-// Sees reports whether the caller may see what is of that principal.
+// Sees reports whether the caller may see what belongs to a principal.
 func (c *Caller) Sees(principal string) bool { return c.Look || c.Principal == principal }
 
-// Call is a request that is let in.
+// Call is an accepted request.
 type Call struct {
 	Caller
 	Context context.Context
@@ -71,10 +70,10 @@ type Call struct {
 	vars    map[string]string
 }
 
-// Var returns what the address has in the place of {name}.
+// Var returns the part of the path that stands for {name}.
 func (c *Call) Var(name string) string { return c.vars[name] }
 
-// Number returns a number of the query, or otherwise.
+// Number returns a number from the query, from 1 to most; otherwise is the default.
 func (c *Call) Number(name string, otherwise, most int) (int, error) {
 	text := c.Query.Get(name)
 	if text == "" {
@@ -87,20 +86,20 @@ func (c *Call) Number(name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// Route is one address.
+// Route is one path and method of the API.
 type Route struct {
 	// Method is GET, which changes nothing, or POST.
 	Method string
-	// Path is below Base. {name} stands for one part of it.
+	// Path is below Base. {name} stands for one segment.
 	Path  string
 	Right Right
-	// Do returns the answer, as JSON.
+	// Do returns the answer, which is written as JSON.
 	Do func(c *Call) (any, error)
-	// Stream answers in the place of Do.
+	// Stream answers instead of Do.
 	Stream func(w http.ResponseWriter, r *http.Request, c *Call)
 }
 
-// match returns what the path has in the places of names; nil if it is another's.
+// match returns the segments of a path that stand for names; nil if the path is another one.
 func (t *Route) match(path string) map[string]string {
 	want, got := strings.Split(t.Path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
@@ -120,24 +119,24 @@ func (t *Route) match(path string) map[string]string {
 // Options are what the API needs of the bridge.
 type Options struct {
 	Log *slog.Logger
-	// Host returns the host that the client of a request has asked for.
+	// Host returns the host that a client requested.
 	Host func(r *http.Request) string
-	// Noted is told of each action.
+	// Noted is called after each action.
 	Noted func(principal, action, outcome string)
 }
 
-// Who returns who makes a request, if whoever it is is let in. Others it has answered, or
-// the error says to them why they are not.
+// Who returns the caller of a request. It answers a request that is not accepted, and known is
+// false; or the error is the reason that the caller gets.
 type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err error)
 
-// API is all routes.
+// API serves routes.
 type API struct {
 	o       Options
 	routes  []Route
-	refused logs.Limiter // about the pages of others
+	refused logs.Limiter // of lines about foreign web pages
 }
 
-// refusedEvery is how often there may be a line about the pages of others.
+// refusedEvery is the least time between two lines about foreign web pages.
 const refusedEvery = 10 * time.Second
 
 // New returns an API without routes.
@@ -149,12 +148,12 @@ func (a *API) Add(routes ...Route) { a.routes = append(a.routes, routes...) }
 // Routes returns all routes.
 func (a *API) Routes() []Route { return slices.Clone(a.routes) }
 
-// Has reports whether there is such a path below Base.
+// Has reports whether a path below Base has a route.
 func (a *API) Has(path string) bool {
 	return slices.ContainsFunc(a.routes, func(t Route) bool { return t.match(path) != nil })
 }
 
-// Serve answers a request for a path that there is.
+// Serve answers a request for a path that has a route.
 func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who) {
 	w.Header().Set("Cache-Control", "no-store")
 	var route *Route
@@ -169,7 +168,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	}
 	if route == nil {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		Refuse(w, http.StatusMethodNotAllowed, "method", "this takes "+strings.Join(methods, " or "))
+		Refuse(w, http.StatusMethodNotAllowed, "method", "use "+strings.Join(methods, " or "))
 		return
 	}
 	if !a.Admits(w, r, path) {
@@ -183,9 +182,9 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	switch {
 	case err != nil:
 	case route.Right == Act && !c.Act:
-		err = errors.New("this caller may not do this: list its name in admin of the configuration file")
+		err = errors.New("this caller may not act: list its name in admin of the configuration file")
 	case route.Right == Look && !c.Look:
-		err = errors.New("this caller may not see this: list its name in viewers of the configuration file")
+		err = errors.New("this caller may not look: list its name in viewers of the configuration file")
 	}
 	if err != nil {
 		if action && c.Principal != "" { // otherwise anybody could fill the log
@@ -220,14 +219,14 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	Answer(w, http.StatusOK, out)
 }
 
-// Admits reports whether a request is of no other web page, and is JSON if it changes
-// something. Others it has answered.
+// Admits reports whether a request comes from no foreign web page, and has a JSON body if it is a
+// POST. Otherwise it answers the request.
 func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	if !own(r, a.o.Host(r)) {
 		if more, due := a.refused.Due(refusedEvery); due {
-			a.o.Log.Warn("a web page was refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
+			a.o.Log.Warn("web page refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
 		}
-		Refuse(w, http.StatusForbidden, "origin", "web pages other than the bridge's own may not do this")
+		Refuse(w, http.StatusForbidden, "origin", "only the bridge's own web pages may use this")
 		return false
 	}
 	if r.Method == http.MethodGet {
@@ -240,13 +239,13 @@ func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	return true
 }
 
-// bodyWait is how long a body may take to come: anybody may announce one.
+// bodyWait bounds the time for reading a body: anybody may announce one and not send it.
 const bodyWait = 10 * time.Second
 
-// Body reads the body of a request. One that is not right it has answered.
+// Body reads the body of a request. It answers a request whose body is not valid.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	// The limit stays for a body that does not come whole: net/http reads the rest of it.
-	// Otherwise it goes: net/http would take its end for the client's going.
+	// The deadline stays for an incomplete body, since net/http reads the rest. For a complete
+	// body it is removed: net/http would take its passing for the end of the connection.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyWait))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
@@ -268,7 +267,7 @@ func (a *API) note(who, action, outcome string) {
 	a.o.Noted(who, action, outcome)
 }
 
-// own reports whether a request is of no web page, or of one of the bridge's own.
+// own reports whether a request comes from no web page, or from the bridge's own.
 func own(r *http.Request, host string) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -294,26 +293,26 @@ type Refusal struct {
 // Error returns the message.
 func (f *Refusal) Error() string { return f.Message }
 
-// NotFound is the error of what is not there, or not for this caller to know of.
+// NotFound returns the error for what does not exist, or what this caller may not know of.
 func NotFound(what string) error {
 	return &Refusal{http.StatusNotFound, "not_found", "there is no " + what}
 }
 
-// fault is one of a configuration.
+// fault is one fault of a configuration.
 type fault struct {
 	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"` // 0 is about the file as a whole
+	Line    int    `json:"line,omitempty"` // 0 means the whole file
 	Message string `json:"message"`
 }
 
-// problem is what an answer says that is an error.
+// problem is the error of an answer.
 type problem struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Faults  []fault `json:"faults,omitempty"`
 }
 
-// fail answers that a request has failed.
+// fail answers a request with an error of its route.
 func fail(w http.ResponseWriter, err error) {
 	if f, ok := errors.AsType[*Refusal](err); ok {
 		Refuse(w, f.Status, f.Code, f.Message)
@@ -329,25 +328,25 @@ func fail(w http.ResponseWriter, err error) {
 	Answer(w, http.StatusUnprocessableEntity, map[string]any{"error": p})
 }
 
-// Refuse answers with an error.
+// Refuse answers a request with an error.
 func Refuse(w http.ResponseWriter, status int, code, message string) {
 	Answer(w, status, map[string]any{"error": problem{Code: code, Message: message}})
 }
 
-// Answer answers with JSON.
+// Answer answers a request with JSON.
 func Answer(w http.ResponseWriter, status int, out any) {
 	body, err := json.MarshalIndent(out, "", "    ")
 	if err != nil {
-		http.Error(w, "the answer is no JSON", http.StatusInternalServerError)
+		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(sanitize.JSON(body), '\n')) // who has gone needs no answer
+	_, _ = w.Write(append(sanitize.JSON(body), '\n')) // a client that left needs no answer
 }
 
-// Read reads the body of a request into a struct. Members that it does not have are
-// refused.
+// Read reads the body of a request into a struct. It refuses members that the struct does not
+// have.
 func Read(body []byte, into any) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()

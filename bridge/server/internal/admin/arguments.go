@@ -19,26 +19,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// ArgumentsChecked is what is wrong with the arguments of a call that nobody has made.
+// ArgumentsChecked is the result of checking arguments without calling the tool.
 type ArgumentsChecked struct {
 	OK     bool            `json:"ok"`
 	Faults []ArgumentFault `json:"faults"`
 }
 
-// ArgumentFault is one thing that is wrong.
+// ArgumentFault is one fault of the arguments.
 type ArgumentFault struct {
-	Path    string `json:"path,omitempty"` // such as body.tags[2]; empty for all of them
+	Path    string `json:"path,omitempty"` // such as body.tags[2]; empty for the whole
 	Message string `json:"message"`
 }
 
 const (
-	// mostFaults is how many are told.
+	// mostFaults bounds the faults of one answer.
 	mostFaults = 100
-	// ownParams is what a server is told of who asks for its tools.
+	// ownParams introduces the bridge to a server whose tools are listed.
 	ownParams = `{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","title":"the admin API of mcp-bridge","version":"1"}}`
 )
 
-// unread takes what a server has to say while it is asked for its tools. Nobody waits for that.
+// unread drops what a server sends while its tools are listed.
 type unread struct{}
 
 func (unread) Send(e replay.Event) bool {
@@ -48,8 +48,8 @@ func (unread) Send(e replay.Event) bool {
 	return true
 }
 
-// checkArguments says what is wrong with arguments, by the schema that the tool has for the
-// caller. It makes no call of the tool.
+// checkArguments checks arguments by the tool's schema, as the caller sees it. It does not call the
+// tool.
 func (o *Operator) checkArguments(c *Call) (any, error) {
 	var asked struct {
 		Server    string          `json:"server"`
@@ -60,7 +60,7 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 		return nil, err
 	}
 	if asked.Server == "" || asked.Tool == "" {
-		return nil, &Refusal{http.StatusBadRequest, "body", `server and tool are needed: {"server": "files", "tool": "read_file", "arguments": {}}`}
+		return nil, &Refusal{http.StatusBadRequest, "body", `server and tool are missing: send {"server": "files", "tool": "read_file", "arguments": {}}`}
 	}
 	schema, err := o.schema(c, asked.Server, asked.Tool)
 	if err != nil {
@@ -78,8 +78,8 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 	return out, nil
 }
 
-// schema asks a server for its tools as a client of the caller would that sends no headers but
-// its key, and returns what one of them wants.
+// schema lists the tools of a server like a client of the caller that sends no headers but its key,
+// and returns the input schema of one tool.
 func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
 	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
 	var names []string
@@ -87,7 +87,7 @@ func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err erro
 		var a *jsonrpc.Message
 		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: unread{}})
 		switch {
-		case err == nil && a == nil: // the caller has gone
+		case err == nil && a == nil: // the caller left
 			err = cmp.Or(context.Cause(c.Context), bridge.ErrCancelled)
 		case err == nil && a.Error != nil:
 			err = errors.New(gjson.GetBytes(a.Error, "message").String())
@@ -111,9 +111,9 @@ func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err erro
 	case errors.Is(err, bridge.ErrUnknownServer):
 		return nil, NotFound("server of that name")
 	case errors.Is(err, bridge.ErrDenied):
-		return nil, &Refusal{http.StatusForbidden, "denied", "this caller may not use the server: see servers of its rule under access in the configuration file"}
+		return nil, &Refusal{http.StatusForbidden, "denied", "this caller may not use the server: add it to servers of the caller's rule under access in the configuration file"}
 	case err != nil:
-		return nil, &Refusal{http.StatusServiceUnavailable, "unavailable", "the server does not say which tools it has: " + bridge.Brief(err)}
+		return nil, &Refusal{http.StatusServiceUnavailable, "unavailable", "the tools of the server cannot be listed: " + bridge.Brief(err)}
 	}
 	return nil, NotFound("tool of that name: " + similar.Hint(tool, names, "the server has none"))
 }

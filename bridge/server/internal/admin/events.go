@@ -18,53 +18,52 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// How often a stream of events has what.
+// Intervals of a stream of events.
 const (
-	stateEvery    = 500 * time.Millisecond // the state of servers, if that has changed
+	stateEvery    = 500 * time.Millisecond // the state of servers, if it changed
 	processEvery  = 5 * time.Second        // the state of the process, in any case
-	sessionsEvery = 2 * time.Second        // likewise: sessions, and whether the caller may look still
+	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
 )
 
-// How long a stream that has lost its reader goes on, and which of its events it can send
-// again.
+// How long a stream without a reader can be resumed, and how many events it can repeat.
 const (
 	lostFor  = time.Minute
 	maxAgain = 128
 	maxSent  = 64 << 10 // bytes
 )
 
-// topics are what events can be about.
+// topics are the topics of events.
 var topics = []string{"servers", "calls", "sessions", "traffic", "log"}
 
-// Events are the streams of what happens.
+// Events serves streams of events.
 type Events struct {
 	*Operator
-	// Overview returns the state of the bridge, as far as a caller may see that.
+	// Overview returns the state of the bridge that a caller may see.
 	Overview func(c *Caller) Overview
-	// Heartbeat returns after how long a stream that is silent gets a sign of life.
+	// Heartbeat returns the interval of heartbeats on an idle stream.
 	Heartbeat func() time.Duration
-	// Payloads reports whether what messages carry may be shown.
+	// Payloads reports whether the payloads of messages may be shown.
 	Payloads func() bool
-	// Most returns how many streams may be open, and how many more that have lost their reader.
+	// Most returns how many streams may be open, and how many more may wait for their reader.
 	Most func() int
-	// Alone says that there is no more than one caller.
+	// Alone reports that there is only one caller.
 	Alone bool
 
 	streams Streams
 
 	mu     sync.Mutex         // guards the rest
-	lost   map[string]*stream // those that may go on, by key
+	lost   map[string]*stream // those without a reader that can be resumed, by key
 	closed bool
 }
 
-// Overview is the state of the bridge at a moment.
+// Overview is the state of the bridge at one time.
 type Overview interface {
-	// Since returns what has changed since then; nil for nothing. whole has it say the
-	// state of the process in any case.
+	// Since returns the changes since an earlier overview; nil for none. whole adds the state of
+	// the process in any case.
 	Since(was Overview, whole bool) any
 }
 
-// Routes returns where the streams are.
+// Routes returns the route of the streams.
 func (e *Events) Routes() []Route {
 	return []Route{{Method: "GET", Path: "events", Right: Own, Stream: e.serve}}
 }
@@ -77,7 +76,7 @@ type snapshot struct {
 	Lines    []*logs.Line `json:"lines,omitempty"`
 }
 
-// serve streams what happens, until the caller leaves or may not look any more.
+// serve streams events until the caller leaves or loses its rights.
 func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	wants, err := e.asked(c)
 	if err != nil {
@@ -86,7 +85,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	}
 	leave, ok := e.streams.Enter(&c.Caller, e.Most(), e.Alone)
 	if !ok {
-		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open: see console_streams in the configuration file")
+		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open: close one, or raise console_streams in the configuration file")
 		return
 	}
 	defer leave()
@@ -97,7 +96,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	out, err := httpio.OpenWriter(w, r)
 	if err != nil {
 		s.stop()
-		return // the client has gone, or its connection cannot be streamed to
+		return // the client left, or its connection cannot stream
 	}
 	defer out.Close()
 	s.c, s.out = &c.Caller, out
@@ -113,7 +112,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	}
 }
 
-// wanted is what a stream is about.
+// wanted is what a client requested of a stream.
 type wanted struct {
 	topics          string // sorted
 	server, session string
@@ -122,7 +121,7 @@ type wanted struct {
 
 func (t wanted) has(topic string) bool { return slices.Contains(strings.Split(t.topics, ","), topic) }
 
-// asked reads what a stream is to be about.
+// asked reads what a client requests of a stream.
 func (e *Events) asked(c *Call) (t wanted, err error) {
 	all := strings.Split(c.Query.Get("topics"), ",")
 	for _, topic := range all {
@@ -140,35 +139,35 @@ func (e *Events) asked(c *Call) (t wanted, err error) {
 	case t.has("traffic") && !c.Look:
 		return t, denied("messages", "viewers")
 	case t.payloads && !c.Act:
-		return t, denied("what messages carry", "admin")
+		return t, denied("the payloads of messages", "admin")
 	case t.payloads && !e.Payloads():
-		return t, &Refusal{http.StatusConflict, "conflict", "what messages carry is not shown here: set console: payloads in the configuration file"}
+		return t, &Refusal{http.StatusConflict, "conflict", "payloads of messages are not shown: set console: payloads in the configuration file"}
 	}
 	return t, nil
 }
 
-// stream is one of events. It is for one goroutine, but for what is put into its feed.
+// stream is one stream of events. One goroutine uses it at a time; its feed may be filled concurrently.
 type stream struct {
 	e      *Events
-	key    string // by which it is found again
+	key    string // in the ids of its events
 	wants  wanted
 	c      *Caller
 	looker *Looker
 	out    *httpio.Writer
 	ends   []func()
-	timer  *time.Timer // while it has no reader; guarded by e.mu
-	since  time.Time   // likewise
+	timer  *time.Timer // of forget, while it has no reader; guarded by e.mu
+	since  time.Time   // when it lost its reader; guarded by e.mu
 
 	was                      Overview
 	sessions                 *SessionRows
-	process, session, beaten time.Time // when they were looked at, and something was written
+	process, session, beaten time.Time // when these were last read, and when something was last written
 
 	number int // of the last event
 	sent   []httpio.Event
-	bytes  int // of those
+	bytes  int // of sent
 }
 
-// begin begins a stream.
+// begin makes a stream and subscribes it to its topics.
 func (e *Events) begin(wants wanted, c *Call) *stream {
 	l := &Looker{Feed: NewFeed(), Who: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
 	s := &stream{e: e, key: rand.Text(), wants: wants, looker: l}
@@ -176,7 +175,7 @@ func (e *Events) begin(wants wanted, c *Call) *stream {
 	case wants.has("calls"):
 		s.ends = append(s.ends, e.Calls.Look(l, c.Act, e.Bridge.Activity))
 	case wants.has("traffic"):
-		s.ends = append(s.ends, e.Calls.Look(nil, false, e.Bridge.Activity)) // which has clients' messages seen
+		s.ends = append(s.ends, e.Calls.Look(nil, false, e.Bridge.Activity)) // without it, messages of clients are not recorded
 	}
 	if wants.has("traffic") {
 		s.ends = append(s.ends, e.Calls.Traffic.Look(l))
@@ -187,7 +186,7 @@ func (e *Events) begin(wants wanted, c *Call) *stream {
 	return s
 }
 
-// stop ends a stream.
+// stop unsubscribes a stream.
 func (s *stream) stop() {
 	for _, end := range s.ends {
 		end()
@@ -195,9 +194,9 @@ func (s *stream) stop() {
 	s.ends = nil
 }
 
-// keep has a stream whose reader is lost go on for a while, so that it can come back. Where
-// there are too many, it takes the place of the oldest of the same caller, if there is one:
-// most readers do not come back, since they have another page open now.
+// keep keeps a stream that lost its reader for a while, so that it can be resumed. If there are too
+// many, it replaces the oldest of the same caller: most readers do not come back, since they have
+// opened another page.
 func (e *Events) keep(s *stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,7 +211,7 @@ func (e *Events) keep(s *stream) {
 		}
 	}
 	most := e.Most()
-	full := len(e.lost) >= most || !e.Alone && own >= max(1, most/2) // each page that is left adds one
+	full := len(e.lost) >= most || !e.Alone && own >= max(1, most/2) // each page that an operator leaves adds one
 	if full && oldest != nil {
 		e.forget(oldest)
 	}
@@ -240,8 +239,8 @@ func (e *Events) forget(s *stream) {
 	s.stop()
 }
 
-// find returns the stream of that caller that an event was of, and which number that had. It
-// is nil unless it is about the same, and the caller has the same rights.
+// find returns the caller's stream that sent an event, and the number of the event. The stream is
+// nil unless its request and the caller's rights are the same.
 func (e *Events) find(id string, wants wanted, c *Caller) (s *stream, last int) {
 	key, number, _ := strings.Cut(id, ".")
 	n, err := strconv.Atoi(number)
@@ -266,8 +265,7 @@ func (e *Events) Close() {
 	}
 }
 
-// run writes events until the reader is lost, which it reports as false, or has been told
-// that there are no more.
+// run writes events until the reader is lost. It reports true if it ended the stream itself.
 func (s *stream) run(ctx context.Context) (ended bool) {
 	tick := time.NewTicker(stateEvery)
 	defer tick.Stop()
@@ -297,7 +295,7 @@ func (s *stream) send(kind string, data any) error {
 	return s.out.Send(one)
 }
 
-// note gives an event its number, and keeps it for a reader who comes back.
+// note numbers an event, and keeps it for a reader that resumes.
 func (s *stream) note(kind string, data any) httpio.Event {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -313,7 +311,7 @@ func (s *stream) note(kind string, data any) httpio.Event {
 	return one
 }
 
-// again goes on after the event of that number.
+// again resumes a stream after the event of that number.
 func (s *stream) again(last int) error {
 	left := s.sent[max(0, len(s.sent)-(s.number-last)):]
 	missed := s.number - last - len(left)
@@ -332,7 +330,7 @@ func (s *stream) again(last int) error {
 	return s.pass()
 }
 
-// snapshot writes how all is.
+// snapshot writes the whole state.
 func (s *stream) snapshot() error {
 	var all snapshot
 	now := time.Now()
@@ -357,8 +355,8 @@ func (s *stream) snapshot() error {
 	return s.out.Flush()
 }
 
-// pass writes what has happened. What it cannot write any more has its number all the same:
-// a reader who comes back gets it, or is told that it was missed.
+// pass writes the events of the feed. Those that it can no longer write are numbered too: a reader
+// that resumes gets them, or the number of events that it missed.
 func (s *stream) pass() error {
 	events, dropped := s.looker.Take()
 	if dropped > 0 {
@@ -378,7 +376,7 @@ func (s *stream) pass() error {
 	return s.out.Flush()
 }
 
-// look writes what has changed since. more is false when that was the last of it.
+// look writes what changed since the last time. more is false if that ended the stream.
 func (s *stream) look(now time.Time) (more bool, err error) {
 	if s.e.Bridge.Draining() {
 		return false, s.bye("stopping")
@@ -408,6 +406,7 @@ func (s *stream) look(now time.Time) (more bool, err error) {
 	return true, s.out.Flush()
 }
 
+// bye writes the last event of a stream.
 func (s *stream) bye(reason string) error {
 	if err := s.send("bye", map[string]string{"reason": reason}); err != nil {
 		return err
@@ -415,7 +414,7 @@ func (s *stream) bye(reason string) error {
 	return s.out.Flush()
 }
 
-// servers writes what has changed of the state of servers.
+// servers writes changes of the state of servers.
 func (s *stream) servers(now time.Time) error {
 	all := s.e.Overview(s.c)
 	change := all.Since(s.was, now.Sub(s.process) >= processEvery)

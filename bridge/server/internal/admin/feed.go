@@ -2,21 +2,21 @@ package admin
 
 import "sync"
 
-// What a stream of events holds at most for a page that reads too slowly.
+// Bounds of a Feed.
 const (
 	maxEvents = 512
 	maxBytes  = 256 << 10
 )
 
-// Event is something that has happened.
+// Event is one event of a stream.
 type Event struct {
 	Type string
-	Data any // it is not changed any more
-	Size int // about how many bytes it has as JSON
+	Data any // nobody changes it
+	Size int // approximate, as JSON, in bytes
 }
 
-// Feed holds events until they are written. What does not fit is dropped, and counted: who
-// looks slows nobody down. Its methods may be called concurrently.
+// Feed queues events until they are written. It drops and counts events that do not fit, so that a
+// slow page delays nobody. Its methods may be called concurrently.
 type Feed struct {
 	wake chan struct{}
 
@@ -44,10 +44,10 @@ func (f *Feed) Put(e Event) {
 	}
 }
 
-// Wake is where a sign comes when there may be events.
+// Wake returns a channel that receives when there may be events.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Take returns what was put since, and how many events were dropped.
+// Take returns the queued events, and how many were dropped.
 func (f *Feed) Take() (events []Event, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,33 +14,32 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// shownKeys are the keys whose texts are shown: names of things, addresses of our own, one
-// of a few words. Any other text may be a secret, or have one in it.
+// shownKeys are the keys whose texts are shown: names, own addresses, and choices between a few
+// words. Any other text may be a secret, or contain one.
 var shownKeys = []string{
 	"listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "role", "era", "revision", "prefix", "transport", "mode",
 	"name", "admin", "viewers", "allow", "deny", "servers", "allowed_origins", "allowed_hosts", "trusted_proxies", "forward", "issuer", "audience",
 	"scopes", "token_file", "env_file", "cert_file", "key_file", "ca_file", "to", "cwd", "method", "advertise", "store_lost", "replay",
 }
 
-// hiddenKeys are those below which nothing is shown but names and references.
+// hiddenKeys are the keys below which only names and references are shown.
 var hiddenKeys = []string{"args", "env", "headers", "query", "auth", "body", "claims", "secret"}
 
-// commandKeys have a program, and perhaps its arguments.
+// commandKeys are the keys of a program and its arguments.
 var commandKeys = []string{"command", "stdio"}
 
-// addressKeys have an address, of which only the host is shown: servers take keys in paths
-// too.
+// addressKeys are the keys of an address. Only its host is shown: servers accept keys in paths too.
 var addressKeys = []string{"url", "http", "sse", "base_url", "openapi", "redis", "jwks"}
 
-// plain are texts that cannot be secrets: references to variables, times, sizes, rates.
+// plain matches texts that cannot be secrets: references to variables, times, sizes, rates.
 var plain = regexp.MustCompile(`^(?:(?:Bearer |Basic )?\$\{[A-Za-z_][A-Za-z0-9_]*\}|(?:[0-9]{1,9}(?:\.[0-9]{1,3})?(?:ns|us|ms|s|m|h)){1,3}|[0-9]{1,9}(?:[KMG]i?B)?|[0-9]{1,9}/[smh]|on|off|yes|no|)$`)
 
-// hidden stands in the place of a text that may be a secret.
+// hidden replaces a text that may be a secret.
 const hidden = "***"
 
-// Masked returns the text of a configuration file as it may be shown: as YAML, without
-// comments, and with *** in the place of what may be a secret. With a server's name, it is
-// that server's part, or nothing.
+// Masked returns the text of a configuration file for operators: as YAML, without comments, and with
+// *** for each text that may be a secret. With a server's name, it returns that server's part, or
+// nothing.
 func Masked(text []byte, server string) (string, error) {
 	root, err := strict.Parse(text)
 	if err != nil || root == nil {
@@ -56,7 +55,7 @@ func Masked(text []byte, server string) (string, error) {
 	return m.b.String(), nil
 }
 
-// below returns what is said of a server of that name; nil if there is nothing.
+// below returns the settings of a server; nil if there are none.
 func below(root *yaml.Node, server string) *yaml.Node {
 	for key, value := range pairs(root) {
 		if key == "servers" || key == "mcpServers" {
@@ -84,7 +83,7 @@ func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 // mask writes YAML.
 type mask struct{ b strings.Builder }
 
-// node writes a value behind its key, or behind the sign of an item.
+// node writes a value after its key, or after the dash of an item.
 func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 	before := ""
 	switch n.Kind {
@@ -127,7 +126,7 @@ func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 	}
 }
 
-// text writes a text, if it cannot be a secret.
+// text writes a text, or *** if it may be a secret.
 func (m *mask) text(s, key string, secret bool) {
 	switch {
 	case plain.MatchString(s) && (!secret || strings.HasPrefix(s, "$") || strings.Contains(s, " $")) && len(s) < 128:
@@ -135,7 +134,7 @@ func (m *mask) text(s, key string, secret bool) {
 		s = hidden
 	case slices.Contains(addressKeys, key) && host(s) != "":
 		s = host(s)
-	case slices.Contains(commandKeys, key): // arguments may stand behind the program, and variables before it
+	case slices.Contains(commandKeys, key): // arguments may follow the program, and variables precede it
 		words := strings.Fields(s)
 		switch {
 		case len(words) == 0 || strings.Contains(words[0], "="):
@@ -161,7 +160,7 @@ func host(s string) string {
 	return u.Scheme + "://" + u.Host + "/" + hidden
 }
 
-// simple are texts that YAML takes as they are.
+// simple matches texts that YAML needs no quotes for.
 var simple = regexp.MustCompile(`^[A-Za-z0-9_./$][A-Za-z0-9_./${}@-]*$`)
 
 func quoted(s string) string {

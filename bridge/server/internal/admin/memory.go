@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// memoryEvery is for how long one reading of the memory is good: each stops the process for
-// a moment.
+// memoryEvery is the interval between readings of the memory: each stops the process for a moment.
 const memoryEvery = 5 * time.Second
 
 var memory struct {
@@ -16,8 +15,8 @@ var memory struct {
 	bytes      uint64
 }
 
-// Memory returns how many bytes this process has of the machine, of some seconds ago at
-// most. All who look share a reading.
+// Memory returns the memory of this process in bytes, at most memoryEvery old. All callers share a
+// reading.
 func Memory() uint64 {
 	memory.Lock()
 	defer memory.Unlock()

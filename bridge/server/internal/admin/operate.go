@@ -17,16 +17,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// Operator shows and ends what is under way in a gateway.
+// Operator shows and ends the sessions, calls and connections of a gateway.
 type Operator struct {
 	Bridge *gateway.Gateway
 	Calls  *calls.Calls
 	Logs   *logs.Log
-	// State returns the state of the server of that name.
+	// State returns the state of a server.
 	State func(server string) (any, error)
 }
 
-// Routes returns where that can be asked for.
+// Routes returns the routes of the operator.
 func (o *Operator) Routes() []Route {
 	return []Route{
 		{Method: "GET", Path: "sessions", Right: Own, Do: o.showSessions},
@@ -46,21 +46,21 @@ func (o *Operator) Routes() []Route {
 	}
 }
 
-// MaxRows is how many sessions are shown unless more are asked for, and MostRows how many
-// may be.
+// MaxRows is the default number of rows of an answer, and MostRows the largest.
 const (
 	MaxRows  = 200
 	MostRows = 1000
 )
 
-// SessionRows are the sessions that somebody may see.
+// SessionRows are the sessions that a caller may see.
 type SessionRows struct {
 	Sessions []gateway.SessionStatus `json:"sessions"` // the newest first
 	Total    int                     `json:"total"`
-	// Without is what clients without sessions do; not there for who may not look.
+	// Without counts what stateless clients do; nil for a caller that may not look.
 	Without *Sessionless `json:"without_session,omitempty"`
 }
 
+// Sessionless counts the calls and subscriptions of stateless clients.
 type Sessionless struct {
 	Calls         int `json:"calls"`
 	Subscriptions int `json:"subscriptions"`
@@ -74,6 +74,7 @@ func (o *Operator) showSessions(c *Call) (any, error) {
 	return o.Sessions(&c.Caller, limit), nil
 }
 
+// Sessions returns the newest sessions that a caller may see, up to limit.
 func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
 	all := o.Bridge.Sessions(c.Sees)
 	slices.SortFunc(all, func(a, b gateway.SessionStatus) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.ID, b.ID)) })
@@ -86,7 +87,7 @@ func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
 	return out
 }
 
-// showCalls has calls watched for a minute from now on.
+// showCalls shows calls. Calls are recorded for a minute from now on.
 func (o *Operator) showCalls(c *Call) (any, error) {
 	limit, err := c.Number("limit", MaxRows, MostRows)
 	if err != nil {
@@ -101,16 +102,16 @@ func (o *Operator) showCalls(c *Call) (any, error) {
 	}), nil
 }
 
-// seenCall returns the call that is meant, if the caller may see it.
+// seenCall returns the call of the path, if the caller may see it.
 func (o *Operator) seenCall(c *Call) (*calls.Row, error) {
 	row := o.Calls.Find(c.Var("id"))
 	if row == nil || !c.Sees(row.Principal) {
-		return nil, NotFound("call of that id, or not any more")
+		return nil, NotFound("call of that id, or it is no longer recorded")
 	}
 	return row, nil
 }
 
-// shownCall is a call, for operators with what it carried, where that is kept.
+// shownCall is a call, with its payloads for operators if they are recorded.
 type shownCall struct {
 	*calls.Row
 	*calls.Carried
@@ -128,16 +129,15 @@ func (o *Operator) showCall(c *Call) (any, error) {
 	return out, nil
 }
 
-// owns returns an error unless the caller may act on what is that principal's: its own, or
-// all.
+// owns returns an error unless the caller may act on what belongs to a principal.
 func owns(c *Call, principal string) error {
 	if c.Act || c.Principal == principal && c.Principal != "" {
 		return nil
 	}
-	return &Refusal{Status: http.StatusForbidden, Code: "denied", Message: "this is another caller's: to act on that, list the name of this one in admin of the configuration file"}
+	return &Refusal{Status: http.StatusForbidden, Code: "denied", Message: "this belongs to another caller: to act on it, list the name of your caller in admin of the configuration file"}
 }
 
-// Empty reads the body of an action that takes nothing.
+// Empty reads the body of an action without arguments.
 func Empty(c *Call) error { return Read(c.Body, &struct{}{}) }
 
 func (o *Operator) cancelCall(c *Call) (any, error) {
@@ -166,7 +166,7 @@ func (o *Operator) endSession(c *Call) (any, error) {
 	case len(seen) == 0:
 		return nil, NotFound("session of that id")
 	case len(seen) > 1:
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "several sessions are shown by that id"}
+		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "several sessions are shown under that id"}
 	}
 	if err := owns(c, seen[0].Principal); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (o *Operator) stopConnection(c *Call) (any, error) {
 	return struct{}{}, nil
 }
 
-// stopIdle closes the connections that no call uses, so that the next call opens another one.
+// stopIdle closes the connections that no call uses. The next call opens another one.
 func (o *Operator) stopIdle(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (o *Operator) stopIdle(c *Call) (any, error) {
 	return map[string]int{"stopped": of.StopIdle()}, nil
 }
 
-// How long an operator's decision about a circuit breaker counts.
+// How long a circuit breaker stays forced.
 const (
 	forceFor     = 10 * time.Minute
 	forceLongest = 24 * time.Hour
@@ -221,7 +221,7 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	}
 	long, err := span(asked.For, forceFor)
 	if err == nil && asked.For != "" && asked.State == "auto" {
-		err = wrong("for is for open and closed only")
+		err = wrong("for is allowed with open and closed only")
 	}
 	if err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	return o.State(name)
 }
 
-// span reads how long an operator's decision is to count.
+// span reads the time for which an operator's order applies.
 func span(text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
 		return otherwise, nil
@@ -254,7 +254,7 @@ func span(text string, otherwise time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// drain has a server get no new calls.
+// drain keeps new calls from a server.
 func (o *Operator) drain(c *Call) (any, error) {
 	var asked struct {
 		For string `json:"for"`
@@ -273,7 +273,7 @@ func (o *Operator) drain(c *Call) (any, error) {
 	return o.order(c.Var("name"), order)
 }
 
-// resume has it get them again.
+// resume lets a drained server have new calls again.
 func (o *Operator) resume(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err
@@ -301,7 +301,7 @@ func (o *Operator) forgetLists(c *Call) (any, error) {
 	return map[string]int{"forgotten": kept.Forget()}, nil
 }
 
-// probed is what came of trying a server.
+// probed is the result of a probe.
 type probed struct {
 	OK    bool    `json:"ok"`
 	Took  float64 `json:"took_ms"`
@@ -323,13 +323,13 @@ func (o *Operator) probe(c *Call) (any, error) {
 	}
 }
 
-// logShown are the last lines of the log.
+// logShown is the answer with the last lines of the log.
 type logShown struct {
-	Since *time.Time   `json:"since,omitempty"` // somebody looks
-	Lines []*logs.Line `json:"lines"`           // the oldest first
+	Since *time.Time   `json:"since,omitempty"` // since when lines are recorded
+	Lines []*logs.Line `json:"lines"`           // oldest first
 }
 
-// showLog has lines kept for a minute from now on.
+// showLog shows the last lines of the log. Lines are recorded for a minute from now on.
 func (o *Operator) showLog(c *Call) (any, error) {
 	limit, err := c.Number("limit", MaxRows, MostRows)
 	if err != nil {

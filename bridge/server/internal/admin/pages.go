@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Page is somebody who has signed in on the page for operators: what its cookie has, which
-// nobody else can read or make. The key itself is not in it.
+// Page is one sign-in on the page for operators: the content of its cookie, which nobody else can
+// read or make. It does not contain the key.
 type Page struct {
 	ID        string   `json:"i"` // random
 	Principal string   `json:"p"`
@@ -28,45 +28,44 @@ type Page struct {
 
 const (
 	pageCookie = "mcp-bridge-console-"
-	// pageKind is that of seals.
+	// pageKind is the kind of its seals.
 	pageKind = "console"
-	// pageLast is how long somebody is signed in, and pageIdle how long without use. Use
-	// is noted once in a while, by another cookie.
+	// pageLast is how long a sign-in lasts, and pageIdle how long without use. pageNote is how
+	// often use is recorded, by a new cookie.
 	pageLast = 12 * time.Hour
 	pageIdle = time.Hour
 	pageNote = time.Minute
-	// pageLook is how often it is looked whether a page is signed in still that has a
-	// request under way.
+	// pageLook is how often the sign-in is checked while a request of the page is in flight.
 	pageLook = 2 * time.Second
-	// maxEnded bounds those that are remembered who have signed out.
+	// maxEnded bounds the sign-ins that are recorded as ended.
 	maxEnded = 4096
-	// PageHeader goes with requests that have the cookie and change something: no other
-	// site's page can send it.
+	// PageHeader is required of requests that have the cookie and change something. Pages of
+	// other sites cannot send it.
 	PageHeader = "Bridge-Console"
 )
 
-// CookieName returns the name of the cookie of a page at that host and port, as the request
-// has them: browsers send cookies to each port of a host, where another bridge may be.
+// CookieName returns the name of the cookie of a page at a request's host and port. Browsers send
+// cookies to every port of a host, where another bridge may be.
 func CookieName(host string) string {
 	sum := sha256.Sum256([]byte(host))
 	return pageCookie + hex.EncodeToString(sum[:4])
 }
 
-// Pages are those who have signed in.
+// Pages checks the sign-ins of the page for operators.
 type Pages struct {
-	// Holder returns whose the key of that sum is now.
+	// Holder returns the principal that has the key of that sum now.
 	Holder func(auth.Sum) (principal string, ok bool)
-	// Path returns the path that the cookie of a request is good below, as the browser sees
-	// it, and whether the browser reaches it over TLS. base is what the bridge is served below.
+	// Path returns the path of the cookie, as the browser sees it, and whether the browser uses
+	// TLS. base is the base path of the bridge.
 	Path func(r *http.Request, base string) (path string, secure bool)
 
 	key *seal.Key
 
 	mu    sync.Mutex       // guards the rest
-	ended map[string]int64 // of those who have signed out, by ID: when their cookies would have ended, in Unix seconds
+	ended map[string]int64 // by the ID of a sign-in that ended: when its cookie would have expired, in Unix seconds
 }
 
-// NewPages returns what nobody has signed in on.
+// NewPages returns Pages without a sign-in.
 func NewPages(holder func(auth.Sum) (string, bool), path func(r *http.Request, base string) (string, bool)) *Pages {
 	k, err := seal.New()
 	if err != nil {
@@ -75,17 +74,17 @@ func NewPages(holder func(auth.Sum) (string, bool), path func(r *http.Request, b
 	return &Pages{Holder: holder, Path: path, key: k, ended: map[string]int64{}}
 }
 
-// In returns a page on which somebody signs in now.
+// In returns a new sign-in.
 func In(principal string, sum auth.Sum) *Page {
 	now := time.Now().Unix()
 	return &Page{rand.Text(), principal, sum, now, now}
 }
 
-// until returns when a page ends, however it is used.
+// until returns when a sign-in expires, however it is used.
 func (p *Page) until() int64 { return p.Began + int64(pageLast/time.Second) }
 
-// Good reports whether somebody is signed in still: the key counts, and is the same
-// principal's, and nobody has signed out.
+// Good reports whether a sign-in is still valid: its key still belongs to the same principal, and
+// nobody signed out.
 func (s *Pages) Good(p *Page) bool {
 	s.mu.Lock()
 	_, ended := s.ended[p.ID]
@@ -97,8 +96,7 @@ func (s *Pages) Good(p *Page) bool {
 	return ok && who == p.Principal
 }
 
-// End signs out whoever has signed in on the page that a request is of: neither its cookie
-// nor a copy of it counts any more.
+// End ends the sign-in of a request: its cookie, and any copy of it, is no longer accepted.
 func (s *Pages) End(w http.ResponseWriter, r *http.Request, base string) {
 	if p, ok := s.open(r); ok && s.Good(&p) {
 		s.end(&p)
@@ -106,14 +104,14 @@ func (s *Pages) End(w http.ResponseWriter, r *http.Request, base string) {
 	s.Set(w, r, base, nil)
 }
 
-// errSignedOut is why a request of a page ends.
-var errSignedOut = errors.New("the page is not signed in any more")
+// errSignedOut is the cause of an ended request of a page.
+var errSignedOut = errors.New("the page has signed out")
 
-// Follow returns a request of a page, which ends when nobody is signed in on it any more.
-// done is called when it has been answered.
+// Follow returns a request of a page with a context that ends with the sign-in. The caller calls
+// done when the request has been answered.
 func (s *Pages) Follow(r *http.Request, p *Page) (followed *http.Request, done func()) {
 	ctx, cancel := context.WithCancelCause(httpio.Attached(r.Context()))
-	var mu sync.Mutex // guards timer, which may be due before it is set
+	var mu sync.Mutex // guards timer, which may fire before it is assigned
 	mu.Lock()
 	defer mu.Unlock()
 	var timer *time.Timer
@@ -153,7 +151,7 @@ func (s *Pages) end(p *Page) {
 	s.ended[p.ID] = p.until()
 }
 
-// open returns the page that the cookie of a request is of.
+// open returns the sign-in of a request's cookie.
 func (s *Pages) open(r *http.Request) (p Page, ok bool) {
 	cookie, err := r.Cookie(CookieName(r.Host))
 	if err != nil {
@@ -166,20 +164,20 @@ func (s *Pages) open(r *http.Request) (p Page, ok bool) {
 	return p, true
 }
 
-// Signed returns who has signed in on the page that a request is of. ok is false if it has
-// no cookie, or a header with a key, which counts in its place. known is false if it was
-// answered: somebody has to sign in again, or it does not say that it is the page's.
+// Signed returns the sign-in of a request. ok is false if it has no cookie, or a header with a key,
+// which is used instead. known is false if Signed answered the request: the sign-in has ended, or
+// PageHeader is missing.
 func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p Page, ok, known bool) {
 	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.Shows(r.Header) {
 		return Page{}, false, true
 	}
 	now := time.Now()
-	if p, ok = s.open(r); !ok || !s.Good(&p) || now.Unix()-p.Used >= int64(pageIdle/time.Second) { // the cookie stays: it may be another one by now
+	if p, ok = s.open(r); !ok || !s.Good(&p) || now.Unix()-p.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer one by now
 		Refuse(w, http.StatusUnauthorized, "unauthorized", "sign in again")
 		return Page{}, false, false
 	}
 	if r.Method != http.MethodGet && r.Header.Get(PageHeader) != "1" {
-		Refuse(w, http.StatusForbidden, "header", "a page that is signed in sends the header "+PageHeader+": 1 with this")
+		Refuse(w, http.StatusForbidden, "header", "a signed-in page must send the header "+PageHeader+": 1 with this request")
 		return Page{}, false, false
 	}
 	if now.Unix()-p.Used >= int64(pageNote/time.Second) {
@@ -189,7 +187,7 @@ func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p P
 	return p, true, true
 }
 
-// Set sets the cookie, or takes it away.
+// Set sets the cookie, or deletes it if p is nil.
 func (s *Pages) Set(w http.ResponseWriter, r *http.Request, base string, p *Page) {
 	path, secure := s.Path(r, base)
 	c := http.Cookie{Name: CookieName(r.Host), Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure, MaxAge: -1}

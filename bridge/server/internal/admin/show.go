@@ -10,22 +10,22 @@ import (
 	"github.com/mcp-bridge/bridge/config/reload"
 )
 
-// Self is who looks, and what that one may.
+// Self is the caller of the API, with its rights.
 type Self struct {
 	Principal string `json:"principal"`
 	Look      bool   `json:"look"`
 	Act       bool   `json:"act"`
-	// Keys says that there are access rules, so that one can sign in and out.
+	// Keys says that access rules exist, so that operators sign in and out.
 	Keys bool `json:"keys"`
-	// Payloads says that what messages carry may be seen.
+	// Payloads says that the caller may see the payloads of messages.
 	Payloads bool   `json:"payloads"`
 	Version  string `json:"version"`
-	// Actions are the addresses of what can be done.
+	// Actions are the paths of all actions.
 	Actions []string `json:"actions"`
 }
 
-// Me returns who asks. keys says that there are access rules, and payloads that operators see
-// what messages carry.
+// Me returns the caller. keys says that access rules exist, and payloads that operators see the
+// payloads of messages.
 func (a *API) Me(c *Call, keys, payloads bool, version string) (any, error) {
 	me := Self{Principal: c.Principal, Look: c.Look, Act: c.Act, Keys: keys, Payloads: payloads && c.Act, Version: version, Actions: []string{}}
 	for _, route := range a.routes {
@@ -36,32 +36,32 @@ func (a *API) Me(c *Call, keys, payloads bool, version string) (any, error) {
 	return me, nil
 }
 
-// FileText returns what is in the configuration file now.
+// FileText returns the current content of the configuration file.
 func FileText(r *reload.Reloader) ([]byte, error) {
 	if config.Stream(r.File()) {
-		return nil, errors.New("it can be read only once")
+		return nil, errors.New("it is a stream, which can be read only once")
 	}
 	return os.ReadFile(r.File())
 }
 
-// FileShown is a configuration file as it may be shown.
+// FileShown is the configuration file for operators, without secrets.
 type FileShown struct {
 	File string `json:"file"`
-	// Text is that of the file now: see Masked.
+	// Text is the file's current text: see Masked.
 	Text        string     `json:"text"`
-	Hash        string     `json:"hash"` // of what counts
+	Hash        string     `json:"hash"` // of the configuration that is used
 	LoadedAt    time.Time  `json:"loaded_at"`
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	Pending     []string   `json:"pending_restart,omitempty"`
 }
 
-// ShowConfig returns the configuration file as it may be shown.
+// ShowConfig returns the configuration file, without secrets.
 func ShowConfig(r *reload.Reloader) (any, error) {
 	file, now := r.File(), r.Status()
 	text, err := FileText(r)
 	if err != nil {
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the file cannot be read now: the log says why when it is reloaded"}
+		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the file cannot be read now: reload it and see the log for the reason"}
 	}
 	shown, err := Masked(text, "")
 	if err != nil {

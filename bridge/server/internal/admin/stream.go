@@ -8,20 +8,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// Of the streams of events that may be open, one caller has a quarter, and another quarter is
-// for those who may look: others cannot keep them out.
+// each returns how many streams one caller may have, and kept how many are reserved for callers that
+// may look: others cannot exhaust them.
 func each(most int) int { return max(1, most/4) }
 func kept(most int) int { return most / 4 }
 
-// Streams are those that are open, by principal. The zero value is ready for use.
+// Streams counts the open streams by principal. The zero value is ready for use.
 type Streams struct {
 	mu  sync.Mutex
 	all int
 	of  map[string]int
 }
 
-// Enter takes a place for a stream of a caller, until leave is called, if fewer than most are
-// open. alone says that there is no other principal.
+// Enter counts a stream of a caller until leave is called. ok is false if too many are open. alone
+// says that there is no other principal.
 func (s *Streams) Enter(c *Caller, most int, alone bool) (leave func(), ok bool) {
 	principal, room := c.Principal, most
 	if !c.Look {
@@ -47,13 +47,13 @@ func (s *Streams) Enter(c *Caller, most int, alone bool) (leave func(), ok bool)
 	}, true
 }
 
-// Looker is a page that looks: it has events of what its caller may see.
+// Looker collects the events that a page's caller may see.
 type Looker struct {
 	*Feed
 	Who *Caller
-	// Server and Session are those whose messages it wants; empty means all.
+	// Server and Session select messages; empty means all.
 	Server, Session string
-	// Payloads reports whether it gets what messages carry.
+	// Payloads reports whether it gets the payloads of messages.
 	Payloads func() bool
 }
 
@@ -74,7 +74,7 @@ func (l *Looker) row(kind string, r *calls.Row) {
 	}
 }
 
-// markEvent is a mark, and of which call.
+// markEvent is a mark with the id of its call.
 type markEvent struct {
 	ID string `json:"id"`
 	calls.Mark
@@ -100,7 +100,7 @@ func (l *Looker) Passed(m *calls.Message) {
 	l.Put(Event{Type: "message", Data: m, Size: m.Weight()})
 }
 
-// Line takes a line of the log.
+// Line adds a line of the log.
 func (l *Looker) Line(one *logs.Line) {
 	n := 120 + len(one.Text)
 	for name, text := range one.Attrs {

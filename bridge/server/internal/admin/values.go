@@ -13,24 +13,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Value is one setting as it counts, and where it is from.
+// Value is one setting in effect, and its source.
 type Value struct {
-	// Key is below the file or a server, such as session_idle or limits.calls.
+	// Key is the key in the file or below a server, such as session_idle or limits.calls.
 	Key string `json:"key"`
-	// Value is a number, a time, a switch or one of a few words; how many entries a list
-	// has, and set for what has more to it; *** for a text that may be a secret; none for
-	// what is not set.
+	// Value is a number, a time, a switch or a word. A list has its number of entries, and a
+	// larger structure "set". A text that may be a secret is ***, and an unset value "none".
 	Value string `json:"value"`
 	// From is one of the constants below.
 	From string `json:"from"`
-	// Line is where the file has it, or what it is a part of; 0 unless it is FromFile, and
-	// for files of other programs.
+	// Line is the line in the file of the setting, or of the one that contains it. It is 0 unless
+	// From is FromFile, and for files of other programs.
 	Line int `json:"line,omitempty"`
-	// Variables are those of the environment that the text of the file names.
+	// Variables are the environment variables that the file's text names.
 	Variables []string `json:"variables,omitempty"`
-	// Flag is that of the command line that has set it.
+	// Flag is the flag of the command line that set it.
 	Flag string `json:"flag,omitempty"`
-	// Waits says that the file has another value, which counts after a restart.
+	// Waits says that the file has another value, which needs a restart.
 	Waits bool `json:"waits_for_restart,omitempty"`
 }
 
@@ -41,17 +40,17 @@ const (
 	FromFlag    = "flag"
 )
 
-// depends are defaults that are none or the other, by what the server is like.
+// depends has the defaults that depend on the kind of server.
 var depends = map[string]string{"cache.lists": "1m, 5s", "rest.refresh": "2s, 5m"}
 
-// fileValues returns the settings of the file that count, without those of its servers.
+// fileValues returns the settings of the file in effect, without those of its servers.
 func fileValues(c *config.Config) []Value {
 	w := values{c: c}
 	w.fields("", reflect.ValueOf(*c), reflect.ValueOf(config.Default()), false)
 	return w.all
 }
 
-// serverValues returns the settings of the server of that name; nil if there is none.
+// serverValues returns the settings of a server; nil if it does not exist.
 func serverValues(c *config.Config, name string) []Value {
 	i := slices.IndexFunc(c.Servers, func(s config.Server) bool { return s.Name == name })
 	if i < 0 {
@@ -70,15 +69,14 @@ func serverValues(c *config.Config, name string) []Value {
 	return w.all
 }
 
-// values gathers settings.
+// values collects settings.
 type values struct {
 	c      *config.Config
 	server string
 	all    []Value
 }
 
-// fields adds those of a struct below a key. zero says that its zero values stand for the
-// standard ones.
+// fields adds the settings of a struct below a key. zero says that zero values mean the defaults.
 func (w *values) fields(key string, v, standard reflect.Value, zero bool) {
 	for f, field := range v.Fields() {
 		below := strict.Key(f)
@@ -92,11 +90,11 @@ func (w *values) fields(key string, v, standard reflect.Value, zero bool) {
 	}
 }
 
-// walk adds the setting of that key, or those below it.
+// walk adds the setting of a key, or those below it.
 func (w *values) walk(key string, v, standard reflect.Value, zero bool) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
-			return // another kind of server, or a part that nobody has asked for
+			return // another kind of server, or an unset part
 		}
 		v, standard = v.Elem(), reflect.Zero(v.Type().Elem())
 	}
@@ -120,10 +118,10 @@ func (w *values) walk(key string, v, standard reflect.Value, zero bool) {
 	w.add(Value{Key: key, Value: w.shown(key, v)}, reflect.DeepEqual(v.Interface(), standard.Interface()))
 }
 
-// add adds a setting, which is the default unless somebody has said it.
+// add adds a setting. standard says that its value is the default.
 func (w *values) add(v Value, standard bool) {
 	at, said := w.c.Origin(w.server, v.Key)
-	for above := v.Key; !said && !standard; { // it is said by what it is a part of
+	for above := v.Key; !said && !standard; { // it may be set by a key above
 		i := strings.LastIndexByte(above, '.')
 		if i < 0 {
 			break
@@ -141,13 +139,13 @@ func (w *values) add(v Value, standard bool) {
 		v.From, v.Line, v.Variables = FromFile, at.Line, at.Variables
 	case standard:
 		v.From = FromDefault
-	default: // a file of another program, whose keys are others
+	default: // a file of another program, with other keys
 		v.From = FromFile
 	}
 	w.all = append(w.all, v)
 }
 
-// shown returns a value as it may be shown.
+// shown returns a value as text, without secrets.
 func (w *values) shown(key string, v reflect.Value) string {
 	switch one := v.Interface().(type) {
 	case limits.Rate:
@@ -180,13 +178,13 @@ func (w *values) shown(key string, v reflect.Value) string {
 	return "set"
 }
 
-// ValuesShown are the settings of the file, or of a server, that count.
+// ValuesShown has the settings in effect of the file, or of a server.
 type ValuesShown struct {
 	Values []Value `json:"values"`
 }
 
-// ShowValues returns the settings that count: those of a server if the query names one.
-// pending are the keys that wait for a restart.
+// ShowValues returns the settings in effect: those of a server if the query names one. pending are
+// the keys that wait for a restart.
 func ShowValues(c *Call, now *config.Config, pending []string) (any, error) {
 	if server := c.Query.Get("server"); server != "" {
 		all := serverValues(now, server)

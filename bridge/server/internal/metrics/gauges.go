@@ -10,27 +10,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Bridge is what is asked when the metrics are read.
+// Bridge has the functions that are called when the metrics are read.
 type Bridge struct {
 	Totals func() gateway.Totals
 	Status func() []gateway.Status
-	// Ready reports whether servers in such states make the bridge ready.
+	// Ready reports whether the bridge is ready with servers in these states.
 	Ready func([]gateway.Status) bool
-	// Stdio reports whether connections to a server are child processes.
+	// Stdio reports whether the connections to a server are child processes.
 	Stdio func(server string) bool
 	// Refused returns how many connections of clients were refused.
 	Refused func() uint64
 	// LogLost returns how many lines of the access log were lost; nil without one.
 	LogLost func() uint64
-	// Cluster is this instance as one of several; nil when it is the only one.
+	// Cluster is this instance of a cluster; nil for a single instance.
 	Cluster *cluster.Node
-	// Workers says how things stand with the workers of the cluster; nil without one.
+	// Workers returns the state of the cluster's workers; nil for a single instance.
 	Workers func() placement.WorkerStatus
-	// Door lets callers in; nil where no tokens count.
+	// Door verifies tokens; nil without issuers.
 	Door *auth.Door
 }
 
-// Ask has the bridge asked when the metrics are read.
+// Ask adds the metrics that are read from the bridge.
 func (m *Metrics) Ask(b Bridge) {
 	m.registry.MustRegister(newGauges(b))
 	if b.Workers != nil {
@@ -41,26 +41,26 @@ func (m *Metrics) Ask(b Bridge) {
 	}
 }
 
-// Config has the metrics show the state of the reading of the configuration.
+// Config adds the metrics of reloading the configuration.
 func (m *Metrics) Config(counts func() reload.Counts) {
 	total := func(outcome string, of func(reload.Counts) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "mcp_bridge_config_reloads_total", Help: "How often the configuration was read again, by what became of it.",
+			Name: "mcp_bridge_config_reloads_total", Help: "How often the configuration was reloaded, by outcome.",
 			ConstLabels: prometheus.Labels{"outcome": outcome},
 		}, func() float64 { return float64(of(counts())) })
 	}
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "mcp_bridge_config_last_reload_successful", Help: "Whether the configuration was good when it was read the last time.",
+			Name: "mcp_bridge_config_last_reload_successful", Help: "Whether the last reload of the configuration succeeded.",
 		}, func() float64 { return truth(counts().Good) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "mcp_bridge_config_last_reload_success_timestamp_seconds", Help: "When the configuration that counts was read.",
+			Name: "mcp_bridge_config_last_reload_success_timestamp_seconds", Help: "When the current configuration was read.",
 		}, func() float64 { return float64(counts().At.UnixMilli()) / 1000 }),
 		total("ok", func(c reload.Counts) uint64 { return c.Succeeded }), total("fault", func(c reload.Counts) uint64 { return c.Faulty }),
 	)
 }
 
-// gauges are the metrics that the bridge is asked for.
+// gauges collects the metrics that are read from the bridge.
 type gauges struct {
 	b        Bridge
 	whole    []wholeGauge
@@ -70,7 +70,7 @@ type gauges struct {
 	refused  *prometheus.Desc
 	cached   *prometheus.Desc
 	breaker  *prometheus.Desc
-	instance *prometheus.Desc // nil when it is the only one
+	instance *prometheus.Desc // nil for a single instance
 }
 
 // wholeGauge is a metric of the bridge as a whole.
@@ -97,11 +97,11 @@ var _ prometheus.Collector = (*gauges)(nil)
 
 func newGauges(b Bridge) *gauges {
 	g := &gauges{b: b}
-	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the present state of the circuit breaker of a server: closed, open (calls are refused) or half-open (it is probed).", []string{"server", "state"}, nil)
-	g.cached = prometheus.NewDesc("mcp_bridge_cache_requests_total", "Requests for lists, by whether they were answered from what is kept (hit), were not (miss), waited for the answer to another (joined), or got something stale because the server cannot be asked (stale).", []string{"server", "result"}, nil)
-	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "Requests that a limit of the server refused, by limit. Without a server: a limit of what one caller, one address or all may have.", []string{"server", "limit"}, nil)
-	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
-	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
+	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the current state of the circuit breaker of a server: closed, open (calls are refused) or half-open (the server is probed).", []string{"server", "state"}, nil)
+	g.cached = prometheus.NewDesc("mcp_bridge_cache_requests_total", "Requests for lists, by result: answered from the cache (hit), by the server (miss), with the answer to another request (joined), or with an old list because the server is not available (stale).", []string{"server", "result"}, nil)
+	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "Requests that a limit of the server refused, by limit. Without a server: a limit of one caller, one address or the whole bridge.", []string{"server", "limit"}, nil)
+	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those of all servers as one.", []string{"server"}, nil)
+	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are starting.", []string{"server"}, nil)
 	whole := func(name, help string, kind prometheus.ValueType, value func(*overview) float64) {
 		g.whole = append(g.whole, wholeGauge{prometheus.NewDesc("mcp_bridge_"+name, help, nil, nil), kind, value})
 	}
@@ -110,43 +110,43 @@ func newGauges(b Bridge) *gauges {
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	whole("ready", "Whether /readyz answers 200.", gauge, func(t *overview) float64 { return truth(t.ready) })
-	whole("requests_in_flight", "Requests of clients that are under way, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
-	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Stateless) })
+	whole("requests_in_flight", "Requests of clients in flight, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
+	whole("stateless_requests_in_flight", "Requests in flight of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Stateless) })
 	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Listens) })
-	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
-	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
+	whole("in_flight_bytes", "Size of the messages of clients in flight.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
+	whole("in_flight_limit_bytes", "The limit of in_flight_bytes.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
-	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *gateway.Status) float64 { return truth(st.Usable) })
-	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
+	each("server_up", "Whether the server works, or has not been tried.", gauge, func(st *gateway.Status) float64 { return truth(st.Usable) })
+	each("calls_in_flight", "Requests of the server in flight, with subscriptions.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
 	each("circuit_breaker_opened_total", "How often the circuit breaker of the server opened.", counter, func(st *gateway.Status) float64 { return float64(st.Trips) })
-	each("cache_entries", "Answers of the server that are kept.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Entries) })
-	each("cache_bytes", "Size of what is kept.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Bytes) })
+	each("cache_entries", "Answers of the server in the cache.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Entries) })
+	each("cache_bytes", "Size of the cache of the server.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Bytes) })
 	each("cache_stale", "Whether the cache serves old lists, because the server is not available.", gauge, func(st *gateway.Status) float64 { return truth(st.Cache.Stale) })
-	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *gateway.Status) float64 { return float64(st.Queued) })
+	each("queue_length", "Calls that wait because of the limit of calls in flight (limits: calls).", gauge, func(st *gateway.Status) float64 { return float64(st.Queued) })
 	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *gateway.Status) float64 { return float64(st.Parked) })
-	each("connections", "Connections that are open or being opened.", gauge, func(st *gateway.Status) float64 { return float64(st.Lanes) })
+	each("connections", "Connections that are open or opening.", gauge, func(st *gateway.Status) float64 { return float64(st.Lanes) })
 	each("connections_opened_total", "Connections that were opened.", counter, func(st *gateway.Status) float64 { return float64(st.Opened) })
 	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *gateway.Status) float64 { return float64(st.Losses) })
-	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *gateway.Status) float64 { return float64(st.Restarts) })
-	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
+	each("restarts_total", "Attempts to reopen a connection that was lost, or that could not be opened.", counter, func(st *gateway.Status) float64 { return float64(st.Restarts) })
+	each("server_failures_total", "How often a connection could not be opened, or the server was unreachable.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
 	if b.LogLost != nil {
 		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(b.LogLost()) })
 	}
 	if b.Cluster != nil {
 		n := b.Cluster.Counts()
-		g.instance = prometheus.NewDesc("mcp_bridge_cluster_state", "1 for the present state of this instance: sure, frozen (no instance reaches the store) or isolated (this one does not).", []string{"state"}, nil)
-		whole("cluster_members", "Instances that live, as this one sees them.", gauge, func(*overview) float64 { return float64(len(b.Cluster.Members())) })
-		whole("cluster_members_unreached", "Of these, those that could not be reached from this one when they were last asked.", gauge, func(*overview) float64 { return float64(b.Cluster.UnreachedCount()) })
-		whole("cluster_store_seconds", "How long the store took for the last beat that it answered.", gauge, func(*overview) float64 { return b.Cluster.Took().Seconds() })
-		whole("cluster_requests_forwarded_total", "Requests that were sent on to the instance that has their session.", counter, func(*overview) float64 { return float64(n.Forwarded.Load()) })
-		whole("cluster_requests_refused_total", "Requests that were turned away because the instance that has their session is out of reach.", counter, func(*overview) float64 { return float64(n.Refused.Load()) })
-		whole("cluster_sessions_taken_over_total", "Sessions that this instance has taken over from others.", counter, func(*overview) float64 { return float64(n.Taken.Load()) })
-		whole("cluster_sessions_lost_total", "Sessions that others have taken over while this instance was out of reach.", counter, func(*overview) float64 { return float64(n.Lost.Load()) })
+		g.instance = prometheus.NewDesc("mcp_bridge_cluster_state", "1 for the current state of this instance: sure, frozen (no instance reaches the store) or isolated (this one does not).", []string{"state"}, nil)
+		whole("cluster_members", "Live instances, as this one sees them.", gauge, func(*overview) float64 { return float64(len(b.Cluster.Members())) })
+		whole("cluster_members_unreached", "Live instances that this one could not reach the last time.", gauge, func(*overview) float64 { return float64(b.Cluster.UnreachedCount()) })
+		whole("cluster_store_seconds", "How long the store took for the last heartbeat that it answered.", gauge, func(*overview) float64 { return b.Cluster.Took().Seconds() })
+		whole("cluster_requests_forwarded_total", "Requests that were forwarded to the instance of their session.", counter, func(*overview) float64 { return float64(n.Forwarded.Load()) })
+		whole("cluster_requests_refused_total", "Requests that were refused because the instance of their session is unreachable.", counter, func(*overview) float64 { return float64(n.Refused.Load()) })
+		whole("cluster_sessions_taken_over_total", "Sessions that this instance took over from others.", counter, func(*overview) float64 { return float64(n.Taken.Load()) })
+		whole("cluster_sessions_lost_total", "Sessions that others took over while this instance was unreachable.", counter, func(*overview) float64 { return float64(n.Lost.Load()) })
 	}
 	return g
 }
 
-// breakerStates are those of a circuit breaker that is not off.
+// breakerStates are the states of a circuit breaker that is not off.
 var breakerStates = []string{"closed", "open", "half-open"}
 
 const breakerOff = "off"

@@ -8,16 +8,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// identity are the metrics of what callers show, and of the issuers of tokens.
+// identity collects the metrics of authentication, and of issuers.
 type identity struct{ door *auth.Door }
 
 var (
-	authTotal    = prometheus.NewDesc("mcp_bridge_auth_total", "Requests by what became of the key or token that they showed: ok, missing, expired, audience (it is for something else), issuer (of none that counts), signature, invalid, scope (a call needed one that the token lacked: it counts as ok, too), denied (no access rule fits), or unavailable (it could not be checked).", []string{"result"}, nil)
-	jwksAge      = prometheus.NewDesc("mcp_bridge_jwks_age_seconds", "How long ago the keys of an issuer were fetched. Not there as long as there are none.", []string{"issuer"}, nil)
-	jwksFetches  = prometheus.NewDesc("mcp_bridge_jwks_fetches_total", "How often the keys of an issuer were asked for.", []string{"issuer"}, nil)
-	jwksFailures = prometheus.NewDesc("mcp_bridge_jwks_fetch_failures_total", "How often that failed.", []string{"issuer"}, nil)
-	asked        = prometheus.NewDesc("mcp_bridge_introspections_total", "How often an issuer was asked about a token that only it can read.", []string{"issuer"}, nil)
-	askedInVain  = prometheus.NewDesc("mcp_bridge_introspection_failures_total", "How often there was no answer to that.", []string{"issuer"}, nil)
+	authTotal    = prometheus.NewDesc("mcp_bridge_auth_total", "Requests by the result of checking their key or token: ok, missing, expired, audience (it is for something else), issuer (not a configured one), signature, invalid, scope (a call needed one that the token lacked; counted as ok too), denied (no access rule fits), or unavailable (it could not be checked).", []string{"result"}, nil)
+	jwksAge      = prometheus.NewDesc("mcp_bridge_jwks_age_seconds", "The age of the keys of an issuer. Absent until they are fetched.", []string{"issuer"}, nil)
+	jwksFetches  = prometheus.NewDesc("mcp_bridge_jwks_fetches_total", "How often the keys of an issuer were requested.", []string{"issuer"}, nil)
+	jwksFailures = prometheus.NewDesc("mcp_bridge_jwks_fetch_failures_total", "How often a request for the keys of an issuer failed.", []string{"issuer"}, nil)
+	asked        = prometheus.NewDesc("mcp_bridge_introspections_total", "How often an issuer was asked about an opaque token.", []string{"issuer"}, nil)
+	askedInVain  = prometheus.NewDesc("mcp_bridge_introspection_failures_total", "How often an issuer did not answer about an opaque token.", []string{"issuer"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -1,4 +1,4 @@
-// Package metrics counts what clients do, and shows the state of servers, for Prometheus.
+// Package metrics counts the requests of clients, and reports the state of servers, for Prometheus.
 package metrics
 
 import (
@@ -17,19 +17,17 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 )
 
-// Metrics are what Prometheus reads. Labels have values from the configuration
-// and from the tables here only: nothing that a client can make up is one, so
-// that nobody can make the bridge count without end.
+// Metrics holds the metrics for Prometheus. The values of labels come only from the configuration and
+// from the tables here: clients must not be able to add time series without end.
 type Metrics struct {
 	registry  *prometheus.Registry
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
-	sizes     [2]*prometheus.CounterVec                 // of requests, and of answers
-	servers   atomic.Pointer[map[string]*serverMetrics] // by name; the empty one is for what no server got
+	sizes     [2]*prometheus.CounterVec                 // the bytes of requests, and of answers
+	servers   atomic.Pointer[map[string]*serverMetrics] // by name; "" is for requests that no server got
 }
 
-// serverMetrics are what is counted for one server. What is counted for the
-// first time is looked up, and found from then on without.
+// serverMetrics are the counters of one server. A counter is looked up once, and then kept here.
 type serverMetrics struct {
 	name              string
 	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
@@ -37,7 +35,7 @@ type serverMetrics struct {
 	request, response prometheus.Counter
 }
 
-// methodNames are the methods that are told apart. All others are the last one.
+// methodNames are the values of the label method. The last one stands for all other methods.
 var methodNames = [...]string{
 	"initialize", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
 	"resources/read", "resources/subscribe", "resources/unsubscribe", listen, "completion/complete", "logging/setLevel",
@@ -46,10 +44,10 @@ var methodNames = [...]string{
 
 const (
 	methods = len(methodNames)
-	listen  = "subscriptions/listen" // lasts as long as somebody listens
+	listen  = "subscriptions/listen" // lasts as long as the client listens
 )
 
-// methodPlaces finds a method among methodNames.
+// methodPlaces has the index of each method in methodNames.
 var methodPlaces = func() map[string]int {
 	places := map[string]int{}
 	for i, name := range methodNames[:methods-1] {
@@ -58,10 +56,10 @@ var methodPlaces = func() map[string]int {
 	return places
 }()
 
-// eras are those of clients: legacy and modern ones.
+// eras is the number of eras of clients: legacy and modern.
 const eras = 2
 
-// eraOf returns the place of a revision's era.
+// eraOf returns the index of a revision's era.
 func eraOf(revision string) int {
 	if era.IsModern(revision) {
 		return 1
@@ -69,21 +67,20 @@ func eraOf(revision string) int {
 	return 0
 }
 
-// durationBuckets are seconds: from what the bridge itself takes to what a call
-// may take that does real work.
+// durationBuckets are in seconds: from the bridge's own time to that of long calls.
 var durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
-// New makes the metrics of a bridge of that version, without servers: see Set.
+// New returns the metrics of a bridge of that version, without servers: see Set.
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mcp_bridge_calls_total",
-			Help: "Requests of clients by what became of them, and the era of the client. Without a server: those that no server got.",
+			Help: "Requests of clients by outcome and era of the client. Without a server: those that no server got.",
 		}, []string{"server", "method", "outcome", "era"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mcp_bridge_call_duration_seconds", Buckets: durationBuckets,
-			Help: "How long requests took, whatever became of them. Subscriptions are not among them.",
+			Help: "How long requests took, with any outcome. Subscriptions are not counted.",
 		}, []string{"server", "method"}),
 	}
 	request := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -104,12 +101,12 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Set has the metrics count for the servers of those names from now on. What was
-// counted for others is dropped. Calls of Set do not overlap.
+// Set sets the servers that are counted from now on. The counters of others are dropped. Calls of Set
+// must not overlap.
 func (m *Metrics) Set(servers []string) {
 	was := m.servers.Load()
 	now := map[string]*serverMetrics{}
-	for _, name := range append([]string{""}, servers...) { // requests that no server got have none
+	for _, name := range append([]string{""}, servers...) { // "" is for requests that no server got
 		if was != nil && (*was)[name] != nil {
 			now[name] = (*was)[name]
 			continue
@@ -177,8 +174,7 @@ var _ prometheus.Gatherer = (*Metrics)(nil)
 // Gather implements prometheus.Gatherer.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
 
-// Serve answers a request for the metrics: for those of the servers that of allows,
-// or for all when it is nil.
+// Serve answers a request for the metrics of the servers that of allows; nil allows all metrics.
 func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server string) bool) {
 	from := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := m.Gather()
@@ -190,7 +186,7 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// seen returns what is about servers that may be seen.
+// seen returns the metrics of the servers that of allows.
 func seen(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily
 	for _, family := range all {

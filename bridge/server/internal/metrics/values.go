@@ -15,32 +15,31 @@ type Family struct {
 	Values []Value `json:"values"`
 }
 
-// Value is one of them. It has a Value, or a Count and a Sum.
+// Value is one value of a metric. It has a Value, or a Count and a Sum.
 type Value struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Value  *float64          `json:"value,omitempty"`
 	Count  *uint64           `json:"count,omitempty"`
 	Sum    *float64          `json:"sum,omitempty"`
-	// Buckets are those of a histogram: how many values are at most so large. Quantiles
-	// are those of a summary.
+	// Buckets belong to a histogram, and Quantiles to a summary.
 	Buckets   []Bucket   `json:"buckets,omitempty"`
 	Quantiles []Quantile `json:"quantiles,omitempty"`
 }
 
-// Bucket is one of a histogram. The last one, of which Count is the number, is left out.
+// Bucket counts the values of a histogram up to Most. The last one, which has Count, is left out.
 type Bucket struct {
 	Most  float64 `json:"le"`
 	Count uint64  `json:"count"`
 }
 
-// Quantile is one of a summary.
+// Quantile is one quantile of a summary.
 type Quantile struct {
 	Quantile float64 `json:"quantile"`
 	Value    float64 `json:"value"`
 }
 
-// Values returns the metrics whose names begin so, and which are about the servers that of
-// allows; nil allows all. They are those that Serve serves, without what is no number.
+// Values returns the metrics that Serve serves, for names with a prefix and servers that of allows; nil
+// allows all. Values that are no finite numbers are left out.
 func (m *Metrics) Values(prefix string, of func(server string) bool) ([]Family, error) {
 	all, err := m.Gather()
 	if err != nil {
@@ -65,7 +64,7 @@ func (m *Metrics) Values(prefix string, of func(server string) bool) ([]Family, 
 	return out, nil
 }
 
-// valueOf returns what a metric says; false if it is no number, which JSON does not have.
+// valueOf returns the value of a metric; ok is false if JSON cannot represent it.
 func valueOf(m *dto.Metric) (v Value, ok bool) {
 	for _, l := range m.Label {
 		if v.Labels == nil {

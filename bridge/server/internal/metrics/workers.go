@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// workers shows how things stand with the workers of a cluster. Where no server is placed
-// at them, it shows nothing.
+// workers collects the metrics of a cluster's workers. There are none if no server is placed at
+// workers.
 type workers struct {
 	now                              func() placement.WorkerStatus
 	queued, waiting, lanes, children *prometheus.Desc
@@ -20,10 +20,10 @@ func newWorkers(now func() placement.WorkerStatus) *workers {
 	}
 	return &workers{
 		now:      now,
-		queued:   desc("worker_queue_length", "Openings of connections that wait for a worker, of all instances, as the store has them.", "server"),
+		queued:   desc("worker_queue_length", "Openings of connections of all instances that wait for a worker.", "server"),
 		waiting:  desc("worker_openings_waiting", "Openings of connections of this instance that wait for a worker.", "server"),
 		lanes:    desc("worker_connections", "Connections of this instance to child processes at workers, by worker.", "worker"),
-		children: desc("worker_children", "Child processes that this worker runs for others, and places that are kept for them.", "server"),
+		children: desc("worker_children", "Child processes that this worker runs for others, and slots reserved for them.", "server"),
 	}
 }
 

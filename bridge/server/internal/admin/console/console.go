@@ -1,10 +1,9 @@
-// Package console is the web page of the bridge: a client of the API below /ui/api/v1,
-// and of the MCP endpoints below /ui/mcp. It has no power that these have not.
+// Package console is the web page of the bridge: a client of the API below /ui/api/v1, and of the
+// MCP endpoints below /ui/mcp. It can do nothing that these do not allow.
 //
-// The folder assets has the page as it is edited: ES modules without a framework, one
-// file of styles, one of HTML. Nothing is generated before it is compiled. The modules
-// are sent as one (see joined), so that the page is there after three requests, and the
-// browser keeps it until the bridge is another version.
+// The folder assets has the sources: ES modules without a framework, one file of styles, one of
+// HTML. There is no build step. The modules are sent as one (see joined), so that the page loads
+// with three requests, and the browser caches it until the bridge's version changes.
 package console
 
 import (
@@ -22,27 +21,26 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy allows what comes from the bridge, and nothing else: no script, style or
-// address that a server could have put into a text. Pictures of results are blobs.
+// policy allows only what the bridge itself serves: no script, style or address that a server may
+// have put into a text. Images of results are blobs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // An asset is a file of the page as it is sent.
 type asset struct {
 	kind string // its media type
 	text []byte
-	tag  string // its ETag; empty is never kept
-	// zipped is its text compressed, made when somebody asks for it.
+	tag  string // its ETag; empty for what must not be cached
+	// zipped returns the compressed text, made on the first call.
 	zipped func() []byte
 }
 
-// page is all that is served, by path.
+// page has the served files, by path.
 type page map[string]*asset
 
-// Handler serves the page. The path of a request is what follows the bridge's /ui: /
-// is the page itself. It answers GET and HEAD to anybody: the page holds nothing that
-// is not in the program.
+// Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page
+// itself. It needs no authentication: the page contains nothing that is not in the program.
 func Handler() http.Handler {
-	made := sync.OnceValues(build) // nobody pays for what nobody looks at
+	made := sync.OnceValues(build) // only if the page is used
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -78,7 +76,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		text = a.zipped()
 		tag = strings.Replace(tag, `"`, `"z`, 1)
 	}
-	if tag != "" { // the path has a hash, so what is there never changes
+	if tag != "" { // the path has a hash: its content never changes
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 		h.Set("ETag", tag)
 		if matches(r.Header.Values("If-None-Match"), tag) {
@@ -89,11 +87,11 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(text) // who has gone needs no answer
+		_, _ = w.Write(text) // a client that left needs no answer
 	}
 }
 
-// gzips reports whether a client takes gzip.
+// gzips reports whether a client accepts gzip.
 func gzips(accepts []string) bool {
 	for _, one := range strings.Split(strings.Join(accepts, ","), ",") {
 		name, weight, _ := strings.Cut(strings.ToLower(one), ";")
@@ -106,7 +104,7 @@ func gzips(accepts []string) bool {
 	return false
 }
 
-// matches reports whether a client has what has that tag.
+// matches reports whether a client has the content of that tag.
 func matches(has []string, tag string) bool {
 	for _, one := range strings.Split(strings.Join(has, ","), ",") {
 		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {
@@ -116,7 +114,7 @@ func matches(has []string, tag string) bool {
 	return false
 }
 
-// build makes the page of its files.
+// build makes the page from its files.
 func build() (page, error) {
 	program, err := joined("app.js", func(name string) (string, error) {
 		text, err := files.ReadFile("assets/" + name)
@@ -147,7 +145,7 @@ func build() (page, error) {
 		path := "assets/" + hash + "/" + name
 		a.tag = `"` + hash + `"`
 		all["/"+path] = a
-		shell = bytes.ReplaceAll(shell, []byte("ASSETS/"+name), []byte(path)) // relative: the bridge may be behind any prefix
+		shell = bytes.ReplaceAll(shell, []byte("ASSETS/"+name), []byte(path)) // relative: a proxy may serve the bridge under any prefix
 	}
 	all["/"] = newAsset("text/html; charset=utf-8", shell)
 	return all, nil
@@ -156,7 +154,7 @@ func build() (page, error) {
 func newAsset(kind string, text []byte) *asset {
 	return &asset{kind: kind, text: text, zipped: sync.OnceValue(func() []byte {
 		var b bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is right
+		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
 		_, _ = z.Write(text)
 		_ = z.Close() // a buffer takes everything
 		return b.Bytes()

@@ -7,21 +7,20 @@ import (
 )
 
 var (
-	// What the modules have of comments: those of types, and lines of their own.
+	// The comments of modules: JSDoc, and whole lines.
 	described = regexp.MustCompile(`(?s)/\*\*.*?\*/ ?`)
 	explained = regexp.MustCompile(`(?m)^\s*//.*\n`)
 	indented  = regexp.MustCompile(`(?m)^\s+`)
 	imported  = regexp.MustCompile(`(?m)^import (?:(\{[^}]*\}) from )?'\./([\w-]+\.js)';\n`)
 	exported  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
-	// What they must not have, since the above does not know it.
+	// Imports and exports of other forms, which joined does not support.
 	unknown = regexp.MustCompile(`(?m)^(?:import|export)\b.*|\bimport[.(].*`)
 )
 
-// joined returns one script that does what the module of that name and all it imports
-// do, each of them a block in which its own names are. So the page is one request
-// rather than twenty, and a third of the bytes: comments and margins are left out, and
-// what modules have alike is compressed together. A module stands behind those that it
-// imports; they cannot import each other.
+// joined returns one script of a module and all that it imports. Each module is a block, with its own
+// names. So the page needs one request instead of twenty, and a third of the bytes: comments and
+// indentation are removed, and similar text in modules is compressed together. A module follows
+// those that it imports; cycles are an error.
 func joined(name string, read func(name string) (string, error)) (string, error) {
 	var out strings.Builder
 	out.WriteString("const modules = {};\n")
@@ -31,7 +30,7 @@ func joined(name string, read func(name string) (string, error)) (string, error)
 	add = func(name string) error {
 		switch states[name] {
 		case open:
-			return fmt.Errorf("%s imports itself, over others", name)
+			return fmt.Errorf("%s imports itself through other modules", name)
 		case done:
 			return nil
 		}

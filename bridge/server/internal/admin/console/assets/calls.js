@@ -49,7 +49,7 @@ class Calls extends Page {
     const dropped = this.store.state.dropped;
     return html`<h1>Calls</h1>
       ${this.filterLine('server:files status:error duration:>500ms')}
-      <p class="summary" role="status">${running.length} under way, ${rows.length - running.length} ended${head.since ? html`<span>, watched since ${time(head.since)}</span>` : ''}${head.before ? `, ${head.before} from before` : ''}${dropped ? `, ${dropped} events dropped` : ''}</p>
+      <p class="summary" role="status">${running.length} in flight, ${rows.length - running.length} ended${head.since ? html`<span>, watched since ${time(head.since)}</span>` : ''}${head.before ? `, ${head.before} from before` : ''}${dropped ? `, ${dropped} events dropped` : ''}</p>
       ${shown ? this.#one(shown) : ''}
       <row-window .name=${'calls'} .rows=${rows} .show=${(/** @type {any} */ c) => this.#row(c, longest, shown)}></row-window>`;
   }

@@ -41,11 +41,11 @@ class Overview extends Page {
       <h1>Overview</h1>
       <p class="summary" role="status">${badge(s.ready ? 'ready' : s.draining ? 'draining' : 'not ready')} ${s.reason ?? ''} ${working} of ${s.servers.length} servers work</p>
       ${this.store.can('drain') ? html`<div class="actions">${s.drained
-        ? html`<act-button key="resume" .label=${'take clients again'} .path=${'resume'}></act-button>`
-        : html`<act-button key="drain" .label=${'send no new clients'} .path=${'drain'} .confirm=${'Have load balancers send no new clients here? Those that are here go on.'}></act-button>`}</div>` : ''}
+        ? html`<act-button key="resume" .label=${'resume'} .path=${'resume'}></act-button>`
+        : html`<act-button key="drain" .label=${'drain'} .path=${'drain'} .confirm=${'Drain this bridge? Load balancers send no new clients here. Current clients are still served.'}></act-button>`}</div>` : ''}
       <dl class="tiles">
         ${tile('sessions', b.sessions)}
-        ${tile('calls under way', b.calls)}
+        ${tile('calls in flight', b.calls)}
         ${tile('calls per second', speed.length ? html`<span>${speed[speed.length - 1].toFixed(1)} ${spark('calls per second', speed)}</span>` : undefined)}
         ${tile('subscriptions', b.subscriptions)}
         ${tile('connections', b.connections === undefined ? undefined : `${b.connections}${p.max_connections ? ` of ${p.max_connections}` : ''}`)}
@@ -66,7 +66,7 @@ export const speaks = (s) => [s.transport, s.revision].filter(Boolean).join(' ')
 /** How long half of its calls take at most, and 95 of 100. @param {any} s */
 export const times = (s) => (s.p50_ms === undefined ? '–' : `${duration(s.p50_ms)} / ${duration(s.p95_ms)}`);
 /** @param {any} s */
-export const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
+export const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
 
 /** @param {any} s */
 function row(s) {

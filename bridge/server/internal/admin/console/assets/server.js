@@ -58,7 +58,7 @@ class ServerPage extends Page {
       <p><a class="button" href=${to('try', name)}>Try its tools</a> <a class="button" href=${`${to('calls')}?filter=server:${part(name)}`}>Calls</a> ${this.store.me?.look ? html`<a class="button" href=${`${to('traffic')}?filter=server:${part(name)}`}>Traffic</a>` : ''}</p>
       <dl class="facts">
         ${fact('speaks', `${speaks(s)}${s.era ? ` (${s.era})` : ''}`)}
-        ${fact('calls under way', s.calls)}${fact('p50 / p95 / p99', s.p50_ms === undefined ? undefined : `${times(s)} / ${duration(s.p99_ms)}`)}${fact('waiting', s.queued)}${fact('waiting for their client', s.parked_calls)}
+        ${fact('calls in flight', s.calls)}${fact('p50 / p95 / p99', s.p50_ms === undefined ? undefined : `${times(s)} / ${duration(s.p99_ms)}`)}${fact('waiting', s.queued)}${fact('waiting for their client', s.parked_calls)}
         ${fact('sessions', s.sessions)}${fact('connections', s.connections)}${fact('restarts', s.restarts || undefined)}
         ${fact('circuit breaker', breaker(s))}${fact('opened', s.circuit_breaker_opened ? `${s.circuit_breaker_opened} times` : undefined)}
         ${fact('cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}, ${s.cache.hits} hits, ${s.cache.misses} misses`)}
@@ -96,8 +96,8 @@ class ServerPage extends Page {
       ${can('servers/{}/lists/forget') ? html`<act-button .label=${'forget its lists'} .path=${`${path}/lists/forget`} .done=${(/** @type {any} */ a) => `${a.forgotten} forgotten`} @acted=${again}></act-button>` : ''}
       ${can('servers/{}/connections/stop') ? html`<act-button .label=${'restart idle connections'} .path=${`${path}/connections/stop`} .confirm=${`Close the connections to ${name} that no call uses? What they keep for their sessions is lost; the next call opens others.`} .done=${(/** @type {any} */ a) => `${a.stopped} closed`} @acted=${again}></act-button>` : ''}
       ${can('servers/{}/drain') ? (s.drained
-        ? html`<act-button key="resume" .label=${'take calls again'} .path=${`${path}/resume`} @acted=${again}></act-button>`
-        : html`<act-button key="drain" .label=${'take no new calls'} .path=${`${path}/drain`} .confirm=${`Take no new calls for ${name}? Those under way finish.`} @acted=${again}></act-button>`) : ''}
+        ? html`<act-button key="resume" .label=${'resume'} .path=${`${path}/resume`} @acted=${again}></act-button>`
+        : html`<act-button key="drain" .label=${'drain'} .path=${`${path}/drain`} .confirm=${`Drain ${name}? It gets no new calls. Calls in flight finish.`} @acted=${again}></act-button>`) : ''}
     </div>`;
   }
 }
