@@ -1,5 +1,4 @@
-// Package adaptertest has what every upstream adapter must pass, whatever its
-// wire: one suite, run by the tests of each.
+// Package adaptertest has the suite that every upstream adapter must pass, whatever its wire.
 package adaptertest
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Run runs the suite. start returns an adapter that connects to a [Server] of
-// its own; whatever serves it must end with the test, by t.Cleanup.
+// Run runs the suite. start returns an adapter that connects to a [Server] of its own. Whatever
+// serves that must end with the test, by t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, []part{
 		{"Handshake", handshake},
@@ -49,12 +48,12 @@ type part struct {
 	test func(*testing.T, bridge.Adapter)
 }
 
-// play runs parts, each with an adapter of its own.
+// play runs parts, each with its own adapter.
 func play(t *testing.T, start func(t *testing.T) bridge.Adapter, parts []part) {
 	for _, c := range parts {
 		t.Run(c.name, func(t *testing.T) {
 			ignore := goleak.IgnoreCurrent()
-			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // the last of the clean-ups
+			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // it runs last
 			c.test(t, start(t))
 		})
 	}
@@ -137,7 +136,7 @@ func handshakeThatHangs(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-001, R-004, D0.1: the wire has ids of its own, and nobody's are mixed up.
+// R-001, R-004, D0.1: the wire has ids of its own, and answers reach the right calls.
 func ids(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
 	texts := []string{`1`, `1`, `"1"`, `12345678901234567890`, `"é\"\\u0000"`, `-7`, `1.50`}
@@ -165,7 +164,7 @@ func ids(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// odd is what decoding and encoding again would change.
+// odd is a text that decoding and encoding would change.
 const odd = `{"big":12345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,"z":1,"a":{"":null},"dup":1,"dup":2,` +
 	`"esc":"\u00e9\/\ud83d\ude00\n","raw":"é😀<&>","long":0.1000000000000000055511151231257827,"_meta":{"x":[[],{}]}}`
 
@@ -216,7 +215,7 @@ func lineBreaks(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// A JSON-RPC error is an answer, whatever it says.
+// A JSON-RPC error is an answer.
 func errorAnswers(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
 	const want = `{"code":-32000,"message":"no","data":{"n":12345678901234567890},"x":1}`
@@ -226,8 +225,8 @@ func errorAnswers(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-005, R-006, D0.5, D0.10: notifications pass both ways, in order, known or
-// not, and are not answered.
+// R-005, R-006, D0.5, D0.10: notifications pass both ways, in order, known or unknown, and are not
+// answered.
 func notifications(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -299,7 +298,7 @@ func progress(t *testing.T, a bridge.Adapter) {
 		if !slices.Equal(before, want) {
 			t.Errorf("token %s: before the answer came %q\nwant %q", token, before, want)
 		}
-		Seen(t, up) // what stands behind the answer has been read now
+		Seen(t, up) // all lines behind the answer were read
 		if after := back.Said(); len(after) != len(want) {
 			t.Errorf("token %s: progress after the answer: %q", token, after[len(want):])
 		}
@@ -324,7 +323,7 @@ func questions(t *testing.T, a bridge.Adapter) {
 	for _, id := range ids {
 		say = append(say, `{"jsonrpc":"2.0","id":`+id+`,"method":"sampling/createMessage","params":`+odd+`}`)
 	}
-	// The id of the first has no answer yet, for as long as the others have not come.
+	// The first question stays open until the others have come.
 	say = slices.Insert(say, 1, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 	call := Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"await":"last one","say":[`+strings.Join(say, ",")+`]}}`)
 	rest.WaitQuestion(t, len(ids)-1)
@@ -338,7 +337,7 @@ func questions(t *testing.T, a bridge.Adapter) {
 			what = "last one"
 		}
 		q.Reply(Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":"x","result":{"n":%d,"odd":%s,"what":"%s"}}`, i, odd, what)))
-		q.Reply(Parse(t, `{"jsonrpc":"2.0","id":"x","result":{"again":true}}`)) // once is enough
+		q.Reply(Parse(t, `{"jsonrpc":"2.0","id":"x","result":{"again":true}}`)) // a second answer is ignored
 	}
 	(<-call).Result(t)
 	seen := Seen(t, up)
@@ -359,14 +358,13 @@ func questions(t *testing.T, a bridge.Adapter) {
 	(<-call).Result(t)
 }
 
-// R-156: the server takes a question back, by its own id. An answer that is
-// late is not sent.
+// R-156: the server cancels a question, by its own id. A late answer is not sent.
 func withdraw(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
 	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"say":[`+
 		`{"jsonrpc":"2.0","id":"a","method":"roots/list"},{"jsonrpc":"2.0","id":7,"method":"roots/list"},`+
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"7"}},`+ // nobody's
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"7"}},`+ // of no question
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"no longer\u002c thanks"}},`+
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}]}}`).Result(t)
 	if got := rest.WaitWithdrawn(t, 1); len(got) != 1 || !strings.Contains(got[0], `"id":7`) || !strings.HasSuffix(got[0], " no longer, thanks") {
@@ -383,7 +381,7 @@ func withdraw(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-154: a ping is answered at once, by us, under its id.
+// R-154: the bridge itself answers a ping at once, under its id.
 func ping(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -398,11 +396,10 @@ func ping(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-156, D0.3: a call that is given up ends at once with the reason, the
-// server is told of it by the id that it knows and with what the client has said,
-// and its late answer is dropped.
+// R-156, D0.3: a call that is cancelled ends at once with the reason. The server gets the
+// cancellation with the id that it knows and the client's reason, and its late answer is dropped.
 func cancel(t *testing.T, a bridge.Adapter) {
-	both := &Client{} // only some wires say which call a notification is about
+	both := &Client{} // only some wires show the call of a notification
 	up := Open(t, a, both)
 	why := bridge.TakenBack(Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"mine","reason":"the \"user\" changed his mind"}}`))
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -423,14 +420,14 @@ func cancel(t *testing.T, a bridge.Adapter) {
 	if got := both.Said(); len(got) != 2 {
 		t.Errorf("progress of a cancelled call: %q", got[2:])
 	}
-	// Given up before it began.
+	// Cancelled before it began.
 	if o := Call(ctx, t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang"}}`); !errors.Is(o.Err, why) {
 		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 	}
 	Seen(t, up) // the connection works
 }
 
-// D0.3: answers that nobody waits for are ignored.
+// D0.3: answers to no call are ignored.
 func strayAnswers(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -448,9 +445,8 @@ func strayAnswers(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-004: calls of 100 clients that all use the same ids: 10,000 in the
-// whole matrix, which CI plays, and 600 otherwise, since every way to reach a
-// server makes them.
+// R-004: calls of 100 clients that all use the same ids: 10,000 in the whole matrix, which CI
+// plays, and 600 otherwise, since the tests of every way to a server make them.
 func concurrent(t *testing.T, a bridge.Adapter) {
 	each := 6
 	if os.Getenv("BRIDGE_TEST_MATRIX") == "all" {
@@ -484,8 +480,8 @@ func concurrent(t *testing.T, a bridge.Adapter) {
 	all.Wait()
 }
 
-// R-187: when the wire is lost, every pending call gets one error at once,
-// questions are withdrawn, and the client is told once.
+// R-187: when the wire is lost, every pending call gets one error at once, questions are withdrawn,
+// and the client is notified once.
 func lostWire(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -508,7 +504,7 @@ func lostWire(t *testing.T, a bridge.Adapter) {
 		t.Errorf("Gone(%v), want ErrLost", err)
 	}
 	rest.WaitWithdrawn(t, 1)
-	q.Reply(Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)) // goes nowhere
+	q.Reply(Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)) // dropped
 	if o := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`); !lost(o.Err) {
 		t.Errorf("a later call ended with %q, %v, want ErrLost", o.Answer, o.Err)
 	}
@@ -523,7 +519,7 @@ func lostWire(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// Close ends pending calls, is no loss, and may be called by several at once.
+// Close ends pending calls, is not reported as a loss, and may be called concurrently.
 func closing(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Client is a bridge.Client that keeps what it hears, in order. The zero value
-// is ready for use.
+// Client is a bridge.Client that records what it receives, in order. The zero value is ready for
+// use.
 type Client struct {
 	mu        sync.Mutex // guards the rest
 	said      []string
@@ -25,9 +25,9 @@ type Client struct {
 
 var _ bridge.Client = (*Client)(nil)
 
-// Question is one of the server's.
+// Question is a question of the server.
 type Question struct {
-	Line  string                 // as it stands on the wire
+	Line  string                 // as on the wire
 	Reply func(*jsonrpc.Message) // answers it
 }
 
@@ -110,7 +110,7 @@ func (c *Client) WaitWithdrawn(t testing.TB, n int) []string {
 	return append([]string(nil), c.withdrawn...)
 }
 
-// wait waits until something is so. so is called with the lock held.
+// wait waits until so is true. so is called with the lock held.
 func (c *Client) wait(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for {
@@ -129,7 +129,7 @@ func (c *Client) wait(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// Text is the whole of a message as one line.
+// Text returns a whole message as one line.
 func Text(m *jsonrpc.Message) string {
 	if m == nil {
 		return ""
@@ -137,7 +137,7 @@ func Text(m *jsonrpc.Message) string {
 	return string(m.Append(nil, m.ID, nil))
 }
 
-// Parse makes a message from its text.
+// Parse parses a message.
 func Parse(t testing.TB, text string) *jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Parse([]byte(text))
@@ -147,13 +147,13 @@ func Parse(t testing.TB, text string) *jsonrpc.Message {
 	return m
 }
 
-// Outcome is what became of a call.
+// Outcome is the result of a call.
 type Outcome struct {
 	Answer string // empty when none came
 	Err    error  // nil when an answer came
 }
 
-// Result returns the result of the answer as it stands on the wire.
+// Result returns the result of the answer as it was on the wire.
 func (o Outcome) Result(t testing.TB) string {
 	t.Helper()
 	if o.Err != nil || o.Answer == "" {
@@ -172,7 +172,7 @@ func Call(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Cli
 	return <-Go(ctx, t, up, back, text)
 }
 
-// Go makes a call in the background. Its outcome comes over the channel.
+// Go makes a call in the background. The channel receives its outcome.
 func Go(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Client, text string) <-chan Outcome {
 	t.Helper()
 	m, ch := Parse(t, text), make(chan Outcome, 1)
@@ -185,8 +185,8 @@ func Go(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Clien
 	return ch
 }
 
-// Caller is somebody with a client of 2025-11-25. more, if not empty, are
-// further members of the params of initialize.
+// Caller is a caller with a client of 2025-11-25. more, if not empty, are further members of the
+// params of initialize.
 func Caller(more string) *bridge.Caller {
 	if more != "" {
 		more = "," + more
@@ -207,7 +207,7 @@ func Open(t testing.TB, a bridge.Adapter, rest bridge.Client) bridge.Upstream {
 // OpenFor opens a connection on behalf of from and closes it at the test's end.
 func OpenFor(t testing.TB, a bridge.Adapter, from *bridge.Caller, rest bridge.Client) bridge.Upstream {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context()) // which is of Open only
+	ctx, cancel := context.WithCancel(t.Context()) // for Open only
 	defer cancel()
 	up, err := a.Open(ctx, from, rest)
 	if err != nil {
@@ -234,8 +234,8 @@ func Seen(t testing.TB, up bridge.Upstream) []string {
 	return lines
 }
 
-// WaitServer waits until the server has received a notification or an answer
-// with that text in it. text must not need quoting.
+// WaitServer waits until the server has received a notification or an answer that contains text.
+// text must not need quoting.
 func WaitServer(t testing.TB, up bridge.Upstream, text string) {
 	t.Helper()
 	quoted, err := json.Marshal(text)
@@ -245,7 +245,7 @@ func WaitServer(t testing.TB, up bridge.Upstream, text string) {
 	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":0,"method":"test/await","params":{"await":`+string(quoted)+`}}`).Result(t)
 }
 
-// find returns the first of the lines that has all of the parts in it.
+// find returns the first line that contains all parts.
 func find(lines []string, parts ...string) string {
 	for _, line := range lines {
 		all := true
@@ -259,5 +259,5 @@ func find(lines []string, parts ...string) string {
 	return ""
 }
 
-// lost reports whether err says that the connection ended during the call.
+// lost reports whether err means that the connection ended during the call.
 func lost(err error) bool { return errors.Is(err, bridge.ErrLost) }

@@ -20,17 +20,15 @@ var (
 	ending    = strings.Repeat("y", 100<<10) + `"}}`
 )
 
-// Halves returns what the server of Intake answers a call of that raw id with: to
-// the tool "halves" the second half comes when the client says Rest, to "whole" both
-// come at once.
+// Halves returns how the server of Intake answers a call of that raw id. For the tool "halves" the
+// second half comes when the client sends Rest; for "whole" both come at once.
 func Halves(id string) (first, second string) { return fmt.Sprintf(beginning, id), ending }
 
-// Rest is the notification that has the server go on.
+// Rest is the notification that makes the server send the second half.
 const Rest = "notifications/roots/list_changed"
 
-// Intake checks that what a server says counts among the bytes under way as far as
-// it has come: what has no room is refused, and what was taken is given back. Each
-// session has a connection of its own.
+// Intake checks that received bytes count among the bytes in flight. A message without room is
+// refused, and reserved bytes are returned. Each session has a connection of its own.
 func Intake(t *testing.T, a bridge.Adapter) {
 	b := gateway.New(gateway.Options{MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}})
 	defer b.Close(context.Background())
@@ -67,7 +65,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 	bytes(300<<10, 512<<10)
 	o := <-call(other, "whole")
 	if text := string(o.answer.Append(nil, nil, nil)); !errors.Is(o.err, bridge.ErrTooLarge) ||
-		!strings.Contains(text, "the answer has no room beside what is under way (max_bytes_in_flight); what was called has been done") {
+		!strings.Contains(text, "the answer does not fit into max_bytes_in_flight; the call was executed") {
 		t.Errorf("what had no room was answered with %.200s, %v", text, o.err)
 	}
 	if n := b.Totals().Refused["bytes"]; n != 1 {

@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// RunModern runs what of the suite holds for a modern server (2026-07-28) too,
-// and what holds for such a server only. start returns an adapter that connects
-// to a [Server] of its own that is Modern.
+// RunModern runs the parts of the suite for a modern server (2026-07-28). start returns an adapter
+// that connects to a [Server] of its own that is Modern.
 func RunModern(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, []part{
 		{"Discovery", discovery},
@@ -31,22 +30,21 @@ func RunModern(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	})
 }
 
-// ModernCaller is somebody with a client of 2026-07-28.
+// ModernCaller is a caller with a client of 2026-07-28.
 func ModernCaller() *bridge.Caller {
 	c := Caller("")
 	c.Revision = "2026-07-28"
 	return c
 }
 
-// OpenModern opens a connection for a ModernCaller and closes it at the test's
-// end.
+// OpenModern opens a connection for a ModernCaller and closes it at the end of the test.
 func OpenModern(t testing.TB, a bridge.Adapter, rest bridge.Client) bridge.Upstream {
 	t.Helper()
 	return OpenFor(t, a, ModernCaller(), rest)
 }
 
-// server/discover says who asks, its result comes back unchanged,
-// and nothing is sent beside it.
+// server/discover names the client, its result comes back unchanged, and nothing else
+// is sent.
 func discovery(t *testing.T, a bridge.Adapter) {
 	for _, from := range []*bridge.Caller{ModernCaller(), Caller("")} {
 		rest := &Client{}
@@ -78,8 +76,8 @@ func discovery(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// B12: a modern server has no questions, and what it says belongs
-// to a call. Nothing else is heard, and nothing answered.
+// B12: a modern server has no questions, and its notifications belong to calls. The
+// bridge ignores others, and answers none.
 func silence(t *testing.T, a bridge.Adapter) {
 	rest, back := &Client{}, &Client{}
 	up := OpenModern(t, a, rest)
@@ -105,8 +103,7 @@ func silence(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// B10: what a subscription brings goes to who listens, and to nobody else, until
-// the server's result ends it.
+// B10: the events of a subscription go only to its subscriber, until the server's result ends it.
 func listening(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := OpenModern(t, a, rest)
@@ -143,7 +140,7 @@ func listening(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// Close ends pending calls, is no loss, and may be called by several at once.
+// Close ends pending calls, is not reported as a loss, and may be called concurrently.
 func closingModern(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := OpenModern(t, a, rest)

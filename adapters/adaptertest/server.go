@@ -10,41 +10,38 @@ import (
 	"sync"
 )
 
-// Server is the behaviour of the server that the suite talks to, without a
-// wire. Whoever runs the suite puts it behind theirs: Receive takes what
-// arrives, Send carries what the server says.
+// Server is the behaviour of the suite's server, without a wire. The user of the suite connects it
+// to a wire: Receive handles a message that arrives, Send carries the server's messages.
 //
-// It does as it is told. The params of any request may hold
+// The params of a request control it. They may have
 //
 //	say    messages that it sends first, in which the strings "$id" and
 //	       "$token" stand for the request's id and progress token
-//	await  a text: it goes on when it has received a notification or an answer
+//	await  a text: it continues after it has received a notification or an answer
 //	       with that text in it, whether before or after the request
 //	then   "hang": it does not answer; "die": its wire is lost
 //	error  the raw error that it answers with
 //
-// and otherwise it answers with the id and the params that it got, and with
-// all that it has received so far if "seen" is true. In initialize, the member
-// "initialize" of the params does the same, and its "result" is what it
-// answers with.
+// Otherwise it answers with the id and the params of the request, and with all that it has received
+// so far if "seen" is true. In initialize, the member "initialize" of the params does the same, and
+// its "result" is the answer.
 //
 // A Modern one answers server/discover, and refuses initialize.
 type Server struct {
-	// Send puts a message on the wire: one line, without the line break. about
-	// is the raw id of the request that it belongs to, or nil. Calls are made
-	// one at a time, in the order of the wire.
+	// Send puts a message on the wire: one line, without the line break. about is the raw id of the
+	// request that it belongs to, or nil. Calls are made one at a time, in the order of the wire.
 	Send func(about, line []byte)
-	// Die loses the wire without another word.
+	// Die ends the wire without another message.
 	Die func()
 	// Modern makes it a server of 2026-07-28.
 	Modern bool
 
 	mu   sync.Mutex // guards the rest, and the order of Send
 	seen []json.RawMessage
-	wait map[string]*request // those that await something, by raw id
+	wait map[string]*request // requests that await a text, by raw id
 }
 
-// request is one that the server works on.
+// request is a request in flight.
 type request struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -68,20 +65,18 @@ type meta struct {
 	} `json:"_meta"`
 }
 
-// initializeResult is what the server answers initialize with, unless told
-// otherwise. Nothing of it may change on its way.
+// initializeResult is the default result of initialize. The bridge must not change it.
 const initializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}},` +
 	`"serverInfo":{"name":"fake","version":"1","x-build":1.50},"instructions":"a\u00e9\"b","x-other":[1e400,null]}`
 
-// What a Modern one answers, in the same way.
+// The results of a Modern server, in the same way.
 const (
 	discoverResult = `{"resultType":"complete","supportedVersions":["2027-11-11","2026-07-28"],"capabilities":{"tools":{"listChanged":true},"x-new":{"n":12345678901234567890}},` +
 		`"instructions":"a\u00e9\"b","x-other":[1e400,null],"ttlMs":1.0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 	initializeError = `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`
 )
 
-// Receive takes a message from the wire. It must be called in the order in
-// which they came.
+// Receive handles a message of the wire. It must be called in the order of the wire.
 func (s *Server) Receive(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +86,7 @@ func (s *Server) Receive(line []byte) {
 		s.seen = append(s.seen, json.RawMessage(fmt.Sprintf(`"broken: %v"`, err)))
 		return
 	}
-	if len(line) < 1<<16 { // what is larger comes back in the answer anyway
+	if len(line) < 1<<16 { // a larger one comes back in the answer anyway
 		s.seen = append(s.seen, line)
 	}
 	if r.ID == nil || r.Method == "" {
@@ -103,7 +98,7 @@ func (s *Server) Receive(line []byte) {
 		}
 		return
 	}
-	// Params that are of another kind hold no orders.
+	// Params of another kind control nothing.
 	_ = json.Unmarshal(r.Params, &r.meta)
 	switch {
 	case r.Method == "initialize" && s.Modern:
@@ -136,7 +131,7 @@ func (s *Server) Receive(line []byte) {
 	s.finish(&r)
 }
 
-// has reports whether a notification or an answer has come with text in it.
+// has reports whether a notification or an answer with that text has arrived.
 func (s *Server) has(text string) bool {
 	for _, line := range s.seen {
 		var r request
@@ -182,7 +177,7 @@ func raws(all []json.RawMessage) [][]byte {
 
 // ServeLines serves newline-delimited messages until in ends.
 func (s *Server) ServeLines(in io.Reader, out io.Writer) error {
-	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // a peer that has gone ends in too
+	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // the end of the peer ends in too
 	lines := bufio.NewReaderSize(in, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')

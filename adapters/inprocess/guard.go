@@ -14,19 +14,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// upstreamKey finds the upstream in the context of a handler. The SDK has no
-// other way to tell a middleware which connection a request came by.
+// upstreamKey is the key of the upstream in the context of a handler. The SDK does not show a
+// middleware the connection of a request otherwise.
 type upstreamKey struct{}
 
-// guards knows the servers that have the guard. It does not keep them alive,
-// and is therefore no part of the adapter, which may.
+// guards knows the servers that have the guard. It does not keep them alive, unlike the adapter,
+// which may.
 type guards struct {
 	mu   sync.Mutex // guards have
 	have map[weak.Pointer[mcp.Server]]struct{}
 }
 
-// add gives s the guard if it has none: the SDK offers no way to take a
-// middleware off again.
+// add adds the guard to s if it has none: the SDK cannot remove a middleware.
 func (g *guards) add(s *mcp.Server) {
 	key := weak.Make(s)
 	g.mu.Lock()
@@ -48,9 +47,9 @@ func (g *guards) forget(key weak.Pointer[mcp.Server]) {
 	delete(g.have, key)
 }
 
-// guard is a middleware that contains panics, which the SDK lets end the
-// process, and ends the contexts of all handlers with their connection: the
-// SDK does so for requests, not for notifications.
+// guard is a middleware that contains panics, which otherwise end the process. It also ends the
+// contexts of all handlers with their connection: the SDK does so for requests, not for
+// notifications.
 func guard(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
 		u, ours := ctx.Value(upstreamKey{}).(*session)

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// errNone says that a caller gets no server.
-var errNone = errors.New("there is none for this caller")
+// errNone means that a caller gets no server.
+var errNone = errors.New("there is no server for this caller")
 
 // connect starts a session with the SDK's server for that caller.
 func (a *Adapter) connect(u *session, from *bridge.Caller) (func() error, error) {
@@ -38,8 +38,7 @@ func (a *Adapter) connect(u *session, from *bridge.Caller) (func() error, error)
 	}, nil
 }
 
-// pick asks for the server. A panic there must not cost more than the
-// connection.
+// pick returns the server for that caller. A panic there costs only the connection.
 func (a *Adapter) pick(from *bridge.Caller) (s *mcp.Server, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -52,7 +51,7 @@ func (a *Adapter) pick(from *bridge.Caller) (s *mcp.Server, err error) {
 	return s, nil
 }
 
-// transport gives a server the other end of an upstream.
+// transport connects a server to an upstream.
 type transport struct{ u *session }
 
 var _ mcp.Transport = transport{}
@@ -60,7 +59,7 @@ var _ mcp.Transport = transport{}
 // Connect implements mcp.Transport.
 func (t transport) Connect(context.Context) (mcp.Connection, error) { return connection(t), nil }
 
-// connection is what the SDK's session reads from and writes to.
+// connection is the upstream for the session of the SDK.
 type connection struct{ u *session }
 
 var _ mcp.Connection = connection{}
@@ -68,15 +67,13 @@ var _ mcp.Connection = connection{}
 // SessionID implements mcp.Connection. The bridge's sessions are not the SDK's.
 func (c connection) SessionID() string { return "" }
 
-// Close implements mcp.Connection. It is for the session's own end, which watch
-// tells to everybody else.
+// Close implements mcp.Connection. The session calls it at its end, which watch reports.
 func (c connection) Close() error {
 	c.u.queue.Stop(c.u.a.name.Lost("it ended the session", nil), io.EOF)
 	return nil
 }
 
-// Read implements mcp.Connection. Its context never ends: the queue is stopped
-// instead.
+// Read implements mcp.Connection. Its context never ends: stopping the queue ends it.
 func (c connection) Read(context.Context) (sdk.Message, error) {
 	m, err := c.u.queue.Take()
 	if err != nil {
@@ -85,10 +82,9 @@ func (c connection) Read(context.Context) (sdk.Message, error) {
 	return incoming(m)
 }
 
-// incoming makes the SDK's message of one from the queue. This costs one pass
-// over it, a fraction of what the SDK's own decoding does. The payload refers
-// to the line, which is left to the garbage collector: how long a handler keeps
-// its arguments is not known.
+// incoming converts a message of the queue to one of the SDK. This costs one pass over it, a
+// fraction of the SDK's own decoding. The payload refers to the line, which the garbage collector
+// frees: a handler may keep its arguments for any time.
 func incoming(m conn.Outgoing) (sdk.Message, error) {
 	p, err := jsonrpc.Parse(m.Line.B)
 	if err != nil {
@@ -111,8 +107,8 @@ func incoming(m conn.Outgoing) (sdk.Message, error) {
 	return &sdk.Request{ID: id, Method: p.Method, Params: p.Params, Extra: &mcp.RequestExtra{Header: m.Header}}, nil
 }
 
-// number makes the SDK's id of a raw one. Ids here are always numbers and
-// small: the bridge's and the SDK's counters.
+// number converts a raw id to one of the SDK. Ids here are always small numbers: the counters of
+// the bridge and the SDK.
 func number(raw []byte) (sdk.ID, error) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -121,8 +117,8 @@ func number(raw []byte) (sdk.ID, error) {
 	return sdk.MakeID(float64(n))
 }
 
-// problem makes the SDK's error of a raw one. What a client made up must not
-// end the session: it is kept as the error's data.
+// problem converts a raw error to one of the SDK. A malformed error of a client must not end the
+// session: it becomes the data of an error.
 func problem(raw []byte) *sdk.Error {
 	e := new(sdk.Error)
 	if err := json.Unmarshal(raw, e); err != nil {
@@ -138,7 +134,7 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 		return c.say(&jsonrpc.Message{ID: raw(msg.ID), Method: msg.Method, Params: msg.Params})
 	case *sdk.Response:
 		if msg.Error == nil {
-			// The SDK's encoder has made it: valid JSON, on one line.
+			// It comes from the SDK's encoder: valid JSON, on one line.
 			return c.u.limited(jsonrpc.NewResult(raw(msg.ID), msg.Result))
 		}
 		line, err := sdk.EncodeMessage(msg)
@@ -146,7 +142,7 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 			return err
 		}
 		m, err := jsonrpc.Parse(line)
-		if err != nil { // as in say: it must not cost the session
+		if err != nil { // as in say: it must not end the session
 			c.u.Unanswerable(raw(msg.ID), "its answer cannot be passed on: "+err.Error())
 			return nil
 		}
@@ -155,15 +151,14 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 	return fmt.Errorf("a message of type %T", msg)
 }
 
-// say delivers a request or notification of the server's. It is parsed for the
-// spans that the bridge looks at.
+// say delivers a request or notification of the server. It is parsed for the spans that the bridge
+// reads.
 func (c connection) say(m *jsonrpc.Message) error {
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, m.ID, nil)
 	parsed, err := jsonrpc.Parse(line.B)
 	if err != nil {
-		// Such as one that is nested more deeply than the bridge follows. It must
-		// not cost the session.
+		// The message may be nested too deeply for the bridge. It must not end the session.
 		line.Free()
 		c.u.a.o.Log.Warn("message dropped: it cannot be passed on", "method", m.Method, "err", err)
 		c.u.refuse(m, "the request cannot be passed on: "+err.Error())

@@ -27,34 +27,32 @@ type Options struct {
 	Log        *slog.Logger // nil means slog.Default()
 	MaxMessage int          // bytes of a message from the server; 0 means 16 MiB and room for the envelope
 	Timeouts   Timeouts     // of each call; 0 means none
-	// Stop is how long handlers may take to return once their connection was
-	// closed and their contexts have ended; 0 means 5 s. Those that take longer
-	// are left to themselves, and the log says so.
+	// Stop is how long handlers may take to return after their connection was closed and their
+	// contexts have ended; 0 means 5 s. Handlers that take longer are abandoned and logged.
 	Stop time.Duration
 }
 
-// Adapter opens sessions with servers of the SDK's.
+// Adapter opens sessions with servers of the SDK.
 type Adapter struct {
 	name   conn.Name
 	o      Options
 	server func(*bridge.Caller) *mcp.Server
 	guards *guards
-	// join starts the server's half of a connection, which reads u.queue and
-	// says what it has to say to u.deliver. wait returns when it has ended.
+	// join starts the server's half of a connection, which reads u.queue and writes to u.deliver.
+	// wait returns when it has ended.
 	join func(u *session, from *bridge.Caller) (wait func() error, err error)
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
 
-// New makes the adapter for the server of that name. server is called for each
-// connection, by several goroutines at once: a new server each time keeps
-// whatever state it has to one connection; the same one each time is shared,
-// with an SDK session for each connection. nil means that this caller gets
-// none. Clients of 2026-07-28 and later have no sessions: those of one principal
-// that can do the same use one connection.
+// New returns the adapter for the server of that name. server is called for each connection, by
+// several goroutines at once. If it returns a new server each time, the server's state belongs to
+// one connection. If it returns the same one, that is shared, with an SDK session for each
+// connection. nil means that this caller gets no server. Clients of 2026-07-28 and later have no
+// sessions: those of one principal with the same capabilities use one connection.
 //
-// The adapter adds to each server, once, a receiving middleware that contains
-// panics of handlers. It does nothing in sessions that are not the adapter's.
+// The adapter adds to each server, once, a receiving middleware that contains panics of handlers.
+// It has no effect in sessions of others.
 func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapter {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	if o.MaxMessage <= 0 {
@@ -68,14 +66,13 @@ func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapt
 	return a
 }
 
-// Shared makes an adapter whose connections are sessions of s, which may have
-// other sessions too.
+// Shared returns an adapter whose connections are sessions of s, which may have other sessions too.
 func Shared(name string, s *mcp.Server, o Options) *Adapter {
 	return New(name, func(*bridge.Caller) *mcp.Server { return s }, o)
 }
 
-// Open starts a session and does the handshake with the server. The SDK's
-// servers have sessions whatever the era of the caller's client.
+// Open starts a session and does the handshake with the server. The SDK's servers have sessions
+// whatever the era of the client.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	u := &session{a: a, rest: rest, done: make(chan struct{})}
 	u.ctx, u.cancel = context.WithCancelCause(context.Background())
@@ -86,7 +83,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		u.cancel(nil)
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
-	go u.watch(wait) // Close waits for it by done
+	go u.watch(wait) // Close awaits done
 	u.server, err = conn.Handshake(ctx, u.Conn, from, "")
 	if err == nil {
 		err = u.life.Opened()
@@ -105,31 +102,30 @@ type session struct {
 	queue  *conn.Queue
 	rest   bridge.Client
 	server *bridge.Greeting
-	ctx    context.Context // ends with the connection, and every handler's with it
+	ctx    context.Context // ends with the connection; contexts of handlers end with it
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the server's half has ended
 	runs   runs
 
-	mu   sync.Mutex // guards the order of what is delivered, and of life among it
+	mu   sync.Mutex // guards the order of deliveries and of changes to life
 	life conn.Life
 }
 
-// Server returns what the handshake said.
+// Server returns what the server declared in the handshake.
 func (u *session) Server() *bridge.Greeting { return u.server }
 
-// unreadWhy is what is said of a server that is sent more than it reads.
+// unreadWhy is the error of a server that does not read its input.
 const unreadWhy = "it does not read what is sent to it"
 
-// unread ends a connection whose queue is overfull. Gone is left to watch: it
-// must not be called in the midst of what is being delivered.
+// unread ends a connection whose queue is overfull. watch calls Gone: that must not happen during a
+// delivery.
 func (u *session) unread() {
 	err := u.a.name.Lost(unreadWhy, conn.ErrFull)
 	u.queue.Stop(err, conn.ErrFull)
 	u.Fail(err)
 }
 
-// watch waits for the end of the server's half, and ends the connection if that
-// is news.
+// watch waits for the end of the server's half, and ends the connection if it is not closed.
 func (u *session) watch(wait func() error) {
 	defer close(u.done)
 	cause := wait()
@@ -152,9 +148,8 @@ func (u *session) watch(wait func() error) {
 	}
 }
 
-// deliver takes a message of the server's and owns it. Several goroutines of
-// the server may speak at once: the order in which they come here is that of
-// the wire.
+// deliver handles a message of the server, and owns it. Several goroutines of the server may call
+// it: the order of the calls is the order of the wire.
 func (u *session) deliver(m *jsonrpc.Message) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,12 +161,11 @@ func (u *session) deliver(m *jsonrpc.Message) error {
 	return nil
 }
 
-// closeGrace is how long handlers that heed their contexts may take to return
-// when Close has no time left.
+// closeGrace is how long handlers may take to return when the context of Close has ended.
 const closeGrace = 250 * time.Millisecond
 
-// Close ends the session: the contexts of its handlers end, and it returns when
-// all of them have, or else when it has waited long enough.
+// Close ends the session: the contexts of its handlers end. Close returns when all handlers have
+// returned, or after it has waited long enough.
 func (u *session) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.life.Close()
@@ -202,8 +196,7 @@ func (u *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// tooLarge says, to whom it concerns, that a message of the server's is above
-// the limit.
+// tooLarge settles a message of the server that is above the limit.
 func (u *session) tooLarge(m *jsonrpc.Message, size int) {
 	u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "bytes", size, "method", m.Method)
 	what := fmt.Sprintf("larger than the limit of %d bytes", u.a.o.MaxMessage)
@@ -214,7 +207,7 @@ func (u *session) tooLarge(m *jsonrpc.Message, size int) {
 	u.refuse(m, "the request is "+what)
 }
 
-// refuse answers a question of the server's that is not passed on.
+// refuse answers a question of the server that is not passed on.
 func (u *session) refuse(q *jsonrpc.Message, why string) {
 	if !q.IsRequest() {
 		return
@@ -222,5 +215,5 @@ func (u *session) refuse(q *jsonrpc.Message, why string) {
 	m := jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil)
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, q.ID, nil)
-	_ = u.queue.Send(context.Background(), conn.Outgoing{Line: line, Urgent: true}) // a queue that is stopped has told its reader
+	_ = u.queue.Send(context.Background(), conn.Outgoing{Line: line, Urgent: true}) // after Stop, the reader of the queue has its error
 }

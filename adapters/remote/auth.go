@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Authorizer gives the requests to a server their token, and hears when one is refused.
+// Authorizer adds tokens to the requests to a server, and is informed when the server refuses one.
 type Authorizer interface {
-	// Token returns the token to show, or empty for none. The error says why there is none;
-	// nothing is sent then.
+	// Token returns the token to show, or empty for none. The error is why there is none; the
+	// request is not sent then.
 	Token(ctx context.Context) (string, error)
-	// Refused is told that the server has refused a request that showed that token, with 401
-	// or 403, and how often it has refused this one before. It reports whether to send the
-	// request again: the server has not acted on it. The error is for whoever made it.
+	// Refused is called when the server has refused a request with that token, with 401 or 403.
+	// before is how often this request was refused before. It reports whether to send the request
+	// again: the server has not acted on it. The error is for the caller of the request.
 	Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error)
 }
 
@@ -31,8 +31,8 @@ const maxRefused = 64 << 10
 // sessionHeader names the session that a request belongs to.
 const sessionHeader = "Mcp-Session-Id"
 
-// forgotten reports whether a 401 is about the session of the request, and not about the
-// token: older versions of the Rust SDK answer so after a restart. The body is as before.
+// forgotten reports whether a 401 is about the session of the request, and not about the token:
+// older versions of the Rust SDK answer so after a restart. It leaves the body as before.
 func forgotten(res *http.Response) bool {
 	if _, bearer := discovery.Bearer(res.Header); bearer || res.StatusCode != http.StatusUnauthorized {
 		return false
@@ -42,13 +42,13 @@ func forgotten(res *http.Response) bool {
 	return err == nil && SessionNotFound(string(head))
 }
 
-// SessionNotFound reports whether the text of a 401 says that the server does not know the
-// session of the request.
+// SessionNotFound reports whether the text of a 401 means that the server has forgotten the
+// session.
 func SessionNotFound(text string) bool {
 	return strings.Contains(strings.ToLower(text), "session not found")
 }
 
-// reread is a body whose beginning was read, and is there again.
+// reread is a body whose beginning was read and is read again.
 type reread struct {
 	io.Reader
 	io.Closer

@@ -23,9 +23,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// ErrOtherTransport says that the server does not speak the transport that was
-// tried, but perhaps the other one (protocol.md C2): nothing else may lead to
-// trying that.
+// ErrOtherTransport means that the server does not speak the transport that was tried, but perhaps
+// the other one (protocol.md C2). No other error leads to trying that.
 var ErrOtherTransport = errors.New("the server does not speak this transport")
 
 // Client sends requests to one server.
@@ -33,22 +32,22 @@ type Client struct {
 	url    *url.URL
 	header http.Header
 	auth   Authorizer   // nil for none
-	short  *http.Client // for requests whose answer comes and ends
-	long   *http.Client // for streams that stay open: each keeps its connection
+	short  *http.Client // for requests with a bounded answer
+	long   *http.Client // for streams that stay open, each on a connection of its own
 }
 
-// inFlight is how many connections to a server are kept for the next request:
-// as many as may have one under way. Fewer would cost a new connection each.
+// inFlight is how many idle connections to a server are kept: as many as requests may be in flight.
+// Fewer would cost new connections.
 const inFlight = 512
 
 const (
 	dialLimit    = 10 * time.Second
-	keepAlive    = 15 * time.Second // finds peers that have gone without a word
+	keepAlive    = 15 * time.Second // detects dead peers
 	maxRedirects = 3
 	maxHeaders   = 64 << 10
 )
 
-// New makes a client. c must be valid; it reads the files that c names.
+// New returns a client. c must be valid; New reads the files that it names.
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -100,8 +99,7 @@ func New(c Config) (*Client, error) {
 	}
 	short := transport()
 	short.ForceAttemptHTTP2 = true
-	// Streams are HTTP/1.1, so that a stream's end is its connection's and nothing
-	// else's.
+	// Streams use HTTP/1.1, so that the end of a stream and of its connection are the same.
 	long := transport()
 	long.Protocols = new(http.Protocols)
 	long.Protocols.SetHTTP1(true)
@@ -110,18 +108,18 @@ func New(c Config) (*Client, error) {
 	for name, value := range c.Headers {
 		h.Set(name, value)
 	}
-	alone := &lone{dial: long.DialContext, tls: secure, proxy: proxy, other: long}
+	streams := &streamTransport{dial: long.DialContext, tls: secure, proxy: proxy, other: long}
 	return &Client{url: u, header: h, auth: c.Auth,
 		short: &http.Client{Transport: short, CheckRedirect: sameOrigin},
-		long:  &http.Client{Transport: alone, CheckRedirect: sameOrigin},
+		long:  &http.Client{Transport: streams, CheckRedirect: sameOrigin},
 	}, nil
 }
 
 // URL returns the address of the server's endpoint.
 func (c *Client) URL() *url.URL { return c.url }
 
-// Request makes a request to u with the configured headers and those of
-// forward, which win. A nil body means none.
+// Request returns a request to u with the configured headers and those of forward, which win. A nil
+// body means none.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
 	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+6)}).WithContext(ctx)
 	r.Header["User-Agent"], r.Header["Accept-Encoding"] = userAgent, accepted
@@ -141,24 +139,23 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	return r
 }
 
-// WithIdentity returns a context for Request: where tokens are exchanged, the caller's is.
+// WithIdentity returns a context for Request: the client exchanges the caller's token, where it is set to.
 func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
 	return oauth.WithSubject(ctx, identity.SubjectOf(id))
 }
 
-// userAgent is how we introduce ourselves, unless the configuration says otherwise.
+// userAgent is the default of the header User-Agent.
 var userAgent = []string{"mcp-bridge"}
 
-// repeats are the headers that make net/http send a POST again, although the
-// server may have acted on it (protocol.md D0.8). It does not look for them in
-// lower case; for a server that is the same.
+// repeats are the headers that make net/http repeat a POST, although the server may have acted on
+// it (protocol.md D0.8). net/http does not find them in lower case; servers do.
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
-// Do sends a request whose answer comes and ends.
+// Do sends a request with a bounded answer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) { return c.send(c.short, r) }
 
-// Stream sends a request whose answer is a stream that stays open. It asks for one that is
-// not compressed: to read it takes 45 KB, and what compresses it may hold events back.
+// Stream sends a request whose answer is a stream that stays open. It asks for no compression:
+// decompressing takes 45 KB, and a compressor may delay events.
 func (c *Client) Stream(r *http.Request) (*http.Response, error) {
 	if _, set := c.header["Accept-Encoding"]; !set {
 		r.Header["Accept-Encoding"] = plain
@@ -172,8 +169,8 @@ func (c *Client) Close() {
 	c.long.CloseIdleConnections()
 }
 
-// clean takes out of an error what may be secret: the URL, and what the server
-// said. The chain of errors is kept.
+// clean removes from the text of an error what may be secret: the URL, and quotes of the server's
+// response. The chain of errors is kept.
 func clean(res *http.Response, err error) (*http.Response, error) {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -182,10 +179,10 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 		return res, nil
 	}
 	text := err.Error()
-	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // with the line that is not understood
+	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // its text ends with the malformed line
 		text, _, _ = strings.Cut(string(e), ":")
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // which quotes certificates
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // its text quotes certificates
 		text = quoted.ReplaceAllString(text, "…")
 	}
 	if text += advice(err); text != err.Error() {
@@ -194,7 +191,7 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 	return res, err
 }
 
-// advice says what to do about an error of TLS; nothing about others.
+// advice returns what to do about a TLS error; "" for other errors.
 func advice(err error) string {
 	if !TLSFault(err) {
 		return ""
@@ -211,7 +208,7 @@ func advice(err error) string {
 	return " (it speaks no TLS at this address: write http:// if that is meant)"
 }
 
-// quoted is what errors of net/http quote: addresses, and what a server said.
+// quoted matches what errors of net/http quote: addresses, and texts of a server.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
 
 // cleaned is an error with another text.
@@ -223,19 +220,19 @@ type cleaned struct {
 func (c *cleaned) Error() string { return c.text }
 func (c *cleaned) Unwrap() error { return c.err }
 
-// RedirectError says why a redirect was not followed: the server has not acted
-// on the request. A client may know the text.
+// RedirectError is why a redirect was not followed: the server has not acted on the request. A
+// client may see the text.
 type RedirectError string
 
 // Error implements error.
 func (e RedirectError) Error() string { return string(e) }
 
-// sameOrigin lets redirects lead elsewhere on the same server only, and only
-// those that repeat the request as it is (R-176).
+// sameOrigin allows redirects only within the same server, and only those that repeat the request
+// unchanged (R-176).
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	if first.Header.Get("Referer") == "" {
-		r.Header.Del("Referer") // the client's own would tell the query, in which keys may be
+		r.Header.Del("Referer") // net/http would show the query, which may have keys
 	}
 	switch {
 	case len(via) > maxRedirects:
@@ -253,8 +250,8 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 
 type onRedirect struct{}
 
-// OnRedirect returns a context for a request. change is called with the next request
-// when a redirect is followed: a signature, for one, does not hold for another path.
+// OnRedirect returns a context for a request. When a redirect is followed, change is called with
+// the next request: for example, a signature is valid for one path only.
 func OnRedirect(ctx context.Context, change func(next *http.Request) error) context.Context {
 	return context.WithValue(ctx, onRedirect{}, change)
 }
@@ -276,8 +273,8 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// Unsent reports whether err shows that nothing of the request was sent: no
-// connection came about.
+// Unsent reports whether err shows that nothing of the request was sent, because there was no
+// connection.
 func Unsent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, op.Op) {
 		return true
@@ -289,9 +286,8 @@ func Unsent(err error) bool {
 	return refused || TLSFault(err)
 }
 
-// TLSFault reports whether err shows that the server's certificate is not
-// accepted, or that what answers speaks no TLS. Nothing of the request was sent,
-// and it is of no use to try again soon: somebody has to mend it.
+// TLSFault reports whether err shows that the server's certificate is invalid, or that the server
+// speaks no TLS. Nothing of the request was sent. Trying again soon is useless.
 func TLSFault(err error) bool {
 	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)

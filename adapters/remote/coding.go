@@ -17,20 +17,20 @@ var accepted = []string{"gzip"}
 // plain asks for none.
 var plain = []string{"identity"}
 
-// CodingError says that an answer is compressed in a way that is not read. The server may
-// have acted on the request. A client may know the text.
+// CodingError is an unsupported Content-Encoding of an answer. The server may have acted on the
+// request. A client may see the text.
 type CodingError string
 
 // Error names the coding.
 func (e CodingError) Error() string {
 	if !httpguts.ValidHeaderFieldName(string(e)) || len(e) > 40 { // it is a token, too
-		return "its answer has a Content-Encoding that nobody has asked for: only gzip is read"
+		return "its answer has a Content-Encoding that the bridge did not ask for: it reads only gzip"
 	}
-	return fmt.Sprintf("its answer has the Content-Encoding %s, which nobody has asked for: only gzip is read", string(e))
+	return fmt.Sprintf("its answer has the Content-Encoding %s, which the bridge did not ask for: it reads only gzip", string(e))
 }
 
-// decoded returns an answer with its body as it was before it was compressed. Of one that
-// is no success, the status says enough.
+// decoded returns a response with its body decompressed. If the status is no success, the body is
+// not needed.
 func decoded(res *http.Response) (*http.Response, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(res.Header["Content-Encoding"], ",")))
 	switch {
@@ -51,8 +51,8 @@ func decoded(res *http.Response) (*http.Response, error) {
 	return res, nil
 }
 
-// unzipped is a body that is decompressed as it comes. It begins with the first Read: a
-// stream may have nothing to read for long, and an answer without content has no gzip.
+// unzipped is a body that is decompressed while it is read. It begins with the first Read: a stream
+// may be silent for long, and an answer without content has no gzip.
 type unzipped struct {
 	body io.ReadCloser
 	z    *gzip.Reader

@@ -34,7 +34,7 @@ func TestCodings(t *testing.T) {
 		{"x-gzip", 404, true, "not here", "not here"},
 		{"GZIP", 202, false, "", ""},
 		{"br", 200, false, "…", "the Content-Encoding br,"},
-		{"gzip, br", 200, false, "…", "a Content-Encoding that nobody has asked for"},
+		{"gzip, br", 200, false, "…", "a Content-Encoding that the bridge did not ask for"},
 		{"br", 503, false, "…", ""},
 		{"br", 202, false, "", ""},
 		{"gzip", 200, false, "no gzip at all", "it is not gzip"},

@@ -1,5 +1,5 @@
-// Package remote has the settings and the HTTP client of servers that are reached over
-// HTTP, and finds out which of two transports such a server speaks.
+// Package remote has the settings and the HTTP client for servers over HTTP, and detects which of
+// two transports such a server speaks.
 package remote
 
 import (
@@ -73,8 +73,8 @@ const (
 	TransportSSE        = "sse"
 )
 
-// Validate reports what is wrong with the settings. It only looks: no file is
-// read and nothing is connected to. Values are not shown: they may be secrets.
+// Validate reports faults of the settings. It reads no file and opens no connection. It shows no
+// values: they may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	if err := checkURL(c.URL); err != nil {
@@ -113,8 +113,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// transportFault says what to write for a transport that is none, by the names that other
-// programs have for them.
+// transportFault returns the fix for an unknown transport, by the names that other programs use.
 func transportFault(name string) string {
 	fix := ""
 	switch name {
@@ -145,8 +144,8 @@ func checkURL(s string) error {
 	return nil
 }
 
-// Reserved reports whether a header is the transport's or the connection's own,
-// so that nobody else may set it (protocol.md D0.9).
+// Reserved reports whether only the transport or the connection may set a header (protocol.md
+// D0.9).
 func Reserved(name string) bool {
 	name = http.CanonicalHeaderKey(name)
 	return strings.HasPrefix(name, "Mcp-") || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Proxy-") || slices.Contains([]string{
@@ -155,7 +154,7 @@ func Reserved(name string) bool {
 	}, name)
 }
 
-// tls returns the settings for encrypted connections, or nil for the usual ones.
+// tls returns the TLS settings, or nil for the defaults.
 func (c *Config) tls() (*tls.Config, error) {
 	if c.CAFile == "" && c.CertFile == "" {
 		return nil, nil

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// Cookies are those that a server, or a load balancer before it, sets on one connection:
-// the next requests of the connection, and no others, send them back (RFC 6265). They pin
-// a session to the node that knows it.
+// Cookies holds the cookies that a server, or a load balancer before it, sets on one connection.
+// Only later requests of the same connection send them back (RFC 6265). They pin a session to the
+// node that has it.
 type Cookies struct {
 	mu   sync.Mutex // guards the rest
 	jar  *cookiejar.Jar
-	kept *simplelru.LRU[string, func()] // what takes each cookie out of jar, by its name and place
+	kept *simplelru.LRU[string, func()] // removes a cookie from jar, by its name, domain and path
 }
 
 var _ http.CookieJar = (*Cookies)(nil)
@@ -40,8 +40,8 @@ func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
 	return jar.Cookies(u)
 }
 
-// SetCookies implements http.CookieJar. When there are too many, the one that was set
-// longest ago goes; one that is too large is dropped.
+// SetCookies implements http.CookieJar. If there are too many, it drops the one that was set
+// longest ago. It drops one that is too large.
 func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	}
 }
 
-// Header returns the cookies that requests to an address send, as their header has them.
+// Header returns the cookies for an address, in the form of the header.
 func (c *Cookies) Header(u *url.URL) string {
 	var all []string
 	for _, cookie := range c.Cookies(u) {
@@ -69,7 +69,7 @@ func (c *Cookies) Header(u *url.URL) string {
 	return strings.Join(all, "; ")
 }
 
-// Restore has requests to an address send what Header returned.
+// Restore adds cookies in the form that Header returns.
 func (c *Cookies) Restore(u *url.URL, header string) {
 	if all, err := http.ParseCookie(header); err == nil {
 		c.SetCookies(u, all)

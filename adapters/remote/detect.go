@@ -10,21 +10,21 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Adapter reaches a server whose transport is not configured. What worked is tried first the next time; the other way
-// is tried when a server says that it does not speak this one, and for no other reason: a
-// server that is out of order would otherwise be met with requests that it does not
+// Adapter is the adapter for a server whose transport is not configured. It first tries the
+// transport that worked last. It tries the other one only if the server's answer shows that it does
+// not speak this one. Otherwise a server that is out of order would get requests that it does not
 // understand (protocol.md C2.7).
 type Adapter struct {
 	Server string       // its name
 	Log    *slog.Logger // must be set
-	Ways   [2]Way       // in the order in which they are tried as long as none has worked
+	Ways   [2]Way       // in the order of the first attempts
 	works  atomic.Int32
 }
 
 // Way is one transport.
 type Way struct {
-	Transport string // as the configuration calls it
-	Title     string // as messages call it
+	Transport string // in the configuration
+	Title     string // in messages
 	bridge.Adapter
 }
 
@@ -33,8 +33,8 @@ var (
 	_ bridge.Resumer = (*Adapter)(nil)
 )
 
-// Open opens a connection over the transport that worked last, or the other
-// one. When neither does, the error says what was wrong with each.
+// Open opens a connection over the transport that worked last, or the other one. If both fail, the
+// error has both reasons.
 func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	first := e.works.Load()
 	if first > 0 {
@@ -58,13 +58,12 @@ func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	return nil, &bridge.Error{
 		Server: e.Server, Kind: bridge.ErrUnavailable,
-		Public: one.Title + ": " + told(err) + "; " + other.Title + ": " + told(also),
-		Err:    joined(known(err), known(also)),
+		Public: one.Title + ": " + forClient(err) + "; " + other.Title + ": " + forClient(also),
+		Err:    joined(forLog(err), forLog(also)),
 	}
 }
 
-// Resume goes on with a connection of another instance: over the transport where that can
-// be.
+// Resume continues a connection of another instance, over the transport that can be continued.
 func (e *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	for i, w := range e.Ways {
 		if r, ok := w.Adapter.(bridge.Resumer); ok {
@@ -75,11 +74,10 @@ func (e *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.C
 			return up, err
 		}
 	}
-	return nil, &bridge.Error{Server: e.Server, Kind: bridge.ErrUnavailable, Public: "no connection to it can be gone on with"}
+	return nil, &bridge.Error{Server: e.Server, Kind: bridge.ErrUnavailable, Public: "its session cannot be resumed"}
 }
 
-// Transport returns the name of the transport that worked last; empty as long
-// as none has.
+// Transport returns the name of the transport that worked last, or "".
 func (e *Adapter) Transport() string {
 	if n := e.works.Load(); n > 0 {
 		return e.Ways[n-1].Transport
@@ -87,21 +85,20 @@ func (e *Adapter) Transport() string {
 	return ""
 }
 
-// told returns what a client may know of err.
-func told(err error) string {
+// forClient returns the part of err that a client may see.
+func forClient(err error) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e.Public
 	}
 	return "it could not be reached"
 }
 
-// known returns what the log shall have of err beside that; nil if what told returns
-// says it all.
-func known(err error) error {
+// forLog returns the part of err that only the log gets, or nil.
+func forLog(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	switch {
 	case ok && errors.Is(e.Err, ErrOtherTransport):
-		return nil // it has the status, which is all there is to know
+		return nil // forClient returns the status, which is everything
 	case ok && e.Err != nil:
 		return e.Err
 	case ok:
@@ -110,7 +107,7 @@ func known(err error) error {
 	return err
 }
 
-// joined returns both errors as one, with those left out that are nil.
+// joined returns both errors as one, without those that are nil.
 func joined(one, other error) error {
 	switch {
 	case one == nil:

@@ -26,8 +26,8 @@ func Failure(server conn.Name, err error) *bridge.Error {
 	return server.Lost("the connection to it broke", err)
 }
 
-// noToken returns the error of a request that was not sent because the server has no
-// token, or nil if err is something else.
+// noToken returns the error of a request that was not sent because there is no token for the
+// server, or nil if err is something else.
 func noToken(server conn.Name, err error) *bridge.Error {
 	f, ok := errors.AsType[*oauth.Failure](err)
 	switch {

@@ -11,12 +11,10 @@ import (
 	"syscall"
 )
 
-// ErrRefused says that nothing was sent, because Config.Refuses the address of
-// the server.
+// ErrRefused means that nothing was sent, because Config.Refuses the address of the server.
 var ErrRefused = errors.New("the server is at an address that nothing is sent to")
 
-// control is what a dialer asks before it connects to an address; nil when all
-// may be connected to.
+// control returns a function that a dialer calls before it connects to an address; nil allows all.
 func (c *Config) control() func(network, address string, _ syscall.RawConn) error {
 	if c.Refuses == nil {
 		return nil
@@ -29,9 +27,9 @@ func (c *Config) control() func(network, address string, _ syscall.RawConn) erro
 	}
 }
 
-// Whence returns a context for a request to u. Once that is answered, public reports
-// whether the answer came from an address of the internet. Behind a proxy, and over what is
-// no network, the name of the host tells.
+// Whence returns a context for a request to u. After the response, public reports whether it came
+// from an address of the internet. Behind a proxy, and without a network, the name of the host
+// decides.
 func (c *Client) Whence(ctx context.Context, u *url.URL) (told context.Context, public func() bool) {
 	var outside atomic.Bool // of any connection: a redirect may have taken another one
 	named := func() bool { return global(u.Hostname()) }
@@ -51,11 +49,10 @@ func (c *Client) Whence(ctx context.Context, u *url.URL) (told context.Context, 
 		}
 }
 
-// Public reports whether an address is one of the internet, in whichever form.
+// Public reports whether an address is one of the internet, in any form.
 func Public(a netip.Addr) bool { return realmOf(a) == public }
 
-// inner are addresses that are link-local, or at which clouds hand machines their
-// credentials.
+// inner are addresses that are link-local, or at which clouds provide credentials to machines.
 var inner = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),     // link-local (RFC 3927), where most clouds have it
 	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba Cloud
@@ -66,8 +63,7 @@ var inner = []netip.Prefix{
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
 }
 
-// embedding are the prefixes of IPv6 addresses that stand for one of IPv4, and
-// which of their bytes that is.
+// embedding are the prefixes of IPv6 addresses that embed an IPv4 address, and the bytes of it.
 var embedding = []struct {
 	prefix netip.Prefix
 	bytes  [4]int
@@ -80,9 +76,9 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2002::/16"), [4]int{2, 3, 4, 5}}, // 6to4 (RFC 3056)
 }
 
-// LinkLocal reports whether an address is link-local or one at which a cloud tells
-// its machines their credentials, in whichever form: where no API is, and where
-// nobody who only describes an API may have requests sent.
+// LinkLocal reports whether an address is link-local or one at which a cloud provides credentials
+// to its machines, in any form. No API is there, and the author of an API's description must not
+// have requests sent there.
 func LinkLocal(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	for _, p := range inner {

@@ -18,21 +18,21 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// realm is where an address is.
+// realm is the kind of network that an address belongs to.
 type realm int
 
 const (
 	public   realm = iota
-	private        // of a company's or a cloud's own network
+	private        // the network of a company or a cloud
 	loopback       // this machine
-	link           // link-local, the credentials of a cloud, or no address of one machine
+	link           // link-local, the metadata address of a cloud, or not the address of one machine
 )
 
-// shared are the addresses that carriers and clusters use inside (RFC 6598).
+// shared are addresses for the inside of carriers and clusters (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// realmOf returns where an address is. One of IPv6 that stands for one of IPv4 is where
-// that is.
+// realmOf returns the realm of an address. An IPv6 address that embeds an IPv4 address has the
+// realm of that.
 func realmOf(a netip.Addr) realm {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -58,12 +58,11 @@ func realmOf(a netip.Addr) realm {
 	return found
 }
 
-// Outward returns the transport for requests to addresses that a server has named, with
-// the certificates and the proxy of c. It connects to none that are link-local, on this
-// machine or in a private network, unless c.URL itself is there. Addresses are looked at
-// when a connection is made, since a name can stand for another one by then. inside lets it
-// connect to private networks in any case, and trusted are addresses that the operator has
-// named, whose hosts may be anywhere (I-214). Only these and the server's own host see the
+// Outward returns the transport for requests to addresses that a server has named, with the
+// certificates and the proxy of c. It refuses addresses that are link-local, on this machine or in
+// a private network, unless c.URL itself is there. It checks the address of each connection, since
+// the address of a name may change. inside allows private networks. Hosts of trusted, which the
+// operator has named, may be anywhere (I-214). Only these and the server's own host see the
 // certificate of the client.
 func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error) {
 	c.IdleTimeout, c.Refuses = 0, nil
@@ -72,7 +71,7 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 		return nil, err
 	}
 	base := client.short.Transport.(*http.Transport)
-	base.DisableKeepAlives = true // they are few and far between, and nobody closes them
+	base.DisableKeepAlives = true // requests are rare, and no code closes the connections
 	o := newOutward(client.url.Hostname(), inside)
 	for _, address := range trusted {
 		if u, err := url.Parse(address); err == nil {
@@ -91,9 +90,8 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 	return &shown{o, base, bare}, nil
 }
 
-// Strangers returns the transport for requests to addresses that strangers have named. It
-// connects to none that are link-local, on this machine or in a private network, and has no
-// proxy do so.
+// Strangers returns the transport for requests to addresses that strangers have named. It refuses
+// addresses that are link-local, on this machine or in a private network, also by a proxy.
 func Strangers() (http.RoundTripper, error) { return Outward(Config{}, false) }
 
 // shown is a transport that shows a certificate to known hosts only.
@@ -111,21 +109,22 @@ func (s *shown) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 type outward struct {
-	home    string // in lower case, as all hosts are
+	home    string // in lower case, like all hosts
 	inside  bool
-	blind   bool // what a proxy is asked for is not looked up here
+	blind   bool // names that go to a proxy are not looked up here
 	look    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	trusted map[string]bool
 
 	mu      sync.Mutex
-	proxies map[string]bool // host:port of each
+	proxies map[string]bool // by host:port
 }
 
 func newOutward(home string, inside bool) *outward {
 	return &outward{home: strings.ToLower(home), inside: inside, look: net.DefaultResolver.LookupNetIP, proxies: map[string]bool{}, trusted: map[string]bool{}}
 }
 
-// asks returns what says which proxy a request takes: none where it may not be asked.
+// asks returns a function that selects the proxy of a request, and refuses hosts that a proxy must
+// not be asked for.
 func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
 		return nil
@@ -142,7 +141,7 @@ func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.R
 	}
 }
 
-// through notes the address of a proxy, which may be anywhere.
+// through records the address of a proxy, which may be anywhere.
 func (o *outward) through(at *url.URL) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -169,13 +168,12 @@ func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, 
 	return d.DialContext(ctx, network, address)
 }
 
-// numeric finds other ways to write an address, such as 127.1 and 0x7f000001. We do not know
-// them, but a proxy may. No public name ends so.
+// numeric matches other spellings of an address, such as 127.1 and 0x7f000001. The bridge does not
+// parse them, but a proxy may. No public name ends so.
 var numeric = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
 
-// global reports whether a host has a public address, or a name that ends as those of the
-// internet do. wiki, wiki.corp and metadata.google.internal do not, nor does what is below
-// home.arpa (RFC 8375).
+// global reports whether a host has a public address, or a name with a suffix of the internet.
+// wiki, wiki.corp and metadata.google.internal have none, nor do names below home.arpa (RFC 8375).
 func global(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return realmOf(a) == public
@@ -185,10 +183,10 @@ func global(host string) bool {
 	return (listed || strings.Contains(suffix, ".")) && strings.Contains(host, ".") && suffix != "arpa" && !strings.HasSuffix(suffix, ".arpa")
 }
 
-// named returns why a proxy may not be asked for a host. Names are the proxy's to look up, and
-// it may be in a private network: a name that only such a network can know is refused, unless
-// the server's own is one, too. Those that strangers have named are looked up here as well. One
-// that is not known here may be known to the proxy alone, as all public ones may be.
+// named returns why a proxy must not be asked for a host. The proxy looks up names, and may be in a
+// private network. So a name that only such a network can have is refused, unless the server's own
+// is one, too. Names from strangers are also looked up here. A name that is unknown here is
+// allowed: perhaps only the proxy can look up public names.
 func (o *outward) named(ctx context.Context, host string) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		if !o.may(ctx, host, a) {
@@ -230,7 +228,7 @@ func (o *outward) named(ctx context.Context, host string) error {
 	return nil
 }
 
-// may reports whether a connection to that address of a host may be made.
+// may reports whether a connection to that address of a host is allowed.
 func (o *outward) may(ctx context.Context, host string, a netip.Addr) bool {
 	where := realmOf(a)
 	if where == public || o.trusted[strings.ToLower(host)] || o.inside && where == private {
@@ -245,7 +243,7 @@ func (o *outward) may(ctx context.Context, host string, a netip.Addr) bool {
 	there := false
 	for _, at := range own {
 		is := realmOf(at)
-		if is == public { // who has that address may say that it has others too
+		if is == public { // the owner of a public address may list private ones for its name
 			return false
 		}
 		there = there || is == where || is == loopback && where == private

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// longestAfter bounds for how long a server can send its clients away.
+// longestAfter bounds the Retry-After of a server.
 const longestAfter = 24 * time.Hour
 
-// RetryAfter reads the header of that name: seconds or a date (RFC 9110, 10.2.3). It
-// returns whole seconds, and a day at most; ok reports whether it says anything.
+// RetryAfter reads the header Retry-After: seconds or a date (RFC 9110, 10.2.3). It returns whole
+// seconds, at most a day; ok reports whether there is a valid value.
 func RetryAfter(h http.Header) (after time.Duration, ok bool) {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if s, err := strconv.ParseUint(v, 10, 31); err == nil {

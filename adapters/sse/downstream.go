@@ -57,7 +57,7 @@ type Downstream struct {
 	most  int            // that it may have
 }
 
-// New makes a Downstream for the servers of b.
+// New returns a Downstream for the servers of b.
 func New(b *gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.MaxStreams = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.MaxStreams, 0), 10_000)
@@ -67,7 +67,7 @@ func New(b *gateway.Gateway, o Options) *Downstream {
 	return d
 }
 
-// Limit has another MaxEach count from now on. It ends nothing.
+// Limit replaces MaxEach. It ends no stream.
 func (d *Downstream) Limit(most int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,14 +89,14 @@ type peer struct {
 
 	mu      sync.Mutex // guards the rest
 	session *gateway.Session
-	begun   bool // initialize has come
+	begun   bool // initialize was received
 	over    bool // the stream has ended
 }
 
 var _ bridge.Stream = (*peer)(nil)
 
-// Send implements bridge.Stream. A client that does not read what must not be
-// dropped loses its stream, and with it the session.
+// Send implements bridge.Stream. A client that does not read messages that must not be dropped
+// loses its stream, and with it the session.
 func (p *peer) Send(e replay.Event) bool {
 	err := p.out.Append(e)
 	if errors.Is(err, replay.ErrOver) && p.ctx.Err() == nil {
@@ -113,8 +113,8 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	p.Send(gateway.AnswerEvent(m))
 }
 
-// Stream opens a client's stream to the server of that name. endpoint is the
-// path to which the client is to POST, as the client sees it.
+// Stream opens a client's stream to the server of that name. endpoint is the path for its POSTs, as
+// the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
 	whose := auth.Principal(r.Context())
 	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrDenied) {
@@ -132,7 +132,7 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		return
 	}
 	defer p.close()
-	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have come too early for this one
+	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have been called before open
 		return
 	}
 	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
@@ -140,8 +140,8 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 	}
 }
 
-// open enters a stream, or says why there is no room for it. Those that have no
-// session yet are bounded too: nobody takes the room of other principals.
+// open registers a stream, or returns why there is no room for it. Streams without a session are
+// bounded too, for each principal.
 func (d *Downstream) open(p *peer) (why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,7 +156,7 @@ func (d *Downstream) open(p *peer) (why string) {
 	return ""
 }
 
-// shut takes open back.
+// shut undoes open.
 func (d *Downstream) shut(p *peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,8 +166,8 @@ func (d *Downstream) shut(p *peer) {
 	}
 }
 
-// Close ends the streams that have no session whose end would end them. It is
-// called when the bridge takes no calls any more.
+// Close ends the streams without a session; the others end with their session. It is called when
+// the bridge takes no calls any more.
 func (d *Downstream) Close() {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -176,8 +176,8 @@ func (d *Downstream) Close() {
 	}
 }
 
-// Revoke ends the streams of a principal that have no session whose end would end
-// them: its key was taken away.
+// Revoke ends the streams of a principal without a session: its key was taken away. The others end
+// with their session.
 func (d *Downstream) Revoke(principal string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -199,7 +199,7 @@ func (p *peer) close() {
 	p.d.shut(p)
 	p.cancel(bridge.ErrEnded)
 	p.mu.Lock()
-	p.over = true // no initialize begins any more
+	p.over = true // no initialize starts any more
 	p.mu.Unlock()
 	p.wg.Wait()
 	if s := p.current(); s != nil {
@@ -207,7 +207,7 @@ func (p *peer) close() {
 	}
 }
 
-// serve writes the stream until the client goes.
+// serve writes the stream until the client disconnects.
 func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) error {
 	ew, err := httpio.OpenWriter(w, r)
 	if err != nil {
@@ -223,7 +223,7 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	beat := time.NewTicker(p.d.o.Heartbeat)
 	defer beat.Stop()
 	ended := p.ended
-	var quiet <-chan struct{} // closed when the calls of an ended session have their answers
+	var quiet <-chan struct{} // closed when all calls of an ended session are answered
 	for {
 		if err := ew.Drain(p.out); err != nil {
 			return err
@@ -235,7 +235,7 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 				return err
 			}
 		case <-ended:
-			// The session has ended by itself. The answers that say so come now.
+			// The session has ended by itself. The answers to its calls come now.
 			ended, quiet = nil, p.calls.None()
 			timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
 			defer timer.Stop()
@@ -247,11 +247,11 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	}
 }
 
-// lastAnswers is how long the stream of an ended session waits for the answers
-// to the calls that were under way.
+// lastAnswers is how long the stream of an ended session waits for the answers to its calls in
+// flight.
 const lastAnswers = 2 * time.Second
 
-// Message takes what a client POSTs to its endpoint.
+// Message handles a message that a client POSTs to its endpoint.
 func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
 	if httpio.MediaType(r.Header) != httpio.JSON {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
@@ -305,21 +305,20 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// screened reports whether a POST was answered, because its caller may not send what is in
-// its body.
+// screened reports whether Screen has answered a POST.
 func (d *Downstream) screened(w http.ResponseWriter, r *http.Request, server string, body *httpio.Body) bool {
 	return d.o.Screen != nil && d.o.Screen(w, r, server, body.Bytes())
 }
 
-// refuse settles a message that is none: a request gets an answer, for which the
-// client waits on its stream, and a question of the server's whose answer it was
-// meant to be does not wait for another one.
+// refuse settles a text that is not a message. A request gets an error on the stream, where the
+// client waits for it. If it is the answer to a question of the server, that question gets an
+// error.
 func (p *peer) refuse(text []byte, err error) {
 	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
 	if !ok || invalid.ID == nil {
 		return
 	}
-	var f jsonrpc.Finder // tells the two apart: their ids have nothing to do with each other
+	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
 	_, _ = f.Write(text)
 	s := p.current()
 	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
@@ -328,8 +327,8 @@ func (p *peer) refuse(text []byte, err error) {
 	p.answer(jsonrpc.NewError(invalid.ID, invalid.Code(), invalid.Error(), nil))
 }
 
-// batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
-// does not forbid them (protocol.md A9).
+// batch handles the messages of an array: 2025-03-26 has batches, and 2024-11-05 does not forbid
+// them (protocol.md A9).
 func (p *peer) batch(w http.ResponseWriter, r *http.Request, body *httpio.Body) {
 	defer body.Free()
 	elements, err := jsonrpc.Split(body.Bytes())
@@ -358,7 +357,8 @@ func (p *peer) batch(w http.ResponseWriter, r *http.Request, body *httpio.Body) 
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// take handles one message, which came in the envelope e. free is called when it is not used any more.
+// take handles one message with its envelope. free is called when the message is not used any
+// more.
 func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	p.mu.Lock()
 	s := p.session
@@ -382,25 +382,25 @@ func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	case m.IsRequest():
 		p.calls.Add(1)
 		call := s.Enter(m, &e, p)
-		settle := func(a *jsonrpc.Message, _ error) { // the answer says what went wrong
+		settle := func(a *jsonrpc.Message, _ error) { // the answer has the error
 			p.answer(a)
 			p.calls.Add(-1)
 			free()
 		}
 		if !call.Go(settle) {
-			settle(call.Do()) // says that the session has ended
+			settle(call.Do()) // the answer says that the session has ended
 		}
 	case m.IsNotification():
 		s.Notify(m, &e)
 		free()
 	default:
-		_ = s.Answer(m) // a late answer is no fault of the client's
+		_ = s.Answer(m) // a late answer is not the client's fault
 		free()
 	}
 }
 
 func (p *peer) initialize(m *jsonrpc.Message, e gateway.Envelope) {
-	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, &e, m) // the answer says what went wrong
+	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, &e, m) // the answer has the error
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

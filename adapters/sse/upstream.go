@@ -20,21 +20,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// Upstream reaches one server by HTTP+SSE, which is of legacy revisions only,
-// whoever the caller is (protocol.md C2.9). Its connections share one pool of
-// HTTP connections for what they POST; each has a stream of its own.
+// Upstream is the adapter for one server over HTTP+SSE, which has only legacy revisions, whatever
+// the era of the caller (protocol.md C2.9). Its connections share one pool of HTTP connections for
+// POSTs; each has a stream of its own.
 type Upstream struct {
 	name   conn.Name
 	client *remote.Client
 	o      conn.Options
 
-	do, stream func(*http.Request) (*http.Response, error) // the client's
+	do, stream func(*http.Request) (*http.Response, error) // methods of client
 }
 
 var _ bridge.Adapter = (*Upstream)(nil)
 
-// NewUpstream makes the adapter for the server of that name. c must be valid;
-// the error is about the files that it names.
+// NewUpstream returns the adapter for the server of that name. c must be valid; the error is about
+// the files that c names.
 func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error) {
 	client, err := remote.New(c)
 	if err != nil {
@@ -43,18 +43,17 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 	return &Upstream{name: conn.Name(name), client: client, o: o.Filled(name), do: client.Do, stream: client.Stream}, nil
 }
 
-// Close closes the HTTP connections that are not in use. Without it they end
-// by themselves after Config.IdleTimeout.
+// Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.
 func (u *Upstream) Close() { u.client.Close() }
 
 // Open opens a stream and does the handshake on behalf of from. The error wraps
 // remote.ErrOtherTransport when the server seems to speak Streamable HTTP.
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
-	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // of all requests of the connection
+	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // for all requests of the connection
 	c.out = &poster{c: c, header: from.Header, identity: from.Identity, wait: conn.Backlog{Limit: 4 * u.o.MaxMessage}, under: map[*post]struct{}{}}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
-	// It outlives the opening. While a sign-in is waited for, the limits of both stand still.
+	// c.ctx outlives Open. During a sign-in, the time-outs of both stand still.
 	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.Stand))
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
@@ -73,11 +72,11 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	default:
 		err = c.unopened(err)
 	}
-	_ = c.Close(context.Background()) // nothing in it waits for the server
+	_ = c.Close(context.Background()) // it does not wait for the server
 	return nil, err
 }
 
-// connection is one stream and what is POSTed beside it.
+// connection is one stream, and the POSTs beside it.
 type connection struct {
 	*conn.Conn
 	u        *Upstream
@@ -90,25 +89,24 @@ type connection struct {
 	wg       sync.WaitGroup // of the reader
 
 	life conn.Life
-	why  atomic.Pointer[bridge.Error] // why the connection is to end, if that is not the stream's own end
+	why  atomic.Pointer[bridge.Error] // why the bridge ends the connection; nil if the stream ends by itself
 }
 
 var _ bridge.Upstream = (*connection)(nil)
 
-// Server returns what the handshake said.
+// Server returns what the server declared in the handshake.
 func (c *connection) Server() *bridge.Greeting { return c.server }
 
-// unopened makes of what went wrong with the handshake an error of Open:
-// whatever was lost, nobody's request was.
+// unopened converts the error of a handshake to an error of Open: what was lost was no client's
+// request.
 func (c *connection) unopened(err error) error {
 	if over := c.life.Over(); over != nil {
-		err = over // rather than what followed from it
+		err = over // the cause, rather than its consequences
 	}
 	return c.u.name.Unopened(err)
 }
 
-// begin opens the stream, waits for its endpoint, and leaves the stream to a
-// reader.
+// begin opens the stream, waits for its endpoint, and starts the reader of the stream.
 func (c *connection) begin() error {
 	r := c.u.client.Request(remote.WithIdentity(c.ctx, c.out.identity), http.MethodGet, c.u.client.URL(), c.out.header, nil)
 	r.Header.Set("Accept", "text/event-stream")
@@ -132,8 +130,7 @@ func (c *connection) begin() error {
 	return nil
 }
 
-// unreached is the error of a request that had no answer, while that does no
-// harm.
+// unreached is the error of a request without a response that has no effect at the server.
 func (u *Upstream) unreached(err error) *bridge.Error {
 	if e := remote.Failure(u.name, err); !errors.Is(e, bridge.ErrLost) {
 		return e
@@ -144,23 +141,23 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 	return u.name.Unavailable("it cannot be reached", err)
 }
 
-// refused returns why a response is no stream of events, or nil. What may be
-// the answer of a server that speaks Streamable HTTP says so (protocol.md C2).
+// refused returns why a response is no stream of events, or nil. If a server that speaks Streamable
+// HTTP may have answered so, the error says it (protocol.md C2).
 func (u *Upstream) refused(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusOK:
 		if httpio.MediaType(res.Header) == httpio.Events {
 			return nil
 		}
-		return u.name.Unavailable("it answers with something else than a stream of events: is the address right?", remote.ErrOtherTransport)
+		return u.name.Unavailable("its response is not a stream of events: is the address right?", remote.ErrOtherTransport)
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
 		return u.name.Rejected(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), remote.ErrOtherTransport)
 	}
 	return u.refusal(res)
 }
 
-// endpoint waits for the event that names the address to POST to, and resolves
-// it against the address of the stream, at.
+// endpoint waits for the event that names the address for POSTs, and resolves it against the
+// address of the stream, at.
 func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error) {
 	for {
 		e, err := events.Next()
@@ -171,7 +168,7 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 			return nil, u.name.Unavailable("its stream ended before it named its endpoint", err)
 		}
 		if e.Type != "endpoint" {
-			e.Data.Free() // the endpoint comes first; what does not, is not for us
+			e.Data.Free() // events before the endpoint are ignored
 			continue
 		}
 		if e.Data == nil {
@@ -180,20 +177,20 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 		to, err := at.Parse(strings.TrimSpace(string(e.Data.B)))
 		e.Data.Free()
 		switch {
-		case err != nil: // which is not told: it holds the address, and that the session
+		case err != nil: // err is not shown: it has the address, which names the session
 			return nil, u.name.Unavailable("it names no usable endpoint", nil)
 		case !remote.SameOrigin(to, at): // our credentials would go there
-			return nil, u.name.Unavailable("its endpoint is on another origin than its stream, which is refused: "+
-				"its address must be configured as it knows it itself (scheme, host and port)", nil)
+			return nil, u.name.Unavailable("its endpoint is on another origin than its stream: "+
+				"configure the address that the server itself uses (scheme, host and port)", nil)
 		}
 		to.User = nil
 		return to, nil
 	}
 }
 
-// read takes messages from the stream until it ends, and returns why it did.
+// read takes messages from the stream until it ends, and returns why.
 func (c *connection) read(events *httpio.Reader) error {
-	texts := &conn.Parser{Options: c.u.o, Conn: c.Conn, Warning: "events dropped: the server sends what is not a message on its stream", Unit: "events"}
+	texts := &conn.Parser{Options: c.u.o, Conn: c.Conn, Warning: "events dropped: the server's stream has events that are not MCP messages", Unit: "events"}
 	defer texts.Warn()
 	in := c.Intake()
 	defer in.Drop()
@@ -207,7 +204,7 @@ func (c *connection) read(events *httpio.Reader) error {
 			}
 			return err
 		case e.Type != "message":
-			c.u.o.Log.Debug("event ignored: it is no message")
+			c.u.o.Log.Debug("event ignored: it is not a message")
 			e.Data.Free()
 		case e.Over != nil:
 			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Over.ID()))
@@ -218,9 +215,8 @@ func (c *connection) read(events *httpio.Reader) error {
 	}
 }
 
-// endless ends the connection because of an event that is far too large: nothing
-// can come after it. The call whose answer it is, as far as that can be told, is not
-// lost like the others.
+// endless ends the connection because of an event that is far too large: nothing can follow it. If
+// the event seems to answer a call, that call fails as too large, and not as lost.
 func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	id := seen.ID()
 	if id == nil && !seen.Asks() {
@@ -230,15 +226,14 @@ func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	c.giveUp(c.u.name.Lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))
 }
 
-// giveUp ends the connection for a reason that is not the stream's end. It is
-// left to the reader to tell so: nothing is delivered after Gone.
+// giveUp ends the connection for a reason other than the stream's end. The reader calls Gone, so
+// that nothing is delivered after it.
 func (c *connection) giveUp(why *bridge.Error) {
 	c.why.CompareAndSwap(nil, why)
 	c.stop()
 }
 
-// end ends the connection for a reason of the server's. Only the reader calls
-// it, as the last it does.
+// end ends the connection for a reason of the server's. The reader calls it last.
 func (c *connection) end(cause error) {
 	why := c.why.Load()
 	if why == nil {
@@ -249,7 +244,7 @@ func (c *connection) end(cause error) {
 		return
 	}
 	lost := why
-	if why.Kind == bridge.ErrUnsent { // which is true of the call that was refused, not of others
+	if why.Kind == bridge.ErrUnsent { // true of the refused call, not of others
 		lost = c.u.name.Lost(why.Public, why.Err)
 	}
 	c.out.halt(lost)

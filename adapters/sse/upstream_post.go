@@ -17,31 +17,27 @@ import (
 )
 
 const (
-	// orderLimit is how long a message waits for those before it. A server may
-	// answer a POST only when its work is done, and for that work need what
-	// comes next.
+	// orderLimit is how long a message waits for earlier ones. A server may answer a POST only when
+	// its work is done, and may need the next message for that work.
 	orderLimit = time.Second
-	// answerLimit is how long a POST may have no answer after nobody waits any
-	// more for what it carried.
+	// answerLimit is how long a POST may have no answer after its message is not needed any more.
 	answerLimit = 30 * time.Second
-	// maxPosts bounds what is under way or waits.
+	// maxPosts bounds the messages that wait or are in flight.
 	maxPosts = 1024
-	// A POST that was not sent is tried again: after firstPause, twice that, and
-	// so on, about 4 s in all. A server that is being restarted is back then.
+	// A POST that was not sent is repeated: after firstPause, twice that, and so on, about 4 s in
+	// all. A server that is being restarted is back then.
 	firstPause = 125 * time.Millisecond
 	tries      = 6
 )
 
-// poster carries messages to the server, a POST for each, and keeps the order
-// that matters:
+// poster sends messages to the server, a POST for each, in the necessary order:
 //
-// Notifications and answers are POSTed one after the other, each when the POST
-// before has been answered; calls that come after one of them wait for it too.
-// A notification also waits until the POSTs of the calls before it have been
-// answered. Thus "initialized" comes before the first call, and "cancelled"
-// after the call that it is about. Calls beside each other are under way at the
-// same time, in no order. No message waits longer than orderLimit for another;
-// behind a server that takes that long to answer a POST there is no order.
+// It POSTs notifications and answers one after the other, each when the POST before was answered.
+// Calls that follow one of them wait for it too. A notification also waits until the POSTs of
+// earlier calls were answered. Thus "initialized" comes before the first call, and "cancelled"
+// after the call that it cancels. Calls beside each other are in flight at the same time, in no
+// order. No message waits longer than orderLimit for another one. There is no order at a server
+// that takes that long to answer a POST.
 type poster struct {
 	c        *connection
 	header   http.Header        // for messages that no client sent
@@ -50,8 +46,8 @@ type poster struct {
 
 	mu    sync.Mutex // guards the rest
 	queue []*post
-	under map[*post]struct{} // under way
-	wait  conn.Backlog       // in the queue and under way
+	under map[*post]struct{} // in flight
+	wait  conn.Backlog       // in the queue and in flight
 	busy  bool               // run runs
 	err   error
 }
@@ -60,17 +56,17 @@ var _ conn.Sender = (*poster)(nil)
 
 type post struct {
 	conn.Outgoing
-	done  chan struct{} // closed when the server has answered the POST, or will not
+	done  chan struct{} // closed when the POST was answered or has failed
 	timer *time.Timer   // see watch
-	slow  bool          // others have waited for it; guarded by poster.mu
+	slow  bool          // others have waited for it in vain; guarded by poster.mu
 	sent  bool          // it may have reached the server; guarded by poster.mu
 }
 
-// notification reports whether it has to come after the calls before it. An
-// answer must not wait for them: a call may be what asks for it.
+// notification reports whether the message must follow the calls before it. An answer must not wait
+// for them: a call may need it.
 func (p *post) notification() bool { return p.Call == 0 && p.Method != "" }
 
-// Send implements bridge.Sender. It does not wait for the server.
+// Send implements conn.Sender. It does not wait for the server.
 func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 	p := &post{Outgoing: m, done: make(chan struct{})}
 	size := len(m.Line.B)
@@ -78,7 +74,7 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 		o.mu.Lock()
 		count := len(o.queue) + len(o.under)
 		if o.err == nil && (o.wait.Overflows(m.Urgent) || m.Urgent && count > 2*maxPosts) {
-			why := o.c.u.name.Lost("it does not take what is sent to it", conn.ErrFull)
+			why := o.c.u.name.Lost("it does not accept messages", conn.ErrFull)
 			o.err = why
 			o.c.giveUp(why)
 		}
@@ -105,7 +101,7 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 	}
 }
 
-// run begins what is in the queue, each in its turn.
+// run starts the POSTs of the queue, each in its turn.
 func (o *poster) run() {
 	for {
 		o.mu.Lock()
@@ -130,7 +126,7 @@ func (o *poster) run() {
 		o.mu.Unlock()
 		switch {
 		case len(before) > 0:
-			o.await(before) // and look again
+			o.await(before) // and check again
 		case p.Call == 0:
 			o.await([]*post{p})
 		}
@@ -169,8 +165,8 @@ func (o *poster) begin(p *post) {
 	})
 }
 
-// halt refuses everything from now on with err. The calls that have certainly
-// not reached the server may be made again on another connection.
+// halt makes all sends fail with err from now on. Calls that certainly have not reached the server
+// may be made again on another connection.
 func (o *poster) halt(err *bridge.Error) {
 	o.mu.Lock()
 	if o.err == nil {
@@ -190,13 +186,13 @@ func (o *poster) halt(err *bridge.Error) {
 	}
 }
 
-// deliver makes the POST, and again as long as nothing of it was sent.
+// deliver makes the POST, and repeats it while nothing of it was sent.
 func (o *poster) deliver(p *post) {
 	ctx, cancel := context.WithCancel(o.c.ctx)
 	defer cancel()
 	o.watch(p, cancel)
 	defer p.timer.Stop()
-	if p.Call == 0 { // of calls, the timer ends none that is waited for
+	if p.Call == 0 { // the timer ends no call that is waited for
 		ctx = deadline.With(ctx, func() func() {
 			p.timer.Stop()
 			return func() { p.timer.Reset(answerLimit) }
@@ -204,7 +200,7 @@ func (o *poster) deliver(p *post) {
 	}
 	for try := 1; ; try++ {
 		if !o.wanted(p) || !o.mark(p, true) {
-			return // it was given up, or halt has settled it
+			return // it was given up, or halt settled it
 		}
 		res, err := o.c.u.do(o.request(ctx, p))
 		if err == nil {
@@ -223,7 +219,7 @@ func (o *poster) deliver(p *post) {
 	}
 }
 
-// watch ends a POST that has no answer, once nobody waits for what it carried.
+// watch ends a POST without an answer when its message is not needed any more.
 func (o *poster) watch(p *post, cancel func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -239,11 +235,11 @@ func (o *poster) watch(p *post, cancel func()) {
 	})
 }
 
-// wanted reports whether there is still a use in sending a message.
+// wanted reports whether a message is still needed.
 func (o *poster) wanted(p *post) bool { return p.Call == 0 || o.c.Waits(p.Call) }
 
-// mark notes whether a message may have reached the server. It reports false
-// when nothing is sent any more.
+// mark records whether a message may have reached the server. It reports false when nothing is sent
+// any more.
 func (o *poster) mark(p *post, sent bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -254,8 +250,8 @@ func (o *poster) mark(p *post, sent bool) bool {
 	return true
 }
 
-// request makes the request for a message. The line is left to the garbage
-// collector: the HTTP client may read it still when the answer is there.
+// request returns the request for a message. The garbage collector frees the line: the HTTP client
+// may still read it after the response.
 func (o *poster) request(ctx context.Context, p *post) *http.Request {
 	h := p.Header
 	if h == nil {
@@ -268,8 +264,8 @@ func (o *poster) request(ctx context.Context, p *post) *http.Request {
 	return r
 }
 
-// failed settles what a POST without an answer carried. At the end of the
-// connection that is done for all of them.
+// failed settles the message of a POST without a response. At the end of the connection, end does
+// that for all.
 func (c *connection) failed(p *post, err error) {
 	if c.ctx.Err() != nil {
 		return
@@ -277,12 +273,11 @@ func (c *connection) failed(p *post, err error) {
 	c.settle(p, remote.Failure(c.u.name, err))
 }
 
-// settle ends the call that a message was, or tells the log of the loss of what
-// was none.
+// settle fails the call of a message, or logs the loss of another message.
 func (c *connection) settle(p *post, why *bridge.Error) {
 	if p.Call != 0 {
 		c.Abort(p.Call, why)
 		return
 	}
-	c.u.o.Log.Warn("a message was not taken", "method", p.Method, "err", why)
+	c.u.o.Log.Warn("a message was not accepted", "method", p.Method, "err", why)
 }

@@ -452,7 +452,7 @@ func TestUpstreamFull(t *testing.T) {
 				break
 			}
 		}
-		if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), "it does not take what is sent to it") {
+		if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), "it does not accept messages") {
 			t.Errorf("Gone(%v)", err)
 		}
 	})

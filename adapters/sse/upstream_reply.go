@@ -14,12 +14,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// maxReply is how much of a body is read that says nothing to us, so that the
-// HTTP connection can be used again.
+// maxReply is how much of an unused body is read, so that the HTTP connection can be reused.
 const maxReply = 64 << 10
 
-// posted takes the answer to a POST. The answer to a call comes on the stream;
-// that of some servers comes here.
+// posted handles the response to a POST. The answer to a call comes on the stream; some servers
+// send it here.
 func (c *connection) posted(p *post, res *http.Response) {
 	defer res.Body.Close()
 	ok := res.StatusCode >= 200 && res.StatusCode < 300
@@ -30,9 +29,9 @@ func (c *connection) posted(p *post, res *http.Response) {
 	}
 	in := c.Intake()
 	defer in.Drop()
-	body, err := io.ReadAll(&within{Reader: io.LimitReader(res.Body, int64(limit)+1), in: &in}) // what is not whole is no message
+	body, err := io.ReadAll(&within{Reader: io.LimitReader(res.Body, int64(limit)+1), in: &in}) // an incomplete body is not a message
 	switch status := res.StatusCode; {
-	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // nothing but the answer is so large
+	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // only an answer is so large
 		c.Unkept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
 	case ok:
 		if mine {
@@ -46,14 +45,14 @@ func (c *connection) posted(p *post, res *http.Response) {
 	}
 }
 
-// within is a body, as far as there is room for it.
+// within is a body that is read while there is memory for it.
 type within struct {
 	io.Reader
 	in *conn.Intake
-	n  int // bytes that have come
+	n  int // bytes read
 }
 
-var errNoRoom = errors.New("no room for it")
+var errNoRoom = errors.New("no memory for it")
 
 // Read implements io.Reader.
 func (w *within) Read(b []byte) (int, error) {
@@ -64,8 +63,8 @@ func (w *within) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// answered takes the body of a POST if it is the answer to the call, and
-// reports whether it was. An error without id is about what was POSTed.
+// answered delivers the body of a POST if it is the answer to the call, and reports whether it was.
+// An error without id belongs to the POST.
 func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	id := strconv.AppendInt(nil, p.Call, 10)
 	m, err := c.u.o.Read(body)
@@ -82,13 +81,12 @@ func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	return true
 }
 
-// forgotten reports whether a refusal says that the server does not know the
-// session any more.
+// forgotten reports whether a refusal means that the server has forgotten the session.
 func forgotten(status int, body []byte) bool {
 	switch status {
 	case http.StatusNotFound, http.StatusGone:
 		return true
-	case http.StatusBadRequest: // so do many, also the official SDKs
+	case http.StatusBadRequest: // many servers, also those of the official SDKs
 		text := strings.ToLower(string(body[:min(len(body), 1<<10)]))
 		if !strings.Contains(text, "session") {
 			return false
@@ -102,8 +100,8 @@ func forgotten(status int, body []byte) bool {
 	return false
 }
 
-// forget ends the connection: the server has refused a message because it does
-// not know the session. It has not acted on that one.
+// forget ends the connection because the server has forgotten the session. It has not acted on the
+// refused message.
 func (c *connection) forget(p *post, status int) {
 	why := c.u.name.Unsent(fmt.Sprintf("it has forgotten the session (HTTP %d)", status), nil)
 	if !c.life.IsOpen() {
@@ -113,8 +111,8 @@ func (c *connection) forget(p *post, status int) {
 	c.giveUp(why)
 }
 
-// refusal is the error of a request that had this response. Whether the server
-// acted on it is unknown when the fault is one of its own or of a gateway.
+// refusal is the error of a request with this response. After a fault of the server or a gateway,
+// it is unknown whether the server acted on it.
 func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	after, asked := remote.RetryAfter(res.Header)
 	harmless := res.Request.Method != http.MethodPost || res.StatusCode == http.StatusNotImplemented

@@ -24,63 +24,57 @@ import (
 type DownstreamOptions struct {
 	Log        *slog.Logger // nil means slog.Default(); it must not write to the client's stream
 	MaxMessage int          // bytes of a line, and room for the envelope; 0 means 16 MiB
-	Principal  string       // who the client is, where the bridge has Grants
+	Principal  string       // of the client, if the bridge has Grants
 }
 
 const (
-	// lingerEOF is how long the calls under way may still take after the client
-	// has closed its side. A client that leaves waits for nothing, and R-013
-	// asks for a prompt exit; but a script that pipes its requests in closes its
-	// side right behind the last one, and is there for the answers.
+	// lingerEOF is how long calls in flight may take after the client has closed its side. A client
+	// that leaves needs no answers, and R-013 asks for a prompt exit. But a script that pipes in
+	// its requests closes its side behind the last one, and reads the answers.
 	lingerEOF = 2 * time.Second
-	// lastAnswers is how long the end waits for the answers to the calls that it
-	// has cancelled, and for the client to read what is left.
+	// lastAnswers is how long Serve waits at its end for the answers to cancelled calls, and for
+	// the client to read the rest.
 	lastAnswers = 2 * time.Second
-	// maxHeld bounds the messages that wait for the handshake, and the
-	// notifications that wait for the server. A session would refuse more
-	// requests at once.
+	// maxHeld bounds the messages that wait for the handshake, and the notifications that wait for
+	// the server. A session would refuse more requests at once.
 	maxHeld = 128
 )
 
-// errUnread says that the client lets answers pile up.
+// errUnread is the error of a client that does not read its answers.
 var errUnread = errors.New("the client does not read its answers")
 
-// Serve serves the one client at the other end of in and out with a session of
-// the server of that name, or without one if the client is of the stateless
-// era, until in ends, ctx ends or out breaks. It returns nil when the client has left by closing in. The calls that are then under way
-// may take two seconds more; the end of ctx cancels them at once. Whatever the
-// reason, each gets its answer before Serve returns, unless the client does not
-// read it.
+// Serve serves the one client at the other end of in and out, until in or ctx ends, or out breaks.
+// It uses a session of the server of that name, or none if the client is of the stateless era. It
+// returns nil when the client has left by closing in. Calls in flight may then take two more
+// seconds; the end of ctx cancels them at once. Each call gets its answer before Serve returns,
+// unless the client does not read it.
 //
-// When the session ends by itself, because its server is gone and is not to be
-// started again, Serve returns an error as soon as the calls under way have
-// theirs. The clients of this transport watch the process that they started:
-// its end is what they report to the user and recover from, whereas a process
-// that lives on and refuses everything looks well to them.
+// When the session ends by itself, because its server is gone and is not to be started again, Serve
+// returns an error after the answers to calls in flight. Clients of this transport watch the
+// process that they started, and recover from its end. A process that lives on and refuses
+// everything would look healthy.
 //
-// Nothing of the session is left when Serve returns, but for what its server's
-// connection needs to close, which Bridge.Close waits for. in and out are not
-// closed. A read that waits is ended by a deadline if in has SetReadDeadline
-// and supports it; otherwise, as with a terminal, its goroutine stays until in
-// has something to read, which is dropped. The same holds for out and a client
-// that does not read.
+// When Serve returns, nothing of the session is left except the closing of its server's connection,
+// which Gateway.Close awaits. Serve does not close in and out. It ends a waiting read by a deadline
+// if in supports SetReadDeadline. Otherwise, as with a terminal, the goroutine stays until in has
+// something to read, which is dropped. The same holds for out and a client that does not read.
 func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
 	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
 		out: b.NewLog("", gateway.ReplayLimits(o.MaxMessage), false)}
 	defer p.out.Close()
-	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
+	// awaitEnd handles the end of ctx: goroutines that wait for p.ctx need the cause.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.cancel(nil)
 	reading := begin(func() error { return p.read(in) })
 	writing := begin(func() error { return p.write(out) })
-	why := p.stay(ctx, reading, writing)
+	why := p.awaitEnd(ctx, reading, writing)
 	p.leave(why)
 	last := p.lastWrite(writing, out)
 	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Unix(1, 0)) == nil {
 		<-reading.done
-		_ = d.SetReadDeadline(time.Time{}) // as it was
+		_ = d.SetReadDeadline(time.Time{}) // restored
 	}
 	if n := p.out.Drops(); n > 0 {
 		o.Log.Warn("notifications dropped: the client read too slowly", "count", n)
@@ -91,14 +85,14 @@ func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader,
 	return why
 }
 
-// unreadFor is how long a client may not be read from because too much waits for
-// it: meanwhile it is not noticed when one has left behind its output.
+// unreadFor is how long the bridge stops reading from a client with too many unread answers. A
+// client that has left, but whose output is still open, is not noticed meanwhile.
 const unreadFor = 5 * time.Minute
 
 // job is a goroutine that ends with an error.
 type job struct {
 	done chan struct{} // closed at its end
-	err  error         // to be read after that
+	err  error         // valid after done
 }
 
 func begin(f func() error) *job {
@@ -114,42 +108,42 @@ func begin(f func() error) *job {
 type peer struct {
 	b        *gateway.Gateway
 	server   string
-	modern   bool // clients of the stateless era are served as such
+	modern   bool // the stateless era is offered
 	o        DownstreamOptions
 	out      *replay.Log
 	ctx      context.Context // of the handshake
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // of the handshake, and of calls without a session
 	ended    chan struct{}  // closed when the session has ended by itself
-	drained  chan struct{}  // has something when some of out was written
-	calls    gateway.Calls  // under way, with the handshake and the notifications
-	reserved int            // bytes of the line that is being read; for read only
-	noRoom   bool           // the bridge had no room for more of it; for read only
+	drained  chan struct{}  // receives after part of out was written
+	calls    gateway.Calls  // in flight, with the handshake and the notifications
+	reserved int            // bytes of the current line; for read only
+	noRoom   bool           // the bridge had no room for more of the line; for read only
 
 	mu        sync.Mutex // guards the rest
 	session   *gateway.Session
 	begun     bool      // initialize has come
 	open      bool      // messages go to the session
-	over      bool      // no message is taken any more
-	held      []arrival // what came between the two
-	notes     []arrival // notifications on their way to the server
-	noting    bool      // a goroutine sees to them
+	over      bool      // no message is accepted any more
+	held      []arrival // messages between begun and open
+	notes     []arrival // notifications that wait for the server
+	noting    bool      // a goroutine delivers notes
 	stateless map[*statelessCall]struct{}
 }
 
 var _ bridge.Stream = (*peer)(nil)
 
-// arrival is a message of the client's, and the line that it refers to. free is
-// called when it is not used any more.
+// arrival is a message of the client, with the line that it refers to. free is called when it is
+// not used any more.
 type arrival struct {
 	m *jsonrpc.Message
 	*text
 }
 
-// Send implements bridge.Stream. A client that does not read what must not be
-// dropped loses its session.
+// Send implements bridge.Stream. A client that does not read messages that must not be dropped
+// loses its session.
 func (p *peer) Send(e replay.Event) bool {
-	e.Data = append(e.Data, '\n') // here, so that message and line break are written in one piece
+	e.Data = append(e.Data, '\n') // here, so that one write has both
 	err := p.out.Append(e)
 	if errors.Is(err, replay.ErrOver) {
 		p.cancel(errUnread)
@@ -164,10 +158,10 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	p.Send(gateway.AnswerEvent(m))
 }
 
-// told returns the answer a of a request, which says why it has failed if err is not nil. To a
-// client that the bridge knows no principal of, and that so has started it, it also says what
-// the server's process wrote last.
-func (p *peer) told(a *jsonrpc.Message, err error) *jsonrpc.Message {
+// forClient returns the answer a of a request that failed with err. If the client has no principal, it
+// started the bridge itself: then the answer also has the last lines of the server's standard
+// error.
+func (p *peer) forClient(a *jsonrpc.Message, err error) *jsonrpc.Message {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if a == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
 		return a
@@ -181,8 +175,8 @@ func (p *peer) current() *gateway.Session {
 	return p.session
 }
 
-// stay waits for the reason to end, nil if the client has left.
-func (p *peer) stay(ctx context.Context, reading, writing *job) error {
+// awaitEnd waits for the reason to end, which is nil if the client has left.
+func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 	select {
 	case <-reading.done:
 		if reading.err != io.EOF {
@@ -193,7 +187,7 @@ func (p *peer) stay(ctx context.Context, reading, writing *job) error {
 		case <-time.After(lingerEOF):
 		case <-writing.done:
 		case <-p.ended:
-		case <-ctx.Done(): // the usual next step of who has closed our input
+		case <-ctx.Done(): // the usual next step of a client that has closed our input
 		case <-p.ctx.Done():
 			return context.Cause(p.ctx)
 		}
@@ -212,7 +206,7 @@ func (p *peer) stay(ctx context.Context, reading, writing *job) error {
 	}
 }
 
-// leave ends the session, and waits for the answers to the calls under way.
+// leave ends the session, and waits for the answers to calls in flight.
 func (p *peer) leave(why error) {
 	p.mu.Lock()
 	p.over = true
@@ -223,7 +217,7 @@ func (p *peer) leave(why error) {
 	}
 	p.cancel(reason)
 	p.endStateless(reason)
-	p.wg.Wait() // the handshake heeds p.ctx
+	p.wg.Wait() // the handshake ends with p.ctx
 	if s := p.current(); s != nil {
 		s.End(reason)
 	}
@@ -233,8 +227,8 @@ func (p *peer) leave(why error) {
 	}
 }
 
-// lastWrite has what is left written, for as long as the client may take for
-// it. It returns why that failed.
+// lastWrite waits until the rest is written, or the client has taken too long. It returns why that
+// failed.
 func (p *peer) lastWrite(writing *job, out io.Writer) error {
 	p.out.Finish()
 	select {
@@ -252,12 +246,11 @@ func (p *peer) lastWrite(writing *job, out io.Writer) error {
 	return errUnread
 }
 
-// write writes what there is, until the log is finished. It is the only one
-// that writes to the client.
+// write writes the events of the log, until the log is finished. Only write writes to the client.
 func (p *peer) write(out io.Writer) error {
 	wide := false
 	for {
-		finished := p.out.Finished() // before the last look
+		finished := p.out.Finished() // before the last Next
 		events := p.out.Next(0)
 		for _, e := range events {
 			if len(e.Data) > readBuffer && !wide {
@@ -270,7 +263,7 @@ func (p *peer) write(out io.Writer) error {
 		}
 		switch {
 		case len(events) > 0:
-			p.out.Forget(events[len(events)-1].Seq) // it is on its way
+			p.out.Forget(events[len(events)-1].Seq) // it was written
 			select {
 			case p.drained <- struct{}{}:
 			default:
@@ -283,8 +276,8 @@ func (p *peer) write(out io.Writer) error {
 	}
 }
 
-// pause waits while too much waits for the client to read it. It reports false
-// when the client is not to be read from any more.
+// pause waits while too many answers are unread. It reports false when the client is not to be read
+// from any more.
 func (p *peer) pause() bool {
 	for gateway.Unread(p.out, p.o.MaxMessage) {
 		select {
@@ -304,7 +297,7 @@ func (p *peer) initialize(first arrival) {
 	s, a, err := p.b.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m)
 	first.free()
 	if s == nil {
-		p.answer(p.told(a, err))
+		p.answer(p.forClient(a, err))
 		p.mu.Lock()
 		held := p.held
 		p.held, p.begun = nil, false // the client may try again

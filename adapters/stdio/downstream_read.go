@@ -15,10 +15,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// onEach is where single messages are to stand.
+// onEach completes gateway.NoBatches: where a single message belongs.
 const onEach = "on each line"
 
-// text is a line that messages refer to, and the room that it takes.
+// text is a line that messages refer to, and the memory that is reserved for it.
 type text struct {
 	b    *gateway.Gateway
 	buf  *jsonrpc.Buffer
@@ -26,7 +26,7 @@ type text struct {
 	left atomic.Int32 // messages that refer to it
 }
 
-// free says that one message less refers to the line.
+// free removes one reference to the line.
 func (t *text) free() {
 	if t.left.Add(-1) == 0 {
 		t.buf.Free()
@@ -34,12 +34,11 @@ func (t *text) free() {
 	}
 }
 
-// read takes the client's lines until in ends. It never waits for anything
-// but them.
+// read takes the client's lines until in ends. It waits only for the client.
 func (p *peer) read(in io.Reader) error {
-	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.tooMuch)
+	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.dropLine)
 	l.room = p.room
-	defer func() { p.b.Room("").Return(p.reserved) }() // of a line that did not end
+	defer func() { p.b.Room("").Return(p.reserved) }() // of an incomplete line
 	for first := true; ; first = false {
 		if !p.pause() {
 			return bridge.ErrEnded
@@ -48,11 +47,11 @@ func (p *peer) read(in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if p.isOver() { // nobody could interrupt the reading
+		if p.isOver() { // the read could not be interrupted
 			buf.Free()
 			return bridge.ErrEnded
 		}
-		if big, ok := over.(*unkept); ok {
+		if big, ok := over.(*droppedLine); ok {
 			buf.Free()
 			p.refuseSize(big)
 			continue
@@ -74,8 +73,7 @@ func (p *peer) isOver() bool {
 	return p.over
 }
 
-// room is asked for more of a line. What is read counts among all that is under
-// way in the bridge.
+// room reserves memory for a line of size bytes, within the bridge's bound on bytes in flight.
 func (p *peer) room(size int) bool {
 	p.noRoom = !p.b.Room("").Reserve(size - p.reserved)
 	if !p.noRoom {
@@ -84,21 +82,21 @@ func (p *peer) room(size int) bool {
 	return !p.noRoom
 }
 
-// unkept takes a line that is not kept.
-type unkept struct {
+// droppedLine receives a line that is not kept.
+type droppedLine struct {
 	jsonrpc.Finder
-	full bool // there was no room for it, although it was not too large
+	full bool // it had no room; otherwise it was too large
 }
 
-// tooMuch returns what takes a line that is not kept.
-func (p *peer) tooMuch() io.Writer {
+// dropLine returns the writer for a line that is not kept.
+func (p *peer) dropLine() io.Writer {
 	p.b.Room("").Return(p.reserved)
-	s := &unkept{full: p.noRoom}
+	s := &droppedLine{full: p.noRoom}
 	p.reserved, p.noRoom = 0, false
 	return s
 }
 
-// line takes what stands on a line of t.
+// line handles the messages of a line.
 func (p *peer) line(line []byte, t *text) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		t.free()
@@ -118,7 +116,7 @@ func (p *peer) line(line []byte, t *text) {
 	p.take(arrival{m, t})
 }
 
-// refuse answers a text that is no message.
+// refuse answers a text that is not a message.
 func (p *peer) refuse(line []byte, err error) {
 	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
 	if !ok {
@@ -129,15 +127,15 @@ func (p *peer) refuse(line []byte, err error) {
 	_, _ = f.Write(line)
 	o := f.Outlines()[0]
 	if o.ID != nil || invalid.ID != nil {
-		o.ID = invalid.ID // which was parsed; null becomes none, and there is an answer all the same (R-002)
-		p.useless(o, true, invalid.Code(), invalid.Error(), nil)
+		o.ID = invalid.ID // the parsed id; null becomes none, and is answered all the same (R-002)
+		p.settleUnusable(o, true, invalid.Code(), invalid.Error(), nil)
 		return
 	}
-	p.useless(o, false, invalid.Code(), invalid.Error(), nil)
+	p.settleUnusable(o, false, invalid.Code(), invalid.Error(), nil)
 }
 
 // refuseSize answers a line that was not kept (R-009).
-func (p *peer) refuseSize(s *unkept) {
+func (p *peer) refuseSize(s *droppedLine) {
 	code, message, data := jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is larger than the limit of %d bytes", p.o.MaxMessage), []byte(nil)
 	if s.full {
 		code, message, data = jsonrpc.CodeInternal, "the bridge is overloaded: too many bytes are under way; try again later", []byte(`{"bridge":"overloaded"}`)
@@ -146,16 +144,15 @@ func (p *peer) refuseSize(s *unkept) {
 	for _, o := range s.Outlines() {
 		had := o.ID != nil
 		o.ID = o.Answerable()
-		p.useless(o, had, code, message, data)
+		p.settleUnusable(o, had, code, message, data)
 	}
 }
 
-// useless settles what o is the outline of with an error: a request gets it as
-// its answer, and a question of the server's whose answer it was meant to be
-// does not wait for another one. Notifications (R-005) and other answers are
-// dropped. had says that there was an id, although o may have none that can be
-// used.
-func (p *peer) useless(o jsonrpc.Outline, had bool, code int, message string, data []byte) {
+// settleUnusable settles an unusable message, of which o is the outline. A request gets the error as its
+// answer. If it is the answer to a question of the server, that question gets the error.
+// Notifications (R-005) and other answers are dropped. had reports whether there was an id,
+// although o may have none that is usable.
+func (p *peer) settleUnusable(o jsonrpc.Outline, had bool, code int, message string, data []byte) {
 	if !o.Method && o.ID != nil {
 		if s := p.current(); s != nil && s.Answer(jsonrpc.NewError(o.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
 			return
@@ -168,8 +165,8 @@ func (p *peer) useless(o jsonrpc.Outline, had bool, code int, message string, da
 	p.answer(jsonrpc.NewError(o.ID, code, message, data))
 }
 
-// batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
-// does not forbid them (protocol.md A9). Each is answered on a line of its own.
+// batch handles the messages of an array: 2025-03-26 has batches, and 2024-11-05 does not forbid
+// them (protocol.md A9). Each is answered on a line of its own.
 func (p *peer) batch(line []byte, t *text) {
 	elements, err := jsonrpc.Split(line)
 	s := p.current()
@@ -239,9 +236,9 @@ func (p *peer) take(a arrival) {
 		})
 		p.mu.Unlock()
 		return
-	case p.begun && len(p.held) < maxHeld && a.m.Method != "ping": // which is answered promptly (R-154)
-		// A client should wait for the answer to initialize (A2). A script that
-		// pipes its requests in does not, and loses nothing by it.
+	case p.begun && len(p.held) < maxHeld && a.m.Method != "ping": // a ping is answered promptly (R-154)
+		// A client should wait for the answer to initialize (A2). A script that pipes in its
+		// requests does not.
 		p.held = append(p.held, a)
 		p.mu.Unlock()
 		return
@@ -258,7 +255,7 @@ func (p *peer) take(a arrival) {
 	a.free()
 }
 
-// early answers a request that comes before the session.
+// early returns the answer to a request before the session.
 func early(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Method == "server/discover" {
 		return era.NotDiscovered(m.ID)
@@ -266,17 +263,17 @@ func early(m *jsonrpc.Message) *jsonrpc.Message {
 	return gateway.Early(m)
 }
 
-// tooLate answers a request that comes after the session.
+// tooLate returns the answer to a request after the session.
 func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewError(m.ID, jsonrpc.CodeInternal, "the session has ended: start the bridge again", nil)
 }
 
-// pass gives a message to the session. A request has been counted as a call.
+// pass gives a message to the session. A request was counted as a call.
 func (p *peer) pass(s *gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
 		settle := func(r *jsonrpc.Message, err error) {
-			p.answer(p.told(r, err))
+			p.answer(p.forClient(r, err))
 			a.free()
 			p.calls.Add(-1)
 		}
@@ -286,16 +283,16 @@ func (p *peer) pass(s *gateway.Session, a arrival) {
 	case a.m.IsNotification():
 		p.notify(s, a)
 	default:
-		_ = s.Answer(a.m) // a late answer is no fault of the client's
+		_ = s.Answer(a.m) // a late answer is not the client's fault
 		a.free()
 	}
 }
 
-// notify passes on a notification. Those for the server may have to wait for
-// it, which is not for the reader to do.
+// notify passes on a notification. Those for the server may have to wait, which must not delay the
+// reader.
 func (p *peer) notify(s *gateway.Session, a arrival) {
 	switch a.m.Method {
-	case "notifications/initialized", "notifications/cancelled": // for the session itself; a cancellation must not stand behind others
+	case "notifications/initialized", "notifications/cancelled": // for the session itself; a cancellation must not wait behind others
 		s.Notify(a.m, nil)
 		a.free()
 		return
@@ -312,15 +309,15 @@ func (p *peer) notify(s *gateway.Session, a arrival) {
 	first := !p.noting
 	if first {
 		p.noting = true
-		p.calls.Add(1) // what came before the end of the input is to be delivered
+		p.calls.Add(1) // it came before the end of the input, so it must be delivered
 	}
 	p.mu.Unlock()
 	if first && !s.Go(func() { p.deliver(s) }) {
-		p.deliver(s) // the session has ended: nothing is waited for
+		p.deliver(s) // the session has ended: it does not wait
 	}
 }
 
-// deliver passes on the notifications in their order.
+// deliver passes on the notifications in order.
 func (p *peer) deliver(s *gateway.Session) {
 	for {
 		p.mu.Lock()

@@ -15,12 +15,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// maxStateless bounds the requests without a session that are under way.
+// maxStateless bounds the requests without a session in flight.
 const maxStateless = 512
 
-// statelessCall is a request that belongs to no session (2026-07-28, stdio). A client
-// may make such requests beside its session and without one: each message says
-// of itself which era it is of (protocol.md C3).
+// statelessCall is a request that belongs to no session (2026-07-28, stdio). A client may make such
+// requests beside its session and without one: each message shows its era (protocol.md C3).
 type statelessCall struct {
 	p       *peer
 	id      []byte // raw
@@ -29,7 +28,7 @@ type statelessCall struct {
 
 	mu   sync.Mutex // guards the rest
 	said int        // messages
-	over bool       // nothing is sent for it any more
+	over bool       // no message is sent for it any more
 }
 
 var _ bridge.Stream = (*statelessCall)(nil)
@@ -42,11 +41,11 @@ func (v *statelessCall) Send(e replay.Event) bool {
 	case v.over:
 		return false
 	case v.listens && gateway.Unread(v.p.out, v.p.o.MaxMessage):
-		v.stop(errUnread) // its client is not to be left in error about what has changed
+		v.stop(errUnread) // its client must not miss changes unnoticed
 		return false
 	}
 	if e.Key != "" {
-		// What one subscription was told of says nothing to the others (R-146).
+		// The events of one subscription must not replace those of others (R-146).
 		e.Key = strconv.Quote(string(v.id)) + e.Key
 	}
 	e.Must = e.Must || v.listens && v.said == 0 // the acknowledgement (R-142)
@@ -54,8 +53,8 @@ func (v *statelessCall) Send(e replay.Event) bool {
 	return v.p.Send(e)
 }
 
-// takeStateless handles a message that is of no session. It reports false for those
-// that are of one, or are to begin one.
+// takeStateless handles a message that belongs to no session. It reports false for messages of a
+// session, and for initialize.
 func (p *peer) takeStateless(a arrival) bool {
 	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
 	switch {
@@ -73,8 +72,7 @@ func (p *peer) takeStateless(a arrival) bool {
 	return true
 }
 
-// hasStateless reports whether one of the elements of a batch is of the stateless
-// era.
+// hasStateless reports whether an element of a batch is of the stateless era.
 func hasStateless(elements [][]byte) bool {
 	return slices.ContainsFunc(elements, func(e []byte) bool {
 		m, err := jsonrpc.Parse(e)
@@ -91,7 +89,7 @@ func (p *peer) callStateless(a arrival) {
 		return
 	}
 	v := &statelessCall{p: p, id: bytes.Clone(a.m.ID), listens: a.m.Method == "subscriptions/listen"}
-	// Not below p.ctx: why a call ends decides what is said about it.
+	// ctx is not derived from p.ctx: the cause decides what the answer says.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
 	v.stop = stop
 	g.Back, g.Keep = v, a.keep
@@ -104,7 +102,7 @@ func (p *peer) callStateless(a arrival) {
 	default:
 		p.stateless[v] = struct{}{}
 		if !v.listens {
-			p.calls.Add(1) // nobody waits for what lasts until it is ended
+			p.calls.Add(1) // a subscription lasts until it is ended: Serve does not wait for it
 		}
 		p.wg.Go(func() { v.call(ctx, a, *g) })
 	}
@@ -116,8 +114,7 @@ func (p *peer) callStateless(a arrival) {
 	}
 }
 
-// keep makes for one message more that refers to the line, until free is
-// called.
+// keep adds a reference to the line, until free is called.
 func (t *text) keep() (free func()) {
 	t.left.Add(1)
 	return t.free
@@ -125,10 +122,10 @@ func (t *text) keep() (free func()) {
 
 func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
 	m, err := v.p.b.Call(ctx, a.m, g)
-	m = v.p.told(m, err)
+	m = v.p.forClient(m, err)
 	a.free()
 	v.p.mu.Lock()
-	delete(v.p.stateless, v) // before its id may come again
+	delete(v.p.stateless, v) // before its id may be reused
 	v.p.mu.Unlock()
 	v.answer(m, context.Cause(ctx))
 	v.stop(nil)
@@ -137,8 +134,8 @@ func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless
 	}
 }
 
-// answer sends the answer. There is none when the call was taken back: by the
-// client, who wants none (R-092), or by the bridge, whose reason is why.
+// answer sends the answer. A call that the client cancelled has none (R-092). For a call that the
+// bridge cancelled, why is the reason.
 func (v *statelessCall) answer(m *jsonrpc.Message, why error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -150,21 +147,20 @@ func (v *statelessCall) answer(m *jsonrpc.Message, why error) {
 	switch {
 	case m != nil:
 	case errors.Is(why, errUnread):
-		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the subscription has ended: what it had to tell was not read", []byte(`{"bridge":"overloaded"}`))
+		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the subscription has ended: the client did not read its events", []byte(`{"bridge":"overloaded"}`))
 	default:
 		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the bridge is stopping; whether the server acted on the request is unknown", []byte(`{"bridge":"stopping"}`))
 	}
 	closing := v.listens && m.Error == nil
 	v.p.answer(m)
-	if closing { // one page of the text wants the result, and another one this (R-145)
+	if closing { // one page of the specification requires the result, and another one this (R-145)
 		n := jsonrpc.NewCancelled(v.id, "the subscription has ended")
 		v.p.Send(replay.Event{Data: n.Append(nil, nil, nil), Must: true})
 	}
 }
 
-// takeBack cancels the call that a notification of the client's takes back. It
-// reports false when there is none. When several have the id, which is against
-// the protocol, it cannot be told which is meant, and none is cancelled.
+// takeBack cancels the call that a notification of the client names. It reports false when there is
+// none. If several calls have the id, which is against the protocol, none is cancelled.
 func (p *peer) takeBack(n *jsonrpc.Message) bool {
 	id := n.RequestID()
 	p.mu.Lock()
@@ -175,7 +171,7 @@ func (p *peer) takeBack(n *jsonrpc.Message) bool {
 		}
 	}
 	if len(found) == 1 {
-		delete(p.stateless, found[0]) // its id may come again
+		delete(p.stateless, found[0]) // its id may be reused
 	}
 	p.mu.Unlock()
 	if len(found) == 1 {
@@ -188,8 +184,8 @@ func (p *peer) takeBack(n *jsonrpc.Message) bool {
 	return len(found) > 0
 }
 
-// endStateless ends all calls without a session. Subscriptions end as they do when
-// the bridge stops: with their result.
+// endStateless ends all calls without a session. Subscriptions end with their result, as they do
+// when the bridge stops.
 func (p *peer) endStateless(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,13 +18,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// A server gets only what programs need to run at all, and to reach the network.
-// The bridge's own environment holds secrets, its own and those of other servers.
+// A server gets only the variables that programs need to run, and to reach the network. The
+// bridge's environment holds secrets, its own and those of other servers.
 //
-// The first two lists are those of the official SDKs, and what they lack for
-// programs to speak the user's language and find their temporary files; on
-// Windows also what finding and running a .cmd file takes. The others are what
-// npx and uvx need for a download through a company's proxy.
+// The first two lists are those of the official SDKs, with additions for the user's language and
+// for temporary files; on Windows also for finding and running a .cmd file. npx and uvx need the
+// others for a download through a company's proxy.
 var (
 	unixBase    = []string{"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 	windowsBase = []string{
@@ -35,20 +34,19 @@ var (
 	certificates = []string{"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"}
 )
 
-// ofShells are what a shell sets for itself: nobody misses them.
+// ofShells are variables that a shell sets for itself: no program misses them.
 var ofShells = []string{"_", "OLDPWD", "PWD", "SHLVL"}
 
-// environment is the whole environment of a child: the safe part of the
-// bridge's own, what the patterns in pass choose of the rest, and own. The later
-// win. It is sorted, and each name is in it once. held are the names of the
-// variables that the child does not get.
+// environment returns the whole environment of a child: the safe part of the bridge's own, the
+// variables that match pass, and own. Later ones win. It is sorted, and has each name once. held
+// are the names of the variables that the child does not get.
 func environment(pass []string, own ...map[string]string) (env, held []string) {
 	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
 }
 
-// heldBack names the variables, of those that a child did not get, whose lack may be why it
-// failed: those that its output, said, names; and a proxy with a password, which no output
-// names. It shows no value.
+// heldBack returns an error that names held variables whose lack may be why a child failed. These
+// are the ones that its output, said, names, and a proxy with a password, which no output names. It
+// shows no value.
 func heldBack(held []string, said string) error {
 	named := strings.FieldsFunc(said, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	var all []error
@@ -65,8 +63,8 @@ func heldBack(held []string, said string) error {
 
 func isProxy(name string) bool { return slices.Contains(proxies, strings.ToUpper(name)) }
 
-// Passes reports whether a child gets a variable of that name from Env, or from the bridge's
-// own environment, if it is there.
+// Passes reports whether a child gets a variable of that name, from Env or from the bridge's own
+// environment.
 func (c *Config) Passes(name string) bool {
 	is := func(pattern string) bool { return glob.Match(pattern, name) }
 	upper := strings.ToUpper(name)
@@ -78,8 +76,8 @@ func (c *Config) Passes(name string) bool {
 	return slices.ContainsFunc(c.EnvPass, is) || isProxy(name) || slices.Contains(unixBase, upper) || slices.Contains(windowsBase, upper) || slices.Contains(certificates, upper)
 }
 
-// variables are the headers that a server's allow-list forwards, which have the
-// names of variables. Of several values a child gets the first.
+// variables returns the forwarded headers whose names are those of variables. If a header has
+// several values, a child gets the first.
 func variables(forwarded http.Header) map[string]string {
 	all := map[string]string{}
 	for name, values := range forwarded {
@@ -90,12 +88,10 @@ func variables(forwarded http.Header) map[string]string {
 	return all
 }
 
-// isFunction reports whether old shells take the value of a variable for a
-// function, and run what is in it.
+// isFunction reports whether old shells run the value of a variable as a function.
 func isFunction(value string) bool { return strings.HasPrefix(value, "()") }
 
-// compose takes the operating system's rules as a parameter so that both are
-// tested everywhere.
+// compose has the operating system as a parameter, so that both variants are tested everywhere.
 func compose(windows bool, bridge, pass []string, own ...map[string]string) (env, held []string) {
 	base, same := unixBase, func(name string) string { return name }
 	if windows {
@@ -106,12 +102,12 @@ func compose(windows bool, bridge, pass []string, own ...map[string]string) (env
 		case slices.ContainsFunc(pass, func(pattern string) bool { return glob.Match(same(pattern), same(name)) }):
 			return true
 		case isProxy(name):
-			return !strings.Contains(value, "@") // a password is a secret, which is passed on request only
+			return !strings.Contains(value, "@") // a password is a secret: it is passed on request only
 		}
 		return slices.Contains(base, same(name)) || slices.Contains(certificates, same(name)) || !windows && strings.HasPrefix(name, "LC_")
 	}
 
-	lines := map[string]string{} // by what makes a name the same
+	lines := map[string]string{} // by normalized name
 	for _, line := range bridge {
 		name, value, _ := strings.Cut(line, "=")
 		switch {
@@ -131,7 +127,7 @@ func compose(windows bool, bridge, pass []string, own ...map[string]string) (env
 	return slices.Sorted(maps.Values(lines)), held
 }
 
-// lookup is the value of a variable of env, empty if it is not set.
+// lookup returns the value of a variable of env, or "" if it is not set.
 func lookup(env []string, name string) string {
 	for _, line := range env {
 		k, v, _ := strings.Cut(line, "=")
@@ -142,10 +138,9 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
-// lookPath finds the program as the child would: in the PATH of env, or from
-// dir if the name has a separator. The result is absolute. Entries of PATH
-// that are relative are passed over: which program runs must not depend on
-// what lies in a working directory.
+// lookPath finds the program as the child would: in the PATH of env, or from dir if the name has a
+// separator. The result is absolute. It ignores relative entries of PATH: the files in a working
+// directory must not decide which program runs.
 func lookPath(file string, env []string, dir string) (string, error) {
 	if strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator) {
 		path, err := from(dir, file)

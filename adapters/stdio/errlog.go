@@ -10,24 +10,23 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// errorLog takes what the children of one server write to their standard error.
-// It is bounded: a child that writes without end fills no disk, and leaves the
-// log readable.
+// errorLog logs what the children of one server write to their standard error. It is bounded, so
+// that endless output neither fills the disk nor hides other log lines.
 type errorLog struct {
 	log   *slog.Logger
 	lines *rate.Limiter
 
 	mu    sync.Mutex // guards the rest
-	left  int        // lines that were left out and have not been reported
+	left  int        // lines left out since the last report
 	timer *time.Timer
 }
 
-// Lines that all children of one server may log: a second, and at once after
-// a pause. One of several KiB counts as so many.
+// Bounds on the lines that all children of one server may log: per second, and at once after a
+// pause. A line of several KiB counts as several.
 const (
 	errorLines = 100
 	errorBurst = 1000
-	leftEvery  = 10 * time.Second // between reports of what was left out
+	leftEvery  = 10 * time.Second // between reports of lines left out
 )
 
 func newErrorLog(log *slog.Logger) *errorLog {
@@ -50,8 +49,8 @@ func (e *errorLog) add(line []byte) {
 	}
 }
 
-// tail keeps the last lines that one child has written to its standard error: if
-// it fails, they probably say why.
+// tail keeps the last lines that one child wrote to its standard error: they probably explain a
+// failure.
 type tail struct {
 	mu    sync.Mutex // guards the rest
 	lines []string
@@ -82,7 +81,7 @@ func (t *tail) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// report says what was left out. It is called in time, and when a child ends.
+// report logs how many lines were left out. A timer calls it, and the end of a child.
 func (e *errorLog) report() {
 	e.mu.Lock()
 	left := e.left

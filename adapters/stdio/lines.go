@@ -10,27 +10,27 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// readBuffer is how much is read at once: what a pipe holds.
+// readBuffer is the size of a read: the capacity of a pipe.
 const readBuffer = 64 << 10
 
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }}
 
-// lineReader reads lines of any length. (A bufio.Scanner would not.) Most
-// children are silent most of the time: while nothing comes it holds no buffer.
+// lineReader reads lines of any length. (A bufio.Scanner would not.) Most children are silent most
+// of the time: it holds no buffer while it waits.
 type lineReader struct {
 	r     io.Reader
 	limit int                 // of a line
-	rest  func() io.Writer    // takes what a longer line says
-	room  func(size int) bool // asked before a line grows to size bytes; where there is none, the line is treated as a longer one. nil means that there always is
+	rest  func() io.Writer    // receives a line that is not kept
+	room  func(size int) bool // reserves memory before a line grows to size bytes; a line without is not kept. nil means no bound
 
-	raw     syscall.RawConn // of r, where it can be waited for without a buffer
+	raw     syscall.RawConn // of r, if the reader can wait without a buffer
 	try     func(fd uintptr) bool
-	n       int             // what try read
-	err     error           // and how it ended
+	n       int             // bytes that try read
+	err     error           // error of try
 	buf     *[]byte         // holds data; nil while there is none
-	data    []byte          // read, not yet handed on
-	line    *jsonrpc.Buffer // begun, not yet ended
-	over    io.Writer       // takes the rest of line
+	data    []byte          // read, not yet returned
+	line    *jsonrpc.Buffer // incomplete
+	over    io.Writer       // receives the rest of line
 	widened bool            // the pipe was made larger
 }
 
@@ -44,9 +44,8 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 	return l
 }
 
-// next returns the next line, without its line break. Of a line longer than
-// the limit, or without room, nothing is kept: over is what has taken it. A last line without a
-// line break counts as a line.
+// next returns the next line, without its line break. A line longer than the limit, or without
+// room, is not kept: over received it. A last line without a line break counts as a line.
 func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	for {
 		if len(l.data) == 0 {
@@ -100,7 +99,7 @@ func (l *lineReader) end() (*jsonrpc.Buffer, io.Writer) {
 	return line, over
 }
 
-// fill reads more. What was read before has been handed on.
+// fill reads more. All earlier bytes were returned.
 func (l *lineReader) fill() error {
 	l.n, l.err = 0, nil
 	if l.raw == nil {
@@ -139,11 +138,11 @@ func (l *lineReader) drop() {
 // A pump reads one of a child's outputs, line by line.
 type pump struct {
 	lines *lineReader
-	take  func(line *jsonrpc.Buffer, over io.Writer) // called for each line, as lineReader.next returns it
+	take  func(line *jsonrpc.Buffer, over io.Writer) // called with each result of lineReader.next
 	end   func()                                     // called once, when nothing more can be read
 }
 
-// run reads until the output ends, or the deadline for the last words of a child passes.
+// run reads until the output ends, or until the read deadline after the child's end.
 func (p *pump) run() {
 	for {
 		line, over, err := p.lines.next()

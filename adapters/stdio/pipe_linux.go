@@ -6,12 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largePipe is the size of a pipe that has carried a message larger than the
-// usual 64 KiB: fewer turns between the two processes. It is not more because
-// the kernel bounds what all pipes of a user may take.
+// largePipe is the size of a pipe that has carried a message larger than the usual 64 KiB: it saves
+// switches between the processes. It is not larger because the kernel bounds all pipes of a user.
 const largePipe = 256 << 10
 
-// widen makes a pipe larger, if the kernel lets us.
+// widen makes a pipe larger, if the kernel allows it.
 func widen(pipe any) {
 	c, ok := pipe.(syscall.Conn)
 	if !ok {
@@ -22,12 +21,11 @@ func widen(pipe any) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe) // without it, all works, only slower
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe) // on failure, messages are only slower
 	})
 }
 
-// holds reports whether something that was written to a pipe has not been read
-// by the other end.
+// holds reports whether a pipe has bytes that the other end has not read.
 func holds(pipe syscall.Conn) bool {
 	raw, err := pipe.SyscallConn()
 	if err != nil {

@@ -7,5 +7,5 @@ import "syscall"
 // widen does nothing here: only Linux can change the size of a pipe.
 func widen(any) {}
 
-// holds knows nothing here.
+// holds is unknown here.
 func holds(syscall.Conn) bool { return false }

@@ -10,8 +10,8 @@ import (
 // canTry says that pipes can be read and written without waiting.
 const canTry = true
 
-// tryRead reads without waiting. It reports false when there is nothing to be
-// read yet, and then holds no buffer.
+// tryRead reads without waiting. If there is nothing to read yet, it reports false and holds no
+// buffer.
 func (l *lineReader) tryRead(fd uintptr) bool {
 	l.hold()
 	for {
@@ -28,8 +28,7 @@ func (l *lineReader) tryRead(fd uintptr) bool {
 	}
 }
 
-// writeNow writes as much as the pipe takes without waiting, and returns how
-// much that was.
+// writeNow writes as much as the pipe accepts without waiting, and returns how much.
 func writeNow(pipe any, b []byte) (n int) {
 	c, ok := pipe.(syscall.Conn)
 	if !ok {
@@ -41,7 +40,7 @@ func writeNow(pipe any, b []byte) (n int) {
 	}
 	err = raw.Write(func(fd uintptr) bool {
 		n, err = syscall.Write(int(fd), b)
-		return true // whatever it was: do not wait
+		return true // never wait
 	})
 	if err != nil || n < 0 {
 		return 0

@@ -13,69 +13,68 @@ import (
 
 // How a child is kept from leaking.
 //
-// A server is seldom one process: npx starts sh, which starts node. So every
-// child leads a group of its own (a process group on Unix, a job on Windows),
-// and it is the group that is stopped, waited for and accounted for, never the
-// leader alone:
+// A server is seldom one process: npx starts sh, which starts node. So every child leads a group of
+// its own (a process group on Unix, a job on Windows). It is the group that is stopped, awaited and
+// counted, never the leader alone:
 //
 //	start --> leader runs --> leader ended, reaped --> group empty
 //	               |            closes Exited            closes gone
 //	               |                                        ^
 //	Stop:  close stdin, wait --> SIGTERM, wait --> SIGKILL -+
 //
-// If the bridge itself is killed, the operating system takes over: on Linux
-// the leader gets SIGKILL from the kernel, on every Unix a watchdog kills the
-// groups (watchdog_unix.go), on Windows the job does.
+// If the bridge itself is killed, the operating system takes over: on Linux the leader gets SIGKILL
+// from the kernel, on every Unix a watchdog kills the groups (watchdog_unix.go), on Windows the job
+// does.
 //
-// One limit remains on Unix: a descendant that called setsid or setpgid has
-// left the group on purpose, as a daemon does. It is not followed.
+// One limit remains on Unix: a descendant that called setsid or setpgid has left the group on
+// purpose, as a daemon does. It is not followed.
 
 const (
-	// pollEvery is how often a group without its leader is looked at. Only the
-	// leader's end is announced by the operating system.
+	// pollEvery is how often a group without its leader is checked. The operating system announces
+	// only the end of the leader.
 	pollEvery = 20 * time.Millisecond
-	// lastWords is how long what the leader has said is read after its end.
+	// lastWords is how long the output of the leader is read after its end.
 	lastWords = 500 * time.Millisecond
-	// unkillable is how long to wait after SIGKILL. Who is still there then is
-	// stuck in the kernel (a dead network disk) or runs as another user (sudo):
-	// waiting longer helps nobody and would keep the bridge from ending.
+	// unkillable is how long to wait after SIGKILL. A process that still runs then is stuck in the
+	// kernel (a dead network disk) or runs as another user (sudo). Waiting longer would only keep
+	// the bridge from ending.
 	unkillable = 5 * time.Second
 )
 
 type command struct {
-	path string             // program; looked up in the PATH of env, not of the bridge, when it has no separator
-	args []string           // without the program's name
-	dir  string             // working directory; empty means the bridge's own
-	env  []string           // the whole environment of the child, KEY=VALUE
-	dead func(state string) // called when the leader has ended, right before Exited is closed; may be nil
+	path  string             // program; looked up in the PATH of env, not of the bridge, when it has no separator
+	args  []string           // without the program's name
+	dir   string             // working directory; empty means the bridge's own
+	env   []string           // the whole environment of the child, KEY=VALUE
+	ended func(state string) // called when the leader has ended, right before Exited is closed; may be nil
 }
 
-// stopTimes are the waits of the stop ladder.
+// stopTimes are the waits between the steps of Stop.
 type stopTimes struct {
 	stdin time.Duration // from closing stdin to SIGTERM
 	term  time.Duration // from SIGTERM to SIGKILL
 }
 
-// process is a running child together with everything that it started. Whoever
-// started it must call Stop, also after it has ended by itself: only Stop
-// closes the pipes and ends what the leader left behind.
+// process is a running child with all processes that it started. The caller of start must call
+// Stop, also after the child has ended by itself: only Stop closes the pipes and ends the rest of
+// the group.
 //
 // All methods may be called concurrently.
 type process struct {
 	group                 *group
 	stdin, stdout, stderr *os.File // our ends
 
-	dead   func(state string) // called before Exited is closed
+	ended  func(state string) // called before Exited is closed
 	exited chan struct{}      // closed when the leader has been reaped
 	state  string             // how the leader ended; set before exited is closed
-	gone   chan struct{}      // closed when the group is empty and nothing of it is held any more
+	gone   chan struct{}      // closed when the group is empty and released
 
 	mu     sync.Mutex // guards rung, killed
 	rung   rung       // the highest that was taken
 	killed time.Time  // when SIGKILL was sent
 }
 
-// rung is a step of the stop ladder.
+// rung is a step of Stop.
 type rung int
 
 const (
@@ -84,7 +83,7 @@ const (
 	rungKill
 )
 
-// start runs c. The error names the program and says what to do about it.
+// start runs c. The error names the program and the fix.
 func start(c command) (*process, error) {
 	p, err := launch(c)
 	if err != nil {
@@ -127,7 +126,7 @@ func launch(c command) (_ *process, err error) {
 	}
 	return &process{
 		group:  g,
-		dead:   c.dead,
+		ended:  c.ended,
 		stdin:  pipes[0],
 		stdout: pipes[1],
 		stderr: pipes[2],
@@ -139,8 +138,8 @@ func launch(c command) (_ *process, err error) {
 // Pid is the leader's process id, for logs.
 func (p *process) Pid() int { return p.group.pid }
 
-// Exited is closed when the leader has ended and has been reaped. What it
-// started may still run.
+// Exited is closed when the leader has ended and was reaped. Other processes of the group may still
+// run.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
 // hasExited reports whether the leader has ended.
@@ -153,8 +152,7 @@ func (p *process) hasExited() bool {
 	}
 }
 
-// State says how the leader ended, such as "exit status 3" or "signal:
-// killed", or that it has not.
+// State returns how the leader ended, such as "exit status 3" or "signal: killed", or "running".
 func (p *process) State() string {
 	if p.hasExited() {
 		return p.state
@@ -162,13 +160,11 @@ func (p *process) State() string {
 	return "running"
 }
 
-// Stop ends the whole group in steps and returns when the leader is reaped, no
-// member of the group is left and all pipes are closed. A step is taken only
-// once, however many callers there are, and every caller waits for the end.
-// When ctx is done the rest of the ladder is skipped up to SIGKILL.
+// Stop ends the whole group in steps. It returns when the leader is reaped, the group is empty and
+// all pipes are closed. Concurrent callers share the steps, and each waits for the end. When ctx
+// ends, the next step is SIGKILL.
 //
-// What survives SIGKILL for [unkillable] is given up on, so that Stop returns
-// in any case.
+// If a process survives SIGKILL for [unkillable], Stop gives up and returns.
 func (p *process) Stop(ctx context.Context, t stopTimes) {
 	p.stdin.Close()
 	if !p.goneWithin(ctx, t.stdin) && ctx.Err() == nil {
@@ -176,8 +172,7 @@ func (p *process) Stop(ctx context.Context, t stopTimes) {
 	}
 	if !p.goneWithin(ctx, t.term) {
 		p.take(rungKill)
-		// Twice the time: the watcher gives up on the group first, this is for
-		// the leader that cannot be reaped.
+		// This is for a leader that cannot be reaped. The watcher gives up on the group earlier.
 		p.goneWithin(context.Background(), 2*unkillable)
 	}
 	// A process that left the group may hold the other ends for ever.
@@ -201,8 +196,8 @@ func (p *process) goneWithin(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// take signals the group, unless another caller has come this far already: a
-// second SIGTERM means "at once" to many servers.
+// take signals the group, unless another caller did before: a second SIGTERM means "at once" to
+// many servers.
 func (p *process) take(r rung) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,11 +214,11 @@ func (p *process) take(r rung) {
 	}
 }
 
-// watch owns the process until nothing of it is left: it alone reaps.
+// watch waits for the end of the leader and of its group. Only watch reaps.
 func (p *process) watch() {
 	p.state = p.group.wait()
-	if p.dead != nil {
-		p.dead(p.state)
+	if p.ended != nil {
+		p.ended(p.state)
 	}
 	close(p.exited)
 	// The leader's last lines may still be in the pipes. A descendant that
@@ -231,7 +226,7 @@ func (p *process) watch() {
 	for _, f := range []*os.File{p.stdout, p.stderr} {
 		readFor(f, lastWords)
 	}
-	for !p.group.empty() && !p.hopeless() {
+	for !p.group.empty() && !p.survivesKill() {
 		time.Sleep(pollEvery)
 	}
 	p.group.release()
@@ -245,9 +240,9 @@ func readFor(f *os.File, d time.Duration) {
 	}
 }
 
-// hopeless reports whether the group has survived SIGKILL. Until then it sends
-// the signal again: whoever joined the group meanwhile has not got it.
-func (p *process) hopeless() bool {
+// survivesKill reports whether the group has survived SIGKILL for too long. Until then it repeats the
+// signal, for processes that joined the group since.
+func (p *process) survivesKill() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rung < rungKill {
@@ -257,7 +252,7 @@ func (p *process) hopeless() bool {
 	return time.Since(p.killed) > unkillable
 }
 
-// checkDir exists because a missing directory is otherwise reported by the
+// checkDir returns an error for an unusable directory. Otherwise a missing directory would have the
 // same error as a missing program.
 func checkDir(dir string) error {
 	if dir == "" {

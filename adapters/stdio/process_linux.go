@@ -16,14 +16,14 @@ func leaderAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
-// pollable hands a pidfd to the runtime's poller, so that waiting for a child
-// parks a goroutine instead of holding a thread. It is nil if there is no
-// pidfd: the kernel is older than 5.3, or a sandbox refuses it.
+// pollable returns the pidfd as a file of the runtime's poller, so that waiting for a child blocks
+// a goroutine and not a thread. It is nil if there is no pidfd: the kernel is older than 5.3, or a
+// sandbox refuses it.
 func pollable(pidfd int) *os.File {
 	if pidfd < 0 {
 		return nil
 	}
-	// The flag is only what tells NewFile to use the poller.
+	// NewFile uses the poller for a non-blocking descriptor.
 	if err := unix.SetNonblock(pidfd, true); err != nil {
 		unix.Close(pidfd)
 		return nil
@@ -36,8 +36,8 @@ func (g *group) wait() (state string) {
 	if g.leader != nil {
 		reaped := false
 		if raw, err := g.leader.SyscallConn(); err == nil {
-			// The function is called at once and whenever the pidfd is readable,
-			// which it is from the leader's end on. An error shows in reaped.
+			// The function is called at once, and whenever the pidfd is readable, which it is from
+			// the leader's end on. If Read fails, reaped is false.
 			_ = raw.Read(func(uintptr) bool {
 				state, reaped = g.reap(unix.WNOHANG)
 				return reaped
@@ -46,9 +46,9 @@ func (g *group) wait() (state string) {
 		if reaped {
 			return state
 		}
-		// The poller has refused it: wait as if there were none.
+		// The poller has refused the pidfd: wait as if there were none.
 	}
-	// Not to reap yet: that is done under the lock, which is not for waiting.
+	// Waitid does not reap: that is done under the lock, which must not be held while waiting.
 	for errors.Is(unix.Waitid(unix.P_PID, g.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), syscall.EINTR) {
 	}
 	state, _ = g.reap(0)
@@ -58,8 +58,8 @@ func (g *group) wait() (state string) {
 // send signals the group. The caller holds mu.
 func (g *group) send(sig syscall.Signal) error {
 	if g.leader != nil {
-		// Linux 6.9 can name the group by the pidfd, which unlike a number never
-		// comes to mean another group.
+		// Linux 6.9 can name the group by the pidfd, which unlike a number never becomes another
+		// group's.
 		if raw, err := g.leader.SyscallConn(); err == nil {
 			var sent error
 			err := raw.Control(func(fd uintptr) {
@@ -73,8 +73,8 @@ func (g *group) send(sig syscall.Signal) error {
 	return syscall.Kill(-g.pid, sig)
 }
 
-// onlyZombies reports whether all members of a group have ended and merely
-// have not been reaped by their parents.
+// onlyZombies reports whether all members of a group have ended, and only wait to be reaped by
+// their parents.
 func onlyZombies(pgid int) bool {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -91,7 +91,7 @@ func onlyZombies(pgid int) bool {
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // gone meanwhile
+			continue // ended meanwhile
 		}
 		// pid (name) state ppid pgrp ... num_threads; the name may hold anything.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -16,8 +16,8 @@ func pollable(int) *os.File { return nil }
 
 // wait returns when the leader has been reaped. It holds a thread meanwhile.
 func (g *group) wait() string {
-	// Unlike on Linux the leader is reaped outside the lock, so that a signal
-	// may be sent in the instant between that and the look at the group.
+	// Unlike on Linux the leader is reaped without the lock. A signal may be sent between that and
+	// the check of the group.
 	var status syscall.WaitStatus
 	_, err := retry(func() (int, error) { return syscall.Wait4(g.pid, &status, 0, nil) })
 	g.mu.Lock()

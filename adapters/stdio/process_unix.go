@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a leader and what it started: a process group, whose id is the
-// leader's process id.
+// group is a leader and the processes that it started: a process group, whose id is the leader's
+// process id.
 //
-// Ids are used again by the operating system. The leader's cannot be before it
-// is reaped, nor while the group has members; so signals are sent under the
-// same lock under which the leader is reaped and the group is found empty.
+// The operating system reuses ids. It cannot reuse the leader's before the leader is reaped, nor
+// while the group has members. So signals are sent under the lock that is held while the leader is
+// reaped and the group is found empty.
 type group struct {
 	pid    int
-	leader *os.File // pidfd; nil where there is none, then waiting takes a thread
+	leader *os.File // pidfd; nil if there is none: then waiting holds a thread
 
 	mu    sync.Mutex // guards ended, looks
-	ended bool       // no member is left: the id may belong to somebody else
-	looks int        // how often empty was asked, see there
+	ended bool       // no member is left: the id may be another group's
+	looks int        // how often empty was called, see there
 }
 
 // spawn starts the program at path with the three files as its standard
@@ -34,12 +34,12 @@ func spawn(path string, c command, files []*os.File) (*group, error) {
 	pidfd := -1
 	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: leaderAttr(&pidfd)}
 	for _, f := range files {
-		// Fd makes the file blocking, which is what programs expect of the
-		// standard streams; our ends are separate and stay non-blocking.
+		// Fd makes the file blocking, which programs expect of the standard streams. Our ends are
+		// separate and stay non-blocking.
 		attr.Files = append(attr.Files, f.Fd())
 	}
 	argv := append([]string{c.path}, c.args...)
-	// os.StartProcess would hold a second pidfd and a second idea of who reaps.
+	// os.StartProcess would hold a second pidfd, and would reap by itself.
 	pid, err := theStarter.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
 	runtime.KeepAlive(files)
 	if err != nil {
@@ -56,7 +56,7 @@ func (g *group) reap(options int) (state string, ok bool) {
 	pid, err := retry(func() (int, error) { return syscall.Wait4(g.pid, &status, options, nil) })
 	switch {
 	case err != nil:
-		// Somebody in this process waits for children that are not theirs.
+		// Another part of this process reaps children that are not its own.
 		state = "unknown: " + err.Error()
 	case pid == 0:
 		return "", false
@@ -67,7 +67,7 @@ func (g *group) reap(options int) (state string, ok bool) {
 	return state, true
 }
 
-// terminate asks all members to end.
+// terminate sends SIGTERM to all members.
 func (g *group) terminate() { g.signal(syscall.SIGTERM) }
 
 // kill ends all members.
@@ -81,8 +81,7 @@ func (g *group) signal(sig syscall.Signal) {
 	}
 }
 
-// empty reports whether no member is left. It is for the time after the
-// leader has been reaped.
+// empty reports whether no member is left. It is called after the leader was reaped.
 func (g *group) empty() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,21 +91,21 @@ func (g *group) empty() bool {
 	if g.ended {
 		return true
 	}
-	g.adopt()
+	g.reapOrphans()
 	g.probe()
-	// Where process 1 is somebody who does not reap, zombies stay for ever and
-	// count as members. To see them takes a search, so it is done seldom.
+	// If process 1 does not reap, zombies stay for ever and count as members. Finding them takes a
+	// search, so it is done seldom.
 	if g.looks++; !g.ended && g.looks%10 == 0 && onlyZombies(g.pid) {
-		g.adopt() // some may have ended since it was looked, and be ours
+		g.reapOrphans() // some may have ended since, and be ours
 		g.ended = true
 	}
 	return g.ended
 }
 
-// adopt reaps the orphans of the group. Where the bridge is process 1, as in a
-// container, they are its children, and remain as zombies until it does. Nobody
-// else can have a claim on children in this group. The caller holds mu.
-func (g *group) adopt() {
+// reapOrphans reaps the orphans of the group. If the bridge is process 1, as in a container, they are its
+// children, and remain as zombies until it does. No other code has children in this group. The
+// caller holds mu.
+func (g *group) reapOrphans() {
 	for {
 		pid, err := retry(func() (int, error) { return syscall.Wait4(-g.pid, nil, unix.WNOHANG, nil) })
 		if err != nil || pid == 0 {
@@ -115,22 +114,22 @@ func (g *group) adopt() {
 	}
 }
 
-// probe notes whether the group is empty. The caller holds mu.
+// probe records whether the group is empty. The caller holds mu.
 func (g *group) probe() {
 	switch err := g.send(0); {
 	case errors.Is(err, syscall.ESRCH):
 		g.ended = true
 	case errors.Is(err, syscall.EPERM) && runtime.GOOS != "linux":
-		// There, zombies may not be signalled. It may also be a member that runs
-		// as another user, but that one we could not end either.
+		// There, signalling a zombie is refused. The member may also run as another user, but we
+		// could not end that one either.
 		g.ended = true
 	}
 }
 
-// release gives back what the group needed, whether it is empty or given up.
+// release frees the resources of the group, whether it is empty or given up.
 func (g *group) release() {
 	g.mu.Lock()
-	g.ended = true // hence no signal any more
+	g.ended = true // no signal is sent any more
 	g.mu.Unlock()
 	if g.leader != nil {
 		g.leader.Close()
@@ -158,11 +157,11 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// hint says what to do about a failed start, where the bare error does not.
+// hint returns what to do about a failed start, if the bare error does not say it.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		// The program itself was found before.
+		// Not the program itself, which was found before.
 		return ": the interpreter that its first line names, or its loader, does not exist: install it"
 	case errors.Is(err, syscall.ENOEXEC):
 		return ": it is not a program for this machine, or a script without a #! line: run it by its interpreter"

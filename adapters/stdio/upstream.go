@@ -21,8 +21,8 @@ type Adapter struct {
 	name    conn.Name
 	c       Config
 	o       conn.Options
-	eras    *conn.Eras    // that the server speaks
-	said    *errorLog     // to standard error
+	eras    *conn.Eras    // eras that the server speaks
+	said    *errorLog     // of standard error
 	silence time.Duration // as the constant of that name
 	ahead   atomic.Pointer[ahead]
 }
@@ -32,14 +32,14 @@ var (
 	_ bridge.StartsAhead = (*Adapter)(nil)
 )
 
-// New makes the adapter for the server of that name. c must be valid.
+// New returns the adapter for the server of that name. c must be valid.
 func New(name string, c Config, o conn.Options) *Adapter {
 	o = o.Filled(name)
 	c.StopStdin, c.StopTerm = cmp.Or(c.StopStdin, 2*time.Second), cmp.Or(c.StopTerm, 3*time.Second)
 	return &Adapter{name: conn.Name(name), c: c, o: o, eras: conn.NewEras(o.Era), said: newErrorLog(o.Log), silence: silence}
 }
 
-// Check tells whether the program can be found. It starts nothing.
+// Check reports whether the program can be found. It starts nothing.
 func (a *Adapter) Check() error {
 	env, _ := environment(a.c.EnvPass, a.c.Env)
 	_, err := lookPath(a.c.Command, env, a.c.Cwd)
@@ -52,8 +52,8 @@ type ahead struct {
 	used chan struct{} // closed when a connection uses it
 }
 
-// StartAhead implements bridge.StartsAhead. The handshake is the first connection's: the
-// server hears from it which client it is for. Calls do not overlap.
+// StartAhead implements bridge.StartsAhead. It does no handshake: the first connection does, since
+// the server learns from it which client it serves. Calls do not overlap.
 func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	u, err := a.launch(nil)
 	if err != nil {
@@ -75,11 +75,11 @@ func (a *Adapter) StartAhead(ctx, force context.Context) error {
 		err = u.unopened(nil)
 	}
 	_ = u.Close(force)
-	return u.quoting(err)
+	return u.withStderr(err)
 }
 
-// start returns a child: the one that was started ahead, if it is still there and
-// nothing of the client's is in its environment, or another.
+// start returns a child for a connection. It is the one that was started ahead, if that still runs
+// and the client has no variables of its own; otherwise a new one.
 func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err error) {
 	own := variables(from.Header)
 	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
@@ -92,14 +92,13 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err 
 	return u, nil
 }
 
-// launch starts a child. What is forwarded of the client's headers is in its
-// environment, over Config.Env.
+// launch starts a child. Forwarded headers are in its environment, and win over Config.Env.
 func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	u := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
-	u.out = &writer{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}, fail: u.deaf}
+	u.out = &writer{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}, fail: u.failWrites}
 	var env []string
 	env, u.held = environment(a.c.EnvPass, a.c.Env, forwarded)
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, dead: u.dead})
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, ended: u.leaderEnded})
 	if err != nil {
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
@@ -110,14 +109,14 @@ func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	return u, nil
 }
 
-// attach has rest hear what the child says from now on.
+// attach makes rest the receiver of what belongs to no call, and starts to read the output.
 func (u *child) attach(rest bridge.Client) {
 	u.rest = rest
 	u.Conn = conn.New(string(u.a.name), u, rest, u.a.o.Timeouts)
 	u.wg.Go(u.output(u.p.stdout, u.a.o.MaxMessage+conn.EnvelopeRoom).run)
 }
 
-// child is one process, and the connection to it.
+// child is one child process, and the connection to it.
 type child struct {
 	*conn.Conn
 	a      *Adapter
@@ -125,28 +124,28 @@ type child struct {
 	out    *writer
 	rest   bridge.Client
 	server *bridge.Greeting
-	held   []string      // variables that the child did not get
+	held   []string      // names of variables that the child did not get
 	read   chan struct{} // closed when the child's output has been read
 	logged chan struct{} // closed when the child's log has been read
-	tail   tail          // of it
+	tail   tail          // last lines of the log
 	wg     sync.WaitGroup
 
 	life conn.Life
 
 	mu     sync.Mutex // guards the rest
 	unread error      // why the child cannot be written to
-	gone   error      // what those are told who wanted to write to a child that has ended
+	gone   error      // the error of sends to a child that has ended
 }
 
-// starting reports whether the child has not read yet what it was asked. Where
-// the operating system does not tell, it counts as read.
+// starting reports whether the child has not read its first request yet. Where the operating system
+// does not tell, it is false.
 func (u *child) starting() bool { return holds(u.p.stdin) }
 
-// Server returns what the handshake said.
+// Server returns what the server declared in the handshake.
 func (u *child) Server() *bridge.Greeting { return u.server }
 
-// unopened returns err as Open gives it: if the child has ended by itself, that
-// is the reason, unless it has said before what it thinks of the handshake.
+// unopened returns err as Open returns it. If the child has ended by itself, that is the reason,
+// unless it refused the handshake before.
 func (u *child) unopened(err error) error {
 	u.lastWords(context.Background())
 	if errors.Is(err, bridge.ErrNoHandshake) {
@@ -155,9 +154,9 @@ func (u *child) unopened(err error) error {
 	return u.a.name.Ended(u.life.Over(), err)
 }
 
-// quoting returns err, why the child could not be used, with what it wrote last to
-// its standard error, and the variables that it may have missed. What it has answered says more.
-func (u *child) quoting(err error) error {
+// withStderr returns err with the last lines of the child's standard error, and the variables that it
+// may have missed. It adds nothing if the child answered: the answer says more.
+func (u *child) withStderr(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
 		return err
@@ -168,17 +167,17 @@ func (u *child) quoting(err error) error {
 	return &quoted
 }
 
-// unreadWhy is what is said of a child that cannot be written to.
+// unreadWhy is the error of a child that cannot be written to.
 const unreadWhy = "it does not read its input"
 
-// Send implements conn.Sender. Of a child that cannot be written to because it
-// has just ended, that is what is said.
+// Send implements conn.Sender. If the write fails because the child has just ended, the error says
+// so.
 func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
 	err := u.out.Send(ctx, m)
 	if err != nil && !m.Urgent && u.isUnread() != nil && u.exits() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.gone == nil { // one for all, which the circuit breaker counts once
+		if u.gone == nil { // one error for all sends: the circuit breaker counts it once
 			u.gone = u.a.name.Lost(ended(u.p.State()), err)
 		}
 		return u.gone
@@ -186,7 +185,7 @@ func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
 	return err
 }
 
-// exits reports whether the child has ended, which it may be about to.
+// exits reports whether the child has ended, or ends within exitGrace.
 func (u *child) exits() bool {
 	select {
 	case <-u.p.Exited():
@@ -196,10 +195,9 @@ func (u *child) exits() bool {
 	}
 }
 
-// deaf notes that the child cannot be written to. It is for the reader to end
-// the connection: there may be answers to read yet, and if the child has ended,
-// which is the most likely reason, the reader sees that.
-func (u *child) deaf(err error) error {
+// failWrites records that the child cannot be written to. The reader ends the connection: answers may
+// still be unread. Most likely the child has ended, which the reader will see.
+func (u *child) failWrites(err error) error {
 	u.mu.Lock()
 	u.unread = err
 	u.mu.Unlock()
@@ -207,19 +205,17 @@ func (u *child) deaf(err error) error {
 	return u.a.name.Lost(unreadWhy, err)
 }
 
-// dead lets nothing more be sent to a child that has ended by itself, although a
-// descendant may hold its pipes open: what comes from now on can go to another
-// one. The calls under way wait for its last words.
-func (u *child) dead(state string) {
+// leaderEnded makes sends fail after the child has ended by itself, although a descendant may hold its
+// pipes open. Later calls can go to another child. Calls in flight wait for the rest of the output.
+func (u *child) leaderEnded(state string) {
 	why := ended(state)
 	u.out.stop(u.a.name.Unsent(why, u.a.name.Lost(why, nil)))
 }
 
 func ended(state string) string { return "its process has ended (" + state + ")" }
 
-// end ends the connection for a reason of the child's. Only the reader calls
-// it, so that nothing is delivered after Gone. The process is stopped by
-// whoever closes the connection.
+// end ends the connection for a reason of the child's. Only the reader calls it, so that nothing is
+// delivered after Gone. Close stops the process.
 func (u *child) end(why string, cause error) {
 	u.lastLines()
 	err := u.a.name.Lost(why, cause)
@@ -235,7 +231,7 @@ func (u *child) end(why string, cause error) {
 	}
 }
 
-// Close stops the child and all that it started.
+// Close stops the child and all processes that it started.
 func (u *child) Close(ctx context.Context) error {
 	u.lastWords(ctx)
 	u.life.Close()
@@ -253,12 +249,11 @@ func (u *child) Close(ctx context.Context) error {
 // Pid returns the id of the child process, for operators.
 func (u *child) Pid() int { return u.p.Pid() }
 
-// LastLines returns what the child process has written last to its standard error, for
-// operators.
+// LastLines returns the last lines of the child's standard error, for operators.
 func (u *child) LastLines() string { return u.tail.String() }
 
-// lastWords waits until the output of a child that has ended by itself is read:
-// it may have answered calls before. The reader does not wait for long.
+// lastWords waits until the output of a child that has ended by itself is read: it may have
+// answered calls before. The reader has a deadline.
 func (u *child) lastWords(ctx context.Context) {
 	if !u.p.hasExited() {
 		return
@@ -269,8 +264,8 @@ func (u *child) lastWords(ctx context.Context) {
 	}
 }
 
-// lastLines waits until the log of a child that has ended by itself is read:
-// it probably says why, and Stop would cut it off.
+// lastLines waits until the log of a child that has ended by itself is read: it probably has the
+// reason, and Stop would cut it off.
 func (u *child) lastLines() {
 	if !u.p.hasExited() {
 		return
@@ -281,12 +276,12 @@ func (u *child) lastLines() {
 	}
 }
 
-// exitGrace is how long the end of a child's output may come before the news
-// of its own end, which makes the better message.
+// exitGrace is how long to wait for the child's end after the end of its output, since the exit
+// status makes the better message.
 const exitGrace = 250 * time.Millisecond
 
-// output takes messages from the child's output until it ends, and with it the
-// connection. Lines longer than limit are dropped, and those that have no room.
+// output returns the pump of the child's output. Lines longer than limit, or without room, are
+// dropped. The end of the output ends the connection.
 func (u *child) output(r io.Reader, limit int) *pump {
 	texts := &conn.Parser{Options: u.a.o, Conn: u.Conn, Quotes: true, Unit: "lines",
 		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
@@ -316,7 +311,7 @@ func (u *child) output(r io.Reader, limit int) *pump {
 		texts.Parse(buf, line, &in, u.Deliver)
 	}
 	p.end = func() {
-		in.Drop() // of a line that has not ended
+		in.Drop() // of an incomplete line
 		texts.Warn()
 		u.finish()
 		close(u.read)
@@ -344,8 +339,7 @@ func (u *child) isUnread() error {
 // maxLogLine is the length at which a line of the child's log is cut.
 const maxLogLine = 8 << 10
 
-// errors logs what the child writes to its standard error: any text, of any
-// severity.
+// errors returns the pump of the child's standard error, which logs any text.
 func (u *child) errors(r io.Reader) *pump {
 	p := &pump{lines: newLineReader(r, maxLogLine, func() io.Writer { return &head{limit: maxLogLine} })}
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
@@ -366,7 +360,7 @@ func (u *child) errors(r io.Reader) *pump {
 	return p
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the first bytes that are written to it.
 type head struct {
 	b     []byte
 	limit int

@@ -10,10 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
-// How a connection finds its era (protocol.md C1).
+// How a connection detects the era of its server (protocol.md C1).
 //
-// The caller's own era is tried first, unless the server is known not to speak
-// it:
+// The caller's own era is tried first, unless the server is known not to speak it:
 //
 //	server/discover --> a revision that we know ------------------> modern
 //	   |- an error, or legacy revisions --> initialize -----------> legacy
@@ -25,24 +24,21 @@ import (
 //	initialize --> a legacy revision -----------------------------> legacy
 //	   `- refused --> server/discover ----------------------------> modern
 //
-// There are legacy servers that end when the first message is not initialize,
-// and some that say nothing ever again after a message with _meta: hence the
-// other children. But silence is also what a cold start sounds like, and to end
-// a child that is being installed begins the half minute anew. So a child that
-// has not even read the question is not silent, where the operating system
-// tells (R-106).
+// Other children are needed because some legacy servers exit when the first message is not
+// initialize, and some never answer again after a message with _meta. But a cold start is silent as
+// well, and stopping a child that is being installed begins the half minute anew. So a child that
+// has not even read the request is not silent, where the operating system tells (R-106).
 //
-// None of this is logged as more than a detail: a server of the other era is
-// nothing that its operator has to see to.
+// All of this is logged at level debug: an operator has nothing to do about a server of the other
+// era.
 
-// silence is how long a child may take to answer what it has read.
+// silence is how long a child may take to answer a request that it has read.
 const silence = 5 * time.Second
 
-// slowStart is how long a start may take before that is said.
+// slowStart is how long a start may take before it is logged.
 const slowStart = 5 * time.Second
 
-// Open starts a child and does the handshake with it, or, in the modern era,
-// learns from it what it is.
+// Open starts a child and does the handshake, or in the modern era server/discover.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	u, err := a.start(from, rest)
 	if err != nil {
@@ -66,21 +62,19 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		err = o.u.unopened(err)
 	}
 	_ = o.u.Close(context.Background())
-	return nil, o.u.quoting(err)
+	return nil, o.u.withStderr(err)
 }
 
-// opening is one attempt to open a connection, with as many children as it
-// takes to find the era.
+// opening is one attempt to open a connection. Finding the era may take several children.
 type opening struct {
 	a    *Adapter
-	ctx  context.Context // bounds it
+	ctx  context.Context // bounds the attempt
 	from *bridge.Caller
 	rest bridge.Client
-	u    *child // the child that is asked
+	u    *child // the current child
 }
 
-// again ends the child and starts another one in its place. Two at a time might
-// be in each other's way.
+// again stops the child and starts another one. Two at a time might disturb each other.
 func (o *opening) again() error {
 	_ = o.u.Close(o.ctx)
 	if o.ctx.Err() != nil {
@@ -93,18 +87,17 @@ func (o *opening) again() error {
 	return err
 }
 
-// outcome is what came of server/discover or initialize.
+// outcome is the result of server/discover or initialize.
 type outcome struct {
-	server  *bridge.Greeting // nil when it does not speak that era
+	server  *bridge.Greeting // nil if the server does not speak that era
 	verdict conn.Verdict     // of server/discover
 	err     error
 }
 
-// ended reports whether the child did, rather than answer.
+// ended reports whether the child ended instead of answering.
 func (c outcome) ended() bool { return errors.Is(c.err, bridge.ErrLost) }
 
-// refused reports whether initialize was answered, but not as a legacy server
-// does.
+// refused reports whether initialize was answered, but not as a legacy server does.
 func (c outcome) refused() bool { return errors.Is(c.err, bridge.ErrNoHandshake) }
 
 func (o *opening) discover(ctx context.Context) (c outcome) {
@@ -117,7 +110,7 @@ func (o *opening) initialize(ctx context.Context) (c outcome) {
 	return c
 }
 
-// isModern and isLegacy note what the child is.
+// isModern and isLegacy record the era of the server.
 func (o *opening) isModern(s *bridge.Greeting) error {
 	o.u.server = s
 	o.a.eras.Learn(conn.EraModern, true)
@@ -130,7 +123,7 @@ func (o *opening) isLegacy(s *bridge.Greeting) error {
 	return nil
 }
 
-// modern opens the connection to a server that is spoken to in no other era.
+// modern opens the connection to a server for which only the modern era is allowed.
 func (o *opening) modern() error {
 	d := o.discover(o.ctx)
 	switch {
@@ -142,16 +135,16 @@ func (o *opening) modern() error {
 	return o.a.name.Unavailable("it does not speak the modern era of the protocol, and its settings allow no other", nil)
 }
 
-// legacyFirst opens the connection by initialize, and if other is set, in the
-// modern era when the server refuses.
+// legacyFirst opens the connection by initialize. If the server refuses and other is set, it tries
+// the modern era.
 func (o *opening) legacyFirst(other bool) error {
 	i := o.initialize(o.ctx)
 	if i.server != nil {
 		return o.isLegacy(i.server)
 	}
 	err := o.u.unopened(i.err)
-	// A client of the modern era is here because the server was a legacy one
-	// before. It may have become another since.
+	// A client of the modern era comes here if the server was a legacy one before. It may have
+	// changed since.
 	if !other || !i.refused() && !(i.ended() && o.from.Modern()) {
 		return err
 	}
@@ -173,13 +166,13 @@ func (o *opening) legacyFirst(other bool) error {
 	return err
 }
 
-// probe asks the child what it is, and does not wait for one that stays silent.
+// probe sends server/discover, and does not wait for a silent child.
 func (o *opening) probe() outcome {
 	ctx, stop := context.WithCancel(o.ctx)
 	defer stop()
 	discovered := make(chan outcome, 1)
-	go func() { discovered <- o.discover(ctx) }() // awaited in any case
-	p := o.patience()
+	go func() { discovered <- o.discover(ctx) }() // always awaited
+	p := o.awaitSilence()
 	defer p.Stop()
 	for {
 		select {
@@ -194,30 +187,29 @@ func (o *opening) probe() outcome {
 	}
 }
 
-// patience is the wait for a child to have been silent for too long.
-type patience struct {
+// silenceTimer is a timer for a silent child.
+type silenceTimer struct {
 	*time.Timer
 	u    *child
-	read bool // the child has read what it was asked
+	read bool // the child has read the request
 }
 
-func (o *opening) patience() *patience {
-	return &patience{Timer: time.NewTimer(o.a.silence / looks), u: o.u}
+func (o *opening) awaitSilence() *silenceTimer {
+	return &silenceTimer{Timer: time.NewTimer(o.a.silence / silenceChecks), u: o.u}
 }
 
-// looks is how often within the time of silence it is looked at whether the
-// child reads yet.
-const looks = 8
+// silenceChecks is how often within silence it is checked whether the child has read the request.
+const silenceChecks = 8
 
-// over reports, when the timer has fired, whether the wait is over. It goes on
-// otherwise.
-func (p *patience) over() bool {
+// over reports, after the timer has fired, whether the wait is over. Otherwise it restarts the
+// timer.
+func (p *silenceTimer) over() bool {
 	switch {
 	case p.read:
 		return true
 	case p.u.starting():
 		p.u.a.o.Log.Debug("the child has not read server/discover yet")
-		p.Reset(p.u.a.silence / looks)
+		p.Reset(p.u.a.silence / silenceChecks)
 	default:
 		p.read = true
 		p.Reset(p.u.a.silence)
@@ -225,10 +217,10 @@ func (p *patience) over() bool {
 	return false
 }
 
-// modernFirst opens the connection by server/discover, and if there is no
-// modern server, by initialize.
+// modernFirst opens the connection by server/discover, and by initialize if the server is not a
+// modern one.
 func (o *opening) modernFirst() error {
-	d, i, mute := o.contest()
+	d, i, mute := o.askBoth()
 	ended := d.ended() || i.ended()
 	switch {
 	case d.server != nil:
@@ -247,8 +239,8 @@ func (o *opening) modernFirst() error {
 		return i.err
 	}
 	if speaks, _ := o.a.eras.Speaks(conn.EraModern); speaks && ended {
-		// The question cannot have been the reason. It can the next time: the
-		// server may have become another.
+		// server/discover cannot have ended a child that is known to be modern. The next time it
+		// can: the server may have changed.
 		o.a.eras.Forget(conn.EraModern)
 		return o.u.unopened(d.err)
 	}
@@ -256,7 +248,7 @@ func (o *opening) modernFirst() error {
 	if err := o.again(); err != nil {
 		return err
 	}
-	if i = o.initialize(o.ctx); i.refused() { // then it was slow, not silent: there is a modern server that tells so late
+	if i = o.initialize(o.ctx); i.refused() { // the server was slow, not silent: some modern servers refuse that late
 		d = o.probe()
 	}
 	switch {
@@ -271,21 +263,20 @@ func (o *opening) modernFirst() error {
 	return o.isLegacy(i.server)
 }
 
-// contest asks the child what it is, and when it does not say that it is a
-// modern server, or says nothing, greets it by initialize. The first valid
-// answer decides: the other is not waited for. mute reports that the child
-// stays silent whatever it reads.
-func (o *opening) contest() (d, i outcome, mute bool) {
+// askBoth sends server/discover. If the answer shows no modern server, or does not come, it sends
+// initialize too. The first valid answer decides, and the other is not awaited. mute reports that
+// the child reads and stays silent.
+func (o *opening) askBoth() (d, i outcome, mute bool) {
 	ctx, stop := context.WithCancel(o.ctx)
 	var wg sync.WaitGroup
 	discovered, initialized := make(chan outcome, 1), make(chan outcome, 1)
 	wg.Go(func() { discovered <- o.discover(ctx) })
-	greeted, knows := false, false // initialize is sent; server/discover is answered
+	greeted, knows := false, false // initialize was sent; server/discover was answered
 	greet := func() {
 		greeted = true
 		wg.Go(func() { initialized <- o.initialize(ctx) })
 	}
-	p := o.patience()
+	p := o.awaitSilence()
 	defer p.Stop()
 	for over := false; !over; {
 		select {
@@ -300,7 +291,7 @@ func (o *opening) contest() (d, i outcome, mute bool) {
 			}
 		case i = <-initialized:
 			if over = !i.refused() || knows; !over {
-				p.Reset(o.a.silence) // a modern server refuses, and may say last what it was asked first
+				p.Reset(o.a.silence) // a modern server refuses it, and may answer server/discover last
 			}
 		case <-p.C:
 			switch {
@@ -315,7 +306,7 @@ func (o *opening) contest() (d, i outcome, mute bool) {
 	}
 	stop()
 	wg.Wait()
-	select { // it may have been answered just now
+	select { // the answer may have come just now
 	case d = <-discovered:
 	default:
 	}

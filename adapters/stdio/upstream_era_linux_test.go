@@ -24,7 +24,7 @@ func TestColdStart(t *testing.T) {
 	var journal func() string
 	looked, waited := 0, make(chan struct{})
 	log := slog.New(seen{"has not read", func() {
-		if looked++; looked == looks+1 {
+		if looked++; looked == silenceChecks+1 {
 			a.silence = time.Hour // it may be slow when it has read
 			close(waited)
 		}

@@ -12,17 +12,16 @@ import (
 	"time"
 )
 
-// theStarter is a variable of the package because what it stands for exists
-// once per process: threads that are parents, and the process's own death.
+// theStarter is a global variable because threads as parents, and the death of the process, exist
+// once per process.
 var theStarter starter
 
-// starter is where children are started and what dies with the bridge.
+// starter forks the children and runs the watchdog.
 //
-// Linux kills a child not when its parent process ends but when the thread
-// that forked it does, and Go ends threads: when a goroutine returns that has
-// locked itself to one. So all children are forked by one goroutine that keeps
-// its thread for as long as a child lives. It runs the watchdog too, and both
-// are there only while they are needed.
+// Linux kills a child when the thread that forked it ends, not when its parent process does. Go
+// ends a thread when a goroutine returns that is locked to it. So one goroutine forks all children,
+// and keeps its thread while a child lives. It also runs the watchdog. Both exist only while they
+// are needed.
 type starter struct {
 	mu    sync.Mutex           // guards the following
 	users int                  // starts under way and groups that live
@@ -30,8 +29,8 @@ type starter struct {
 	ended chan struct{}        // closed when the goroutine that serves jobs has ended
 }
 
-// fork calls the function where children are to be forked. Each success must
-// be followed by leave, when the group has ended.
+// fork calls f on the starter's thread. Each success must be followed by leave, when the group has
+// ended.
 func (n *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	n.mu.Lock()
 	if n.users == 0 {
@@ -42,7 +41,7 @@ func (n *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	n.mu.Unlock()
 
 	n.do(func(w *watchdog) {
-		w.wake() // before the child, so that it is told of it at once
+		w.wake() // before the child, so that it learns of it at once
 		if pid, err = f(); err == nil {
 			w.add(pid)
 		}
@@ -53,8 +52,8 @@ func (n *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	return pid, err
 }
 
-// leave says that a group has ended. When it was the last one, leave returns
-// after the thread has been given back and the watchdog has been reaped.
+// leave records that a group has ended. After the last one, leave returns when the thread is
+// released and the watchdog is reaped.
 func (n *starter) leave(pid int) {
 	n.do(func(w *watchdog) { w.remove(pid) })
 	n.quit()
@@ -97,10 +96,9 @@ func serve(jobs <-chan func(*watchdog), ended chan<- struct{}) {
 	w.end()
 }
 
-// watchdogScript keeps the list of the groups that live, and kills what is on
-// it when its stdin ends: then the bridge is dead. It uses nothing but what is
-// built into a shell, and ignores the signals that a service manager sends to
-// all processes of a service, or a terminal to those on it.
+// watchdogScript keeps a list of the live groups, and kills them when its stdin ends: then the
+// bridge is dead. It uses only what is built into a shell. It ignores the signals that a service
+// manager sends to all processes of a service, or a terminal to its processes.
 const watchdogScript = `# ends what the MCP bridge started, should the bridge be killed
 trap '' HUP INT QUIT TERM
 live=' '
@@ -114,19 +112,18 @@ for group in $live; do kill -s KILL -- "-$group"; done`
 
 const shell = "/bin/sh"
 
-// watchdog is a small process that outlives the bridge by an instant. On
-// SIGKILL of the bridge nobody else would end the groups: the kernel kills at
-// most the leaders, and whoever ignores the end of its stdin lives on. It has
-// a session of its own, so that no signal to a group or a terminal reaches it.
+// watchdog is a small process that outlives the bridge by an instant, and ends the groups after a
+// SIGKILL of the bridge. Without it the kernel would kill at most the leaders; a process that
+// ignores the end of its stdin would live on. The watchdog has a session of its own, so that no
+// signal to a group or a terminal reaches it.
 //
-// Without a shell, as in an image that holds only the bridge, there is none.
-// It learns of a group when the leader runs already: a bridge that is killed
-// in that instant (microseconds) leaves what the leader has started in it.
-// It belongs to the starter's goroutine.
+// Without a shell, as in an image with only the bridge, there is no watchdog. It learns of a group
+// when the leader already runs: a bridge that is killed in that instant (microseconds) leaves the
+// processes that the leader has started. It belongs to the starter's goroutine.
 type watchdog struct {
-	groups map[int]bool // those that live
+	groups map[int]bool // live groups
 	proc   *os.Process  // nil when it does not run
-	pipe   *os.File     // its stdin; nobody else must hold this end
+	pipe   *os.File     // its stdin; no other process must hold this end
 }
 
 func (w *watchdog) add(pgid int) {
@@ -139,12 +136,12 @@ func (w *watchdog) remove(pgid int) {
 	w.tell(fmt.Sprintf("- %d\n", pgid))
 }
 
-// tell writes to the watchdog. One that does not take it is replaced.
+// tell writes to the watchdog, and replaces one that does not read.
 func (w *watchdog) tell(lines string) {
 	if w.proc == nil {
 		return
 	}
-	// It reads at once; a deadline because nothing here may hang on it.
+	// The watchdog reads at once. The deadline keeps a fault of it from blocking the bridge.
 	w.pipe.SetWriteDeadline(time.Now().Add(time.Second))
 	if _, err := w.pipe.WriteString(lines); err != nil {
 		w.end()
@@ -152,7 +149,7 @@ func (w *watchdog) tell(lines string) {
 	}
 }
 
-// wake starts the watchdog if it does not run. Failure means going on without.
+// wake starts the watchdog if it does not run. After a failure there is none.
 func (w *watchdog) wake() {
 	if w.proc != nil {
 		return
@@ -192,8 +189,7 @@ func (w *watchdog) wake() {
 	}
 }
 
-// end stops the watchdog without letting it do its work: it is killed before
-// its stdin is closed.
+// end stops the watchdog. It is killed before its stdin is closed, so that it kills nothing.
 func (w *watchdog) end() {
 	if w.proc == nil {
 		return

@@ -19,12 +19,12 @@ const (
 	gather = 32 << 10
 )
 
-// writer is the one that writes to a child: a queue bounded in bytes, and a
-// goroutine while there is something in it.
+// writer writes to a child. It has a queue bounded in bytes, and a goroutine while the queue is not
+// empty.
 type writer struct {
 	w io.Writer
-	// fail is told once why nothing can be written any more; what it returns
-	// is what senders get. It is called with mu held.
+	// fail is called once, with mu held, when nothing can be written any more. Senders get the
+	// error that it returns.
 	fail func(error) error
 	wg   sync.WaitGroup
 	wide bool // the pipe was widened; for run only
@@ -38,7 +38,7 @@ type writer struct {
 
 type deadliner interface{ SetWriteDeadline(time.Time) error }
 
-// Send implements bridge.Sender.
+// Send implements conn.Sender.
 func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 	line := m.Line
 	line.B = append(line.B, '\n')
@@ -73,13 +73,13 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 	}
 }
 
-// atOnce is the size up to which a sender writes a line itself when nobody else
-// is writing: a pipe takes so much whole or not at all (POSIX's PIPE_BUF is at
-// least 512, Linux's is 4096), and no other goroutine has to be woken.
+// atOnce is the size up to which a sender writes a line itself, if no other one is writing. A pipe
+// accepts so much whole or not at all (POSIX's PIPE_BUF is at least 512, Linux's is 4096), and no
+// other goroutine must be woken.
 const atOnce = 4 << 10
 
-// sendNow writes a line if the pipe has room for it, and leaves it to the
-// goroutine otherwise. The caller holds w.mu, which is not held meanwhile.
+// sendNow writes a line if the pipe has room for it, and otherwise leaves it to the goroutine. The
+// caller holds w.mu, which is released meanwhile.
 func (w *writer) sendNow(line *jsonrpc.Buffer) {
 	w.busy = true
 	w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *writer) sendNow(line *jsonrpc.Buffer) {
 	w.mu.Lock()
 	if n == len(line.B) {
 		line.Free()
-	} else { // an error is found again, and handled, by the goroutine
+	} else { // the goroutine meets an error again, and handles it
 		line.B = append(line.B[:0], line.B[n:]...)
 		w.queue = append([]*jsonrpc.Buffer{line}, w.queue...)
 		w.wait.Add(true, len(line.B))
@@ -148,7 +148,7 @@ func (w *writer) write(batch []*jsonrpc.Buffer) (taken int, err error) {
 	return taken, err
 }
 
-// stop refuses everything from now on.
+// stop makes all later sends fail with err.
 func (w *writer) stop(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *writer) stop(err error) {
 	}
 }
 
-// refuse makes err the answer to every sender. The caller holds mu.
+// refuse makes all sends fail with err. The caller holds mu.
 func (w *writer) refuse(err error) {
 	w.err = err
 	w.queue = nil

@@ -414,7 +414,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	last := r.Header.Get(resumeHeader)
 	if last == "" {
 		st := newStream(p, getPrefix, 0)
-		st.speak()
+		st.beginStream()
 		p.listen(st, w, r, 0, p.primes())
 		return
 	}
@@ -437,7 +437,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 		// The missed events are gone, but clients that are refused here never open this stream
 		// again.
 		st := newStream(p, getPrefix, 0)
-		st.speak()
+		st.beginStream()
 		p.listen(st, w, r, 0, p.primes())
 	case unknown != nil: // 400 would be final (S-027)
 		d.o.Log.Warn("a stream cannot be resumed now", "err", unknown)

@@ -32,9 +32,9 @@ type statelessCall struct {
 	done   chan struct{}           // closed when the call has ended
 	answer answered                // set before done is closed; without a message if the call was cancelled
 
-	mu   sync.Mutex // guards the rest
-	said *replay.Log
-	over bool // no events are added any more
+	mu     sync.Mutex // guards the rest
+	events *replay.Log
+	over   bool // no events are added any more
 }
 
 var _ bridge.Stream = (*statelessCall)(nil)
@@ -72,11 +72,11 @@ func (v *statelessCall) Send(e replay.Event) bool {
 	if v.over || !v.as.events {
 		return false
 	}
-	if v.said == nil {
-		v.said = v.d.b.NewLog(v.whose, statelessLimits, false)
+	if v.events == nil {
+		v.events = v.d.b.NewLog(v.whose, statelessLimits, false)
 		e.Must = v.listens() // the acknowledgement comes first
 	}
-	if v.said.Append(e) != nil {
+	if v.events.Append(e) != nil {
 		if v.listens() {
 			v.over = true
 			v.stop(bridge.ErrCancelled)
@@ -89,11 +89,11 @@ func (v *statelessCall) Send(e replay.Event) bool {
 
 func (v *statelessCall) listens() bool { return v.method == listen }
 
-// saying returns the log of the call, or nil if it is empty.
-func (v *statelessCall) saying() *replay.Log {
+// log returns the log of the call, or nil if it is empty.
+func (v *statelessCall) log() *replay.Log {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.said
+	return v.events
 }
 
 func (v *statelessCall) ended() bool {
@@ -110,8 +110,8 @@ func (v *statelessCall) end() {
 	v.stop(bridge.ErrCancelled)
 	<-v.done
 	v.answer.m.Release()
-	if v.said != nil { // nothing is added any more
-		v.said.Close()
+	if v.events != nil { // nothing is added any more
+		v.events.Close()
 	}
 }
 
@@ -130,7 +130,7 @@ func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 		v.end()
 		return
 	}
-	if v.as.json && v.ended() && v.saying() == nil {
+	if v.as.json && v.ended() && v.log() == nil {
 		if v.answer.m != nil {
 			writeAnswer(w, answerStatus(v.method, v.answer), v.answer)
 		}
@@ -181,7 +181,7 @@ func (v *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
 
 // write writes the events that were added since the last time.
 func (v *statelessCall) write(w *httpio.Writer) error {
-	said := v.saying()
+	said := v.log()
 	if said == nil {
 		return nil
 	}

@@ -499,12 +499,12 @@ func TestAnswerAtTheTurn(t *testing.T) {
 		p := &peer{d: r.d}
 		st := newStream(p, postPrefix, 1)
 		st.answer(jsonrpc.NewResult([]byte("1"), []byte("{}")), nil)
-		st.speak()
+		st.beginStream()
 		if !st.log.Finished() {
 			t.Error("the stream goes on though its answer is there")
 		}
 		p.forget()
-		st.abandon()
+		st.disconnected()
 		c := r.begin("2025-06-18")
 		for range 20 {
 			a := c.call("1", "late", `{"after":"1s"}`)
@@ -522,7 +522,7 @@ func TestAnswerAtTheTurn(t *testing.T) {
 func TestAnswerBeforeItsReader(t *testing.T) {
 	for name, drop := range map[string]func(*peer){
 		"end":  (*peer).forget,
-		"room": func(p *peer) { newStream(p, postPrefix, 1).speak() },
+		"room": func(p *peer) { newStream(p, postPrefix, 1).beginStream() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T, r *rig) {
@@ -530,7 +530,7 @@ func TestAnswerBeforeItsReader(t *testing.T) {
 				var all []*stream
 				for range 2 {
 					st := newStream(p, postPrefix, 1)
-					st.speak()
+					st.beginStream()
 					st.answer(jsonrpc.NewResult([]byte("1"), []byte(`"`+strings.Repeat("x", keepPeerBytes)+`"`)), nil)
 					all = append(all, st)
 				}
@@ -540,7 +540,7 @@ func TestAnswerBeforeItsReader(t *testing.T) {
 					t.Errorf("%d answers are there, want 1", n)
 				}
 				all[0].detach(me)
-				all[1].abandon()
+				all[1].disconnected()
 				p.forget()
 				for _, st := range all {
 					if n := st.log.Bytes(); n != 0 {

@@ -19,14 +19,14 @@ func refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 	send(w, jsonrpc.NewError(id, code, text, nil).Append(nil, id, nil))
 }
 
-// usually is the default of Retry-After.
-const usually = 5 * time.Second
+// defaultRetryAfter is the default of Retry-After.
+const defaultRetryAfter = 5 * time.Second
 
 // begin writes the status. after is how long to wait before trying again; 0 means unknown.
 func begin(w http.ResponseWriter, status int, after time.Duration) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		if after <= 0 {
-			after = usually
+			after = defaultRetryAfter
 		}
 		httpio.RetryAfter(w.Header(), after)
 	}
@@ -69,9 +69,9 @@ func refuseBody(w http.ResponseWriter, err error) {
 func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
 	late := s.as.late()
 	if !s.as.json {
-		s.speak()
+		s.beginStream()
 	}
-	for !s.speaking() {
+	for !s.isStreaming() {
 		if answers, ok := s.complete(); ok {
 			if len(answers) == 0 { // all were cancelled
 				w.WriteHeader(http.StatusAccepted)
@@ -91,9 +91,9 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 		select {
 		case <-s.wake:
 		case <-late:
-			s.speak()
+			s.beginStream()
 		case <-r.Context().Done():
-			s.abandon() // the call goes on
+			s.disconnected() // the call goes on
 			return false
 		}
 	}

@@ -29,17 +29,17 @@ type stream struct {
 	wake  chan struct{}
 	open  [][]byte // ids of the requests that it answers, raw; only if the stream is copied
 
-	mu      sync.Mutex // guards the rest
-	log     *replay.Log
-	answers []answered // received before there was a log
-	bytes   int        // of all answers so far
-	left    int        // answers that are missing
-	closed  bool       // it ended without a log: as JSON, or because the client disconnected first
-	reader  *reader    // writes it to the client; nil if none does
-	ended   time.Time  // when the last answer came, or the reader of a GET left
-	read    bool       // the last answer was written to a client
-	coming  bool       // the handler of its POST has not begun to read it
-	dropped bool       // it cannot be resumed
+	mu            sync.Mutex // guards the rest
+	log           *replay.Log
+	answers       []answered // received before there was a log
+	bytes         int        // of all answers so far
+	left          int        // answers that are missing
+	closed        bool       // it ended without a log: as JSON, or because the client disconnected first
+	reader        *reader    // writes it to the client; nil if none does
+	ended         time.Time  // when the last answer came, or the reader of a GET left
+	read          bool       // the last answer was written to a client
+	expectsReader bool       // the handler of its POST has not begun to read it
+	dropped       bool       // it cannot be resumed
 }
 
 // reader is the HTTP handler that writes a stream to the client.
@@ -76,7 +76,7 @@ var historyLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.M
 func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
 
 func newStream(p *peer, prefix string, answers int) *stream {
-	return &stream{p: p, id: prefix, as: forms{true, true}, left: answers, coming: prefix == postPrefix, wake: make(chan struct{}, 1)}
+	return &stream{p: p, id: prefix, as: forms{true, true}, left: answers, expectsReader: prefix == postPrefix, wake: make(chan struct{}, 1)}
 }
 
 // Send implements bridge.Stream.
@@ -191,23 +191,23 @@ func (s *stream) complete() (answers []answered, ok bool) {
 	return answers, true
 }
 
-// speak makes the response a stream of events, because the answer takes long.
-func (s *stream) speak() {
+// beginStream makes the response a stream of events, because the answer takes long.
+func (s *stream) beginStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin()
 }
 
-// speaking reports whether the stream has a log.
-func (s *stream) speaking() bool {
+// isStreaming reports whether the stream has a log.
+func (s *stream) isStreaming() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log != nil
 }
 
-// abandon records that the client disconnected. A stream without a log is not kept: the client has
+// disconnected records that the client disconnected. A stream without a log is not kept: the client has
 // no event id to resume it by.
-func (s *stream) abandon() {
+func (s *stream) disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.log != nil { // it was created at this moment
@@ -227,7 +227,7 @@ func (s *stream) attach(seq int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kick()
-	s.reader, s.coming = &reader{wake: make(chan struct{}, 1), kick: make(chan struct{})}, false
+	s.reader, s.expectsReader = &reader{wake: make(chan struct{}, 1), kick: make(chan struct{})}, false
 	s.log.Attend(seq)
 	if s.isGet() {
 		s.ended, s.read = time.Time{}, false // in use again
@@ -247,7 +247,7 @@ func (s *stream) detach(me *reader) {
 
 // unread records that the stream has no reader. The caller holds s.mu.
 func (s *stream) unread() {
-	s.reader, s.coming = nil, false
+	s.reader, s.expectsReader = nil, false
 	if s.isGet() {
 		s.ended, s.read = time.Now(), true
 	}
@@ -275,7 +275,7 @@ func (s *stream) Attended() bool {
 }
 
 // used reports whether the stream has a reader, or is about to. The caller holds s.mu.
-func (s *stream) used() bool { return s.reader != nil || s.coming }
+func (s *stream) used() bool { return s.reader != nil || s.expectsReader }
 
 // lost reports whether an answer or question after the event at seq was dropped before the client
 // resumed, and nothing else will come.
@@ -399,22 +399,22 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 		case <-ctx.Done():
 			return false
 		case <-me.kick:
-			s.leave(w)
+			s.endForResume(w)
 			return false
 		case <-how.done:
-			s.leave(w)
+			s.endForResume(w)
 			return false
 		}
 	}
 }
 
-// comeBack is when a client may resume a stream that the bridge closes.
-const comeBack = time.Second
+// resumeAfter is when a client may resume a stream that the bridge closes.
+const resumeAfter = time.Second
 
-// leave ends a response whose stream may continue: clients that can resume get the time to come
+// endForResume ends a response whose stream may continue: clients that can resume get the time to come
 // back.
-func (s *stream) leave(w *httpio.Writer) {
-	if s.p.primes() && w.Send(httpio.Event{Retry: comeBack}) == nil {
+func (s *stream) endForResume(w *httpio.Writer) {
+	if s.p.primes() && w.Send(httpio.Event{Retry: resumeAfter}) == nil {
 		_ = w.Flush() // the client may have disconnected, which is its right
 	}
 }

@@ -14,14 +14,14 @@ import (
 // bytes arrive.
 const trusted = 1<<20 + conn.EnvelopeRoom
 
-var errUnkept = errors.New("larger than the limit, or without room")
+var errNotKept = errors.New("larger than the limit, or without room")
 
 // readBody reads a response of at most limit bytes into the memory of its message, as far as in has
 // room for it. If it returns an error, the HTTP connection is not reused.
 func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, error) {
 	defer res.Body.Close()
 	if res.ContentLength > int64(limit) {
-		return nil, errUnkept
+		return nil, errNotKept
 	}
 	buf := jsonrpc.NewBuffer(int(min(max(res.ContentLength, 0), trusted)) + 1) // one byte more, to detect the end
 	for {
@@ -36,7 +36,7 @@ func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, 
 		switch {
 		case len(buf.B) > limit || !in.Size(len(buf.B)):
 			buf.Free()
-			return nil, errUnkept
+			return nil, errNotKept
 		case errors.Is(err, io.EOF):
 			return buf, nil
 		case err != nil:
@@ -66,10 +66,10 @@ func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc
 	return texts.Parse(buf, buf.B, in, each)
 }
 
-// hear takes a message from the stream of the call of that number; 0 is the standalone stream.
+// receive takes a message from the stream of the call of that number; 0 is the standalone stream.
 // After rest.Gone, only the progress of calls is useful.
-func (w *wire) hear(on int64, m *jsonrpc.Message) {
-	if w.over.Load() && m.Method != "notifications/progress" {
+func (w *wire) receive(on int64, m *jsonrpc.Message) {
+	if w.clientNotified.Load() && m.Method != "notifications/progress" {
 		m.Release()
 		return
 	}

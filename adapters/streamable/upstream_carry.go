@@ -16,19 +16,19 @@ var (
 	_ bridge.Resumer  = (*Upstream)(nil)
 )
 
-// carried is the state of a connection that another process needs to continue it.
-type carried struct {
+// portableState is the state of a connection that another process needs to continue it.
+type portableState struct {
 	Session string          `json:"session"` // the id that the server gave
 	Server  json.RawMessage `json:"server"`  // its part of the handshake
 	Cookies string          `json:"cookies,omitempty"`
 }
 
-// maxCarried bounds that state, in bytes: it is stored with each session.
-const maxCarried = 8 << 10
+// maxPortableState bounds that state, in bytes: it is stored with each session.
+const maxPortableState = 8 << 10
 
 // Carry implements bridge.Portable. A server without sessions has nothing to continue.
 func (w *wire) Carry() []byte {
-	session, _ := w.holds()
+	session, _ := w.identity()
 	if session == "" {
 		return nil
 	}
@@ -41,8 +41,8 @@ func (w *wire) Carry() []byte {
 			server = append(append(server, `"`+name+`":`...), v.Raw...)
 		}
 	}
-	carry, err := json.Marshal(carried{session, append(server, '}'), w.cookie.Header(w.a.client.URL())})
-	if err != nil || len(carry) > maxCarried {
+	carry, err := json.Marshal(portableState{session, append(server, '}'), w.cookie.Header(w.a.client.URL())})
+	if err != nil || len(carry) > maxPortableState {
 		return nil
 	}
 	return carry
@@ -52,13 +52,13 @@ func (w *wire) Carry() []byte {
 func (w *wire) Leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.left = true
+	w.handedOver = true
 }
 
 // Resume implements bridge.Resumer. The first request shows whether the server still knows the
 // session.
 func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
-	var c carried
+	var c portableState
 	if err := json.Unmarshal(carry, &c); err != nil {
 		return nil, a.name.Unavailable("the connection of another instance cannot be continued", err)
 	}

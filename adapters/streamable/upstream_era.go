@@ -54,7 +54,7 @@ func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 			return nil, err
 		}
 		return m, nil
-	case !other || ctx.Err() != nil || !errors.Is(err, errUnlike):
+	case !other || ctx.Err() != nil || !errors.Is(err, errNotModern):
 		return nil, err
 	}
 	w, unknown, err := a.initialize(ctx, from, rest)
@@ -83,24 +83,24 @@ func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bri
 	}
 	if err != nil {
 		_ = w.Close(context.Background()) // ctx may have ended; the session is deleted all the same
-		return nil, w.unknown.Load(), a.name.Unopened(err)
+		return nil, w.unknownInitialize.Load(), a.name.Unopened(err)
 	}
 	a.eras.Learn(conn.EraLegacy, true)
 	return w, false, nil
 }
 
-// errUnlike is the cause if a server does not answer as a modern one does. No other error leads to
+// errNotModern is the cause if a server does not answer as a modern one does. No other error leads to
 // initialize.
-var errUnlike = errors.New("no answer of a modern server")
+var errNotModern = errors.New("no answer of a modern server")
 
-// discover opens a connection to a modern server. The error wraps errUnlike when the server seems
+// discover opens a connection to a modern server. The error wraps errNotModern when the server seems
 // to be a legacy one. undiscovered reports whether the server answered as a modern server without
 // that method does.
 func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
 	m = newStateless(ctx, a, from, rest)
 	s, v, err := conn.Discover(ctx, m.Conn, from)
 	if err == nil {
-		err = m.doubts(v)
+		err = m.notModern(v)
 	}
 	if err == nil {
 		err = m.opened(s)
@@ -131,16 +131,16 @@ func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	return m, nil
 }
 
-// doubts returns why a verdict does not show a modern server, or nil.
-func (m *stateless) doubts(v conn.Verdict) error {
+// notModern returns why a verdict does not show a modern server, or nil.
+func (m *stateless) notModern(v conn.Verdict) error {
 	a := m.a
 	switch f := m.fault(); {
 	case v == conn.SaysModern:
 		return nil
 	case v == conn.SaysLegacy:
-		return a.name.Unavailable("it speaks legacy revisions of the protocol only", errUnlike)
+		return a.name.Unavailable("it speaks legacy revisions of the protocol only", errNotModern)
 	case f.modern(): // C2.3: a modern server refuses the request itself
 		return a.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
 	}
-	return a.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errUnlike)
+	return a.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errNotModern)
 }

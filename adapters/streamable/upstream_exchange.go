@@ -35,10 +35,10 @@ type exchange struct {
 	stop     context.CancelFunc
 
 	// Used by the call's goroutine only.
-	deliver  func(*jsonrpc.Message) // takes the messages of the response
-	answered bool
-	adopted  bool // the answer had no id
-	lingers  *time.Timer
+	deliver     func(*jsonrpc.Message) // takes the messages of the response
+	answered    bool
+	adopted     bool // the answer had no id
+	lingerTimer *time.Timer
 
 	trace  httptrace.ClientTrace
 	writes atomic.Int32 // writes in progress: the HTTP client reads line
@@ -73,9 +73,9 @@ func (p *exchange) mark(what *bool) {
 	p.marked.Wake()
 }
 
-// sent waits until the request was written or never will be, and reports which. Only one goroutine
+// awaitSent waits until the request was written or never will be, and reports which. Only one goroutine
 // may call it.
-func (p *exchange) sent(ctx context.Context) bool {
+func (p *exchange) awaitSent(ctx context.Context) bool {
 	p.mu.Lock()
 	if !p.written && !p.over {
 		_ = p.marked.Await(ctx, &p.mu)
@@ -104,8 +104,8 @@ func (p *exchange) free() {
 
 // end ends the exchange, and settles the call if it is not settled.
 func (p *exchange) end() {
-	if p.lingers != nil {
-		p.lingers.Stop()
+	if p.lingerTimer != nil {
+		p.lingerTimer.Stop()
 	}
 	p.stop()
 	p.mark(&p.over)
@@ -113,9 +113,9 @@ func (p *exchange) end() {
 	p.l.ended(p.call)
 }
 
-// mine reports whether m answers the call; otherwise it releases m. Ids are the bridge's own, and
+// isAnswer reports whether m answers the call; otherwise it releases m. Ids are the bridge's own, and
 // no server has a reason to answer one call in the response to another.
-func (p *exchange) mine(m *jsonrpc.Message) bool {
+func (p *exchange) isAnswer(m *jsonrpc.Message) bool {
 	if string(m.ID) == string(p.id) {
 		return true
 	}
@@ -133,7 +133,7 @@ func (p *exchange) single(res *http.Response) *bridge.Error {
 	defer in.Drop()
 	buf, err := readBody(res, a.limit, &in)
 	switch {
-	case errors.Is(err, errUnkept):
+	case errors.Is(err, errNotKept):
 		p.l.Unkept(&in, p.id, a.o.MaxMessage)
 		return nil
 	case err != nil:
@@ -179,13 +179,13 @@ func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 			seen(ev)
 		}
 		p.event(&ev, &in)
-		if !p.answered || p.lingers != nil {
+		if !p.answered || p.lingerTimer != nil {
 			continue
 		}
 		if p.l.Waits(p.call) {
 			return nil
 		}
-		p.lingers = time.AfterFunc(linger, p.stop)
+		p.lingerTimer = time.AfterFunc(linger, p.stop)
 	}
 }
 
@@ -203,8 +203,8 @@ func (p *exchange) event(ev *httpio.Received, in *conn.Intake) {
 	}
 }
 
-// otherwise settles a call whose successful response is neither JSON nor events.
-func (p *exchange) otherwise(res *http.Response) {
+// unexpectedType settles a call whose successful response is neither JSON nor events.
+func (p *exchange) unexpectedType(res *http.Response) {
 	abort(res)
 	p.l.Abort(p.call, p.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
@@ -234,7 +234,7 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 	began, wait := time.Now(), min(reachPause, most/2)
 	for {
 		if !wanted() {
-			return nil, errUnwanted
+			return nil, errNobodyWaits
 		}
 		res, err := by(request())
 		if err == nil || !remote.Unsent(err) || remote.TLSFault(err) || a.o.Hasty || time.Since(began)+wait > most || backoff.For(ctx, wait) != nil {
@@ -244,5 +244,5 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 	}
 }
 
-// errUnwanted is the error of a request whose answer nobody waits for any more.
-var errUnwanted = errors.New("nobody waits for the answer any more")
+// errNobodyWaits is the error of a request whose answer nobody waits for any more.
+var errNobodyWaits = errors.New("nobody waits for the answer any more")

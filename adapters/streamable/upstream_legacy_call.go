@@ -42,7 +42,7 @@ func (e *legacyCall) run() {
 	})
 	e.free()
 	switch {
-	case errors.Is(err, errUnwanted):
+	case errors.Is(err, errNobodyWaits):
 	case err != nil:
 		w.Abort(e.call, remote.Failure(w.a.name, err))
 	default:
@@ -69,9 +69,9 @@ func (e *legacyCall) response(res *http.Response) {
 		w.Abort(e.call, w.a.name.Unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
 	case res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
 		discard(res)
-		e.elsewhere()
+		e.awaitElsewhere()
 	default:
-		e.otherwise(res)
+		e.unexpectedType(res)
 	}
 }
 
@@ -80,9 +80,9 @@ func (e *legacyCall) whole(res *http.Response) {
 	e.w.Abort(e.call, e.single(res)) // no effect on a settled call
 }
 
-// elsewhere waits for the answer to a call that the server has only accepted. That is against the
+// awaitElsewhere waits for the answer to a call that the server has only accepted. That is against the
 // specification, but some servers answer on the standalone stream, if it is open.
-func (e *legacyCall) elsewhere() {
+func (e *legacyCall) awaitElsewhere() {
 	select {
 	case <-e.ctx.Done():
 	case <-e.w.listening.Done():
@@ -94,17 +94,17 @@ func (e *legacyCall) elsewhere() {
 func (e *legacyCall) take(m *jsonrpc.Message) {
 	w := e.w
 	if !m.IsResponse() {
-		w.hear(e.call, m)
+		w.receive(e.call, m)
 		return
 	}
-	if !e.mine(m) {
+	if !e.isAnswer(m) {
 		return
 	}
 	e.answered = true
 	if e.method == "initialize" {
 		w.agree(gjson.GetBytes(m.Result, "protocolVersion").String())
 	}
-	if session, _ := w.holds(); m.Error != nil && session != "" && forgets(m.Error) {
+	if session, _ := w.identity(); m.Error != nil && session != "" && forgets(m.Error) {
 		if idempotent(e.method) {
 			m.Release()
 			w.Abort(e.call, w.forget("answered with an error"))
@@ -112,7 +112,7 @@ func (e *legacyCall) take(m *jsonrpc.Message) {
 		}
 		// A tool may have sessions of its own, and report a lost one after it acted. The bridge
 		// does not repeat the call (D0.8); a ping shows whether the session is lost.
-		w.wg.Go(w.doubt)
+		w.wg.Go(w.checkSession)
 	}
 	w.Deliver(m)
 }
@@ -126,8 +126,8 @@ func idempotent(method string) bool {
 	return era.IsList(method)
 }
 
-// doubt sends a ping. If the server has forgotten the session, the answer ends the connection.
-func (w *wire) doubt() {
+// checkSession sends a ping. If the server has forgotten the session, the answer ends the connection.
+func (w *wire) checkSession() {
 	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
 	defer cancel()
 	a, _ := w.Call(ctx, &bridge.Request{Message: &jsonrpc.Message{ID: []byte("0"), Method: "ping"}})
@@ -158,7 +158,7 @@ func (e *legacyCall) follow(res *http.Response) {
 			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
 			return
 		}
-		_, revision := w.holds()
+		_, revision := w.identity()
 		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // the server expects the client to poll (A8)
 		wait := max(e.retry, minRetry)
 		switch {
@@ -211,9 +211,9 @@ func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 		}
 		if err == nil {
 			refusal := w.a.readRefusal(res)
-			if !refusal.passing() {
+			if !refusal.temporary() {
 				how := fmt.Sprintf("the stream of its answer broke and is not resumed (HTTP %d)", res.StatusCode)
-				if session, _ := w.holds(); session != "" && refusal.forgets() {
+				if session, _ := w.identity(); session != "" && refusal.forgets() {
 					w.forget(refusal.String())
 				}
 				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server received the request
@@ -248,9 +248,9 @@ func eventID(id string) string {
 // refused settles a call whose response is no success.
 func (e *legacyCall) refused(r *refusal) {
 	w := e.w
-	session, _ := w.holds()
+	session, _ := w.identity()
 	if e.method == "initialize" && r.status == http.StatusNotFound && r.unknownMethod(e.id) {
-		w.unknown.Store(true)
+		w.unknownInitialize.Store(true)
 	}
 	switch {
 	case session != "" && r.forgets() && !r.unknownMethod(e.id):
@@ -259,7 +259,7 @@ func (e *legacyCall) refused(r *refusal) {
 		w.Deliver(r.message)
 		r.message = nil
 	case e.method == "initialize" && r.otherTransport():
-		w.Abort(e.call, w.a.name.Rejected(r.said("it refused to initialize"), otherTransport(r.status)))
+		w.Abort(e.call, w.a.name.Rejected(r.describe("it refused to initialize"), otherTransport(r.status)))
 	default:
 		w.Abort(e.call, w.verdict(r))
 	}

@@ -28,14 +28,14 @@ type link struct {
 	wg   sync.WaitGroup // all goroutines; added to with mu held and closed false
 	once sync.Once
 
-	mu      sync.Mutex // guards the rest, and the fields of wire and stateless that name it
-	calls   map[int64]*exchange
-	open    bool            // Open has succeeded
-	closed  bool            // Close was called
-	why     error           // why nothing can be sent any more
-	settled chan struct{}   // closed when no call is left; nil unless the link is retired
-	force   context.Context // ends when the context of Close ends; nil before Close
-	hurry   context.CancelFunc
+	mu          sync.Mutex // guards the rest, and the fields of wire and stateless that name it
+	calls       map[int64]*exchange
+	open        bool            // Open has succeeded
+	closed      bool            // Close was called
+	why         error           // why nothing can be sent any more
+	settled     chan struct{}   // closed when no call is left; nil unless the link is retired
+	force       context.Context // ends when the context of Close ends; nil before Close
+	cancelForce context.CancelFunc
 }
 
 // init initializes a link whose Conn sends by out. While a request waits for a sign-in, the
@@ -59,7 +59,7 @@ func (l *link) Server() *bridge.Greeting { return l.server }
 func (l *link) begin(p *exchange, run func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.unfit(); err != nil {
+	if err := l.unusable(); err != nil {
 		p.stop()
 		p.line.Free()
 		return err
@@ -69,8 +69,8 @@ func (l *link) begin(p *exchange, run func()) error {
 	return nil
 }
 
-// unfit returns why nothing can be sent, or nil. The caller holds l.mu.
-func (l *link) unfit() error {
+// unusable returns why nothing can be sent, or nil. The caller holds l.mu.
+func (l *link) unusable() error {
 	if l.why == nil && l.closed {
 		return l.a.name.Unsent("its connection was closed", nil)
 	}
@@ -129,14 +129,14 @@ func (l *link) retire(err error, locked, told func()) {
 	}
 }
 
-// hurried calls shut once, with l.force ending when ctx does.
-func (l *link) hurried(ctx context.Context, shut func()) {
+// closeOnce calls shut once, with l.force ending when ctx does.
+func (l *link) closeOnce(ctx context.Context, shut func()) {
 	l.mu.Lock()
 	if l.force == nil {
-		l.force, l.hurry = context.WithCancel(context.Background())
+		l.force, l.cancelForce = context.WithCancel(context.Background())
 	}
 	l.mu.Unlock()
-	defer context.AfterFunc(ctx, l.hurry)()
+	defer context.AfterFunc(ctx, l.cancelForce)()
 	l.once.Do(shut)
 }
 

@@ -23,11 +23,11 @@ type stateless struct {
 
 	// mu of link guards the rest.
 	found fault // of the last answer to server/discover
-	doubt *doubt
+	check *eraCheck
 }
 
-// doubt is a check in flight whether the server is still a modern one.
-type doubt struct {
+// eraCheck is a check in flight whether the server is still a modern one.
+type eraCheck struct {
 	done   chan struct{}
 	modern bool
 }
@@ -96,8 +96,8 @@ func (w *stateless) fault() fault {
 	return w.found
 }
 
-// faulty stores the error of a server/discover.
-func (w *stateless) faulty(status int, raw []byte) {
+// setFault stores the error of a server/discover.
+func (w *stateless) setFault(status int, raw []byte) {
 	f := fault{status: status}
 	if raw != nil {
 		f.code, f.text = gjson.GetBytes(raw, "code").Int(), printable(gjson.GetBytes(raw, "message").Str)
@@ -107,23 +107,23 @@ func (w *stateless) faulty(status int, raw []byte) {
 	w.found = f
 }
 
-// doubtLimit bounds a check of the server's era, for which a call waits.
-const doubtLimit = 10 * time.Second
+// eraCheckLimit bounds a check of the server's era, for which a call waits.
+const eraCheckLimit = 10 * time.Second
 
-// still reports whether the server is still a modern one, after an answer that no modern server
+// stillModern reports whether the server is still a modern one, after an answer that no modern server
 // gives. It sends server/discover, unless a check is in flight. A missing answer is no evidence
 //
-func (w *stateless) still(ctx context.Context) bool {
+func (w *stateless) stillModern(ctx context.Context) bool {
 	w.mu.Lock()
 	if w.why != nil { // another call was faster
 		defer w.mu.Unlock()
 		return false
 	}
-	d := w.doubt
+	d := w.check
 	mine := d == nil
 	if mine {
-		d = &doubt{done: make(chan struct{})}
-		w.doubt = d
+		d = &eraCheck{done: make(chan struct{})}
+		w.check = d
 	}
 	w.mu.Unlock()
 	if !mine {
@@ -134,15 +134,15 @@ func (w *stateless) still(ctx context.Context) bool {
 			return true
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, doubtLimit)
+	within, cancel := context.WithTimeout(ctx, eraCheckLimit)
 	defer cancel()
 	_, v, err := conn.Discover(within, w.Conn, w.from)
 	if err == nil {
-		err = w.doubts(v)
+		err = w.notModern(v)
 	}
-	d.modern = v != conn.SaysOther && !errors.Is(err, errUnlike) || w.undiscovered && w.fault().undiscovered()
+	d.modern = v != conn.SaysOther && !errors.Is(err, errNotModern) || w.undiscovered && w.fault().undiscovered()
 	w.mu.Lock()
-	w.doubt = nil
+	w.check = nil
 	w.mu.Unlock()
 	close(d.done)
 	return d.modern
@@ -171,7 +171,7 @@ func (w *stateless) changed(how string) *bridge.Error {
 // Close ends the calls. If the server has changed, Close waits until ctx ends for calls that may
 // still be answered.
 func (w *stateless) Close(ctx context.Context) error {
-	w.hurried(ctx, w.shut)
+	w.closeOnce(ctx, w.shut)
 	return nil
 }
 
@@ -181,5 +181,5 @@ func (w *stateless) shut() {
 	w.mu.Unlock()
 	w.finish()
 	w.wg.Wait()
-	w.hurry()
+	w.cancelForce()
 }

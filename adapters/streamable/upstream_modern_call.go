@@ -46,7 +46,7 @@ func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
 func (q *modernCall) run() {
 	defer q.end()
 	if q.method == discover {
-		q.w.faulty(0, nil)
+		q.w.setFault(0, nil)
 	}
 	q.post()
 	if q.again { // the server refused the call before it acted on it
@@ -64,7 +64,7 @@ func (q *modernCall) post() {
 		q.free()
 	}
 	switch {
-	case errors.Is(err, errUnwanted):
+	case errors.Is(err, errNobodyWaits):
 	case err != nil:
 		w.Abort(q.call, remote.Failure(w.a.name, err))
 	default:
@@ -137,7 +137,7 @@ func (q *modernCall) response(res *http.Response) {
 	case kind == httpio.Events:
 		err := broken(q.read(res, nil))
 		if q.method == discover && err == nil {
-			q.unlike("its answer to server/discover has no answer in it")
+			q.abortDiscover("its answer to server/discover has no answer in it")
 		} else if !q.answered {
 			w.Abort(q.call, w.a.name.Lost("the stream of its answer broke", err))
 		}
@@ -146,29 +146,29 @@ func (q *modernCall) response(res *http.Response) {
 		switch {
 		case q.again:
 		case q.method == discover:
-			q.unlike("its answer to server/discover is no answer to it")
+			q.abortDiscover("its answer to server/discover is no answer to it")
 		default:
 			w.Abort(q.call, fault) // no effect on a settled call
 		}
 	case q.method == discover:
 		abort(res)
-		q.unlike("it answered server/discover with neither JSON nor events")
+		q.abortDiscover("it answered server/discover with neither JSON nor events")
 	default:
-		q.otherwise(res)
+		q.unexpectedType(res)
 	}
 }
 
-// unlike settles server/discover with an error, if it is not settled: no modern server answers so
+// abortDiscover settles server/discover with an error, if it is not settled: no modern server answers so
 // (protocol.md C2.5).
-func (q *modernCall) unlike(what string) {
-	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errUnlike))
+func (q *modernCall) abortDiscover(what string) {
+	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errNotModern))
 }
 
 // take takes a message from the response. It owns m.
 func (q *modernCall) take(m *jsonrpc.Message) {
 	w := q.w
 	switch {
-	case m.IsResponse() && !q.mine(m):
+	case m.IsResponse() && !q.isAnswer(m):
 		return
 	case !m.IsResponse() && (m.ID != nil || q.early):
 		w.a.o.Log.Debug("dropped a message that a server must not send", "method", m.Method)
@@ -182,9 +182,9 @@ func (q *modernCall) take(m *jsonrpc.Message) {
 	switch code := gjson.GetBytes(m.Error, "code").Int(); {
 	case m.Error == nil:
 	case q.method == discover && q.adopted:
-		w.faulty(q.status, nil)
+		w.setFault(q.status, nil)
 	case q.method == discover:
-		w.faulty(q.status, m.Error)
+		w.setFault(q.status, m.Error)
 	case code == jsonrpc.CodeHeaderMismatch && q.repeatable():
 		q.again = true
 		m.Release()
@@ -214,11 +214,11 @@ func (q *modernCall) refused(r *refusal) {
 	switch {
 	case r.credentials():
 		w.Abort(q.call, w.a.refused(r))
-	case q.method == discover && code != jsonrpc.CodeUnsupportedVersion && !r.telling():
+	case q.method == discover && code != jsonrpc.CodeUnsupportedVersion && !r.showsEra():
 		w.Abort(q.call, w.a.refused(r))
 	case q.method == discover && !answer:
-		q.unlike(r.said("it refuses server/discover"))
-	case !q.early && q.method != discover && r.odd(own, code) && !w.still(q.ctx):
+		q.abortDiscover(r.describe("it refuses server/discover"))
+	case !q.early && q.method != discover && r.untypical(own, code) && !w.stillModern(q.ctx):
 		w.Abort(q.call, w.changed(r.String()))
 	case answer:
 		q.take(r.message)
@@ -227,8 +227,8 @@ func (q *modernCall) refused(r *refusal) {
 	}
 }
 
-// telling reports whether a refusal shows the era of the server (protocol.md C2.5, C2.7).
-func (r *refusal) telling() bool {
+// showsEra reports whether a refusal shows the era of the server (protocol.md C2.5, C2.7).
+func (r *refusal) showsEra() bool {
 	switch r.status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
@@ -236,10 +236,10 @@ func (r *refusal) telling() bool {
 	return r.status/100 == 4 && !r.credentials()
 }
 
-// odd reports whether a refusal is untypical of a modern server: legacy servers, and proxies before
+// untypical reports whether a refusal is untypical of a modern server: legacy servers, and proxies before
 // them, answer so. own reports whether it carries an error with the id of the request, and code is
 // that of the error (2026-07-28, B6).
-func (r *refusal) odd(own bool, code int64) bool {
+func (r *refusal) untypical(own bool, code int64) bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
 	default:

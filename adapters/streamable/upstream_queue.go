@@ -51,7 +51,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 	}
 	for {
 		w.mu.Lock()
-		err := w.unfit()
+		err := w.unusable()
 		if err == nil && w.wait.Overflows(m.Urgent) {
 			w.mu.Unlock()
 			m.Line.Free()
@@ -67,7 +67,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			w.notes = append(w.notes, n)
 			if !w.busy {
 				w.busy = true
-				w.wg.Go(w.carry)
+				w.wg.Go(w.sendQueued)
 			}
 			w.mu.Unlock()
 			return nil
@@ -79,8 +79,8 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 	}
 }
 
-// dismiss drops the messages in the queue. The caller holds w.mu.
-func (w *wire) dismiss() {
+// clearQueue drops the messages in the queue. The caller holds w.mu.
+func (w *wire) clearQueue() {
 	for _, n := range w.notes {
 		w.wait.Remove(n.size())
 		n.drop()
@@ -89,8 +89,8 @@ func (w *wire) dismiss() {
 	w.wait.Wake()
 }
 
-// carry sends messages until the queue is empty.
-func (w *wire) carry() {
+// sendQueued sends messages until the queue is empty.
+func (w *wire) sendQueued() {
 	for {
 		w.mu.Lock()
 		if len(w.notes) == 0 {
@@ -103,19 +103,19 @@ func (w *wire) carry() {
 		w.notes = w.notes[1:]
 		w.wait.Remove(n.size())
 		w.mu.Unlock()
-		w.pass(n)
+		w.sendNote(n)
 	}
 }
 
-// pass sends one message. A cancellation must not overtake its request. It is not sent if the
+// sendNote sends one message. A cancellation must not overtake its request. It is not sent if the
 // request was never sent, or is stuck: a server may accept connections and not read. The exchange
 // of the request ends afterwards: servers do not answer a cancelled request, and some leave its
 // stream open for ever.
-func (w *wire) pass(n note) {
+func (w *wire) sendNote(n note) {
 	if n.about != nil {
 		defer n.about.stop()
 		within, cancel := deadline.WithTimeout(w.ctx, noteLimit, nil)
-		sent := n.about.sent(within)
+		sent := n.about.awaitSent(within)
 		cancel()
 		if !sent {
 			n.Line.Free()
@@ -123,7 +123,7 @@ func (w *wire) pass(n note) {
 		}
 	}
 	err := w.confirm(w.ctx, n.Outgoing)
-	if err != nil && w.ctx.Err() == nil && !w.over.Load() {
+	if err != nil && w.ctx.Err() == nil && !w.clientNotified.Load() {
 		w.a.o.Log.Debug("a message was not accepted", "method", n.Method, "err", err)
 		w.mu.Lock()
 		first := !w.dropped

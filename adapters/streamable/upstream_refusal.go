@@ -49,8 +49,8 @@ func (a *Upstream) readRefusal(res *http.Response) *refusal {
 // String returns the status, for logs.
 func (r *refusal) String() string { return fmt.Sprintf("HTTP %d", r.status) }
 
-// passing reports whether the same request may succeed later.
-func (r *refusal) passing() bool {
+// temporary reports whether the same request may succeed later.
+func (r *refusal) temporary() bool {
 	switch r.status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
@@ -141,12 +141,12 @@ func otherTransport(status int) error {
 	return fmt.Errorf("HTTP %d: %w", status, remote.ErrOtherTransport)
 }
 
-// maxSaid bounds how much of a server's message a client gets.
-const maxSaid = 300
+// maxQuoted bounds how much of a server's message a client gets.
+const maxQuoted = 300
 
-// said adds the status to a text, and the message of a JSON-RPC error. Other bodies are error pages
+// describe adds the status to a text, and the message of a JSON-RPC error. Other bodies are error pages
 // and dumps, which are not meant for clients.
-func (r *refusal) said(what string) string {
+func (r *refusal) describe(what string) string {
 	what = fmt.Sprintf("%s (HTTP %d)", what, r.status)
 	if r.message == nil || r.text == "" {
 		return what
@@ -161,13 +161,13 @@ func printable(text string) string {
 			return ' '
 		}
 		return c
-	}, text), maxSaid)
+	}, text), maxQuoted)
 }
 
 // verdict returns the error of a message that was refused. If the session is forgotten, it ends the
 // connection.
 func (w *wire) verdict(r *refusal) *bridge.Error {
-	if session, _ := w.holds(); session != "" && r.forgets() {
+	if session, _ := w.identity(); session != "" && r.forgets() {
 		return w.forget(r.String())
 	}
 	return w.a.refused(r)
@@ -180,5 +180,5 @@ func (r *refusal) credentials() bool {
 
 // refused returns the error of a request that was refused without an answer.
 func (a *Upstream) refused(r *refusal) *bridge.Error {
-	return a.name.Refused(r.status, r.after, r.asked, false, r.said)
+	return a.name.Refused(r.status, r.after, r.asked, false, r.describe)
 }

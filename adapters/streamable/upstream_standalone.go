@@ -32,7 +32,7 @@ type standalone struct {
 // forbids only requests (2025-11-25, Lifecycle, Initialization).
 type greeting struct {
 	tried   chan struct{} // closed when the first attempt has ended
-	waited  bool          // tried was closed in time
+	inTime  bool          // tried was closed in time
 	taken   chan struct{} // closed when the server has accepted notifications/initialized
 	retried chan struct{} // closed when the attempt after that has ended
 }
@@ -50,11 +50,11 @@ const (
 	maxHasty = 5 * time.Second
 )
 
-// greet sends m, which ends the handshake, and opens the standalone stream before it. Nothing may
+// finishHandshake sends m, which ends the handshake, and opens the standalone stream before it. Nothing may
 // overtake m.
-func (w *wire) greet(ctx context.Context, m conn.Outgoing) error {
+func (w *wire) finishHandshake(ctx context.Context, m conn.Outgoing) error {
 	w.mu.Lock()
-	err := w.unfit()
+	err := w.unusable()
 	if err == nil {
 		w.wg.Go(w.listen)
 	}
@@ -63,12 +63,12 @@ func (w *wire) greet(ctx context.Context, m conn.Outgoing) error {
 		m.Line.Free()
 		return err
 	}
-	w.waited = w.patiently(ctx, w.tried)
+	w.inTime = w.waitBriefly(ctx, w.tried)
 	return w.confirm(ctx, m)
 }
 
-// patiently waits for done, at most listenPatience. It reports whether done was closed.
-func (w *wire) patiently(ctx context.Context, done <-chan struct{}) bool {
+// waitBriefly waits for done, at most listenPatience. It reports whether done was closed.
+func (w *wire) waitBriefly(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true
@@ -101,7 +101,7 @@ func (w *wire) listen() {
 		if res != nil {
 			s.follow(res, began)
 		}
-		w.mute()
+		w.stopped()
 		if !again || backoff.For(w.listening, s.pause()) != nil {
 			return
 		}
@@ -110,13 +110,13 @@ func (w *wire) listen() {
 	}
 }
 
-// mute records that no standalone stream is open, and reports it to rest, as changes may be missed.
+// stopped records that no standalone stream is open, and reports it to rest, as changes may be missed.
 // The end of the connection is not reported: other connections may get the changes.
-func (w *wire) mute() {
+func (w *wire) stopped() {
 	if w.listening.Err() != nil {
 		return
 	}
-	w.muted.Store(true)
+	w.notListening.Store(true)
 	if h, ok := w.rest.(bridge.MissesChanges); ok {
 		h.MissesChanges()
 	}
@@ -149,7 +149,7 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 		return nil, s.refused(res)
 	}
 	s.opened = true
-	s.w.muted.Store(false)
+	s.w.notListening.Store(false)
 	return res, true
 }
 
@@ -177,7 +177,7 @@ func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 func (s *standalone) refused(res *http.Response) (again bool) {
 	w := s.w
 	refusal := w.a.readRefusal(res)
-	session, _ := w.holds()
+	session, _ := w.identity()
 	s.fails++
 	switch {
 	case refusal.status == http.StatusMethodNotAllowed, refusal.status == http.StatusNotImplemented:
@@ -245,7 +245,7 @@ func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 // It owns m.
 func (s *standalone) deliver(m *jsonrpc.Message) {
 	if !m.IsResponse() {
-		s.w.hear(0, m)
+		s.w.receive(0, m)
 		return
 	}
 	call, err := strconv.ParseInt(string(m.ID), 10, 64)

@@ -20,17 +20,17 @@ import (
 // which the server sends messages that belong to no call.
 type wire struct {
 	link
-	listening     context.Context // ends when the standalone stream is not needed any more
-	stopListening context.CancelFunc
-	muted         atomic.Bool // the standalone stream was tried and is not open now
-	over          atomic.Bool // rest.Gone was called, or is about to be
-	unknown       atomic.Bool // the server answered initialize with 404: it does not know the method
+	listening         context.Context // ends when the standalone stream is not needed any more
+	stopListening     context.CancelFunc
+	notListening      atomic.Bool // the standalone stream was tried and is not open now
+	clientNotified    atomic.Bool // rest.Gone was called, or is about to be
+	unknownInitialize atomic.Bool // the server answered initialize with 404: it does not know the method
 	greeting
 
 	// mu of link guards the rest.
-	session  string // the id that the server gave; empty when it has no sessions
-	revision string // for Mcp-Protocol-Version; empty before 2025-06-18
-	left     bool   // another process continues the session
+	session    string // the id that the server gave; empty when it has no sessions
+	revision   string // for Mcp-Protocol-Version; empty before 2025-06-18
+	handedOver bool   // another process continues the session
 	queue
 }
 
@@ -58,7 +58,7 @@ func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
 	opening := !w.open && !w.closed
 	w.mu.Unlock()
 	if opening && m.Method == "notifications/initialized" {
-		return w.greet(ctx, m)
+		return w.finishHandshake(ctx, m)
 	}
 	return w.enqueue(ctx, m)
 }
@@ -74,8 +74,8 @@ func (w *wire) opened(ctx context.Context) error {
 	w.open = true
 	w.mu.Unlock()
 	close(w.taken)
-	if w.waited { // otherwise the first attempt took too long already
-		w.patiently(ctx, w.retried) // the connection is good without that stream, too
+	if w.inTime { // otherwise the first attempt took too long already
+		w.waitBriefly(ctx, w.retried) // the connection is good without that stream, too
 	}
 	return nil
 }
@@ -109,8 +109,8 @@ func (w *wire) admit(id string) bool {
 	return true
 }
 
-// holds returns the session id and the revision for the headers of requests.
-func (w *wire) holds() (session, revision string) {
+// identity returns the session id and the revision for the headers of requests.
+func (w *wire) identity() (session, revision string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.session, w.revision
@@ -149,10 +149,10 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, i
 // still be answered. The error is for the call that was refused.
 func (w *wire) forget(how string) *bridge.Error {
 	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
-	w.retire(err, w.dismiss, func() {
+	w.retire(err, w.clearQueue, func() {
 		w.stopListening()
 		w.mu.Lock()
-		w.over.Store(w.open)
+		w.clientNotified.Store(w.open)
 		w.mu.Unlock()
 	})
 	return err
@@ -166,7 +166,7 @@ func (w *wire) abandon(why string, cause error) {
 	gone := first && w.open
 	if first {
 		w.why = err
-		w.dismiss()
+		w.clearQueue()
 	}
 	w.mu.Unlock()
 	if !first {
@@ -176,7 +176,7 @@ func (w *wire) abandon(why string, cause error) {
 	w.stopListening()
 	w.stop()
 	if gone {
-		w.over.Store(true)
+		w.clientNotified.Store(true)
 		w.rest.Gone(err)
 	}
 }
@@ -187,35 +187,35 @@ const deleteLimit = 2 * time.Second
 // Close ends the calls and the server's session. If the server has forgotten the session, Close
 // waits until ctx ends for calls that may still be answered.
 func (w *wire) Close(ctx context.Context) error {
-	w.hurried(ctx, w.shut)
+	w.closeOnce(ctx, w.shut)
 	return nil
 }
 
 func (w *wire) shut() {
 	w.mu.Lock()
 	w.closed = true
-	w.dismiss()
-	session, forgotten, left := w.session, w.settled != nil, w.left
+	w.clearQueue()
+	session, forgotten, left := w.session, w.settled != nil, w.handedOver
 	w.mu.Unlock()
 	w.stopListening()
 	w.finish()
 	if session != "" && !forgotten && !left {
-		w.goodbye()
+		w.deleteSession()
 	}
 	w.wg.Wait()
-	w.hurry()
+	w.cancelForce()
 }
 
 // ListensToChanges implements bridge.ListensToChanges. It is false if the server has no standalone
 // stream, or while that stream is broken.
-func (w *wire) ListensToChanges() bool { return w.listening.Err() == nil && !w.muted.Load() }
+func (w *wire) ListensToChanges() bool { return w.listening.Err() == nil && !w.notListening.Load() }
 
 // Attributes implements bridge.Attributing: a question on the stream of a call belongs to that
 // call.
 func (w *wire) Attributes() bool { return true }
 
-// goodbye deletes the server's session. Many servers do not allow that.
-func (w *wire) goodbye() {
+// deleteSession deletes the server's session. Many servers do not allow that.
+func (w *wire) deleteSession() {
 	ctx, cancel := context.WithTimeout(w.force, deleteLimit)
 	defer cancel()
 	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil, nil))

@@ -1,10 +1,9 @@
-// Package conn is one open connection to a server: it numbers requests and matches
-// their answers, gives each call its progress and questions, bounds how long a call
-// takes, passes cancellations on, makes the handshake, and detects the revision of
-// a server.
+// Package conn implements one open connection to a server. It numbers requests and matches their
+// answers, routes progress and questions to the right call, bounds the time of calls, passes on
+// cancellations, does the handshake, and detects the revision of a server.
 //
-// An adapter gives it a [Sender] and feeds it what it reads, in order. It opens
-// nothing again, and starts no goroutine.
+// An adapter gives it a [Sender] and feeds it every message that it reads, in order. It does not
+// reconnect, and starts no goroutine.
 package conn
 
 import (
@@ -26,8 +25,8 @@ import (
 
 // Sender is the writing half of a wire.
 type Sender interface {
-	// Send takes one message. When the queue is full it waits until there is room or ctx ends, unless
-	// the message is Urgent: that one is taken all the same.
+	// Send sends one message. When the queue is full it waits until there is room or ctx ends; it
+	// accepts an Urgent message at once.
 	Send(ctx context.Context, m Outgoing) error
 }
 
@@ -35,51 +34,49 @@ type Sender interface {
 type Outgoing struct {
 	Line   *jsonrpc.Buffer // a JSON text on one line, without the line break; the Sender owns it
 	Method string          // empty in an answer
-	Call   int64           // the number of the call, its id on the wire; 0 for what has no answer
-	// Header is what is forwarded of the client's. It is nil, not empty, for what
-	// the bridge itself has to say: the wire may take the caller's then.
+	Call   int64           // the number of the call, its id on the wire; 0 for a message without an answer
+	// Header are the forwarded headers of the client. It is nil, not empty, for messages of the
+	// bridge itself: then the wire may use the headers of the caller.
 	Header http.Header
-	// Identity has the caller's token, for a server that exchanges it. Like Header, it may be
-	// nil for what the bridge itself has to say.
+	// Identity has the caller's token, for a server that exchanges it. Like Header, it may be nil
+	// for messages of the bridge itself.
 	Identity *identity.Identity
-	// Name is what a request to a modern server is about, as Mcp-Name says it;
-	// About reports whether there is such a thing (2026-07-28, B7).
+	// Name is the Mcp-Name of a request to a modern server; About reports whether it has one
+	// (2026-07-28, B7).
 	Name  string
 	About bool
 	// Mirror are the headers that repeat arguments of the call, encoded
 	// (2026-07-28, B8).
 	Mirror http.Header
-	// Trace tells of the trace that a call belongs to, for the headers of HTTP.
+	// Trace is the trace that a call belongs to, for the headers of HTTP.
 	Trace bridge.Trace
-	// Urgent says that nobody can wait for room: the reader of the connection sends it.
+	// Urgent: the sender is the reader of the connection, and cannot wait for room.
 	Urgent bool
-	// Cancels is the number of the call that notifications/cancelled takes back;
-	// 0 in everything else.
+	// Cancels is the number of the call that notifications/cancelled cancels; 0 in other messages.
 	Cancels int64
 }
 
-// Conn is the book-keeping of one connection to a server: it numbers the
-// requests and progress tokens that go out and finds whose an answer, a
-// progress report or a cancellation is. A wire feeds it with Deliver, in the
-// order of the wire, and ends it with Fail. It begins as a connection to a
-// legacy server; Discover may find that the server is a modern one.
+// Conn does the book-keeping of one connection to a server. It numbers outgoing requests and
+// progress tokens, and finds the call of an answer, a progress report or a cancellation. A wire
+// feeds it with Deliver, in the order of the wire, and ends it with Fail. It begins as a connection
+// to a legacy server; Discover may find that the server is a modern one.
 type Conn struct {
 	server string
 	out    Sender
 	rest   bridge.Client
 	times  Timeouts
-	tap    bridge.Tap // nil if nobody ever looks at the messages
+	tap    bridge.Tap // nil if messages are never observed
 
 	mu      sync.Mutex // guards the rest
 	next    int64
 	calls   map[int64]*call
-	asked   map[string]*asked // the server's questions without an answer, by raw id
+	asked   map[string]*asked // open questions of the server, by raw id
 	err     error             // why the connection has ended
-	heard   time.Time         // when limits have last stood still
-	asking  time.Time         // since when they stand still, while they do
-	stood   time.Duration     // for how long in all before that
-	waiting int               // for how many reasons they stand still: len(asked), and more by Stand
-	modern  bool              // the server asks nothing, and says nothing outside of calls
+	resumed time.Time         // when time-outs last ended to stand still
+	asking  time.Time         // since when time-outs stand still, while they do
+	stood   time.Duration     // for how long they stood still in all before that
+	waiting int               // reasons for standing still: len(asked), and those of Stand
+	modern  bool              // the server is a modern one: it sends no requests, and nothing outside of calls
 }
 
 // Timeouts bound a call.
@@ -89,8 +86,8 @@ type Timeouts struct {
 	live *atomic.Pointer[Timeouts]
 }
 
-// Live returns time-outs that begin as t, and what has others take their place: these
-// count for calls that begin afterwards, over connections that are open, too.
+// Live returns time-outs that begin as t, and a function that replaces them. New values apply to
+// calls that begin afterwards, also on open connections.
 func (t Timeouts) Live() (live Timeouts, set func(Timeouts)) {
 	t.live = new(atomic.Pointer[Timeouts])
 	set = func(now Timeouts) { t.live.Store(&Timeouts{Idle: now.Idle, Max: now.Max}) }
@@ -98,7 +95,7 @@ func (t Timeouts) Live() (live Timeouts, set func(Timeouts)) {
 	return t, set
 }
 
-// Now returns those that count now.
+// Now returns the current time-outs.
 func (t Timeouts) Now() Timeouts {
 	if t.live != nil {
 		return *t.live.Load()
@@ -106,8 +103,8 @@ func (t Timeouts) Now() Timeouts {
 	return t
 }
 
-// first returns how long after its beginning a call can time out at the
-// earliest; 0 means that it never does.
+// first returns the earliest time, after its beginning, at which a call can time out; 0 means
+// never.
 func (t Timeouts) first() time.Duration {
 	if t.Idle > 0 && t.Max > 0 {
 		return min(t.Idle, t.Max)
@@ -116,25 +113,25 @@ func (t Timeouts) first() time.Duration {
 }
 
 type call struct {
-	answer chan *jsonrpc.Message // takes exactly one: the answer, or nil when there is none
-	err    error                 // why there is none; nil means that the connection has ended
+	answer chan *jsonrpc.Message // receives exactly one value: the answer, or nil if there is none
+	err    error                 // why there is no answer; nil means that the connection has ended
 	back   bridge.Client
-	stood  time.Duration // when the call was made, how long limits had stood still
-	token  []byte        // the client's own, raw
+	stood  time.Duration // how long time-outs had stood still when the call began
+	token  []byte        // of the client, raw
 	logs   bool          // the client wants log messages with it (2026-07-28, B12)
 	lasts  bool          // it is a subscription
-	broken bool          // a broken answer has come; guarded by Conn.mu
-	alive  atomic.Int64  // when the last sign of life came, Unix nanoseconds
+	broken bool          // a malformed answer has come; guarded by Conn.mu
+	alive  atomic.Int64  // time of the last progress, Unix nanoseconds
 }
 
 type asked struct {
 	withdraw func(why string) // nil until Ask has returned
-	back     bool             // the server took it back before
-	why      string           // it did
+	back     bool             // the server cancelled it before
+	why      string           // reason of the cancellation
 }
 
-// New makes the book-keeping for the server of that name. What the server
-// starts by itself goes to rest.
+// New returns the book-keeping for the server of that name. rest receives messages that belong to
+// no call.
 func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
 	c := &Conn{server: server, out: out, rest: rest, times: t, calls: map[int64]*call{}}
 	if tapped, ok := rest.(bridge.Tapped); ok {
@@ -143,17 +140,17 @@ func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
 	return c
 }
 
-// passed tells who looks of a message.
-func (c *Conn) passed(toServer bool, id []byte, m *jsonrpc.Message) {
+// show shows a message to the tap, if it is on.
+func (c *Conn) show(toServer bool, id []byte, m *jsonrpc.Message) {
 	if c.tap != nil && c.tap.On() {
-		c.tap.Passed(toServer, bytes.Clone(id), m) // a copy, so that ids of calls need no memory of their own while nobody looks
+		c.tap.Passed(toServer, bytes.Clone(id), m) // a copy, so that ids need no memory while the tap is off
 	}
 }
 
-// Call sends a request and waits for its answer, for as long as the time-outs
-// allow; one of a handshake has ctx only.
+// Call sends a request and waits for its answer, within the time-outs. A request of a handshake is
+// bounded by ctx only.
 func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if ctx.Err() != nil { // it was cancelled before it began, however fast the answer would be
+	if ctx.Err() != nil { // cancelled before it began, however fast the answer would be
 		return nil, context.Cause(ctx)
 	}
 	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == era.Listen}
@@ -169,7 +166,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	c.next++
 	n := c.next
 	c.calls[n] = w
-	w.stood = c.standing(time.Now())
+	w.stood = c.heldFor(time.Now())
 	if modern {
 		w.logs = r.Logs || bytes.Contains(r.Meta(), []byte(era.KeyLogLevel))
 	}
@@ -178,8 +175,8 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	line := jsonrpc.NewBuffer(r.Len())
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
-	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
-	c.passed(true, id, r.Message)
+	line.B = r.Append(line.B, id, id) // the id serves as the token too
+	c.show(true, id, r.Message)
 	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Identity: r.Identity, Trace: r.Trace}
 	if modern {
 		out.Name, out.About = about(r.Message)
@@ -187,7 +184,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	if err := c.out.Send(ctx, out); err != nil {
 		if _, mine := c.take(n); !mine {
-			(<-w.answer).Release() // Fail was there first; it cannot know that this one was never sent
+			(<-w.answer).Release() // Fail settled it, but it was never sent
 		}
 		return nil, err
 	}
@@ -195,7 +192,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	var timer *time.Timer
 	var expired <-chan time.Time // never, without a limit
 	times := c.times.Now()
-	if first := times.first(); first > 0 && !w.lasts && !r.Handshake { // otherwise for as long as anybody listens
+	if first := times.first(); first > 0 && !w.lasts && !r.Handshake { // otherwise there is no limit
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C
@@ -218,16 +215,16 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 }
 
-// left returns how much longer the call may take by its time-outs, and which of them is
-// the next to end it. While a question or a sign-in waits for a person both stand still.
+// left returns how long the call may still take, and which time-out ends it next. Both stand still
+// while a question or a sign-in waits for a person.
 func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, time.Duration) {
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
-	whole := began.Add(t.Max).Add(c.standing(now) - w.stood).Sub(now)
+	whole := began.Add(t.Max).Add(c.heldFor(now) - w.stood).Sub(now)
 	if c.waiting > 0 {
-		alive, whole = now, max(whole, time.Second) // there is no hurry to look again
-	} else if c.heard.After(alive) {
-		alive = c.heard
+		alive, whole = now, max(whole, time.Second) // checking again soon is not necessary
+	} else if c.resumed.After(alive) {
+		alive = c.resumed
 	}
 	c.mu.Unlock()
 	if t.Idle <= 0 {
@@ -243,22 +240,21 @@ func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, t
 	return idle, t.Idle
 }
 
-// standing returns for how long in all limits have stood still.
-// The caller holds c.mu.
-func (c *Conn) standing(now time.Time) time.Duration {
+// heldFor returns for how long in all the time-outs have stood still. The caller holds c.mu.
+func (c *Conn) heldFor(now time.Time) time.Duration {
 	if c.waiting > 0 {
 		return c.stood + now.Sub(c.asking)
 	}
 	return c.stood
 }
 
-// unsent is the error of what was not sent because the connection has ended.
-// The caller holds c.mu.
+// unsent returns the error of a message that was not sent because the connection has ended. The
+// caller holds c.mu.
 func (c *Conn) unsent() error {
 	return &bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Public: "its connection has ended", Err: c.err}
 }
 
-// ended turns what came over the answer channel into results.
+// ended returns the results of a call that received m.
 func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if m != nil {
 		return m, nil
@@ -271,31 +267,31 @@ func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	return nil, c.err
 }
 
-// abandon gives up a call whose answer is not wanted any more, and tells the
-// server so, unless the answer has just come.
+// abandon gives up a call for the reason why, and cancels it at the server. If the answer has just
+// come, it returns that.
 func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc.Message, error) {
 	if r.Awaited > 0 {
-		c.takeBack(n, r, why)
+		c.cancel(n, r, why)
 		select {
 		case m := <-w.answer:
 			return c.ended(w, m)
-		case <-time.After(r.Awaited): // it need not answer
+		case <-time.After(r.Awaited): // the server need not answer
 		}
 	}
 	if _, mine := c.take(n); !mine {
 		return c.ended(w, <-w.answer)
 	}
 	if r.Awaited == 0 && r.Method != "initialize" {
-		c.takeBack(n, r, why)
+		c.cancel(n, r, why)
 	}
-	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // which alone would say that the server has not got it
+	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // ErrShutdown alone would mean that the server did not get it
 		why = &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: why, Public: bridge.Stopped}
 	}
 	return nil, why
 }
 
-// takeBack tells the server that a call is not wanted any more.
-func (c *Conn) takeBack(n int64, r *bridge.Request, why error) {
+// cancel sends the cancellation of a call.
+func (c *Conn) cancel(n int64, r *bridge.Request, why error) {
 	reason := ""
 	if errors.Is(why, bridge.ErrCancelled) || errors.Is(why, bridge.ErrTimeout) {
 		reason = "the request is not wanted any more"
@@ -309,7 +305,7 @@ func (c *Conn) takeBack(n int64, r *bridge.Request, why error) {
 // TakesEdits implements bridge.TakesEdits.
 func (*Conn) TakesEdits() {}
 
-// about returns what a request is about, as Mcp-Name says it (2026-07-28, B7).
+// about returns the Mcp-Name of a request (2026-07-28, B7).
 func about(m *jsonrpc.Message) (string, bool) {
 	switch m.Method {
 	case "tools/call", "prompts/get":
@@ -320,8 +316,8 @@ func about(m *jsonrpc.Message) (string, bool) {
 	return era.NameOf(m.Method, m.Params)
 }
 
-// Abort settles the call of that number with an error: no answer will come. It
-// reports whether the call was still waiting for one.
+// Abort settles the call of that number with an error. It reports whether the call was still
+// waiting.
 func (c *Conn) Abort(call int64, err error) bool {
 	w, mine := c.take(call)
 	if mine {
@@ -331,14 +327,14 @@ func (c *Conn) Abort(call int64, err error) bool {
 	return mine
 }
 
-// Pending reports how many calls wait for their answer.
+// Pending returns how many calls wait for their answer.
 func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.calls)
 }
 
-// Waits reports whether the call of that number still waits for its answer.
+// Waits reports whether the call of that number waits for its answer.
 func (c *Conn) Waits(call int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -346,8 +342,7 @@ func (c *Conn) Waits(call int64) bool {
 	return ok
 }
 
-// Only returns the raw id of the call that waits for its answer, if there is exactly
-// one; otherwise nil.
+// Only returns the raw id of the call that waits for its answer, if there is exactly one.
 func (c *Conn) Only() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,8 +355,7 @@ func (c *Conn) Only() []byte {
 	return nil
 }
 
-// take removes and returns the call of that number, so that exactly one party
-// settles it.
+// take removes and returns the call of that number, so that only one party settles it.
 func (c *Conn) take(n int64) (*call, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,11 +364,11 @@ func (c *Conn) take(n int64) (*call, bool) {
 	return w, ok
 }
 
-// send writes what nobody waits for. A dead wire is noticed by its reader.
+// send sends a message without waiting. The reader of the wire notices a dead one.
 func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
 	out.Line, out.Method, out.Urgent = jsonrpc.NewBuffer(m.Len()), m.Method, true
 	out.Line.B = m.Append(out.Line.B, id, nil)
-	c.passed(true, id, m)
+	c.show(true, id, m)
 	_ = c.out.Send(context.Background(), out)
 }
 
@@ -388,12 +382,12 @@ func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	c.mu.Unlock()
 	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)
-	c.passed(true, nil, r.Message)
+	c.show(true, nil, r.Message)
 	return c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Header: r.Header, Identity: r.Identity})
 }
 
-// Fail ends the book-keeping: pending and later calls get err, questions are
-// withdrawn. Only the first call does something; it reports whether it was.
+// Fail ends the connection: pending and later calls get err, and questions are withdrawn. It
+// reports whether this was the first call of Fail; later ones have no effect.
 func (c *Conn) Fail(err error) bool {
 	c.mu.Lock()
 	if c.err != nil {
@@ -404,7 +398,7 @@ func (c *Conn) Fail(err error) bool {
 	calls := c.calls
 	var withdraw []func(why string)
 	for _, a := range c.asked {
-		if a.withdraw != nil { // otherwise ask sees the error and does it
+		if a.withdraw != nil { // otherwise ask sees the error and withdraws it
 			withdraw = append(withdraw, a.withdraw)
 		}
 	}

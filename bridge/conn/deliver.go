@@ -13,22 +13,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Deliver takes the next message from the wire and owns it from now on. It
-// does not block.
+// Deliver handles the next message of the wire, and owns it. It does not block.
 func (c *Conn) Deliver(m *jsonrpc.Message) { c.DeliverOn(0, m) }
 
-// DeliverOn is Deliver for a message that came on the stream of the call of
-// that number, which it must be about; 0 means that it is not known which call
-// it is about, if any.
+// DeliverOn is Deliver for a message from the stream of the call of that number, to which it must
+// belong. 0 means that the call, if any, is unknown.
 func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
-	c.passed(false, m.ID, m)
+	c.show(false, m.ID, m)
 	if m.IsResponse() {
 		n, err := number(m.ID)
 		if w, ok := c.take(n); err == nil && ok {
 			w.answer <- m
 			return
 		}
-		m.Release() // late, or nobody's
+		m.Release() // late, or of no call
 		return
 	}
 	defer m.Release()
@@ -39,10 +37,10 @@ func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	case m.Method == "notifications/progress":
 		c.progress(m)
 	case modern:
-		c.hear(on, m)
+		c.notifyModern(on, m)
 	case m.Method == "notifications/cancelled" && m.ID == nil:
 		c.withdraw(string(m.RequestID()), bridge.CancelReason(m))
-	case m.ID == nil && era.TellsChange(m.Method): // all who use the connection hear of it, the cache first
+	case m.ID == nil && era.TellsChange(m.Method): // all users of the connection get it, the cache first
 		c.rest.Notify(m)
 	case m.ID == nil:
 		c.client(on).Notify(m)
@@ -53,8 +51,8 @@ func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	}
 }
 
-// client returns who made the call of that number, or who takes what belongs
-// to no call.
+// client returns the client that made the call of that number, otherwise the client of messages
+// that belong to no call.
 func (c *Conn) client(call int64) bridge.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,16 +62,15 @@ func (c *Conn) client(call int64) bridge.Client {
 	return c.rest
 }
 
-// hear takes what a modern server says: it belongs to a subscription, which it
-// names, or to the call whose stream it comes on: a subscription has a stream of
-// its own, and no other may speak for it. A request is against the protocol
-// and nobody answers it.
-func (c *Conn) hear(on int64, m *jsonrpc.Message) {
+// notifyModern handles a notification of a modern server. It belongs to the subscription that it names, or
+// to the call on whose stream it came. A subscription has a stream of its own, and its events must
+// come there. A request is against the protocol, and gets no answer.
+func (c *Conn) notifyModern(on int64, m *jsonrpc.Message) {
 	switch {
 	case m.ID != nil:
 		return
 	case m.Method == "notifications/cancelled":
-		if on == 0 { // where each call has a stream of its own, the end of that tells
+		if on == 0 { // where each call has a stream, the end of the stream closes it
 			c.close(m.RequestID())
 		}
 		return
@@ -81,14 +78,14 @@ func (c *Conn) hear(on int64, m *jsonrpc.Message) {
 	if raw := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeySubscription)).Raw; raw != "" {
 		n, err := number([]byte(raw))
 		if err != nil || on != 0 && n != on {
-			return // not one of ours, or not its stream
+			return // not one of our ids, or another stream
 		}
 		on = n
 	}
 	c.mu.Lock()
 	w := c.calls[on]
 	if on == 0 && m.Method == "notifications/message" {
-		w = c.logged()
+		w = c.onlyLogged()
 	}
 	c.mu.Unlock()
 	if w != nil && w.back != nil {
@@ -96,13 +93,12 @@ func (c *Conn) hear(on int64, m *jsonrpc.Message) {
 	}
 }
 
-// close ends the subscription with that id as its answer would: a server that
-// takes one back may say only this (protocol.md B10). It cannot take back
-// anything else.
+// close ends the subscription with that id as its answer would: a server may end one with only a
+// cancellation (protocol.md B10). Other calls cannot be ended so.
 func (c *Conn) close(id []byte) {
 	n, err := number(id)
 	if err != nil {
-		return // not one of ours
+		return // not one of our ids
 	}
 	c.mu.Lock()
 	w := c.calls[n]
@@ -116,9 +112,9 @@ func (c *Conn) close(id []byte) {
 	}
 }
 
-// logged returns the only call under way whose client wants log messages, if
-// there is exactly one. The caller holds c.mu.
-func (c *Conn) logged() (only *call) {
+// onlyLogged returns the only call in flight whose client wants log messages, if there is exactly one.
+// The caller holds c.mu.
+func (c *Conn) onlyLogged() (only *call) {
 	for _, w := range c.calls {
 		if !w.logs {
 			continue
@@ -131,23 +127,23 @@ func (c *Conn) logged() (only *call) {
 	return only
 }
 
-// Unanswerable settles the call of that raw id with an error: its answer came
-// but is too large. An id of no call is ignored.
+// Unanswerable settles the call of that raw id with an error: its answer is too large. It ignores
+// an id of no call.
 func (c *Conn) Unanswerable(id []byte, public string) {
-	c.useless(id, public, "upstream_too_large")
+	c.settleError(id, public, "upstream_too_large")
 }
 
-// brokenGrace is how long the answer to a call may come after what seems to be that
-// answer, but broken: there are servers that print their answers for debugging, too.
+// brokenGrace is how long the answer to a call may come after a malformed one: some servers also
+// print their answers for debugging.
 const brokenGrace = time.Second
 
-// Invalid takes a text from the wire that is no message, and what jsonrpc.Parse
-// says of it. If it seems to be the answer to a call, that call gets an error, unless
-// another answer comes soon; if it was meant as a request, a legacy server gets one. A
-// modern one is never answered. All else is noise, such as a line of a log in
-// JSON. Invalid reports whether it seems to be an answer.
+// Invalid handles a text of the wire that is not a message; err is the error of jsonrpc.Parse. If
+// it seems to be the answer to a call, that call gets an error, unless another answer comes soon.
+// If it was meant as a request, a legacy server gets an error; a modern one gets no answer.
+// Other texts are noise, such as log lines in JSON. Invalid reports whether it seems to be an
+// answer.
 func (c *Conn) Invalid(text []byte, err error) (answer bool) {
-	var f jsonrpc.Finder // tells answers and requests apart: their ids have nothing to do with each other
+	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
 	_, _ = f.Write(text)
 	bad, invalid := errors.AsType[*jsonrpc.InvalidError](err)
 	versioned := invalid && gjson.GetBytes(text, "jsonrpc").Exists()
@@ -164,8 +160,8 @@ func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	return false
 }
 
-// broken settles the call of that raw id with an error, unless its answer comes within
-// brokenGrace. The first broken answer counts.
+// broken settles the call of that raw id with an error, unless its answer comes within brokenGrace.
+// Only the first malformed answer counts.
 func (c *Conn) broken(id []byte, err error) {
 	n, _ := number(id)
 	c.mu.Lock()
@@ -176,18 +172,17 @@ func (c *Conn) broken(id []byte, err error) {
 	}
 	c.mu.Unlock()
 	if first {
-		time.AfterFunc(brokenGrace, func() { c.useless(id, "its answer is "+err.Error(), "upstream_invalid") })
+		time.AfterFunc(brokenGrace, func() { c.settleError(id, "its answer is "+err.Error(), "upstream_invalid") })
 	}
 }
 
-// number returns the number that a raw id or token of ours stands for. There are
-// servers that give numbers back as text.
+// number returns the number of a raw id or token of ours. Some servers return numbers as text.
 func number(raw []byte) (int64, error) {
 	return strconv.ParseInt(string(jsonrpc.Unquoted(raw)), 10, 64)
 }
 
-// useless settles the call of that raw id with an error.
-func (c *Conn) useless(id []byte, public, kind string) {
+// settleError settles the call of that raw id with an error.
+func (c *Conn) settleError(id []byte, public, kind string) {
 	n, err := number(id)
 	if err != nil {
 		return
@@ -201,7 +196,7 @@ func (c *Conn) useless(id []byte, public, kind string) {
 func (c *Conn) progress(m *jsonrpc.Message) {
 	n, err := number(m.Token())
 	if err != nil {
-		return // not one of ours
+		return // not one of our ids
 	}
 	c.mu.Lock()
 	w := c.calls[n]
@@ -215,7 +210,7 @@ func (c *Conn) progress(m *jsonrpc.Message) {
 	}
 	mine, err := jsonrpc.Parse(m.Append(nil, nil, w.token))
 	if err != nil {
-		return // cannot be: both halves were parsed before
+		return // impossible: both halves were parsed before
 	}
 	w.back.Notify(mine)
 }
@@ -237,7 +232,7 @@ func (c *Conn) ask(q *jsonrpc.Message, to bridge.Client) {
 		c.asked = map[string]*asked{}
 	}
 	c.asked[string(id)] = a
-	c.stand()
+	c.holdClocks()
 	c.mu.Unlock()
 	withdraw := to.Ask(q, func(m *jsonrpc.Message) {
 		if c.settle(string(id), a) {
@@ -249,11 +244,11 @@ func (c *Conn) ask(q *jsonrpc.Message, to bridge.Client) {
 	late, why := c.err != nil || a.back, a.why
 	c.mu.Unlock()
 	if late && withdraw != nil {
-		withdraw(why) // the connection ended, or the server thought better of it, between the two locks
+		withdraw(why) // the connection ended, or the server cancelled the question, between the two locks
 	}
 }
 
-// settle removes a question. It reports whether it was still there.
+// settle removes a question. It reports whether the question was open.
 func (c *Conn) settle(id string, a *asked) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,42 +256,41 @@ func (c *Conn) settle(id string, a *asked) bool {
 		return false
 	}
 	delete(c.asked, id)
-	c.goOn()
+	c.resumeClocks()
 	return true
 }
 
-// Stand has the limits of all calls stand still, as if there were a question, until end is
-// called: what they carry waits for a person to sign in, before it can go out.
+// Stand makes the time-outs of all calls stand still until end is called: a request waits for a
+// person to sign in before it can be sent.
 func (c *Conn) Stand() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stand()
+	c.holdClocks()
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.err == nil { // otherwise there are no calls any more
-			c.goOn()
+		if c.err == nil { // otherwise no calls are left
+			c.resumeClocks()
 		}
 	}
 }
 
-// stand has limits stand still for one reason more; goOn ends that. The caller holds c.mu.
-func (c *Conn) stand() {
+// holdClocks adds a reason for time-outs to stand still; resumeClocks removes one. The caller holds c.mu.
+func (c *Conn) holdClocks() {
 	if c.waiting == 0 {
 		c.asking = time.Now()
 	}
 	c.waiting++
 }
 
-func (c *Conn) goOn() {
-	c.heard = time.Now()
-	c.stood = c.standing(c.heard)
-	c.asking = c.heard
+func (c *Conn) resumeClocks() {
+	c.resumed = time.Now()
+	c.stood = c.heldFor(c.resumed)
+	c.asking = c.resumed
 	c.waiting--
 }
 
-// withdraw takes back a question that the server has cancelled, for the reason
-// that it has given.
+// withdraw withdraws a question that the server has cancelled, for the reason why.
 func (c *Conn) withdraw(id, why string) {
 	c.mu.Lock()
 	a := c.asked[id]
@@ -308,7 +302,7 @@ func (c *Conn) withdraw(id, why string) {
 	a.back, a.why = true, why
 	withdraw := a.withdraw
 	c.mu.Unlock()
-	if withdraw != nil { // otherwise ask sees the mark and does it
+	if withdraw != nil { // otherwise ask sees the mark and withdraws it
 		withdraw(why)
 	}
 }

@@ -16,34 +16,31 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Verdict is what a server's answer to server/discover says about its era
-// (protocol.md C1, C2).
+// Verdict is the era that an answer to server/discover shows (protocol.md C1, C2).
 type Verdict int
 
 // The verdicts.
 const (
-	// NoVerdict: the answer is an error that says nothing, so the server is most
-	// likely a legacy one: initialize tells.
+	// NoVerdict: the answer is an error that shows no era. The server is most likely a legacy one:
+	// initialize decides.
 	NoVerdict Verdict = iota
 	// SaysModern: it speaks a modern revision that we know.
 	SaysModern
-	// SaysLegacy: it names the revisions that it speaks, and they are legacy ones
-	// (R-109).
+	// SaysLegacy: it names its revisions, and they are legacy ones (R-109).
 	SaysLegacy
 	// SaysOther: it speaks modern revisions only, none of which we know.
 	SaysOther
 )
 
-// Discover asks the server on a fresh connection what it is, on behalf of from.
-// If it is a modern one, the connection is from now on, and what it said is
-// returned. An error means that there was no answer, or, with SaysOther, names
-// the revisions that the server speaks.
+// Discover sends server/discover on a new connection, on behalf of from. If the server is a modern
+// one, the connection becomes a modern one, and Discover returns the server's declaration. An error
+// means that no answer came, or, with SaysOther, names the server's revisions.
 func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, Verdict, error) {
 	ask := func() (*jsonrpc.Message, error) {
 		return c.Call(ctx, &bridge.Request{Message: from.Request("server/discover", nil), From: from, Handshake: true})
 	}
 	a, err := ask()
-	if err == nil && a.Error != nil && refusesOurs(a.Error) { // once more, as it wants it (R-104)
+	if err == nil && a.Error != nil && refusesOurs(a.Error) { // once more, with a revision that it names (R-104)
 		a.Release()
 		a, err = ask()
 	}
@@ -70,8 +67,7 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 	return c.modernize(result), SaysModern, nil
 }
 
-// foreign is the error about a server whose revisions we do not know; nil with
-// other verdicts.
+// foreign returns the error about a server whose revisions we do not know; nil with other verdicts.
 func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	if v != SaysOther {
 		return nil
@@ -80,17 +76,16 @@ func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	for _, r := range supported.Array()[:min(len(supported.Array()), 8)] {
 		names = append(names, fmt.Sprintf("%.20q", r.Str))
 	}
-	return &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Public: "it speaks only revisions of the protocol in which it cannot be spoken to: " + strings.Join(names, ", ")}
+	return &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Public: "it supports only revisions that the bridge does not speak: " + strings.Join(names, ", ")}
 }
 
-// refusesOurs reports whether an error says that the server speaks the revision
-// for which it refuses the request.
+// refusesOurs reports whether an error names the very revision for which it refuses the request.
 func refusesOurs(raw []byte) bool {
 	return gjson.GetBytes(raw, "code").Int() == jsonrpc.CodeUnsupportedVersion && revisions(gjson.GetBytes(raw, "data.supported")) == SaysModern
 }
 
-// Classify reads the error that answered server/discover, or any other request that
-// a server refuses for its revision.
+// Classify returns the verdict of an error that answered server/discover, or of any other error
+// that refuses a revision.
 func Classify(raw []byte) Verdict {
 	supported := gjson.GetBytes(raw, "data.supported")
 	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
@@ -99,10 +94,10 @@ func Classify(raw []byte) Verdict {
 	if v := revisions(supported); v != SaysModern {
 		return v
 	}
-	return NoVerdict // it refuses what it says that it supports
+	return NoVerdict // it refuses a revision that it names as supported
 }
 
-// revisions says what a list of revisions means.
+// revisions returns the verdict of a list of revisions.
 func revisions(list gjson.Result) Verdict {
 	v := NoVerdict
 	for _, r := range list.Array() {
@@ -118,7 +113,7 @@ func revisions(list gjson.Result) Verdict {
 	return v
 }
 
-// modernize makes the connection one to a modern server that has said result.
+// modernize makes the connection a modern one; result is the server's declaration.
 func (c *Conn) modernize(result []byte) *bridge.Greeting {
 	c.mu.Lock()
 	c.modern = true
@@ -126,9 +121,9 @@ func (c *Conn) modernize(result []byte) *bridge.Greeting {
 	return greeting(era.LatestModern, result)
 }
 
-// DiscoverByListing is for a server that knows neither server/discover nor
-// initialize. If it answers any list, it is a modern one, and offers what it
-// lists (protocol.md C2.4, D2.2). It returns nil if it is none.
+// DiscoverByListing opens a connection to a server that knows neither server/discover nor
+// initialize. If it answers any list, it is a modern one with these lists (protocol.md C2.4, D2.2).
+// Otherwise DiscoverByListing returns nil.
 func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, error) {
 	caps := []byte("{}")
 	found := false
@@ -148,13 +143,13 @@ func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*brid
 	return c.modernize([]byte(`{"resultType":"complete","supportedVersions":["` + era.LatestModern + `"],"capabilities":` + string(caps) + `,"ttlMs":0,"cacheScope":"private"}`)), nil
 }
 
-// Era says in which eras of the protocol a server is spoken to.
+// Era is a setting: the eras that the bridge speaks with a server.
 type Era string
 
-// The eras that can be asked for.
+// The values of Era.
 const (
-	// EraAuto finds out what the server speaks. Of one that speaks both, each
-	// client gets the era that it speaks itself (protocol.md C5).
+	// EraAuto detects the era of the server. If it speaks both, each client gets its own era
+	// (protocol.md C5).
 	EraAuto Era = "auto"
 	// EraLegacy never sends server/discover.
 	EraLegacy Era = "legacy"
@@ -171,15 +166,14 @@ type Eras struct {
 	known map[Era]bool
 }
 
-// NewEras begins with nothing known. An era other than EraAuto, or the empty
-// one, is the only one that is spoken.
+// NewEras returns Eras with nothing known. An era other than EraAuto and "" is the only one that is
+// spoken.
 func NewEras(only Era) *Eras {
 	return &Eras{only: cmp.Or(only, EraAuto), known: map[Era]bool{}}
 }
 
-// Order returns the era in which a connection on behalf of from is to be tried
-// first, and whether the other one may be tried after it: that of the caller
-// itself first, unless the server is known not to speak it.
+// Order returns the era to try first for a connection on behalf of from, and whether the other one
+// may be tried after it. The caller's own era is first, unless the server is known not to speak it.
 func (e *Eras) Order(from *bridge.Caller) (first Era, other bool) {
 	if e.only != EraAuto {
 		return e.only, false
@@ -196,22 +190,21 @@ func (e *Eras) Order(from *bridge.Caller) (first Era, other bool) {
 	return first, true
 }
 
-// Learn notes whether the server speaks an era.
+// Learn records whether the server speaks an era.
 func (e *Eras) Learn(which Era, speaks bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known[which] = speaks
 }
 
-// Forget is for an era in which the server was thought to be spoken to, and
-// which has failed for no reason that tells anything.
+// Forget removes the knowledge of an era, after a failure that shows nothing.
 func (e *Eras) Forget(which Era) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.known, which)
 }
 
-// Speaks reports whether the server is known to speak an era, or not to.
+// Speaks returns whether the server speaks an era, and whether that is known.
 func (e *Eras) Speaks(which Era) (speaks, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,10 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Handshake does the legacy handshake on a fresh connection on behalf of from:
-// initialize, and after its answer notifications/initialized. The
-// server is offered the revision most at most; empty means no limit. The error
-// wraps ErrNoHandshake when the server may be a modern one.
+// Handshake does the legacy handshake on a new connection on behalf of from: initialize, and after
+// its answer notifications/initialized. most is the newest revision to offer; empty means
+// no limit. The error wraps ErrNoHandshake when the server may be a modern one.
 func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
 	a, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", capped(from.Params, most)), From: from, Handshake: true})
 	if err != nil {
@@ -33,7 +32,7 @@ func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (
 	return s, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
 }
 
-// greeting is what a server of that revision has said of itself.
+// greeting returns the declaration of a server of that revision.
 func greeting(revision string, result []byte) *bridge.Greeting {
 	s := &bridge.Greeting{Revision: revision, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
 	if !rawjson.IsObject(s.Capabilities) {
@@ -42,13 +41,13 @@ func greeting(revision string, result []byte) *bridge.Greeting {
 	return s
 }
 
-// Resume is for a connection that goes on with another process's: it returns the greeting
-// of that one's handshake, of which result is the result. The numbers of calls are above
-// the one given. It is called before the first call.
+// Resume continues the connection of another process. result is the result of that one's handshake,
+// and Resume returns its greeting. Calls get numbers greater than above. It must be called before
+// the first call.
 func (c *Conn) Resume(result []byte, above int64) (*bridge.Greeting, error) {
 	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
 	if !era.IsLegacy(s.Revision) {
-		return nil, fmt.Errorf("there is no handshake of revision %.20q", s.Revision)
+		return nil, fmt.Errorf("revision %.20q has no handshake", s.Revision)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

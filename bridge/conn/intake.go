@@ -8,18 +8,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Intake is the room of the message that one reader of a connection has in hand, as
-// far as it has come: a server that writes much, or does not end what it has begun,
-// takes no more memory than there is. Messages up to 64 KiB take none. It is for one
-// goroutine.
+// Intake reserves memory for the message that one reader of a connection receives, as far as it has
+// arrived. So a server that writes much, or never ends a message, cannot use more memory than there
+// is. Messages up to 64 KiB need no reservation. It is for one goroutine.
 type Intake struct {
-	room    bridge.Room // nil means that there is always enough
-	n       int         // bytes that are taken
+	room    bridge.Room // nil means no bound
+	n       int         // reserved bytes
 	refused bool
 }
 
-// Intake returns what one reader of the connection takes the room of its messages
-// with.
+// Intake returns the Intake of one reader of the connection.
 func (c *Conn) Intake() Intake {
 	if r, ok := c.rest.(bridge.Roomy); ok {
 		return Intake{room: r.Room()}
@@ -27,20 +25,19 @@ func (c *Conn) Intake() Intake {
 	return Intake{}
 }
 
-// light is the size up to which messages take no room: of these, the calls under
-// way are the bound.
+// light is the size up to which messages need no reservation: the number of calls in flight bounds
+// these.
 const light = 64 << 10
 
-// Size takes room for a message of which so many bytes have come. It reports false
-// when there is none: the message is not to be kept. It never waits. 0 gives back
-// what was taken.
+// Size reserves memory for a message of which so many bytes have arrived. It reports false if there
+// is none: then the message must not be kept. It never waits. 0 returns the reservation.
 func (i *Intake) Size(size int) bool {
 	switch {
 	case size == 0:
 		i.back(i.n)
 	case size <= i.n, size <= light, i.room == nil:
 	default:
-		more := 1<<bits.Len(uint(size-1)) - i.n // the memory doubles as it comes, too
+		more := 1<<bits.Len(uint(size-1)) - i.n // the buffer doubles too
 		if !i.room.Reserve(more) {
 			i.refused = true
 			return false
@@ -57,8 +54,7 @@ func (i *Intake) back(n int) {
 	}
 }
 
-// Give has the message hold what was taken for it, and gives back what that is more
-// than it needs.
+// Give transfers the reservation to the message, and returns the excess.
 func (i *Intake) Give(m *jsonrpc.Message) {
 	if i.n == 0 {
 		return
@@ -68,24 +64,22 @@ func (i *Intake) Give(m *jsonrpc.Message) {
 	i.n = 0
 }
 
-// Drop gives back what was taken and not given on. The next message begins.
+// Drop returns the reservation that was not transferred. The next message begins.
 func (i *Intake) Drop() {
 	i.back(i.n)
 	i.refused = false
 }
 
-// Why says why a message was not kept, which was for want of room unless it was
-// larger than limit.
+// Why returns why a message was not kept: no memory, or larger than limit.
 func (i *Intake) Why(limit int) string {
 	if i.refused {
-		return "it has no room beside what is under way (max_bytes_in_flight)"
+		return "it does not fit into max_bytes_in_flight"
 	}
 	return fmt.Sprintf("it is larger than the limit of %d bytes", limit)
 }
 
-// Unkept settles the call of that raw id with an error: its answer was read away,
-// since in had no room for it or it was larger than limit. An id of no call is
-// ignored.
+// Unkept settles the call of that raw id with an error: its answer was discarded, as in had no
+// memory for it or it was larger than limit. It ignores an id of no call.
 func (c *Conn) Unkept(in *Intake, id []byte, limit int) {
 	if !in.refused {
 		c.Unanswerable(id, fmt.Sprintf("its answer is larger than the limit of %d bytes", limit))
@@ -96,9 +90,9 @@ func (c *Conn) Unkept(in *Intake, id []byte, limit int) {
 	}
 }
 
-// NoRoom is the error of a call whose answer has no room. What was called for has
-// been done, so the client is not asked to do it again.
+// NoRoom returns the error of a call whose answer does not fit into memory. The call was executed,
+// so the client should not repeat it.
 func NoRoom(server, answer string) error {
 	return &bridge.Error{Server: server, Kind: bridge.ErrTooLarge,
-		Public: answer + " has no room beside what is under way (max_bytes_in_flight); what was called has been done"}
+		Public: answer + " does not fit into max_bytes_in_flight; the call was executed"}
 }

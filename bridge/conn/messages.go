@@ -12,12 +12,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// oddities are faults of a server that are mended. The log has each once.
+// oddities are faults of a server that the bridge repairs. Each is logged once.
 type oddities struct{ encoding, ids sync.Once }
 
-// Read parses one message of the server. A byte that is not UTF-8 becomes U+FFFD, and
-// the id of an answer that comes back as a text becomes the number that was sent, as
-// the official SDKs take it. The message refers to text, unless it had such bytes.
+// Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD, and a text
+// id of an answer by the number that was sent, as the official SDKs do. The message refers to text,
+// unless text had such bytes.
 func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	m, repaired, err := jsonrpc.ParseRepaired(text)
 	if err != nil {
@@ -31,32 +31,33 @@ func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	if m.IsResponse() && len(m.ID) > 0 && m.ID[0] == '"' {
 		if id := jsonrpc.Unquoted(m.ID); len(id) < len(m.ID) {
 			m.ID = id
-			o.odd.ids.Do(func() { o.Log.Warn("the server gives ids back as text: they are taken for the numbers that were sent") })
+			o.odd.ids.Do(func() {
+				o.Log.Warn("the server returns ids as text: the bridge takes them for the numbers that were sent")
+			})
 		}
 	}
 	return m, nil
 }
 
-// Parser makes messages of what one reader of a connection reads, and tells the
-// log of what is none. It is for one goroutine.
+// Parser parses a connection's input and logs what is not a message. It is for one goroutine.
 type Parser struct {
 	Options
-	Conn *Conn // takes the answers
-	// Warning is logged, once in a while, when there was what is no message. Unit is
-	// what is counted then. Empty means that neither is.
+	Conn *Conn // gets errors of answers
+	// Warning is logged now and then if the input has parts that are not messages; Unit names them
+	// there. Empty means that nothing is logged.
 	Warning, Unit string
-	// Quotes has the warning show how the first of them begins. What comes from an
-	// address may be another's secret.
+	// Quotes adds the beginning of the first such part to the warning. Input from another host may
+	// be secret.
 	Quotes bool
 
-	bad    int    // not yet told of
-	first  string // of these
+	bad    int    // parts since the last warning
+	first  string // the first of them
 	warned time.Time
 }
 
-// Parse hands on the messages of text, a part of buf, to deliver. A message owns
-// what it is made of, and has the room that in has taken. It takes buf. The error says
-// what is wrong with the first part that is no message, which Conn has been told of.
+// Parse calls deliver with the messages of text, a part of buf. They own buf and the memory that in
+// has reserved. The error is that of the first part that is not a message, about which Conn was
+// informed.
 func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver func(*jsonrpc.Message)) (fault error) {
 	m, err := p.Read(text)
 	if err == nil {
@@ -68,8 +69,8 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 	}
 	all := [][]byte{text}
 	if jsonrpc.IsBatch(text) {
-		// Only 2025-03-26 knows batches, and a server has no need to send them;
-		// one that does is understood all the same (A9).
+		// Only 2025-03-26 has batches, and a server has no need to send them. The bridge accepts
+		// them all the same (A9).
 		if elements, err := jsonrpc.Split(text); err == nil && len(elements) > 0 {
 			all = elements
 		}
@@ -79,7 +80,7 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 		for len(one) > 0 {
 			m, err := p.Read(one)
 			first, rest := one, []byte(nil)
-			if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok && syntax.Behind() { // two on a line
+			if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok && syntax.Behind() { // two messages on one line
 				first, rest = one[:syntax.Offset], one[syntax.Offset:]
 				m, err = p.Read(first)
 			}
@@ -96,12 +97,12 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 	}
 	if owned {
 		buf.Free()
-	} // otherwise messages refer to it: it is left to the garbage collector
+	} // otherwise messages refer to it, and the garbage collector frees it
 	return fault
 }
 
-// keeps reports whether there is room for a message, of what is together size bytes. Its
-// text had it, but U+FFFD has three bytes. One that is not kept is released.
+// keeps reports whether there is memory for a message that needs size bytes with those before it.
+// Its text had it, but U+FFFD has three bytes. It releases a message that is not kept.
 func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 	if m.Len() <= p.MaxMessage+2*EnvelopeRoom && in.Size(size) {
 		return true
@@ -113,14 +114,14 @@ func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 	return false
 }
 
-// warnEvery is how often the log is told of what is no message.
+// warnEvery is the time between two warnings.
 const warnEvery = time.Minute
 
-// maxQuoted is how much of a text is shown.
+// maxQuoted is how much of a text is logged.
 const maxQuoted = 200
 
 func (p *Parser) invalid(text []byte, err error) {
-	if p.Conn.Invalid(text, err) || p.Warning == "" { // of an answer, the call's error says what is wrong with it
+	if p.Conn.Invalid(text, err) || p.Warning == "" { // the error of the call describes a malformed answer
 		p.Log.Debug("not a message", "err", err)
 		return
 	}
@@ -134,7 +135,7 @@ func (p *Parser) invalid(text []byte, err error) {
 	}
 }
 
-// Warn tells the log of what it was not told of yet.
+// Warn logs the parts since the last warning.
 func (p *Parser) Warn() {
 	switch {
 	case p.bad == 0:
@@ -147,11 +148,11 @@ func (p *Parser) Warn() {
 	p.bad, p.warned = 0, time.Now()
 }
 
-// Signal wakes those who wait for something that a lock guards: room in a queue,
-// or something in it. The same lock guards the Signal.
+// Signal wakes goroutines that wait for a condition, such as room in a queue. The lock of the
+// condition guards the Signal too.
 type Signal struct{ c chan struct{} }
 
-// Await unlocks mu and waits for Wake. If ctx ends first, it returns why.
+// Await unlocks mu and waits for Wake. If ctx ends first, it returns the cause.
 func (s *Signal) Await(ctx context.Context, mu *sync.Mutex) error {
 	if s.c == nil {
 		s.c = make(chan struct{})
@@ -166,7 +167,7 @@ func (s *Signal) Await(ctx context.Context, mu *sync.Mutex) error {
 	}
 }
 
-// Wake lets all go on who wait. The caller holds the lock.
+// Wake wakes all waiting goroutines. The caller holds the lock.
 func (s *Signal) Wake() {
 	if s.c != nil {
 		close(s.c)

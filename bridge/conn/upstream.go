@@ -13,18 +13,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Options are the limits of a server's connections, and what is spoken there.
+// Options are the limits of a server's connections, and the eras and revisions to use.
 type Options struct {
 	Log        *slog.Logger // nil means slog.Default()
 	MaxMessage int          // bytes of one message from the server; 0 means 16 MiB
 	Timeouts   Timeouts     // of each call; 0 means none
-	// Hasty says that a server which cannot be connected to is not tried again for a while,
-	// as one is that may be about to start.
+	// Hasty means that a server that refuses connections is not tried again for a while. Otherwise
+	// it may be about to start.
 	Hasty bool
-	// Era says in which eras of the protocol the server is spoken to; empty means
-	// conn.EraAuto. A transport of one era ignores it.
+	// Era limits the eras of the protocol; empty means conn.EraAuto. A transport of one era ignores
+	// it.
 	Era Era
-	// Revision is the newest that a legacy server is offered; empty means no limit.
+	// Revision is the newest revision that a legacy server is offered; empty means no limit.
 	Revision string
 
 	odd *oddities // of the server
@@ -38,21 +38,21 @@ func (o Options) Filled(server string) Options {
 	return o
 }
 
-// EnvelopeRoom is what a message may have beyond the limit on its payload, in
-// bytes: the names around it. An answer of the limit's size to a request of that
-// size must not fail for a few bytes.
+// EnvelopeRoom is how much larger than the limit on its payload a message may be, in bytes, for the
+// names around it. An answer of the limit's size to a request of that size must not fail for a few
+// bytes.
 const EnvelopeRoom = 64 << 10
 
-// Name is that of a server. Its methods make errors about the server: why is for
-// clients to read, err is the cause, for the log alone, or nil.
+// Name is the name of a server. Its methods return errors about the server: why is for clients, err
+// is the cause, for the log only, or nil.
 type Name string
 
-// Error makes an error of any kind.
+// Error returns an error of any kind.
 func (n Name) Error(kind error, why string, err error) *bridge.Error {
 	return &bridge.Error{Server: string(n), Kind: kind, Public: why, Err: err}
 }
 
-// unknown ends what is said of calls that may have had an effect.
+// unknown completes the text about a call that may have had an effect.
 const unknown = "; whether it acted on the request is unknown"
 
 // Lost is the error of a call that may have reached the server.
@@ -60,8 +60,7 @@ func (n Name) Lost(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrLost, why+unknown, err)
 }
 
-// Invalid is the error of a call to which the server gave something that is no
-// answer. It may have acted on it.
+// Invalid is the error of a call whose response is not an answer. The server may have acted on it.
 func (n Name) Invalid(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrInvalid, why+unknown, err)
 }
@@ -71,7 +70,7 @@ func (n Name) Unavailable(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrUnavailable, why, err)
 }
 
-// Rejected is the error of a call that the server did not take, as it was.
+// Rejected is the error of a call that the server refused as it was.
 func (n Name) Rejected(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrRejected, why, err)
 }
@@ -81,10 +80,9 @@ func (n Name) Unsent(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrUnsent, why, err)
 }
 
-// Refused is the error of a request that a server has refused over HTTP with that
-// status, without an answer to it. after is its Retry-After, if it has asked for that.
-// said completes what is said of it. One that has failed may have acted on the
-// request, unless that is harmless.
+// Refused is the error of a request that a server refused over HTTP with that status, without an
+// answer. after is its Retry-After, and asked reports whether it has one. said completes a text
+// about the server. A failed request may have had an effect, unless harmless is set.
 func (n Name) Refused(status int, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
 	var e *bridge.Error
 	switch {
@@ -92,7 +90,7 @@ func (n Name) Refused(status int, after time.Duration, asked, harmless bool, sai
 		return n.Error(bridge.ErrCredentials, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization", nil)
 	case status == http.StatusForbidden:
 		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization", nil)
-	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
+	case status == http.StatusTooManyRequests: // the server works, and limits this client
 		e = n.Rejected(said("it is overloaded or limits its clients"), nil)
 	case status == http.StatusServiceUnavailable:
 		e = n.Unavailable(said("it is overloaded or limits its clients"), nil)
@@ -113,14 +111,13 @@ func (n Name) Refused(status int, after time.Duration, asked, harmless bool, sai
 	return e
 }
 
-// Closed is the error of the calls that were under way when their connection was
-// closed.
+// Closed is the error of calls that were in flight when their connection was closed.
 func (n Name) Closed() *bridge.Error {
 	return n.Error(bridge.ErrLost, "its connection was closed", nil)
 }
 
-// Unopened makes of what went wrong with a handshake an error of Open: whatever
-// was lost or not sent, nobody's request was.
+// Unopened converts the error of a handshake to an error of Open: whatever was lost or not sent, it
+// was no client's request.
 func (n Name) Unopened(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || !errors.Is(e.Kind, bridge.ErrLost) && e.Kind != bridge.ErrUnsent {
@@ -129,8 +126,8 @@ func (n Name) Unopened(err error) error {
 	return n.Unavailable("handshake: "+strings.TrimSuffix(e.Public, unknown), e.Err)
 }
 
-// Ended is the error of Open for a handshake that failed with err: over, why the
-// connection has ended by itself, is the better reason if there is one.
+// Ended is the error of Open for a handshake that failed with err. If the connection has ended by
+// itself, over is the better reason.
 func (n Name) Ended(over *bridge.Error, err error) error {
 	if over == nil {
 		return n.Unopened(err)
@@ -144,8 +141,7 @@ func (n Name) Ended(over *bridge.Error, err error) error {
 	return n.Unopened(failed)
 }
 
-// Life is how far a connection has come, for those whose end one goroutine finds
-// out, whose last deed is to tell of it.
+// Life is the state of a connection whose end one goroutine detects, which then calls Gone.
 type Life struct {
 	mu     sync.Mutex // guards the rest
 	open   bool
@@ -153,8 +149,7 @@ type Life struct {
 	over   *bridge.Error
 }
 
-// Opened notes that Open succeeds, unless the connection has ended meanwhile: it
-// returns why.
+// Opened records that Open succeeds. If the connection has ended meanwhile, it returns why.
 func (l *Life) Opened() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +167,7 @@ func (l *Life) IsOpen() bool {
 	return l.open
 }
 
-// Close notes that the bridge ends the connection: that it ends is no news then.
+// Close records that the bridge ends the connection: its end is not reported then.
 func (l *Life) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,8 +181,8 @@ func (l *Life) IsClosed() bool {
 	return l.closed
 }
 
-// End notes why the connection has ended by itself. news is false when the bridge
-// has ended it before; gone says that the connection's client is to be told.
+// End records why the connection has ended by itself. news is false if the bridge has ended it
+// before. gone reports whether Gone must be called.
 func (l *Life) End(why *bridge.Error) (news, gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -470,7 +470,7 @@ func TestAnswersUnderWay(t *testing.T) {
 			if !errors.Is(err, bridge.ErrTooLarge) || bridge.RetryAfter(err) != 0 {
 				t.Errorf("the fourth: %v", err)
 			}
-			bridgetest.Contains(t, bridgetest.Text(a), "has no room beside what is under way (max_bytes_in_flight); what was called has been done", `"bridge":"upstream_too_large"`)
+			bridgetest.Contains(t, bridgetest.Text(a), "does not fit into max_bytes_in_flight; the call was executed", `"bridge":"upstream_too_large"`)
 		}
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("small")), `"result"`)
 		held[0].Release()

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Memory is a Store in this process.
+// Memory is a Store in the memory of this process.
 type Memory struct {
 	owner string
 	*records
 }
 
-// records are what the owners of one memory share.
+// records are shared by the owners of one memory.
 type records struct {
 	limit int
 
@@ -21,15 +21,15 @@ type records struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory makes a Store for at most limit sessions.
+// NewMemory returns a Store for at most limit sessions.
 func NewMemory(limit int) *Memory {
 	return &Memory{owner: "this", records: &records{limit: limit, all: map[string]Held{}}}
 }
 
-// As returns the view that another owner has of the same records.
+// As returns the Store of another owner with the same records.
 func (m *Memory) As(owner string) *Memory { return &Memory{owner: owner, records: m.records} }
 
-// Len returns how many records there are.
+// Len returns the number of records.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *Memory) Save(_ context.Context, h Held) error { return m.write(h, m.own
 // Release implements Keeper.
 func (m *Memory) Release(_ context.Context, h Held) error { return m.write(h, "") }
 
-// write writes a record that this owner has, which then is the owner's.
+// write writes a record of this owner, which then belongs to owner.
 func (m *Memory) write(h Held, owner string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *Memory) write(h Held, owner string) error {
 	return nil
 }
 
-// has reports whether the right to write is good still. The caller holds mu.
+// has reports whether this owner may still write the record. The caller holds mu.
 func (m *Memory) has(h Held) bool {
 	old, ok := m.all[h.Key]
 	return ok && old.Owner == m.owner && old.Epoch == h.Epoch

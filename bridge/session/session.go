@@ -1,6 +1,5 @@
-// Package session holds what is known of sessions as plain data, apart from
-// the live connections that serve them: a record can travel to another
-// instance.
+// Package session stores sessions as plain data, without the live connections that serve them, so
+// that another instance can continue a session.
 package session
 
 import (
@@ -14,22 +13,22 @@ import (
 
 // Record is one session.
 type Record struct {
-	Key       string      `json:"-"` // made from the id by Key: the id itself is a secret
-	Server    string      // empty means all as one
+	Key       string      `json:"-"` // from the id, by Key: the id itself is a secret
+	Server    string      // empty means the aggregate of all servers
 	Principal string      // of the client; empty without access rules
 	Revision  string      // of the protocol
 	Params    []byte      // of initialize, raw JSON
-	Header    http.Header `json:",omitempty"` // what the client sent with it, as far as it is forwarded
+	Header    http.Header `json:",omitempty"` // forwarded headers of the client
 	Level     []byte      `json:",omitempty"` // params of the last logging/setLevel, raw JSON
 	Subs      []string    `json:",omitempty"` // URIs of the resources that the client subscribes to
-	// Greeting is what the client was told of the server: protocolVersion and
+	// Greeting is the declaration of the server that the client got: protocolVersion and
 	// capabilities, a raw JSON object. It is empty until the handshake has succeeded.
 	Greeting []byte `json:",omitempty"`
-	// Carry is, for each server to which the session has a connection with which another
-	// instance can go on, what that needs: see bridge.Portable.
+	// Carry holds the state of each connection that another instance can continue, by server: see
+	// bridge.Portable.
 	Carry map[string][]byte `json:",omitempty"`
-	// Bound says that the session lives and ends with the process that began it, such
-	// as one over HTTP+SSE, whose life is its stream's.
+	// Bound means that the session ends with the process that began it, such as one over HTTP+SSE,
+	// which ends with its stream.
 	Bound bool `json:"-"`
 }
 
@@ -46,14 +45,14 @@ var (
 	ErrFull     = errors.New("too many sessions")
 	// ErrFenced: another instance has the session by now.
 	ErrFenced = errors.New("another instance has the session")
-	// ErrUnavailable: the store cannot be asked. Whether it has done what it was
-	// asked for is not known.
+	// ErrUnavailable: the store is unreachable. It is unknown whether it has done what was
+	// requested.
 	ErrUnavailable = errors.New("the store of sessions is out of reach")
 )
 
-// Moved is the error of a Put or a Take that came too late.
+// Moved is the error of a Put or a Take after another one.
 type Moved struct {
-	Owner string // who has the session; empty when it was released
+	Owner string // the owner of the session; empty if it was released
 	Epoch int64  // of that owner
 }
 
@@ -63,7 +62,7 @@ func (*Moved) Error() string { return ErrFenced.Error() }
 // Unwrap makes a Moved a kind of ErrFenced.
 func (*Moved) Unwrap() error { return ErrFenced }
 
-// Keeper is a Store as those see it who have sessions. Methods may be called
+// Keeper is the part of a Store that the owner of sessions uses. Methods may be called
 // concurrently.
 type Keeper interface {
 	// Put adds a record for this owner and returns it with the right to write it.

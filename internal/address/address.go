@@ -1,6 +1,6 @@
-// Package address knows addresses as people write them: where to listen, under which
-// names and paths something is reached, and what is this machine. Errors say only the
-// rule: what was written may be a secret.
+// Package address parses addresses as people write them: where to listen, names and paths of a
+// service, and which addresses are this machine. Errors state only the rule: the input may be a
+// secret.
 package address
 
 import (
@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Listen returns the address to listen on that a text stands for: a port alone, such as
-// 8808, is one of this machine. Any other text is returned as it is.
+// Listen returns the address to listen on. A port alone, such as 8808, means 127.0.0.1. Any other
+// text is returned unchanged.
 func Listen(text string) string {
 	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return net.JoinHostPort("127.0.0.1", text)
@@ -22,7 +22,7 @@ func Listen(text string) string {
 	return text
 }
 
-// CheckListen returns what is wrong with an address to listen on.
+// CheckListen returns the fault of an address to listen on.
 func CheckListen(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || strings.ContainsAny(host, " /") {
@@ -34,7 +34,7 @@ func CheckListen(s string) error {
 	return nil
 }
 
-// Overlap reports whether two addresses cannot be listened on at once.
+// Overlap reports whether a process cannot listen on both addresses.
 func Overlap(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -44,14 +44,14 @@ func Overlap(a, b string) bool {
 	return hostA == hostB || Everywhere(hostA) || Everywhere(hostB)
 }
 
-// Everywhere reports whether a host to listen on is every network of the machine.
+// Everywhere reports whether a host to listen on means every network of the machine.
 func Everywhere(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// Loopback reports whether an address to listen on can only be reached from this
-// machine. An empty host means every address, which is not.
+// Loopback reports whether only this machine can reach an address to listen on. An empty host means
+// every address.
 func Loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(Listen(listen))
 	if err != nil {
@@ -67,7 +67,7 @@ func Local(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-// BasePath returns the path below which something is served, without the slash at its end.
+// BasePath returns the path below which a service is reached, without the slash at its end.
 func BasePath(s string) (string, error) {
 	trimmed := strings.TrimSuffix(s, "/")
 	u, err := url.Parse(trimmed)
@@ -82,8 +82,8 @@ func BasePath(s string) (string, error) {
 	return trimmed, nil
 }
 
-// Origin returns an origin as a browser sends it: in lower case and without the
-// scheme's own port.
+// Origin returns an origin as a browser sends it: in lower case and without the default port of its
+// scheme.
 func Origin(s string) (string, error) {
 	switch s {
 	case "*":
@@ -101,13 +101,13 @@ func Origin(s string) (string, error) {
 	return OriginOf(&url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host)}), nil
 }
 
-// OriginOf returns the origin of a URL, without the scheme's own port.
+// OriginOf returns the origin of a URL, without the default port of its scheme.
 func OriginOf(u *url.URL) string {
 	own := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	return u.Scheme + "://" + strings.TrimSuffix(u.Host, own)
 }
 
-// Host returns a name under which something may be called, in lower case.
+// Host returns a name of this service, in lower case.
 func Host(s string) (string, error) {
 	if s == "*" {
 		return "", errors.New(`"*" would switch the check of the Host header off: list the names`)
@@ -118,8 +118,8 @@ func Host(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// IsHost reports whether s can stand in a Host header. Names in other scripts
-// arrive there in their ASCII form, so that is the form to write.
+// IsHost reports whether s can be in a Host header. Names in other scripts must be in their ASCII
+// form.
 func IsHost(s string) bool {
 	host := s
 	if h, port, err := net.SplitHostPort(s); err == nil {
@@ -138,12 +138,12 @@ func IsHost(s string) bool {
 	return IsPlain(host)
 }
 
-// IsHTTP reports whether a text is a URL of HTTP, by how it begins.
+// IsHTTP reports whether a text begins like a URL of HTTP.
 func IsHTTP(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
-// Shown returns a URL without what may be a secret in it: its user and its query.
+// Shown returns a URL without the parts that may be secret: its user and its query.
 func Shown(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -153,8 +153,8 @@ func Shown(s string) string {
 	return u.String()
 }
 
-// IsPlain reports whether s consists of letters, digits, '_', '.' and '-': of what every
-// client takes in names, too.
+// IsPlain reports whether s has only letters, digits, '_', '.' and '-', which every client accepts
+// in names.
 func IsPlain(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == ""
 }
@@ -167,8 +167,7 @@ func Hostname(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// Network returns what counts as one address: of IPv6, the network that one
-// subscriber has.
+// Network returns the addresses that count as one: for IPv6, the network of one subscriber.
 func Network(a netip.Addr) netip.Prefix {
 	if a = a.Unmap().WithZone(""); a.Is6() {
 		p, _ := a.Prefix(64)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// For waits for d, or until ctx ends: then it returns why.
+// For waits for d, or until ctx ends, and returns the cause of that.
 func For(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -16,8 +16,8 @@ func For(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// Grown is the pause after so many failures in a row: first, and then each time
-// twice as long, up to most.
+// Grown returns the pause after that many failures in a row. It begins with first and doubles up to
+// most.
 func Grown(first, most time.Duration, failures int) time.Duration {
 	return min(first<<min(max(failures-1, 0), 16), most)
 }

@@ -1,5 +1,5 @@
-// Package deadline stops the clock of a time limit during a wait that the limit is not
-// about: a person signs in at a server before the server can get the request.
+// Package deadline holds a time limit during a wait that must not count: a person signs in at a
+// server before the server can get the request.
 package deadline
 
 import (
@@ -11,14 +11,14 @@ import (
 
 type key struct{}
 
-// limits are those that a context is under, the last one first.
+// limits are the limits of a context, the last one first.
 type limits struct {
 	hold func() (release func())
 	more *limits
 }
 
-// With returns a context that is under one more limit: Stand calls hold, and release when
-// the limit counts again.
+// With returns a context with one more limit: Stand calls hold, and release when the limit counts
+// again.
 func With(ctx context.Context, hold func() (release func())) context.Context {
 	return context.WithValue(ctx, key{}, &limits{hold, of(ctx)})
 }
@@ -28,7 +28,7 @@ func of(ctx context.Context) *limits {
 	return l
 }
 
-// Stand has all limits that a context is under stand still, until end is called.
+// Stand holds all limits of a context until end is called.
 func Stand(ctx context.Context) (end func()) {
 	var all []func()
 	for l := of(ctx); l != nil; l = l.more {
@@ -41,9 +41,9 @@ func Stand(ctx context.Context) (end func()) {
 	})
 }
 
-// WithTimeout is context.WithTimeoutCause with a time that can stand still. Nobody can know
-// when that ends: the context has no deadline, and Err returns context.Canceled. No cause
-// means context.DeadlineExceeded.
+// WithTimeout is context.WithTimeoutCause with a time that can be held. The context has no
+// deadline, since its end is unknown, and Err returns context.Canceled. No cause means
+// context.DeadlineExceeded.
 func WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &clock{left: d, since: time.Now(), over: func() { cancel(cmp.Or(cause, context.DeadlineExceeded)) }}
@@ -61,8 +61,8 @@ type clock struct {
 
 	mu      sync.Mutex // guards the rest
 	left    time.Duration
-	since   time.Time // when left was so much
-	held    int       // for how many it stands still
+	since   time.Time // when left was computed
+	held    int       // number of holds
 	stopped bool
 }
 
@@ -85,7 +85,7 @@ func (c *clock) release() {
 	}
 }
 
-// ended is called when the time is over, unless it stands still by now.
+// ended is called when the time is over. It has no effect while the clock is held.
 func (c *clock) ended() {
 	c.mu.Lock()
 	held := c.held > 0

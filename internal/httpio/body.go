@@ -1,9 +1,8 @@
-// Package httpio reads the bodies of POSTs within limits of size, of time and of the
-// memory for all messages, writes and reads server-sent events, and knows the media
-// types that adapters treat differently.
+// Package httpio reads the bodies of POSTs within limits of size, time and memory, reads and writes
+// server-sent events, and has the media types that adapters distinguish.
 //
-// Bytes count when they arrive. A body that is announced, or whose first bytes are here,
-// takes nothing from anybody else.
+// Bytes count when they arrive. A body that is announced, or whose first bytes have arrived, takes
+// no memory from others.
 package httpio
 
 import (
@@ -21,41 +20,40 @@ import (
 // readLimit is how long a client may take to send a body.
 const readLimit = 2 * time.Minute
 
-// envelopeRoom is what a body may have beyond the limit, for the names around
-// the payload.
+// envelopeRoom is how much larger than the limit a body may be, for the names around the payload.
 const envelopeRoom = 64 << 10
 
-// first is the memory that a body begins with: what comes of it is counted when it
-// has. From then on the memory doubles, and is counted beforehand.
+// first is the initial memory of a body, of which only received bytes count. From then on the
+// memory doubles, and is counted beforehand.
 const first = 16 << 10
 
-// Body is what was read. It has one user to begin with, and its memory is given
-// back when the last has freed it.
+// Body is a body that was read. It begins with one user, and its memory is freed when the last one
+// calls Free.
 type Body struct {
 	buf     *jsonrpc.Buffer
 	room    Room
 	counted bool
-	n       int          // bytes of room that are reserved
+	n       int          // reserved bytes of room
 	more    atomic.Int32 // users beside the first
 }
 
-// Fault says why a body was not read: with which HTTP status, and in words.
+// Fault is why a body was not read: an HTTP status and a text.
 type Fault struct {
 	Status int
 	Text   string
-	coming io.Reader // what the client may go on sending; nil if that is nothing
+	coming io.Reader // the rest that the client may still send, or nil
 }
 
 // Bytes returns the body. It is valid until Free.
 func (b *Body) Bytes() []byte { return b.buf.B }
 
-// Keep makes for one user more, until free is called.
+// Keep adds a user, until free is called.
 func (b *Body) Keep() (free func()) {
 	b.more.Add(1)
 	return b.Free
 }
 
-// Free says that one user less needs the body. Each calls it once.
+// Free removes a user. Each user calls it once.
 func (b *Body) Free() {
 	if b.more.Add(-1) >= 0 {
 		return
@@ -66,21 +64,20 @@ func (b *Body) Free() {
 	}
 }
 
-// unread is how long a body may take that perhaps nobody reads, and maxUnread how large
-// that of a GET may be.
+// unread is how long a body may take that may never be read, and maxUnread is how large that of a
+// GET may be.
 const (
 	unread    = 10 * time.Second
 	maxUnread = 64 << 10
 )
 
-// Hurry limits how long the body of a request may take, from the beginning: anybody may
-// announce one and never send it, and net/http waits for it before it answers. Whoever
-// reads the body sets another limit, and takes it away when the body is there: after that,
-// net/http takes its end for the client's going. A GET may lead to a stream for which
-// nobody reads a body, so that Hurry does, and returns the request without it. ok is false
-// if that did not come, or is too large.
+// Hurry limits the time of a request's body from the beginning: a client may announce a body and
+// never send it, and net/http waits for it before it answers. The reader of the body sets another
+// limit, and removes it after the body: then net/http would take the deadline for the client's
+// disconnection. A GET may lead to a stream, and no code reads its body. So Hurry reads it, and
+// returns the request without it. ok is false if the body did not arrive, or is too large.
 //
-// HTTP/2 needs none of it: nobody waits there for a body that nobody reads.
+// HTTP/2 needs none of it: there, nothing waits for an unread body.
 func Hurry(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
 	if r.ContentLength == 0 || r.ProtoMajor != 1 {
 		return r, true
@@ -94,27 +91,27 @@ func Hurry(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
 		return r, false
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	r = r.WithContext(r.Context()) // net/http goes by its own
+	r = r.WithContext(r.Context()) // a copy: net/http uses the original
 	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, 0, nil
 	return r, true
 }
 
-// Room is what bodies of one principal may take of the memory.
+// Room is the memory for the bodies of one principal.
 type Room interface {
 	Reserve(n int) bool // every success needs a Return
 	Return(n int)
 }
 
-// ReadBody reads the body of r, of at most limit bytes. It counts among what is under
-// way of the principal whose request it is, in the room that rooms has for it.
+// ReadBody reads the body of r, of at most limit bytes. It counts among the bytes in flight of the
+// request's principal, in the Room of rooms.
 func ReadBody[R Room](rooms interface{ Room(principal string) R }, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
 	body := &Body{room: rooms.Room(auth.Principal(r.Context())), counted: true}
 	return body.of(w, r, limit, readLimit)
 }
 
-// ReadUncountedBody reads the body of r, of at most limit bytes, within that time. It
-// is for requests of which it is not known yet whose they are: they take no room
-// from others, and the caller bounds how many of them are read at once.
+// ReadUncountedBody reads the body of r, of at most limit bytes, within that time. It is for
+// requests whose principal is not known yet: they take no memory from others. The caller bounds how
+// many are read at once.
 func ReadUncountedBody(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
 	return new(Body).of(w, r, limit, within)
 }
@@ -140,23 +137,22 @@ func tooLarge(r *http.Request, limit int) *Fault {
 	return f
 }
 
-// expect notes that the client may go on sending: unless it waits to be told, or
-// speaks HTTP/2, where that keeps neither the answer nor other requests from it.
+// expect records that the client may still send the rest of the body. It does not if it waits for a
+// permission to send. With HTTP/2, the rest disturbs neither the answer nor other requests.
 func (f *Fault) expect(r *http.Request) {
 	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" {
 		f.coming = r.Body
 	}
 }
 
-// What of a refused body is still read, and for how long.
+// Bounds on how much of a refused body is read, and for how long.
 const (
 	discardBytes = 64 << 20
 	discardLimit = 10 * time.Second
 )
 
-// Answer answers the request, and then reads what its client goes on sending of the
-// body: if the connection were closed under it, many clients would see that instead
-// of the answer.
+// Answer answers the request, and then reads the rest of the body. If the connection were closed
+// earlier, many clients would report that instead of the answer.
 func (f *Fault) Answer(w http.ResponseWriter, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -165,7 +161,7 @@ func (f *Fault) Answer(w http.ResponseWriter, contentType string, body []byte) {
 		RetryAfter(h, 5*time.Second)
 	}
 	if f.coming != nil {
-		h.Set("Connection", "close") // has the HTTP server answer before the body has come
+		h.Set("Connection", "close") // makes the HTTP server answer before the body has arrived
 	}
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(body)
@@ -184,7 +180,7 @@ func (b *Body) read(r *http.Request, limit int) *Fault {
 		last = int(r.ContentLength)
 	}
 	for size := min(last, first); ; size = min(2*size, last) {
-		if size > first && !b.reserve(size) { // for more than the beginning, as much again as has come
+		if size > first && !b.reserve(size) { // beyond the beginning, twice the received bytes
 			return BusyFault(r, full)
 		}
 		b.grow(size)
@@ -208,7 +204,7 @@ func (b *Body) read(r *http.Request, limit int) *Fault {
 	}
 }
 
-// BusyFault is the fault of a body that there is no room to read for now.
+// BusyFault is the fault of a body for which there is no memory now.
 func BusyFault(r *http.Request, why string) *Fault {
 	f := &Fault{Status: http.StatusServiceUnavailable, Text: why}
 	f.expect(r)
@@ -217,7 +213,7 @@ func BusyFault(r *http.Request, why string) *Fault {
 
 const full = "too many bytes are under way in the bridge, of this caller or of all (max_bytes_in_flight); try again later"
 
-// reserve has so many bytes in all counted.
+// reserve makes size bytes in all count.
 func (b *Body) reserve(size int) bool {
 	if b.counted && size > b.n {
 		if !b.room.Reserve(size - b.n) {
@@ -228,8 +224,8 @@ func (b *Body) reserve(size int) bool {
 	return true
 }
 
-// fill reads until b is full or r ends. Unlike io.ReadFull it leaves the two
-// kinds of end apart: of the whole, and in the midst of a chunk.
+// fill reads until b is full or r ends. Unlike io.ReadFull it distinguishes the end of the whole
+// body from an end within a chunk.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var m int
@@ -237,12 +233,12 @@ func fill(r io.Reader, b []byte) (n int, err error) {
 		n += m
 	}
 	if n == len(b) && err == io.EOF {
-		err = nil // the next call says so again
+		err = nil // the next call returns it again
 	}
 	return n, err
 }
 
-// grow makes room for size bytes in all.
+// grow makes the buffer large enough for size bytes.
 func (b *Body) grow(size int) {
 	if b.buf != nil && cap(b.buf.B) >= size {
 		return

@@ -12,18 +12,17 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// Detach begins the response like Open, but takes the connection out of the
-// HTTP server's hands first: a stream that is open for hours, and mostly
-// silent, then takes 16 KB of memory in place of 36, since the server's buffers
-// and the request are let go. The handler must return right away, and run be
-// called in a goroutine of its own; it returns when serve has, which must heed
-// its context: that ends when the client goes.
+// Detach begins the response like OpenWriter, but first takes the connection from the HTTP server.
+// A silent stream of hours then takes 16 KB of memory instead of 36, since the server's buffers and
+// the request are freed. The handler must return at once, and run must be called in another
+// goroutine. run returns after serve, which must return when its context ends: that is when the
+// client disconnects.
 //
-// abort breaks the connection, also under a write that waits for a client that
-// does not read: the HTTP server will not. It may be called at any time.
+// abort closes the connection, also during a write that waits for a client that does not read: the
+// HTTP server does not do that any more. It may be called at any time.
 //
-// Detach reports false, and has done nothing, where the connection cannot be
-// taken (HTTP/2, a test's recorder), or must not be (Attached): use Open.
+// Detach reports false, without effect, if the connection cannot be taken (HTTP/2, a test's
+// recorder) or must not be (Attached): use OpenWriter.
 func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context.Context, *Writer)), abort func(), ok bool) {
 	if _, can := innermost(w).(http.Hijacker); !can || r.ProtoMajor != 1 || r.Context().Value(attached{}) != nil {
 		return nil, nil, false
@@ -32,7 +31,7 @@ func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context
 	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
 	h := w.Header().Clone()
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	h.Set("Connection", "close") // hence the body needs no framing
+	h.Set("Connection", "close") // so the body needs no framing
 	if err := h.Write(head); err != nil {
 		return nil, nil, false
 	}
@@ -48,8 +47,8 @@ func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context
 
 type attached struct{}
 
-// Attached returns a context of a request whose stream ends with it, also where the
-// client stays: such a stream is not detached.
+// Attached returns a context of a request whose stream ends with it even if the client stays
+// connected: such a stream is not detached.
 func Attached(ctx context.Context) context.Context {
 	return context.WithValue(ctx, attached{}, true)
 }
@@ -60,7 +59,7 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var b [1]byte
-		_, _ = c.Read(b[:]) // nothing more may come: whatever it was, the client is done
+		_, _ = c.Read(b[:]) // a client sends nothing more: anything means its end
 		cancel()
 	})
 	defer wg.Wait()
@@ -72,11 +71,10 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	}
 }
 
-// gathered is how many bytes a connection gathers at most.
+// gathered is how many bytes a connection buffers at most.
 const gathered = 64 << 10
 
-// connection is a sink: it gathers what is written until Flush, as far as it is
-// little.
+// connection is a sink that buffers small writes until Flush.
 type connection struct {
 	c net.Conn
 	b []byte
@@ -104,8 +102,8 @@ func (c *connection) WriteString(s string) (int, error) {
 }
 
 func (c *connection) Flush() error {
-	Deadline(c.c, len(c.b)) // for all that was gathered
+	Deadline(c.c, len(c.b)) // for all buffered bytes
 	_, err := c.c.Write(c.b)
-	c.b = nil // silence comes next
+	c.b = nil // the stream may be silent next
 	return err
 }

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Types of forms, of JSON, of server-sent events, and of bytes that nothing is known
-// about.
+// Media types of forms, of JSON, of server-sent events, and of unknown bytes.
 const (
 	Form   = "application/x-www-form-urlencoded"
 	JSON   = "application/json"
@@ -17,7 +16,7 @@ const (
 	Bytes  = "application/octet-stream"
 )
 
-// MediaType returns the media type that Content-Type names: see Base.
+// MediaType returns the media type in Content-Type: see BaseType.
 func MediaType(h http.Header) string { return BaseType(h.Get("Content-Type")) }
 
 // BaseType returns a media type without its parameters, in small letters.
@@ -32,7 +31,7 @@ func IsJSON(s string) bool {
 	return t == JSON || t == "text/json" || strings.HasSuffix(t, "+json")
 }
 
-// IsLines reports whether a media type is a sequence of JSON texts, one a line.
+// IsLines reports whether a media type is a sequence of JSON texts, one on each line.
 func IsLines(s string) bool {
 	switch BaseType(s) {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/jsonlines", "application/json-lines":
@@ -41,7 +40,7 @@ func IsLines(s string) bool {
 	return false
 }
 
-// Sendable reports whether a media type that an argument names can be sent.
+// Sendable reports whether a media type from an argument can be sent.
 func Sendable(t string) bool {
 	_, _, err := mime.ParseMediaType(t)
 	return err == nil && strings.Contains(t, "/") && httpguts.ValidHeaderFieldValue(t) && len(t) < 200

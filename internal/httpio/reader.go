@@ -12,37 +12,36 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Received is one event that a Reader has read. Events without data are
-// reported too if they have an id, a retry or an empty line of data.
+// Received is one event that a Reader has read. Events without data are reported too if they have
+// an id, a retry or an empty line of data.
 type Received struct {
 	ID    string          // of this event; see HasID
-	HasID bool            // an empty id is one: it resets the position
-	Type  string          // "message" unless the event says otherwise
+	HasID bool            // an empty id counts: it resets the position
+	Type  string          // "message" by default
 	Data  *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
-	Over  *jsonrpc.Finder // has seen the data of an event that is larger than the limit, or has no room
-	Retry time.Duration   // how long to wait before the stream is opened again; see HasRetry
-	// HasRetry tells a retry of 0 from none.
+	Over  *jsonrpc.Finder // received the data of an event that is larger than the limit, or has no room
+	Retry time.Duration   // how long to wait before reopening the stream; see HasRetry
+	// HasRetry distinguishes a retry of 0 from none.
 	HasRetry bool
 }
 
-// Reader reads a stream of server-sent events. Unlike a library for browsers'
-// events it keeps no more than one event, reads the data of a large one
-// straight into the buffer of its message, and bounds it. It is for one
-// goroutine.
+// Reader reads a stream of server-sent events. Unlike a browser's library it holds at most one
+// event, reads the data of a large one directly into the buffer of its message, and bounds it. It
+// is for one goroutine.
 type Reader struct {
-	// Room is asked before the data of an event grows to size bytes. Where there is
-	// none, the data is treated as larger than the limit. It is told 0 when the data
-	// is not kept. nil means that there always is room.
+	// Room reserves memory before the data of an event grows to size bytes. If it returns false,
+	// the data is treated as larger than the limit. Size 0 means that the data is not kept. nil
+	// means no bound.
 	Room func(size int) bool
 
 	r     io.Reader
 	limit int
 	err   error
 
-	idle  []byte  // the window while little comes
-	wide  *[]byte // a larger one from the pool while much comes; or nil
-	win   []byte  // what was read and not yet used, a part of idle or wide
-	begun bool    // the beginning of the stream, where a BOM may stand, is behind us
+	idle  []byte  // the window of a quiet stream
+	wide  *[]byte // a larger one from the pool for a busy stream, or nil
+	win   []byte  // read and not yet used bytes, a part of idle or wide
+	begun bool    // the beginning of the stream, which may have a BOM, was read
 	cr    bool    // the line before ended with CR: an LF belongs to it
 	text  []byte  // the line, or the part of it before its data
 	lines int     // of data in this event
@@ -56,29 +55,26 @@ const (
 	wideWindow = 32 << 10
 	// maxText bounds a line that is not data: a comment, an id, an unknown field.
 	maxText = 16 << 10
-	// maxRetry bounds what a server may ask us to wait.
+	// maxRetry bounds the retry of a server.
 	maxRetry = 24 * time.Hour
-	// maxOver is how many times the limit the data of an event may have before its
-	// end is not waited for any more. Up to there it is read, for the id of the
-	// message, which may stand last.
+	// maxOver bounds the data of an event that is larger than the limit, in multiples of the limit.
+	// Up to there it is read, since the id of the message may come last.
 	maxOver = 4
 )
 
-// ErrEndless says that the data of an event is far larger than the limit, and its
-// end not in sight.
+// ErrEndless means that the data of an event is far larger than the limit, without an end.
 var ErrEndless = errors.New("event stream: an event is far larger than the limit")
 
 var dataField = []byte("data")
 
 var windows = sync.Pool{New: func() any { b := make([]byte, wideWindow); return &b }}
 
-// NewReader makes a Reader of r. The data of an event may have limit bytes.
+// NewReader returns a Reader of r. The data of an event may have limit bytes.
 func NewReader(r io.Reader, limit int) *Reader { return &Reader{r: r, limit: limit} }
 
-// Next reads the next event. The error is io.EOF when the stream has ended, and
-// remains; an event that was not finished by then is dropped, as the
-// specification of server-sent events has it. With ErrEndless comes what was seen
-// of the event, the first time.
+// Next reads the next event. The error is io.EOF at the end of the stream, and stays. An incomplete
+// event is dropped then, as the specification of server-sent events requires. The first ErrEndless
+// comes with the part of the event that was read.
 func (r *Reader) Next() (Received, error) {
 	e := Received{Type: "message"}
 	some := false
@@ -91,13 +87,13 @@ func (r *Reader) Next() (Received, error) {
 			if errors.Is(err, ErrEndless) {
 				return e, err
 			}
-			if e.HasRetry { // the error comes again
-				return Received{Type: "message", Retry: e.Retry, HasRetry: true}, nil // that counts at once
+			if e.HasRetry { // the error is returned again
+				return Received{Type: "message", Retry: e.Retry, HasRetry: true}, nil // a retry counts at once
 			}
 			return Received{}, err
 		case field == nil: // an empty line
 			if !some && r.lines == 0 {
-				e.Type = "message" // a type alone is no event
+				e.Type = "message" // an event needs more than a type
 				continue
 			}
 			e.Data, e.Over = r.data, r.over
@@ -126,15 +122,15 @@ func (r *Reader) Next() (Received, error) {
 	}
 }
 
-// forget drops an unfinished event and gives back what it holds.
+// forget drops an incomplete event and frees its memory.
 func (r *Reader) forget() {
 	r.data.Free()
 	r.data, r.over, r.lines, r.size, r.win = nil, nil, 0, 0, nil
 	r.narrow()
 }
 
-// line reads one line. Data goes where it belongs; all other fields are
-// returned, valid until the next line. An empty line has a nil field.
+// line reads one line. It stores data, and returns all other fields, valid until the next line. An
+// empty line has a nil field.
 func (r *Reader) line() (field, value []byte, err error) {
 	r.text = r.text[:0]
 	isData := false
@@ -157,7 +153,7 @@ func (r *Reader) line() (field, value []byte, err error) {
 			return nil, nil, r.err
 		case !end:
 			if !isData && len(r.text) > maxText {
-				r.text = r.text[:1] // a long comment: that it is one is all that matters
+				r.text = r.text[:1] // a long comment is dropped
 			}
 			continue
 		case isData:
@@ -170,8 +166,8 @@ func (r *Reader) line() (field, value []byte, err error) {
 	}
 }
 
-// begin adds a part to a line of which it is not known yet what it is. It
-// reports whether it is data; then what was read of that is where it belongs.
+// begin adds a part to a line whose kind is not known yet. If it is data, begin stores the part and
+// reports true.
 func (r *Reader) begin(part []byte, end bool) bool {
 	const data = "data:"
 	if len(r.text) == 0 && len(part) > len(data) && string(part[:len(data)]) == data { // the usual case: no copy
@@ -184,7 +180,7 @@ func (r *Reader) begin(part []byte, end bool) bool {
 	case end && string(r.text) == "data":
 		r.open()
 		return true
-	case bytes.HasPrefix(r.text, []byte(data)) && (end || len(r.text) > len(data)): // the space behind it is in sight
+	case bytes.HasPrefix(r.text, []byte(data)) && (end || len(r.text) > len(data)): // the space behind it was read
 		r.open()
 		r.add(bytes.TrimPrefix(r.text[len(data):], []byte(" ")))
 		return true
@@ -220,8 +216,8 @@ func (r *Reader) add(part []byte) {
 	r.data.Append(part)
 }
 
-// part returns the next part of a line, without what ends it, and whether the
-// line ends with it. It is valid until the next part is read.
+// part returns the next part of a line, without the line break, and whether the line ends with it.
+// It is valid until the next part is read.
 func (r *Reader) part() (part []byte, end bool, err error) {
 	for len(r.win) == 0 {
 		if r.err != nil {
@@ -288,8 +284,7 @@ func (r *Reader) mark() {
 	r.win = bytes.TrimPrefix(r.win, []byte(bom))
 }
 
-// narrow gives back the memory that a large event took, as far as it is not in
-// use: silence may come next.
+// narrow frees the memory of a large event that is not in use: the stream may be silent next.
 func (r *Reader) narrow() {
 	if cap(r.text) > idleWindow {
 		r.text = nil

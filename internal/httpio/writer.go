@@ -11,20 +11,19 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// A client may leave what was written unread for writeLimit, and as long again
-// as the bytes take on a slow line, before its connection is given up.
+// A client may leave data unread for writeLimit, and as much longer as the bytes take on a slow
+// line. Then its connection is given up.
 const (
 	writeLimit = 30 * time.Second
 	slowLine   = 64 << 10 // bytes per second
 )
 
-// Deadline bounds the time in which the next n bytes of a response have to be
-// on their way.
+// Deadline bounds the time to write the next n bytes of a response.
 func Deadline(c Deadliner, n int) {
-	_ = c.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // what cannot have one has none
+	_ = c.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // without support there is no deadline
 }
 
-// Deadliner is a connection, or what stands for one.
+// Deadliner is a connection with write deadlines.
 type Deadliner interface{ SetWriteDeadline(time.Time) error }
 
 // Writer writes one response as a stream of events. It is for one goroutine.
@@ -33,7 +32,7 @@ type Writer struct {
 	c Deadliner
 }
 
-// sink is where events go: an *sse.Session, or a connection of our own.
+// sink receives events: an *sse.Session, or a connection of our own.
 type sink interface {
 	Send(*sse.Message) error
 	Flush() error
@@ -47,7 +46,7 @@ func OpenWriter(w http.ResponseWriter, r *http.Request) (*Writer, error) {
 	rc := http.NewResponseController(w)
 	Deadline(rc, 0)
 	if f, ok := w.(http.Flusher); ok {
-		f.Flush() // a wrapper learns that the header is written
+		f.Flush() // wrappers note that the header is written
 	}
 	s, err := sse.Upgrade(innermost(w), r)
 	if err != nil {
@@ -62,8 +61,7 @@ func setHeaders(h http.Header) {
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 }
 
-// innermost returns the response writer below all wrappers: there, flushing
-// reports errors.
+// innermost returns the response writer below all wrappers, whose flush reports errors.
 func innermost(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -80,10 +78,10 @@ type Event struct {
 	Type  string
 	Data  []byte        // one line; it must not change while the event is written
 	Prime bool          // send the id with empty data
-	Retry time.Duration // tell the client how long to wait before it comes back; 0 leaves it out
+	Retry time.Duration // how long the client waits before it resumes; 0 leaves it out
 }
 
-// Send writes an event. Flush brings it on its way.
+// Send writes an event. Flush sends it.
 func (w *Writer) Send(e Event) error {
 	Deadline(w.c, len(e.Data))
 	m := sse.Message{Retry: e.Retry}
@@ -101,8 +99,7 @@ func (w *Writer) Send(e Event) error {
 	return w.s.Send(&m)
 }
 
-// Beat writes a comment, so that nobody in between takes the connection for
-// dead, and flushes it.
+// Beat writes a comment and flushes it, so that no proxy closes the connection as dead.
 func (w *Writer) Beat() error {
 	Deadline(w.c, 0)
 	var m sse.Message
@@ -113,8 +110,8 @@ func (w *Writer) Beat() error {
 	return w.s.Flush()
 }
 
-// Drain writes the messages that wait in log, and has it forget them bit by bit: its
-// bytes are what is left.
+// Drain writes the messages of log, and removes them from it step by step, so that its bytes are
+// those that are left.
 func (w *Writer) Drain(log *replay.Log) error {
 	for {
 		events := log.Next(0)
@@ -126,15 +123,15 @@ func (w *Writer) Drain(log *replay.Log) error {
 				return err
 			}
 		}
-		log.Forget(events[len(events)-1].Seq) // but for a few KiB they are on their way
+		log.Forget(events[len(events)-1].Seq) // all but a few KiB of them were sent
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
 }
 
-// Flush sends what was written, within the time that Send gave it.
+// Flush sends all written data, within the time that Send set.
 func (w *Writer) Flush() error { return w.s.Flush() }
 
-// Close leaves the connection as it was found: usable for the next request.
+// Close leaves the connection usable for the next request.
 func (w *Writer) Close() { _ = w.c.SetWriteDeadline(time.Time{}) }

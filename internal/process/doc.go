@@ -1,3 +1,3 @@
-// Package process ends a program on Windows together with all that it has started. On
-// other systems process groups do that, and the package is empty.
+// Package process ends a program on Windows with all programs that it has started. Other systems
+// have process groups, and the package is empty there.
 package process

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Job holds processes, and what they start. Nobody can leave it, and when the bridge dies
-// its handle is closed and Windows ends all members.
+// Job holds processes, and those that they start. None can leave it. When the bridge dies, its
+// handle is closed and Windows ends all members.
 type Job struct{ handle windows.Handle }
 
-// New makes an empty job.
+// New returns an empty job.
 func New() (*Job, error) {
 	handle, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -27,8 +27,8 @@ func New() (*Job, error) {
 	return &Job{handle}, nil
 }
 
-// Run puts a process into the job that was created suspended, so that it has started
-// nothing yet, and lets it run. The caller holds a handle of it: the id is no other's.
+// Run adds a process to the job and resumes it. The process was created suspended, so that it has
+// started nothing yet. The caller holds a handle of it: the id is not reused.
 func (j *Job) Run(pid int) error {
 	if err := j.add(pid); err != nil {
 		return fmt.Errorf("job object: %w", err)
@@ -45,8 +45,8 @@ func (j *Job) add(pid int) error {
 	if err := windows.AssignProcessToJobObject(j.handle, process); err != nil {
 		return err
 	}
-	// CreateProcess had the handle of the process's thread; package syscall closes
-	// it, so the thread is looked for. There is exactly one.
+	// CreateProcess returned the handle of the thread, but package syscall closes it. So the thread
+	// is searched for. There is exactly one.
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
 		return err
@@ -83,5 +83,5 @@ func (j *Job) Empty() bool {
 	return err == nil && info.ActiveProcesses == 0
 }
 
-// Close gives the job back, which ends whoever is still in it.
+// Close closes the job, which ends its members.
 func (j *Job) Close() { windows.CloseHandle(j.handle) }

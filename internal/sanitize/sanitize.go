@@ -1,8 +1,8 @@
-// Package sanitize makes texts of strangers safe to show. Texts of servers, APIs and
-// clients reach terminals and logs, where some characters act without being seen:
-// controls rewrite the screen or type for its user, and marks of direction reorder text.
+// Package sanitize makes foreign texts safe to show. Texts of servers, APIs and clients reach
+// terminals and logs, where some invisible characters have effects: controls rewrite the screen or
+// type for its user, and marks of direction reorder text.
 //
-// Nothing is lost: a character that is hidden is shown by its number, such as \u202e.
+// Nothing is lost: a hidden character is shown by its number, such as \u202e.
 package sanitize
 
 import (
@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a character above ASCII acts on what is around it: a C1
-// control, a mark of direction, a line break that is not shown as one everywhere.
+// hidden reports whether a character above ASCII affects others: a C1 control, a mark of direction,
+// or a line break that is not shown as one everywhere.
 func hidden(r rune) bool {
 	return r >= 0x80 && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
@@ -25,15 +25,15 @@ func escape(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
-// Text returns a text as it may be shown on a terminal. Line breaks and tabs stay;
-// other controls of ASCII have pictures, such as ␛.
+// Text returns a text for a terminal. Line breaks and tabs stay; other controls of ASCII become
+// pictures, such as ␛.
 func Text(s string) string {
 	b := make([]byte, 0, len(s))
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
-		case r == utf8.RuneError && n == 1: // no UTF-8; as one byte, a terminal may take it for C1
+		case r == utf8.RuneError && n == 1: // invalid UTF-8; a terminal may take the byte for C1
 			b = append(b, '\\', 'x', digits[s[i]>>4], digits[s[i]&15])
 		case r < ' ' && r != '\n' && r != '\t':
 			b = utf8.AppendRune(b, '␀'+r)
@@ -49,8 +49,8 @@ func Text(s string) string {
 	return string(b)
 }
 
-// Short returns a text, or of one that has more bytes its beginning, cut between
-// characters, and an ellipsis.
+// Short returns a text of at most most bytes unchanged. Of a longer one it returns the beginning,
+// cut between characters, and an ellipsis.
 func Short(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -61,9 +61,8 @@ func Short(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// JSON returns JSON that says the same, without hidden characters: they can only
-// stand in texts, where they are escaped. b is not changed, and returned if it has
-// none.
+// JSON returns equivalent JSON without hidden characters: they can only be in strings, where they
+// are escaped. It does not change b, and returns b if it has none.
 func JSON(b []byte) []byte {
 	var out []byte
 	from := 0
@@ -85,8 +84,7 @@ func JSON(b []byte) []byte {
 	return append(out, b[from:]...)
 }
 
-// JSONWriter returns a writer of what JSON makes of what it gets, which has to come
-// in whole characters.
+// JSONWriter returns a writer that applies JSON to each write. A write must have whole characters.
 func JSONWriter(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ to io.Writer }

@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// secretNames are parts of the names of members whose values are not shown,
-// in lower case and without what stands between words. requestState and taskId
-// are handles by which others' calls could be had.
+// secretNames are parts of the names of members whose values are not shown, in lower case and
+// without separators. requestState and taskId are handles to the calls of others.
 var secretNames = []string{
 	"authorization", "token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "cookie", "session",
 	"credential", "bearer", "jwt", "requeststate", "taskid",
 }
 
-// IsSecret reports whether a name, of a member, a variable or a header, looks like
-// that of a secret.
+// IsSecret reports whether the name of a member, a variable or a header looks like that of a
+// secret.
 func IsSecret(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == '.' || r == ' ' {

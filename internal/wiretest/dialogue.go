@@ -63,9 +63,9 @@ type player struct {
 	s       *Server
 	site    *Site
 	replies map[string]*Reply
-	begun   map[string]bool   // the status was shown, and of NAME ended the end
-	names   map[string]string // what a made-up name is called
-	reals   []string          // pairs for a strings.Replacer: called, made up
+	begun   map[string]bool   // by NAME: the status was shown; by NAME and " ended": so was the end
+	names   map[string]string // by made-up name: the name in the dialogue
+	reals   []string          // pairs for a strings.Replacer: name in the dialogue, made-up name
 	counts  [3]int
 }
 
@@ -131,7 +131,7 @@ var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 // shown are the headers that a dialogue shows.
 var shown = []string{"Mcp-Session-Id", "Allow", "Retry-After", "X-Accel-Buffering", "Cache-Control"}
 
-// heard returns what has come since the last time.
+// heard returns what has arrived since the last time.
 func (p *player) heard(name string, r *Reply) string {
 	var out strings.Builder
 	if !p.begun[name] && r.Status() != 0 {
@@ -153,10 +153,10 @@ func (p *player) heard(name string, r *Reply) string {
 	return strings.TrimLeft(p.called(text), "\n")
 }
 
-// made finds the names that the bridge makes up.
+// made matches the names that the bridge makes up.
 var made = regexp.MustCompile(`((?:Mcp-Session-Id: |sessionId=)([A-Z2-7]{26}))|(?:id: ([pg])([A-Z2-7]{12})-)`)
 
-// called puts names in place of what the bridge has made up.
+// called replaces names that the bridge made up by names of the dialogue.
 func (p *player) called(text string) string {
 	for _, m := range made.FindAllStringSubmatch(text, -1) {
 		real, kind := m[2], 0
@@ -175,5 +175,5 @@ func (p *player) called(text string) string {
 	return text
 }
 
-// real puts back what the bridge has made up.
+// real does the reverse of called.
 func (p *player) real(text string) string { return strings.NewReplacer(p.reals...).Replace(text) }

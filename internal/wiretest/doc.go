@@ -1,5 +1,4 @@
-// Package wiretest tests the HTTP transports without processes and networks: a
-// server in memory that plays tools in plain Go, a listener in memory on which
-// time can be faked (testing/synctest), and whole dialogues written down as
-// txtar files.
+// Package wiretest tests the HTTP transports without processes and networks. It has a server in
+// memory whose tools are plain Go, a listener in memory that works with fake time
+// (testing/synctest), and dialogues that are written as txtar files.
 package wiretest

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Discovered is what Modern answers to server/discover.
+// Discovered is the result of server/discover of Modern.
 const Discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 
 // Modern is an MCP server of the stateless era in memory, without a wire. Its
@@ -34,12 +34,12 @@ const Discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 type Modern struct {
 	mu        sync.Mutex // guards the rest
 	faulty    string
-	delay     time.Duration // before what is faulty fails
-	got       []string      // methods, and what tools/call is about
-	cancelled []string      // what of it was taken back, and why
+	delay     time.Duration // before a faulty request fails
+	got       []string      // methods, and the names of tools
+	cancelled []string      // cancelled ones, and the reasons
 	waiting   []chan string
 	listens   map[*bridge.Request]struct{}
-	heeded    chan struct{} // closed with the next of them; nil while nobody waits
+	heeded    chan struct{} // closed at the next subscription; nil while nobody waits
 }
 
 var (
@@ -57,7 +57,7 @@ func (s *Modern) Server() *bridge.Greeting {
 	return &bridge.Greeting{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
 }
 
-// Attributes implements bridge.Attributing: each call has a way back of its own.
+// Attributes implements bridge.Attributing: each call has a stream of its own.
 func (s *Modern) Attributes() bool { return true }
 
 // Notify implements bridge.Upstream.
@@ -170,7 +170,7 @@ func (s *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if s.listens == nil {
 		s.listens = map[*bridge.Request]struct{}{}
 	}
-	// With the lock held: who has read the acknowledgement hears what Say says.
+	// With the lock held: after its acknowledgement, a subscription gets every Say.
 	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
 	s.listens[r] = struct{}{}
 	if s.heeded != nil {
@@ -200,7 +200,7 @@ func said(line string) *jsonrpc.Message {
 	return m
 }
 
-// report reports progress to a caller that wants to hear of it.
+// report sends progress to a caller that wants it.
 func report(r *bridge.Request, n int64, text string) {
 	if r.Token() != nil {
 		r.Back.Notify(said(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, r.Token(), n, text)))
@@ -211,7 +211,7 @@ func answered(result string) *jsonrpc.Message {
 	return said(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`)
 }
 
-// Say says a notification to all subscriptions.
+// Say sends a notification to all subscriptions.
 func (s *Modern) Say(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,8 +220,8 @@ func (s *Modern) Say(line string) {
 	}
 }
 
-// Heeded is closed when somebody listens to what Say says. Clients need not wait
-// for that before they go on.
+// Heeded returns a channel that is closed when there is a subscription. Clients need not wait for
+// that before they continue.
 func (s *Modern) Heeded() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,15 +250,15 @@ func (s *Modern) Answer(result string) bool {
 	return true
 }
 
-// Faulty has all requests from now on fail with the fault of that name, after
-// that time; the empty name ends that.
+// Faulty makes all later requests fail with the fault of that name, after that time; the empty name
+// ends that.
 func (s *Modern) Faulty(fault string, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faulty, s.delay = fault, after
 }
 
-// Got returns what came since the last Got: methods, and the names of tools.
+// Got returns the methods, and the names of tools, since the last Got.
 func (s *Modern) Got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *Modern) Got() []string {
 	return got
 }
 
-// Cancelled returns what was taken back since the last Cancelled, and why.
+// Cancelled returns the cancelled requests since the last Cancelled, with the reasons.
 func (s *Modern) Cancelled() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *Modern) Listens() int {
 	return len(s.listens)
 }
 
-// Both is a server that speaks to each client in its own era.
+// Both is a server that uses each client's own era.
 type Both struct {
 	Legacy *Server
 	Modern *Modern

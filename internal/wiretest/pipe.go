@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Pipe returns the two ends of a connection in memory. It has buffers, as TCP has, and net.Pipe has
-// not: with that, TLS waits with its lock held until the other end reads, and the time of a bubble
-// stands still while somebody waits for a lock.
+// Pipe returns the two ends of a connection in memory. Unlike net.Pipe it has buffers, as TCP does.
+// With net.Pipe, TLS waits with its lock held until the other end reads, and the time of a bubble
+// stands still while a goroutine waits for a lock.
 func Pipe() (*End, *End) {
 	there, back := newWay(), newWay()
 	return &End{in: back, out: there}, &End{in: there, out: back}
@@ -27,8 +27,8 @@ type way struct {
 	changed   *sync.Cond
 	data      []byte
 	held      bool // nothing arrives
-	over      bool // nobody writes any more
-	left      bool // nobody reads any more
+	over      bool // closed for writing
+	left      bool // closed for reading
 	readBy    deadline
 	writtenBy deadline
 }
@@ -39,7 +39,7 @@ type deadline struct {
 	timer *time.Timer
 }
 
-// buffered is how much waits in one direction until it is read.
+// buffered is how many bytes one direction holds.
 const buffered = 256 << 10
 
 func newWay() *way {
@@ -48,7 +48,7 @@ func newWay() *way {
 	return w
 }
 
-// change does something to the way, and wakes who waits for it.
+// change modifies the way, and wakes those that wait for it.
 func (w *way) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +132,8 @@ func (e *End) Close() error {
 	return nil
 }
 
-// Hold has nothing arrive at either end, also no end of the connection, until it is called with false.
+// Hold keeps everything from arriving at either end, also the end of the connection, until it is
+// called with false.
 func (e *End) Hold(on bool) {
 	for _, w := range []*way{e.in, e.out} {
 		w.change(func() { w.held = on })

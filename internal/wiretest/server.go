@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Result is what Server answers to initialize.
+// Result is the result of initialize of Server.
 const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"x-vendor":{"k":1}},"serverInfo":{"name":"fake","version":"1"}}`
 
 // Server is an MCP server in memory. Its tools are:
@@ -35,7 +35,7 @@ const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listCh
 //
 // It has no prompts; other methods it answers with their names.
 type Server struct {
-	Before func(ctx context.Context) error // what happens before a handshake; nil is nothing
+	Before func(ctx context.Context) error // called before a handshake; may be nil
 
 	mu      sync.Mutex // guards the rest
 	conns   []*Conn
@@ -46,8 +46,7 @@ type Server struct {
 
 var _ bridge.Adapter = (*Server)(nil)
 
-// Conn is one connection. A goroutine of its own plays the server's part, in
-// the order of the wire.
+// Conn is one connection. A goroutine plays the server, in the order of the wire.
 type Conn struct {
 	*conn.Conn
 	s      *Server
@@ -57,7 +56,7 @@ type Conn struct {
 	done   chan struct{}
 	once   sync.Once
 	wg     sync.WaitGroup
-	asked  map[string]string // the call that a question is about, by the question's raw id; of the connection's goroutine
+	asked  map[string]string // the call that a question belongs to, by the question's raw id; for the connection's goroutine
 	asks   int
 }
 
@@ -108,7 +107,7 @@ func (c *Conn) do(f func()) {
 	}
 }
 
-// Send implements bridge.Sender.
+// Send implements conn.Sender.
 func (c *Conn) Send(_ context.Context, m conn.Outgoing) error {
 	text := string(m.Line.B)
 	m.Line.Free()
@@ -119,7 +118,7 @@ func (c *Conn) Send(_ context.Context, m conn.Outgoing) error {
 func (c *Conn) take(text string) {
 	m, err := jsonrpc.Parse([]byte(text))
 	if err != nil {
-		panic(err) // the bridge sends nothing but messages
+		panic(err) // the bridge sends only messages
 	}
 	switch m.Method {
 	case "initialize":
@@ -198,12 +197,12 @@ func (c *Conn) tool(m *jsonrpc.Message) {
 	}
 }
 
-// answer is for the connection's goroutine.
+// answer must be called by the connection's goroutine.
 func (c *Conn) answer(id, result string) {
 	c.hear(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
 
-// hear delivers a line to the bridge. It is for the connection's goroutine.
+// hear delivers a line to the bridge. It must be called by the connection's goroutine.
 func (c *Conn) hear(line string) {
 	buf := jsonrpc.NewBuffer(len(line))
 	buf.B = append(buf.B, line...)
@@ -225,7 +224,7 @@ func (c *Conn) Close(context.Context) error {
 	return nil
 }
 
-// Say has the newest connection say a line by itself.
+// Say makes the newest connection send a line.
 func (s *Server) Say(line string) {
 	s.mu.Lock()
 	c := s.conns[len(s.conns)-1]
@@ -256,7 +255,7 @@ func (s *Server) Opened() int {
 	return s.opened
 }
 
-// Got returns what came since the last Got, without handshakes.
+// Got returns the messages since the last Got, without handshakes.
 func (s *Server) Got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

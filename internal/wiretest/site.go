@@ -46,13 +46,13 @@ func NewSiteFrom(t testing.TB, srv *http.Server) *Site {
 		<-served
 		s.wg.Wait()
 		if bubble() {
-			Advance(time.Second) // net/http lingers on connections whose request it has not read
+			Advance(time.Second) // net/http keeps connections open whose request it has not read
 		}
 	})
 	return s
 }
 
-// NewClients returns a site that somebody else serves, on its Listener.
+// NewClients returns a site that another server serves, on its Listener.
 func NewClients(t testing.TB) *Site {
 	s := newSite(t)
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func newSite(t testing.TB) *Site {
 	return s
 }
 
-// Listener returns the listener, for a server of one's own.
+// Listener returns the listener, for another server.
 func (s *Site) Listener() net.Listener { return s.l }
 
 // Dial connects to the site.
@@ -86,7 +86,7 @@ func (s *Site) Dial() net.Conn {
 	return client
 }
 
-// local is a connection that came in on a loopback address.
+// local is a connection from a loopback address.
 type local struct{ net.Conn }
 
 func (local) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808} }
@@ -118,7 +118,7 @@ func (l *listener) Close() error {
 
 func (l *listener) Addr() net.Addr { return local{}.LocalAddr() }
 
-// Reply is the response to a request, as far as it has come.
+// Reply is the response to a request, as far as it has arrived.
 type Reply struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the response is over
@@ -131,9 +131,8 @@ type Reply struct {
 	err    error
 }
 
-// Do makes a request and reads the response in the background. header is pairs
-// of a name and a value; an empty value removes what is set otherwise. A POST
-// is of JSON and accepts everything.
+// Do makes a request and reads the response in the background. header has pairs of a name and a
+// value; an empty value removes a default. A POST is of JSON and accepts everything.
 func (s *Site) Do(method, path, body string, header ...string) *Reply {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -195,7 +194,7 @@ func (r *Reply) read(resp *http.Response, err error) {
 	}
 }
 
-// Leave breaks the connection.
+// Leave closes the connection.
 func (r *Reply) Leave() {
 	r.cancel()
 	<-r.done
@@ -217,7 +216,7 @@ func (r *Reply) Over() bool {
 	}
 }
 
-// Err returns why the response broke off, or nil.
+// Err returns why the response ended early, or nil.
 func (r *Reply) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,14 +237,14 @@ func (r *Reply) Header(name string) string {
 	return r.header.Get(name)
 }
 
-// Body returns the body as far as it has come.
+// Body returns the body as far as it has arrived.
 func (r *Reply) Body() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.body.String()
 }
 
-// Take returns what of the body has come since the last Take.
+// Take returns the part of the body that has arrived since the last Take.
 func (r *Reply) Take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,7 +256,7 @@ func (r *Reply) Take() string {
 // Event is one server-sent event.
 type Event struct{ ID, Type, Data string }
 
-// Events returns the events that have come whole.
+// Events returns the complete events so far.
 func (r *Reply) Events() []Event {
 	var all []Event
 	blocks := strings.Split(r.Body(), "\n\n")
@@ -281,12 +280,12 @@ func (r *Reply) Events() []Event {
 	return all
 }
 
-// bubble reports whether the time is a fake.
+// bubble reports whether the time is fake.
 func bubble() (is bool) {
 	defer func() { is = recover() == nil }()
 	synctest.Wait()
 	return
 }
 
-// Advance lets fake time pass, and everything happen that happens meanwhile.
+// Advance lets fake time pass, and waits for everything that happens meanwhile.
 func Advance(d time.Duration) { <-time.After(d) }

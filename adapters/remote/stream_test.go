@@ -65,7 +65,7 @@ func says(text string) func(net.Conn) {
 func inMemory(t *testing.T, url string, p *peers) *Client {
 	c := client(t, Config{URL: url, Proxy: "none"})
 	c.short.Transport.(*http.Transport).DialContext = p.dial
-	c.long.Transport.(*lone).dial = p.dial
+	c.long.Transport.(*streamTransport).dial = p.dial
 	return c
 }
 
