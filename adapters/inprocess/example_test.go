@@ -74,7 +74,7 @@ func ExampleNew() {
 }
 
 // One server for all sessions. A handler that panics costs its caller an error,
-// and nobody else anything.
+// and has no effect on others.
 func ExampleShared() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "shared", Version: "1.0.0"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "fail"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {

@@ -227,7 +227,7 @@ func TestCloseInHurry(t *testing.T) {
 }
 
 // a server that ends its session by itself: pending calls get an error,
-// and the client is told once.
+// and the client is notified once.
 func TestServerEndsSession(t *testing.T) {
 	asked := make(chan struct{})
 	s := newServer(nil, map[string]handler{"hang": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
@@ -243,7 +243,7 @@ func TestServerEndsSession(t *testing.T) {
 	<-asked
 	closed := make(chan error)
 	go func() { closed <- session.Close() }()
-	cancel() // the SDK lets calls under way come to their end
+	cancel() // the SDK lets calls in flight finish
 	<-call
 	if err := <-closed; err != nil {
 		t.Errorf("the session's Close: %v", err)

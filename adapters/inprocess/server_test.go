@@ -101,7 +101,7 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// The connection has a session whoever the caller is: a client without one is
+// The connection has a session for any caller: a client without one is
 // translated for, and the server can ask.
 func TestModernCaller(t *testing.T) {
 	s := newServer(nil, map[string]handler{"roots": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
@@ -205,7 +205,7 @@ func TestQuestions(t *testing.T) {
 			}
 		})
 	}
-	up := open(t, Shared("clock", s, quiet(Options{})), &adaptertest.Client{}) // nobody is asked
+	up := open(t, Shared("clock", s, quiet(Options{})), &adaptertest.Client{}) // no request is sent
 	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("ping", ""))); got != "alive" {
 		t.Errorf("the tool said %q", got)
 	}
@@ -295,7 +295,7 @@ func TestNotifications(t *testing.T) {
 	}
 }
 
-// What clients tell the server reaches its handlers.
+// Notifications of clients reach the server's handlers.
 func TestClientNotifications(t *testing.T) {
 	told := make(chan string, 2)
 	s := newServer(&mcp.ServerOptions{

@@ -89,7 +89,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// a redirect is followed within the origin, if the request stays what it is.
+// a redirect is followed within the origin, if the request stays unchanged.
 func TestRedirects(t *testing.T) {
 	const secret = "SECRET"
 	other := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -177,7 +177,7 @@ func TestSameOrigin(t *testing.T) {
 	}
 }
 
-// raw serves connections with what f does to them until the test ends.
+// raw serves connections with f until the test ends.
 func raw(t testing.TB, f func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -213,7 +213,7 @@ func answering(text string) func(net.Conn) {
 	}
 }
 
-// D0.8: what was certainly not sent is told from what may have been; and no error tells a secret.
+// D0.8: errors distinguish unsent requests from those that may have been sent, and show no secret.
 func TestUnsent(t *testing.T) {
 	closed := raw(t, func(net.Conn) {})
 	refused := func() string {

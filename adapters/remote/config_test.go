@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// D0.9: what is the transport's or the connection's own is nobody else's.
+// D0.9: only the bridge sets the headers of the transport and the connection.
 func TestReserved(t *testing.T) {
 	for _, name := range []string{"mcp-session-id", "MCP-Protocol-Version", "Mcp-Param-X", "last-event-id", "HOST", "Content-Type", "accept", "Connection", "X-Forwarded-For", "proxy-authorization", "Origin", "transfer-encoding"} {
 		if !Reserved(name) {

@@ -78,7 +78,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// Whence tells the internet from this machine, and behind a proxy goes by the name.
+// Whence distinguishes the internet from this machine, behind a proxy by the name.
 func TestWhence(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()

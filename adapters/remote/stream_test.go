@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// peers is what a client reaches in memory: each connection is what serve does to it.
+// peers are servers in memory: serve handles each connection.
 type peers struct {
 	serve func(net.Conn)
 	wg    sync.WaitGroup

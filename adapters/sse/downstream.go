@@ -31,18 +31,17 @@ type Options struct {
 	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
 	// Tag begins the ids of sessions, as in session.NewID; empty means none.
 	Tag string
-	// Elsewhere is asked about sessions that may be another instance's; nil means that
-	// there is no other.
+	// Elsewhere finds sessions of other instances; nil means that there are no others.
 	Elsewhere Elsewhere
-	// Screen answers a POST for a server whose caller may not send what is in its body, and
-	// otherwise reports false; nil means that all may.
+	// Screen answers a POST whose caller may not send that body to that server, and reports false
+	// otherwise; nil means that all may.
 	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
 }
 
-// Elsewhere knows the sessions of several instances.
+// Elsewhere finds the sessions of all instances.
 type Elsewhere interface {
-	// Message answers a POST for the session of that id at the instance that holds its
-	// stream. It reports false when nobody does.
+	// Message forwards a POST for the session of that id to the instance that has its stream. It
+	// reports false if none has it.
 	Message(w http.ResponseWriter, r *http.Request, server, id string, body []byte) (answered bool)
 }
 
@@ -53,8 +52,8 @@ type Downstream struct {
 
 	mu    sync.RWMutex // guards the rest
 	peers map[string]*peer
-	each  map[string]int // how many of them each principal has
-	most  int            // that it may have
+	each  map[string]int // number of peers of each principal
+	most  int            // limit of each
 }
 
 // New returns a Downstream for the servers of b.

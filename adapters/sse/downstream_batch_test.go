@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// The messages of a batch count among the bytes under way for as long as one of
+// The messages of a batch count among the bytes in flight for as long as one of
 // them is used: a client must not get around the limit with arrays.
 func TestBatchCounts(t *testing.T) {
 	const limit = 1 << 20
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
-		free := func() bool { // whether nothing is under way
+		free := func() bool { // reports that nothing is in flight
 			ok := r.b.Room("").Reserve(limit)
 			if ok {
 				r.b.Room("").Return(limit)

@@ -215,7 +215,7 @@ func TestLeavesInHandshake(t *testing.T) {
 	})
 }
 
-// A stream that ends takes no new handshake: nobody would end its session.
+// A stream that ends takes no new handshake: its session would never end.
 func TestInitializeAfterEnd(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.open()
@@ -312,7 +312,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// While the bridge drains there are no new streams, and none is noted; calls under way finish.
+// While the bridge drains there are no new streams, and none is noted; calls in flight finish.
 func TestDrain(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c, idle := r.begin("2025-06-18"), r.open()
@@ -378,7 +378,7 @@ func TestNeverReads(t *testing.T) {
 }
 
 // While too much waits for a client that does not read, its requests are refused;
-// what waits is there when it reads on, and so is its session.
+// the waiting events and the session are there when it reads again.
 func TestReadsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
@@ -415,7 +415,7 @@ func TestReadsLate(t *testing.T) {
 	})
 }
 
-// When the session ends by itself, calls under way are answered before the stream ends: every request gets one answer.
+// When the session ends by itself, calls in flight are answered before the stream ends: every request gets one answer.
 func TestSessionEndsUnderCalls(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")

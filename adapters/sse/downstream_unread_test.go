@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// What waits for a client that does not read counts among the bytes under way. An
+// Events for a client that does not read count among the bytes in flight. An
 // answer that has no room is an error that says so; each call gets exactly one, and
 // other clients are served.
 func TestUnreadCounts(t *testing.T) {

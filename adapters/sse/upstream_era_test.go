@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
-// C2.9: the modern era is never spoken here, whoever the caller is, and the
+// C2.9: the modern era is never used here, whatever the caller, and the
 // server is offered no more than the settings allow.
 func TestUpstreamIsLegacy(t *testing.T) {
 	for _, c := range []struct{ name, most, offered string }{

@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// secret stands for what must not be told: it is in the session's id, in headers and in addresses.
+// secret marks text that must not be shown: it is in the session's id, in headers and in addresses.
 const secret = "SECRET"
 
 // fakePeer is a server of HTTP+SSE whose behaviour is the suite's, as far as the hooks do not change it.
@@ -123,7 +123,7 @@ func (f *fakePeer) serve(w http.ResponseWriter, r *http.Request, left int) {
 	case <-r.Context().Done():
 		s.die()
 	}
-	s.mu.Lock() // nobody writes any more
+	s.mu.Lock() // no writer is left
 	defer s.mu.Unlock()
 	if lost {
 		panic(http.ErrAbortHandler) // without another word

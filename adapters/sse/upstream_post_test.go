@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// What comes of a call whose POST is refused: whether the server may have acted on it is told as it is.
+// The result of a call whose POST is refused says whether the server may have acted on it.
 func TestUpstreamRefusedPost(t *testing.T) {
 	const answer = `{"jsonrpc":"2.0","id":$id,"error":{"code":-32000,"message":"session not found"}}`
 	for _, test := range []struct {
@@ -141,7 +141,7 @@ func inBubble(t *testing.T, f *fakePeer, test func(t *testing.T, u *Upstream, up
 	})
 }
 
-// What could not be sent is tried again for about four seconds, as long as somebody wants it.
+// A message that could not be sent is repeated for about four seconds, while it is needed.
 func TestUpstreamUnsent(t *testing.T) {
 	for _, test := range []struct {
 		fails int
@@ -174,7 +174,7 @@ func TestUpstreamUnsent(t *testing.T) {
 	}
 }
 
-// I-212: while a request waits for somebody who signs in, neither the time for the handshake
+// I-212: while a request waits for a person to sign in, neither the time for the handshake
 // nor that of a call runs, nor that for a message without an answer. Afterwards they do.
 func TestUpstreamStandsStill(t *testing.T) {
 	const signIn = time.Hour
@@ -340,7 +340,7 @@ func hanging(methods ...string) *fakePeer {
 	}}
 }
 
-// A POST without an answer holds up neither its call, nor others, nor Close, and is ended once nobody wants it.
+// A POST without an answer holds up neither its call, nor others, nor Close, and is ended when it is not needed any more.
 func TestUpstreamHangingPost(t *testing.T) {
 	inBubble(t, hanging("m"), func(t *testing.T, _ *Upstream, up bridge.Upstream, _ *adaptertest.Client) {
 		under := up.(*connection).out
@@ -368,7 +368,7 @@ func TestUpstreamHangingPost(t *testing.T) {
 	})
 }
 
-// What nobody waits for is sent in order, after the calls before it and before those after it, and a server that
+// Messages without an answer are sent in order, after the calls before it and before those after it, and a server that
 // answers late holds it up for a second.
 func TestUpstreamOrder(t *testing.T) {
 	var mu sync.Mutex
@@ -417,7 +417,7 @@ func TestUpstreamOrder(t *testing.T) {
 	})
 }
 
-// R-178: what waits is bounded. Who sends waits with it, and gives up with his context; what must not wait ends the connection.
+// R-178: the queue is bounded. A sender waits until its context ends; a message that must not wait ends the connection.
 func TestUpstreamFull(t *testing.T) {
 	inBubble(t, hanging("m"), func(t *testing.T, _ *Upstream, up bridge.Upstream, rest *adaptertest.Client) {
 		big := `{"then":"hang","x":"` + strings.Repeat("x", 1<<20) + `"}`

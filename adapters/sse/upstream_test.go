@@ -140,7 +140,7 @@ func TestUpstreamRefusedStream(t *testing.T) {
 	}
 }
 
-// A server that is not there is no reason to look for another transport, and its address is not told.
+// A server that is not there is no reason to look for another transport, and its address is not shown.
 func TestUpstreamUnreachable(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -240,7 +240,7 @@ func TestUpstreamHeaders(t *testing.T) {
 	}
 }
 
-// R-187, design 6.2: wherever the stream breaks, each call has one outcome and the loss is told once.
+// R-187, design 6.2: wherever the stream breaks, each call has one outcome and the loss is reported once.
 func TestUpstreamCut(t *testing.T) {
 	left := 0
 	f := &fakePeer{}
@@ -329,7 +329,7 @@ func TestUpstreamOversize(t *testing.T) {
 }
 
 // An event without end ends the connection. The call whose answer it is gets that it
-// is too large, if that can be told; others are lost.
+// is too large, if its id is known; others are lost.
 func TestUpstreamEndless(t *testing.T) {
 	for _, test := range []struct {
 		name, begin string
@@ -389,7 +389,7 @@ func TestUpstreamEndless(t *testing.T) {
 	}
 }
 
-// What is no message is dropped and counted, its content told only to who debugs; arrays are taken apart.
+// What is no message is dropped and counted, its content shown only at level debug; arrays are split.
 func TestUpstreamNoise(t *testing.T) {
 	f := &fakePeer{}
 	u, log := serve(t, f, remote.Config{}, conn.Options{})
@@ -421,7 +421,7 @@ func TestUpstreamNoise(t *testing.T) {
 	}
 }
 
-// A peer that somebody else wrote: the official SDK's server.
+// A peer by other authors: the server of the official SDK.
 func TestUpstreamSDK(t *testing.T) {
 	srv := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
 	mcp.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {

@@ -49,7 +49,7 @@ func TestStartAhead(t *testing.T) {
 	}
 }
 
-// A child that nobody uses is ended, and one that ends by itself says why.
+// An unused child is stopped; the end of one that exits by itself has the reason.
 func TestStartAheadInVain(t *testing.T) {
 	quiet(t)
 	ctx, stop := context.WithCancel(t.Context())

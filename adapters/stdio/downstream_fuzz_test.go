@@ -72,7 +72,7 @@ func FuzzDownstream(f *testing.F) {
 			if m, err := jsonrpc.Parse(line); err == nil && m.IsRequest() {
 				want[string(m.ID)]++
 			} else if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok && invalid.ID != nil {
-				unsure[string(invalid.ID)]++ // it depends on what it was meant to be
+				unsure[string(invalid.ID)]++ // it depends on the kind of the message
 			}
 		}
 		for id, n := range want {

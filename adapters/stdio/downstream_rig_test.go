@@ -136,7 +136,7 @@ func (d *desk) write(text string) {
 	synctest.Wait()
 }
 
-// hear returns what has come since the last time.
+// hear returns the output since the last time.
 func (d *desk) hear() []string {
 	synctest.Wait()
 	d.mu.Lock()

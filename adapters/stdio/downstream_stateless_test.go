@@ -94,7 +94,7 @@ func TestStatelessBesideSession(t *testing.T) {
 	})
 }
 
-// What a request without a session is told before its answer comes on its own, and in order.
+// Messages before the answer to a request without a session come on lines of their own, in order.
 func TestStatelessProgress(t *testing.T) {
 	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		v.say(keyedTool("1", "steps", `{"n":2}`))
@@ -123,7 +123,7 @@ func TestStatelessCancelled(t *testing.T) {
 		v.expect()
 		v.say(tool("2", "wait", "{}"), cancelled("2"))
 		v.expect()
-		// Two of the same id: it cannot be told which is meant.
+		// Two of the same id: the cancelled one is unknown.
 		v.say(keyedTool("3", "wait", "{}"), keyedTool("3", "wait", "{}"), cancelled("3"))
 		if got := v.m.Cancelled(); len(got) != 0 {
 			t.Errorf("cancelled %q", got)
@@ -141,7 +141,7 @@ func TestStatelessCancelled(t *testing.T) {
 	})
 }
 
-// A server with sessions hears of a cancellation as it would from a client of its own era (R-156).
+// A server with sessions gets a cancellation as from a client of its own era (R-156).
 func TestStatelessOfLegacyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
@@ -183,7 +183,7 @@ func TestStatelessListen(t *testing.T) {
 			}
 		}
 		v.say(cancelled("1"))
-		time.Sleep(200 * time.Millisecond) // what it was told of before is forgotten then
+		time.Sleep(200 * time.Millisecond) // earlier changes are forgotten then
 		v.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		if got := v.hear(); len(got) != 1 || gjson.Get(got[0], "params."+subKey).Raw != `"1"` {
 			t.Errorf("after one is cancelled: %q", got)
@@ -223,7 +223,7 @@ func TestStatelessTeardown(t *testing.T) {
 	}
 }
 
-// The end of the input: calls under way may take two seconds more, and each has an answer (R-013, R-184).
+// The end of the input: calls in flight may take two seconds more, and each has an answer (R-013, R-184).
 func TestStatelessEOF(t *testing.T) {
 	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		v.say(keyedTool("1", "late", `{"after":"1s"}`), keyedTool("2", "late", `{"after":"5s"}`), keyedTool("3", "echo", "1"))
@@ -258,7 +258,7 @@ func TestStatelessEOF(t *testing.T) {
 	})
 }
 
-// Limits (R-178): requests under way.
+// Limits (R-178): requests in flight.
 func TestStatelessLimit(t *testing.T) {
 	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		var lines []string
@@ -279,7 +279,7 @@ func TestStatelessLimit(t *testing.T) {
 	})
 }
 
-// A client that does not read: subscriptions are told the last of everything, each of its own, or end (D0.11).
+// A client that does not read: subscriptions get the last event of each kind, each its own, or end (D0.11).
 func TestStatelessUnread(t *testing.T) {
 	for name, uris := range map[string]int{"coalesced": 20, "too many": 2000} {
 		t.Run(name, func(t *testing.T) {

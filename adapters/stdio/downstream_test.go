@@ -160,7 +160,7 @@ func TestDownstreamTooLarge(t *testing.T) {
 	})
 }
 
-// What is read counts among all that is under way in the bridge.
+// What is read counts among all that is in flight in the bridge.
 func TestDownstreamOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 100 << 10
@@ -313,7 +313,7 @@ func TestDownstreamScript(t *testing.T) {
 	})
 }
 
-// The ways to end. Each call under way gets one answer.
+// The ways to end. Each call in flight gets one answer.
 func TestDownstreamEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -119,7 +119,7 @@ func TestEnvironmentTakesFromTheBridge(t *testing.T) {
 	}
 }
 
-// A variable that a child did not get is told if its stderr names it, and a proxy in any case.
+// The error names a variable that a child did not get if its stderr names it, and a proxy in any case.
 func TestHeldBack(t *testing.T) {
 	const said = "starting\nError: set FOO_KEY (or $BAR_KEY) first; A FOO_KEY_2"
 	for _, c := range []struct {

@@ -253,7 +253,7 @@ func TestBytewise(t *testing.T) {
 }
 
 // FuzzMessage gives the connection one line of whatever kind while a call is
-// under way. The call ends at most once, and the connection works afterwards.
+// in flight. The call ends at most once, and the connection works afterwards.
 func FuzzMessage(f *testing.F) {
 	for _, line := range []string{
 		``, `x`, `[]`, `[[]]`, `{}`, `null`, `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]`,

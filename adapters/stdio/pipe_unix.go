@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// canTry says that pipes can be read and written without waiting.
+// canTry reports whether pipes can be read and written without waiting.
 const canTry = true
 
 // tryRead reads without waiting. If there is nothing to read yet, it reports false and holds no

@@ -1,6 +1,6 @@
 package stdio
 
-// canTry says that pipes cannot be read or written without waiting here.
+// canTry reports whether pipes can be read and written without waiting.
 const canTry = false
 
 func (l *lineReader) tryRead(uintptr) bool { return false }

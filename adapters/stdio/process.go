@@ -65,7 +65,7 @@ type process struct {
 	stdin, stdout, stderr *os.File // our ends
 
 	ended  func(state string) // called before Exited is closed
-	exited chan struct{}      // closed when the leader has been reaped
+	exited chan struct{}      // closed after the leader was reaped
 	state  string             // how the leader ended; set before exited is closed
 	gone   chan struct{}      // closed when the group is empty and released
 

@@ -31,7 +31,7 @@ func pollable(pidfd int) *os.File {
 	return os.NewFile(uintptr(pidfd), "pidfd")
 }
 
-// wait returns when the leader has been reaped.
+// wait returns after the leader was reaped.
 func (g *group) wait() (state string) {
 	if g.leader != nil {
 		reaped := false

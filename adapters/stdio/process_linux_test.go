@@ -117,7 +117,7 @@ func (w watched) poll(milliseconds int) bool {
 func (w watched) ended() bool { return w.poll(0) }
 func (w watched) wait()       { w.poll(-1) }
 
-// kill ends what should have ended before.
+// kill ends a process that should have ended before.
 func (w watched) kill() {
 	unix.Kill(w.pid, unix.SIGKILL)
 	w.wait()
@@ -286,7 +286,7 @@ func TestStartWithoutDescriptorsLeft(t *testing.T) {
 
 func TestChildInheritsOnlyItsStandardStreams(t *testing.T) {
 	leaksNothing(t)
-	// What whoever runs the tests has left open is not ours.
+	// Open descriptors of the parent process do not count.
 	for fd := 3; fd < 1024; fd++ {
 		unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
 	}
@@ -572,7 +572,7 @@ func processOne() {
 	}
 }
 
-// It may also be somebody who never reaps.
+// It may also be a process that never reaps.
 func TestZombiesOfOthersDoNotDelayStop(t *testing.T) {
 	run(t, "careless process 1")
 }
@@ -594,7 +594,7 @@ func carelessProcessOne() {
 }
 
 // stopsLeaver is a bridge that stops a child whose leader exits first, and whose
-// other process somebody has killed. Stop returns only if it does not wait for the
+// other process was killed. Stop returns only if it does not wait for the
 // zombie. It is silent unless something is wrong.
 func stopsLeaver() {
 	p, err := start(command{path: os.Args[0], env: childEnv("leaves")})

@@ -14,7 +14,7 @@ func leaderAttr(*int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid
 // pollable is nil: there are no pidfds here.
 func pollable(int) *os.File { return nil }
 
-// wait returns when the leader has been reaped. It holds a thread meanwhile.
+// wait returns after the leader was reaped. It holds a thread meanwhile.
 func (g *group) wait() string {
 	// Unlike on Linux the leader is reaped without the lock. A signal may be sent between that and
 	// the check of the group.

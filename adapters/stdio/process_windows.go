@@ -62,18 +62,18 @@ func (g *group) wait() string {
 	if err := windows.GetExitCodeProcess(g.leader, &code); err != nil {
 		return "unknown: " + err.Error()
 	}
-	if code >= 1<<16 { // an NTSTATUS, which is known by its hexadecimal form
+	if code >= 1<<16 { // an NTSTATUS, which people write in hexadecimal
 		return "exit status 0x" + strconv.FormatUint(uint64(code), 16)
 	}
 	return "exit status " + strconv.FormatUint(uint64(code), 10)
 }
 
-// terminate asks the leader's console group to end. It is the best effort:
-// without a common console there is no way to ask.
+// terminate sends an event to the leader's console group. It is a best effort: without a common
+// console it has no effect.
 func (g *group) terminate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.leader != 0 { // as long as it is open the id is the leader's
+	if g.leader != 0 { // while it is open, the id is the leader's
 		windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid))
 	}
 }
@@ -94,7 +94,7 @@ func (g *group) empty() bool {
 	return g.job != nil && g.job.Empty()
 }
 
-// release closes the handles; closing the job ends whoever is still in it.
+// release closes the handles. Closing the job ends the members that are left.
 func (g *group) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,7 +103,7 @@ func (g *group) release() {
 	g.leader, g.job = 0, nil
 }
 
-// hint says what to do about a failed start, where the bare error does not.
+// hint returns what to do about a failed start, if the bare error does not say it.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, windows.ERROR_BAD_EXE_FORMAT):

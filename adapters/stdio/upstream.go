@@ -125,8 +125,8 @@ type child struct {
 	rest   bridge.Client
 	server *bridge.Greeting
 	held   []string      // names of variables that the child did not get
-	read   chan struct{} // closed when the child's output has been read
-	logged chan struct{} // closed when the child's log has been read
+	read   chan struct{} // closed after the child's output was read
+	logged chan struct{} // closed after the child's log was read
 	tail   tail          // last lines of the log
 	wg     sync.WaitGroup
 

@@ -185,7 +185,7 @@ func opened(t *testing.T, a *Adapter, from *bridge.Caller) (string, error) {
 	return "legacy", nil
 }
 
-// What an opening makes of a server, and what the server hears of it.
+// The result of opening a connection to a server, and the requests that the server gets.
 const (
 	asModern  = "start server/discover test/call"
 	asLegacy  = "start initialize(2025-11-25) notifications/initialized test/call"
@@ -350,7 +350,7 @@ func (s seen) Handle(_ context.Context, r slog.Record) error {
 }
 
 // A modern server that takes longer than any silence to answer is found all the
-// same, each time: its second child refuses initialize, and is asked what it is.
+// same, each time: its second child refuses initialize, and gets server/discover.
 func TestSlowModernServer(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -59,7 +59,7 @@ func serveChanges() {
 	_ = s.Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// heard is the stream of a client without a session: what it is told, in short.
+// heard is the stream of a client without a session: its events, in short.
 type heard chan string
 
 func (h heard) Send(e replay.Event) bool {
@@ -72,7 +72,7 @@ func (h heard) Send(e replay.Event) bool {
 	return true
 }
 
-// until waits until the client is told that.
+// until waits until the client gets that event.
 func (h heard) until(ctx context.Context, what string) error {
 	for {
 		select {
@@ -86,14 +86,14 @@ func (h heard) until(ctx context.Context, what string) error {
 	}
 }
 
-// changesOf says what tells of a change, by the server's tool that makes it.
+// changesOf has the notification of each change, by the server's tool that makes it.
 var changesOf = map[string]string{
 	"tools": "notifications/tools/list_changed", "prompts": "notifications/prompts/list_changed", "x:a": "x:a", "x:b": "x:b",
 }
 
 // a server of the official SDK keeps one subscription for its child's
-// connection. All clients of the bridge that listen hear of each change
-// nevertheless, whoever comes and goes.
+// connection. All subscribers of the bridge get each change
+// nevertheless, also while others come and go.
 func TestJointSDK(t *testing.T) {
 	quiet(t)
 	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server that changes", conn.Options{})}}, Log: slog.New(slog.DiscardHandler)})

@@ -27,7 +27,7 @@ func openModern(t *testing.T, rest bridge.Client) bridge.Upstream {
 }
 
 // R-143, B5: all subscriptions share the child's output. What belongs to one
-// reaches it whatever it comes between, and nobody else.
+// reaches it among other messages, and no other call.
 func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
@@ -45,7 +45,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 	updated := fmt.Sprintf(note, "resources/updated", ids[0])
 	back := &adaptertest.Client{}
 	adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[`+updated+`,`+
-		fmt.Sprintf(note, "resources/updated", `"x`+ids[1]+`"`)+`,`+fmt.Sprintf(note, "resources/updated", `987654`)+`,`+ // nobody's
+		fmt.Sprintf(note, "resources/updated", `"x`+ids[1]+`"`)+`,`+fmt.Sprintf(note, "resources/updated", `987654`)+`,`+ // of no call
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+ids[1]+`}}]}}`).Result(t)
 	(<-ends[1]).Result(t) // the server has taken it back, and need not answer it
 	if got := backs[0].Said(); len(got) != 2 || got[1] != updated {
@@ -63,7 +63,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 }
 
 // B12: log messages carry no sign of whose they are. They go to the only call
-// that wants any, and to nobody when there are two.
+// that wants any, and to none when there are two.
 func TestModernLogs(t *testing.T) {
 	quiet(t)
 	rest, back, other := &adaptertest.Client{}, &adaptertest.Client{}, &adaptertest.Client{}
@@ -77,7 +77,7 @@ func TestModernLogs(t *testing.T) {
 		t.Errorf("the call was told %q, want its log messages", got)
 	}
 	logs := adaptertest.Go(t.Context(), t, up, other, `{"jsonrpc":"2.0","id":1,"method":"m","params":{`+logging+`,"await":"release-2","say":[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug"}}]}}`)
-	other.WaitSaid(t, 1) // it is under way
+	other.WaitSaid(t, 1) // it is in flight
 	adaptertest.Call(t.Context(), t, up, back, ask).Result(t)
 	if got := slices.Concat(back.Said()[2:], other.Said()[1:], rest.Said()); len(got) > 0 {
 		t.Errorf("log messages of one of two calls reached %q", got)
@@ -91,7 +91,7 @@ func TestModernLogs(t *testing.T) {
 }
 
 // B5, B11: what is given up is taken back by the number that the server knows,
-// and what it says of it afterwards is nobody's. That goes for subscriptions too.
+// and later messages about it are dropped. The same holds for subscriptions.
 func TestModernCancel(t *testing.T) {
 	quiet(t)
 	up := openModern(t, &adaptertest.Client{})
@@ -117,7 +117,7 @@ func TestModernCancel(t *testing.T) {
 	}
 }
 
-// R-187: kill -9 while calls and a subscription are under way.
+// R-187: kill -9 while calls and a subscription are in flight.
 func TestModernKilled(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
@@ -177,7 +177,7 @@ func TestBothErasSDK(t *testing.T) {
 		t.Errorf("the results of discover and initialize are mixed up")
 	}
 
-	// A call and a subscription are given up; the server hears of both.
+	// A call and a subscription are given up; the server gets both cancellations.
 	up, from, back := ups[0], adaptertest.ModernCaller(), &adaptertest.Client{}
 	ctx, stop := context.WithCancel(t.Context())
 	listen := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":`+string(era.Inject([]byte(`{"notifications":{"toolsListChanged":true}}`), from.Meta().Members()))+`}`)

@@ -420,7 +420,7 @@ func TestHungHandshake(t *testing.T) {
 	}
 }
 
-// kill -9 while calls are under way.
+// kill -9 while calls are in flight.
 func TestKilledChild(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
@@ -502,7 +502,7 @@ func TestChildThatClosesItsOutput(t *testing.T) {
 	rest.WaitGone(t)
 }
 
-// The child has ended; that a grandchild holds its output keeps nobody waiting.
+// The child has ended: a grandchild that holds its output delays no call.
 func TestGrandchildHoldsTheOutput(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
@@ -517,7 +517,7 @@ func TestGrandchildHoldsTheOutput(t *testing.T) {
 }
 
 // What comes after the end of a child is surely not sent, although a grandchild
-// holds the pipes open; what was under way still waits for last words.
+// holds the pipes open; what was in flight still waits for the last lines.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
@@ -530,7 +530,7 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	if e, ok := errors.AsType[*bridge.Error](o.Err); !ok || e.Kind != bridge.ErrUnsent || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(e.Public, "its process has ended (exit status 5)") {
 		t.Errorf("a call after the end: %q, %v", o.Answer, o.Err)
 	}
-	_ = up.Close(t.Context()) // as the lane does that has seen this; the reader tells the call under way
+	_ = up.Close(t.Context()) // as the lane does then; the reader fails the call in flight
 	if o := <-under; errors.Is(o.Err, bridge.ErrUnsent) || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "exit status 5") {
 		t.Errorf("the call under way: %q, %v", o.Answer, o.Err)
 	}
@@ -568,7 +568,7 @@ func TestChildThatDoesNotRead(t *testing.T) {
 			t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 		}
 	}
-	if err := up.Close(t.Context()); err != nil { // while a write is under way
+	if err := up.Close(t.Context()); err != nil { // while a write is in flight
 		t.Fatal(err)
 	}
 }

@@ -24,7 +24,7 @@ var theStarter starter
 // are needed.
 type starter struct {
 	mu    sync.Mutex           // guards the following
-	users int                  // starts under way and groups that live
+	users int                  // starts in flight and live groups
 	jobs  chan func(*watchdog) // nil without users
 	ended chan struct{}        // closed when the goroutine that serves jobs has ended
 }

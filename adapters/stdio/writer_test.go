@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// slow is a pipe whose reader takes a write only when told to.
+// slow is a pipe whose reader accepts a write only on request.
 type slow struct {
 	turn chan error // what the next write returns
 
@@ -190,8 +190,8 @@ func TestWriterIsBounded(t *testing.T) {
 	})
 }
 
-// A failed write is told once, and everybody who waits gets what fail made of
-// it; so do all who come later.
+// A failed write is reported once, and all waiting senders get the error that fail made of
+// it; so do all later ones.
 func TestWriterFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s, told := newWriter(10)
@@ -224,7 +224,7 @@ func TestWriterFails(t *testing.T) {
 	})
 }
 
-// After stop nothing is written, and the error of a write that was under way
+// After stop nothing is written, and the error of a write that was in flight
 // does not matter any more.
 func TestWriterStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// What is kept for Last-Event-ID counts among the bytes under way, and goes first
+// The history for Last-Event-ID counts among the bytes in flight, and goes first
 // when room is needed: clients that read get all their answers, however many there
 // are, and what has gone is said to be unknown.
 func TestHistoryMakesRoom(t *testing.T) {

@@ -217,7 +217,7 @@ func TestModernListen(t *testing.T) {
 	})
 }
 
-// Subscriptions are told of only what they wait for, and leave the others alone when they end (R-150).
+// Subscriptions get only the events that they ask for, and do not disturb others when they end (R-150).
 func TestModernListenLeaves(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		const filter = `"notifications":{"toolsListChanged":true}`
@@ -367,7 +367,7 @@ func TestBothEras(t *testing.T) {
 	})
 }
 
-// A body that the call goes on with keeps its memory until that is done (D1.4).
+// A body that a call still uses keeps its memory until the call ends (D1.4).
 func TestSharedBody(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		kept := make(chan func(), 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
-// A client of the official SDK talks in the stateless era: it discovers the server, subscribes, calls, hears of progress, and
+// A client of the official SDK talks in the stateless era: it discovers the server, subscribes, calls, gets progress, and
 // breaks calls off.
 func TestModernSDK(t *testing.T) {
 	h := newModernRig(t, gateway.Options{}, Options{})

@@ -224,7 +224,7 @@ func TestLadder(t *testing.T) {
 				t.Errorf("%s: the server got %q", test.name, got)
 			}
 		}
-		two := h.twice(good, "Mcp-Name", "echo", "other") // which of them would somebody on the way have read?
+		two := h.twice(good, "Mcp-Name", "echo", "other") // which of them would a proxy have read?
 		if !strings.HasPrefix(two, "HTTP/1.1 400") || !strings.Contains(two, "-32020") {
 			t.Errorf("two names: %q", two)
 		}

@@ -25,7 +25,7 @@ func (h *modernRig) unread(body string) net.Conn {
 	return conn
 }
 
-// A client that does not read: what it is told is bounded and coalesced, a subscription that cannot be told everything ends,
+// A client that does not read: its events are bounded and coalesced, a subscription that would miss events ends,
 // and its connection is given up in the end (R-178, D0.11).
 func TestModernUnread(t *testing.T) {
 	updated := func(uri string) string {

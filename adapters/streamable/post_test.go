@@ -167,7 +167,7 @@ func TestSlowInitialize(t *testing.T) {
 		if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
 			t.Errorf("ping = %d %s", a.Status(), a.Body())
 		}
-		// One who goes before the answer leaves nothing behind.
+		// A client that leaves before the answer leaves nothing behind.
 		gone := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
 		wiretest.Advance(10 * time.Second)
 		gone.Leave()
@@ -253,7 +253,7 @@ func TestBodyLimit(t *testing.T) {
 	})
 }
 
-// Limits (R-178): all bodies under way together. What was only announced does not count.
+// Limits (R-178): all bodies in flight together. Announced bytes do not count.
 func TestBytesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: 4 << 20}, Options{})
@@ -407,7 +407,7 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// While the bridge drains new calls are refused with their ids, those under way finish, and pings are answered.
+// While the bridge drains new calls are refused with their ids, those in flight finish, and pings are answered.
 func TestDrain(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-11-25")
@@ -463,7 +463,7 @@ func TestEndAnswersCalls(t *testing.T) {
 	}
 }
 
-// A session that nobody uses ends; one with a GET open does not.
+// An unused session ends; one with a GET open does not.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{SessionIdle: 10 * time.Minute}, Options{})

@@ -93,7 +93,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A session that is refused for now is refused with a status that says so, and discovery is with none that would tell a client
+// A temporary refusal of a session has a status that shows it, and that of discovery has none that would show a client
 // that the bridge is of the other era.
 func TestRefusedAtTheDoor(t *testing.T) {
 	const who = "X-Who"

@@ -118,7 +118,7 @@ func TestForeignEvents(t *testing.T) {
 	})
 }
 
-// A stream that has been resumed may be resumed again, however long it was in use; one that nobody reads is forgotten
+// A stream that has been resumed may be resumed again, however long it was in use; one without a reader is dropped
 // after a while.
 func TestResumedStreamIsKept(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
@@ -157,7 +157,7 @@ func TestResumedStreamIsKept(t *testing.T) {
 	})
 }
 
-// A reader that takes over hears at once of what comes next: the one before it takes nothing away.
+// A reader that takes over gets the next event at once: the one before it takes none away.
 func TestTakeOver(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")
@@ -238,7 +238,7 @@ func TestManyQuestions(t *testing.T) {
 	})
 }
 
-// Streams that nobody may ask for again are forgotten, first those that were read.
+// Streams that cannot be resumed any more are dropped, first those that were read.
 func TestStreamsBounded(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")

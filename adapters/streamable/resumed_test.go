@@ -68,9 +68,9 @@ func datas(a *wiretest.Reply) (all []string) {
 	return all
 }
 
-// The stream of a call goes on at the next owner of the session, behind each of its events:
+// The stream of a call continues at the next owner of the session, behind each of its events:
 // what was missed comes once, and then one error, for the call has been lost (S-031,
-// S-032). What the one before still adds reaches nobody. The owner after that has the same.
+// S-032). Later events of the owner before reach no client. The owner after that has the same.
 func TestStreamTaken(t *testing.T) {
 	for behind := range 4 {
 		several(t, func(t *testing.T, i *instances) {
@@ -108,7 +108,7 @@ func TestStreamTaken(t *testing.T) {
 	}
 }
 
-// A stream that has ended is only replayed, and one for what belongs to no call goes on.
+// A stream that has ended is only replayed, and one for messages that belong to no call continues.
 func TestStreamTakenLives(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {
 		a, b := i.start("a"), i.start("b")
@@ -178,7 +178,7 @@ func (f *faulty) Take(ctx context.Context, session, stream string, seq, mark int
 	return f.Store.Take(ctx, session, stream, seq, mark)
 }
 
-// A client that comes back while the store is away is told to come again, and not that its
+// A client that comes back while the store is away gets 503 to try again, and not that its
 // stream is forgotten (S-027). A stream for what belongs to no call begins anew.
 func TestStreamOutOfReach(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {

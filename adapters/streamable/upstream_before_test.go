@@ -13,7 +13,7 @@ import (
 
 // What a legacy server says on the stream of a call reaches the client on the
 // stream of its own call, before the answer and nowhere else. That something has
-// changed is for all of the session: the standalone stream tells it.
+// changed is for all of the session: the standalone stream has it.
 func TestUpstreamBeforeAnswer(t *testing.T) {
 	const (
 		vendor   = `{"jsonrpc":"2.0","method":"notifications/vendor/x","params":{"n":1.0}}`

@@ -108,7 +108,7 @@ func BenchmarkUpstreamCall(b *testing.B) {
 	}
 }
 
-// BenchmarkUpstreamIdle tells what an open connection holds whose standalone
+// BenchmarkUpstreamIdle measures the memory of an open connection whose standalone
 // stream is silent, net/http's part included. The server keeps next to nothing.
 func BenchmarkUpstreamIdle(b *testing.B) {
 	silent(b, conn.EraLegacy, func(a *Upstream) func() {
@@ -120,7 +120,7 @@ func BenchmarkUpstreamIdle(b *testing.B) {
 	})
 }
 
-// BenchmarkUpstreamListen tells what a subscription holds to which a modern
+// BenchmarkUpstreamListen measures the memory of a subscription to which a modern
 // server says nothing.
 func BenchmarkUpstreamListen(b *testing.B) {
 	var up bridge.Upstream
@@ -170,7 +170,7 @@ func silent(b *testing.B, era conn.Era, open func(*Upstream) (end func())) {
 	<-served
 }
 
-// held is how many bytes are in use once the garbage is gone.
+// held returns how many bytes are in use after garbage collection.
 func held() uint64 {
 	for range 5 { // each halves the stacks that are larger than they need be
 		runtime.GC()

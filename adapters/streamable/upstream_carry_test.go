@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
-// Another process goes on with a connection (S-033): in the same session of the server's,
+// Another process continues a connection (S-033): in the same session of the server's,
 // without a handshake, and with ids that the one before has not used. Nobody ends the
 // session but who has it at last.
 func TestUpstreamCarry(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// pour writes an event that has no end, until nobody reads it any more, and returns
+// pour writes an event without end, until the reader has left, and returns
 // how much that was.
 func pour(w http.ResponseWriter, r *http.Request, begin string) (n int64) {
 	_, _ = io.WriteString(w, begin)

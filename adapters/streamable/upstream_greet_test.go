@@ -15,16 +15,16 @@ import (
 )
 
 // announcer is a server that announces something while it handles
-// notifications/initialized, and drops it where nobody listens.
+// notifications/initialized, and drops it if no stream is open.
 type announcer struct {
 	*script
 	listens func(n int, ready bool) string // what the nth GET gets: a stream, or a status, or "hang"
 
 	mu    sync.Mutex // guards the rest
-	ready bool       // notifications/initialized has come
+	ready bool       // notifications/initialized was received
 	news  chan struct{}
 	gets  int
-	now   int // GETs under way
+	now   int // GETs in flight
 	most  int
 }
 
@@ -90,7 +90,7 @@ func (a *announcer) note(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(202)
 }
 
-// What a server announces while it handles notifications/initialized is heard:
+// What a server announces while it handles notifications/initialized arrives:
 // the stream for it is opened before. A server that does not want that has lost
 // nothing by it, and one that does not answer keeps nobody waiting for long.
 func TestUpstreamListensFirst(t *testing.T) {

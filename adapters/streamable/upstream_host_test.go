@@ -54,10 +54,10 @@ type hosted struct {
 	barriers   map[string]chan struct{}
 	count      int
 	heard      []string      // what has no answer
-	news       chan struct{} // closed when more was heard
+	news       chan struct{} // closed when more was received
 }
 
-// hostStream is a stream of events, whoever reads it.
+// hostStream is a stream of events, for any reader.
 type hostStream struct {
 	name     string
 	events   [][]byte
@@ -125,7 +125,7 @@ func (s *hosted) die() {
 	}
 }
 
-// told is as much of a message as a host has to know.
+// told is the part of a message that a host needs.
 type told struct {
 	ID     json.RawMessage
 	Method string

@@ -82,7 +82,7 @@ func TestUpstreamNoStandalone(t *testing.T) {
 	}
 }
 
-// I-212: while a request waits for somebody who signs in, neither the time for the handshake
+// I-212: while a request waits for a person to sign in, neither the time for the handshake
 // nor that of a call runs. Afterwards both do.
 func TestUpstreamStandsStill(t *testing.T) {
 	const signIn = time.Hour
@@ -121,7 +121,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 	})
 }
 
-// misser is told when a connection ceases to hear.
+// misser counts the calls of MissesChanges.
 type misser struct {
 	*adaptertest.Client
 	told atomic.Int64
@@ -223,7 +223,7 @@ func TestUpstreamStandingRate(t *testing.T) {
 	}
 }
 
-// R-054, A8: the standalone stream goes on behind its last event, also one
+// R-054, A8: the standalone stream resumes behind its last event, also one
 // without data; a server that cannot resume is asked without.
 func TestUpstreamStandingResumes(t *testing.T) {
 	var mu sync.Mutex

@@ -105,9 +105,9 @@ func (l *link) settle() {
 }
 
 // retire records that nothing can be sent any more, while calls in flight may still be answered. If
-// the connection ends by it, locked is called with l.mu held, and then told, before the
-// connection's client is notified.
-func (l *link) retire(err error, locked, told func()) {
+// the connection ends by it, retire calls locked with l.mu held, then before without it, and
+// rest.Gone last.
+func (l *link) retire(err error, locked, before func()) {
 	l.mu.Lock()
 	first := l.why == nil && !l.closed
 	gone := first && l.open
@@ -119,7 +119,7 @@ func (l *link) retire(err error, locked, told func()) {
 	}
 	l.mu.Unlock()
 	if first {
-		told()
+		before()
 	}
 	if gone {
 		l.rest.Gone(err)

@@ -54,7 +54,7 @@ func TestUpstreamRestart(t *testing.T) {
 					t.Errorf("the call under way ended with %q, %v, want ErrLost", o.Answer, o.Err)
 				}
 			}
-			later := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`) // nobody is there
+			later := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`) // no server is there
 			l, err = net.Listen("tcp", address)
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestUpstreamRestart(t *testing.T) {
 	}
 }
 
-// When a session is forgotten, what is under way may be answered yet: Close
+// When a session is forgotten, what is in flight may be answered yet: Close
 // waits for it, until its context ends.
 func TestUpstreamForgottenUnderWay(t *testing.T) {
 	for _, answered := range []bool{true, false} {

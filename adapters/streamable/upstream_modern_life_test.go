@@ -147,7 +147,7 @@ func TestUpstreamModernListenEnds(t *testing.T) {
 	}
 }
 
-// D0.8: what cannot have reached the server is tried again, what may have is not.
+// D0.8: a request that cannot have reached the server is repeated, another one is not.
 func TestUpstreamModernUnreachable(t *testing.T) {
 	t.Parallel() // it waits for seconds
 	s := newModern(t, cutOff)

@@ -46,7 +46,7 @@ func (s *script) visit(t testing.TB, o conn.Options) (bridge.Upstream, *adaptert
 	return adaptertest.OpenModern(t, adapter(t, s.URL, nil, o), rest), rest
 }
 
-// what each request carries, and what none does.
+// the headers that each request has, and those that none has.
 func TestUpstreamModernHeaders(t *testing.T) {
 	encoded := func(v string) string { return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?=" }
 	for _, c := range []struct {
@@ -225,13 +225,13 @@ func TestUpstreamModernRefusals(t *testing.T) {
 }
 
 // a server that answers unlike the one that it was ends the connection.
-// The call was not acted on, calls under way may be answered, and who listens
+// The call was not acted on, calls in flight may be answered, and who listens
 // does so elsewhere.
 func TestUpstreamModernChanged(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		status     int
-		discover   reply // answers from then on; nil means that nobody has to ask
+		discover   reply // answers from then on; nil means that no request is needed
 	}{
 		{"404", "404 page not found", 404, respond(404, "404 page not found")},
 		{"404 of the TypeScript SDK", failure("null", -32001, "Session not found"), 404, respond(400, failure("null", -32000, "Bad Request: Server not initialized"))},
@@ -315,7 +315,7 @@ func TestUpstreamModernChanged(t *testing.T) {
 }
 
 // A call that is refused after the server was found to be another one was not
-// acted on either, and nobody asks again.
+// acted on either, and no check follows.
 func TestUpstreamModernChangedBefore(t *testing.T) {
 	var changed, asked atomic.Int32
 	arrived, release := make(chan struct{}), make(chan struct{})

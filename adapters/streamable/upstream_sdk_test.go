@@ -124,7 +124,7 @@ func TestUpstreamSDK(t *testing.T) {
 				t.Errorf("progress = %q, want 3", said)
 			}
 			if c.o.Stateless {
-				return // there is nobody to ask
+				return // no client can answer
 			}
 			ask := func(tool, answer, want string, n int) {
 				call := adaptertest.Go(t.Context(), t, up, nil, useTool(tool, "{}"))

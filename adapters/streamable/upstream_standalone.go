@@ -101,7 +101,7 @@ func (w *wire) listen() {
 		if res != nil {
 			s.follow(res, began)
 		}
-		w.stopped()
+		w.streamLost()
 		if !again || backoff.For(w.listening, s.pause()) != nil {
 			return
 		}
@@ -110,9 +110,9 @@ func (w *wire) listen() {
 	}
 }
 
-// stopped records that no standalone stream is open, and reports it to rest, as changes may be missed.
-// The end of the connection is not reported: other connections may get the changes.
-func (w *wire) stopped() {
+// streamLost records that no standalone stream is open, and reports it to rest, as changes may be
+// missed. The end of the connection is not reported: other connections may get the changes.
+func (w *wire) streamLost() {
 	if w.listening.Err() != nil {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
-// What answers one call in the response to another is dropped: nobody
-// gets what is somebody else's.
+// An answer to one call in the response to another is dropped: no call
+// gets the answer of another.
 func TestUpstreamOthersAnswer(t *testing.T) {
 	ids := make(chan string)
 	second := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// wireOf is a Sender that keeps what it is sent.
+// wireOf is a Sender that records its messages.
 type wireOf struct {
 	mu    sync.Mutex // guards lines
 	lines []string
@@ -44,7 +44,7 @@ func (w *wireOf) take() string {
 	return all
 }
 
-// asker is a Client that keeps what it hears.
+// asker is a Client that records what it receives.
 type asker struct {
 	mu        sync.Mutex // guards the rest
 	said      []string

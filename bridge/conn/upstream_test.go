@@ -48,7 +48,7 @@ func TestUnopened(t *testing.T) {
 	}
 }
 
-// Why a connection has ended is said once, whoever has noticed it first.
+// The reason for the end of a connection is reported once, by the first that notices it.
 func TestEnded(t *testing.T) {
 	over := server.Lost("its process has ended", nil)
 	for _, tc := range []struct {
@@ -112,7 +112,7 @@ func TestSignal(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		s.Wake()
-		s.Wake() // nobody waits any more
+		s.Wake() // no sender waits any more
 		mu.Unlock()
 		wg.Wait()
 		if !errors.Is(errs[0], why) || errs[1] != nil || errs[2] != nil {

@@ -65,16 +65,15 @@ func (*Moved) Unwrap() error { return ErrFenced }
 // Keeper is the part of a Store that the owner of sessions uses. Methods may be called
 // concurrently.
 type Keeper interface {
-	// Put adds a record for this owner and returns it with the right to write it.
-	// Epoch is the last one that was known, and 0 for a new session. It fails with
-	// ErrFull when the limit is reached, and with *Moved if there is one already.
+	// Put adds a record for this owner and returns it with the right to write it. Epoch is the last
+	// known one, and 0 for a new session. Put fails with ErrFull at the limit, and with *Moved if
+	// there is a record already.
 	Put(ctx context.Context, h Held) (Held, error)
 	// Save writes the record again. It fails with ErrFenced.
 	Save(ctx context.Context, h Held) error
-	// Release writes the record and gives the session up: whoever takes it has it.
-	// It fails with ErrFenced.
+	// Release writes the record without an owner: the next Take gets it. It fails with ErrFenced.
 	Release(ctx context.Context, h Held) error
-	// Delete removes the record. One that is missing, or another's, is no error.
+	// Delete removes the record. It is no error if there is none, or if another owner has it.
 	Delete(ctx context.Context, h Held) error
 }
 
@@ -83,26 +82,24 @@ type Leased interface {
 	Keeper
 	// Ready reports whether requests of any session here may begin. It is cheap.
 	Ready() bool
-	// Await waits until those of one may, for a moment at most. The error is
-	// ErrUnavailable.
+	// Await waits, for a moment at most, until requests may begin. The error is ErrUnavailable.
 	Await(ctx context.Context, key string) error
 }
 
-// Store keeps records for several owners, of which it is one's view.
+// Store stores records for several owners; a value of it is the view of one.
 type Store interface {
 	Keeper
 	// Find returns the record or ErrNotFound.
 	Find(ctx context.Context, key string) (Held, error)
-	// Take makes this owner the one of a session that was found as seen. It fails
-	// with *Moved if it has changed since, and with ErrNotFound.
+	// Take makes this owner the owner of a session that Find returned as seen. It fails with *Moved
+	// if the session has changed since, and with ErrNotFound.
 	Take(ctx context.Context, seen Held) (Held, error)
-	// Keep has the records live on. It returns those that this owner has no more.
+	// Keep extends the life of records. It returns those that this owner does not have any more.
 	Keep(ctx context.Context, all []Held) (fenced []Held, err error)
 }
 
-// NewID returns an id for a new session: 130 random bits, and before them
-// the tag of the instance, if it has one. The tag is a hint where the session may
-// live, and no proof.
+// NewID returns an id for a new session: 130 random bits, after the tag of the instance, if
+// it has one. The tag is a hint to the instance of the session, and no proof.
 func NewID(tag string) string {
 	if tag == "" {
 		return rand.Text()
@@ -113,7 +110,7 @@ func NewID(tag string) string {
 // TagLength is the length of a tag.
 const TagLength = 6
 
-// Tag returns the tag that an id of NewID begins with, or nothing.
+// Tag returns the tag of an id of NewID, or "".
 func Tag(id string) string {
 	if len(id) > TagLength && id[TagLength] == '-' {
 		return id[:TagLength]
@@ -121,7 +118,7 @@ func Tag(id string) string {
 	return ""
 }
 
-// Key returns what a session is stored under. The id cannot be told from it.
+// Key returns the key under which a session is stored. It does not reveal the id.
 func Key(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:16])
