@@ -1,4 +1,4 @@
-// Package rest makes an HTTP API an MCP server. The tools come from its OpenAPI document, from the
+// Package rest makes an HTTP API an MCP server, with tools from its OpenAPI document, from the
 // configuration, and from a catalogue that publishes tools while the bridge runs.
 //
 // The server runs in this process. It speaks revision 2025-11-25, answers the handshake itself, and

@@ -39,7 +39,7 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 	rules := toolset.RuleLines(r.config.Rules)
 	for i := range r.config.Tools {
 		if e := &r.config.Tools[i]; e.Off && match(e.Key) {
-			all = append(all, Explained{Name: "none", Key: e.Key, Lines: []Line{{"off", "the operation is no tool", at(file, e.Line)}}})
+			all = append(all, Explained{Name: "none", Key: e.Key, Lines: []Line{{"off", "the operation is not a tool", at(file, e.Line)}}})
 		}
 	}
 	for _, t := range r.tools {

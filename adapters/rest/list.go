@@ -281,7 +281,7 @@ func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
 // find returns the operation that a key of the configuration names, or why there is none.
 func find(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
 	if doc == nil {
-		return nil, "has no request, and there is no document that it could change"
+		return nil, "has no request, and the server has no document: set request, or openapi for the server"
 	}
 	var known []string
 	for _, op := range doc.Operations {

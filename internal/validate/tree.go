@@ -69,7 +69,7 @@ func value(r gjson.Result, last bool) (v any, wrong *valueFault) {
 		r.ForEach(func(k, one gjson.Result) bool {
 			name := k.String()
 			if _, twice := m[name]; twice && !last {
-				wrong = (&valueFault{text: "stands there twice"}).in(name)
+				wrong = (&valueFault{text: "is given twice"}).in(name)
 				return false
 			}
 			var member any

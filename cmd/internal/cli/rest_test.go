@@ -178,7 +178,7 @@ func TestCheckTools(t *testing.T) {
 	code, stdout, stderr := in(t, "check", "-c", path, "--tools", "*")
 	want := `
   none (broken)
-    off  bridge.yaml:9  the operation is no tool
+    off  bridge.yaml:9  the operation is not a tool
 
   pet (getPet)
     name           bridge.yaml:11                pet

@@ -250,10 +250,10 @@ func TestURLs(t *testing.T) {
 
 func TestServers(t *testing.T) {
 	for text, want := range map[string]string{
-		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}] Far:false Public:false}]",
-		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[] Far:false Public:false} {URL:http://x.example/v1 Description: Variables:[] Far:false Public:false}]",
-		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[] Far:false Public:false}]",
-		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[] Far:false Public:false}]",
+		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}] Remote:false Public:false}]",
+		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[] Remote:false Public:false} {URL:http://x.example/v1 Description: Variables:[] Remote:false Public:false}]",
+		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[] Remote:false Public:false}]",
+		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[] Remote:false Public:false}]",
 		"openapi: 3.0.0\npaths: {}":                "[]",
 	} {
 		same(t, load(t, text).Servers, want)

@@ -45,11 +45,11 @@ func (m *Match) Fault() string {
 	}
 	for _, s := range m.Method {
 		if !slices.Contains(methods, strings.ToLower(s)) {
-			return fmt.Sprintf("method %q is none: write GET, POST and the like", s)
+			return fmt.Sprintf("method %q is not an HTTP method: write GET, POST and the like", s)
 		}
 	}
 	if len(m.Tag)+len(m.Path)+len(m.Method)+len(m.Name) == 0 {
-		return "match needs tag, path, method or name; what holds for all operations is said beside rules"
+		return "match needs tag, path, method or name; settings for all operations go beside rules"
 	}
 	return ""
 }

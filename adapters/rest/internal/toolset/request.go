@@ -129,7 +129,7 @@ func (b *builder) inPath(path string) string {
 		}
 		m := variable.FindStringSubmatch(spec)
 		if m == nil {
-			b.fault("request has %s in its path, which is none of {name}, {name*}, {+name}, {;name} and {.name}", expression)
+			b.fault("request has %s in its path: write {name}, {name*}, {+name}, {;name} or {.name}", expression)
 			return ""
 		}
 		p.Name, p.Explode = m[1], m[2] != ""

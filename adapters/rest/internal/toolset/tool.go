@@ -222,7 +222,7 @@ func ParseArg(text string) (schema, def json.RawMessage, err error) {
 		inner = strings.TrimSpace(inner)
 	}
 	if inner == "" {
-		return nil, nil, fmt.Errorf("there is no type: write one of %s, or words such as metric | imperial", strings.Join(types, ", "))
+		return nil, nil, fmt.Errorf("the type is missing: write one of %s, or words such as metric | imperial", strings.Join(types, ", "))
 	}
 	isText := false
 	switch words := strings.Split(inner, "|"); {
@@ -242,7 +242,7 @@ func ParseArg(text string) (schema, def json.RawMessage, err error) {
 			schema = json.RawMessage(`{"type":"array","items":{}}`)
 		}
 	default:
-		return nil, nil, fmt.Errorf("%q is no type: write one of %s, any, [type] for a list, or words such as metric | imperial", inner, strings.Join(types, ", "))
+		return nil, nil, fmt.Errorf("%q is not a type: write one of %s, any, [type] for a list, or words such as metric | imperial", inner, strings.Join(types, ", "))
 	}
 	if list {
 		schema, isText = json.RawMessage(`{"type":"array","items":`+string(schema)+`}`), false

@@ -121,7 +121,7 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 	case at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil:
 		return at, "", errors.New("client: token_url must be an address such as https://login.example.com/token")
 	case r.untrusted(at), r.refuses(at):
-		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
+		refused = fmt.Sprintf("the document names the token endpoint of %s, and was read from another server. The client's secret does not go there; the operator of the bridge can allow it with token_url or trusted", originOf(at.URL))
 	case !named && at.Scheme != "https" && !r.trusted.has(at.URL):
 		return at, "", errors.New("client: the document names a token endpoint on another server without https: set token_url to allow it")
 	}

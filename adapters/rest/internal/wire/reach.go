@@ -185,11 +185,11 @@ func (r *Reach) needs(op *openapi.Operation, at endpoint, settings Settings) boo
 // refusal returns why a call may not be made, or nil.
 func (r *Reach) refusal(p *Plan, c *Call, at endpoint, forward map[string]string) error {
 	if r.refuses(at) {
-		what := "which is no address for an API; base_url would say where it is"
+		what := "which is no address for an API; the operator of the bridge can set base_url"
 		if !Blocked(at.URL) {
-			what = "on this machine or in a private network, and was itself read on the internet; whoever runs the bridge can allow it with base_url or trusted"
+			what = "on this machine or in a private network, and was itself read on the internet; the operator of the bridge can allow it with base_url or trusted"
 		}
-		return param.Refuse("was not sent: the document has it at %s, %s", originOf(at.URL), what)
+		return param.Refuse("was not sent: the document names the server %s, %s", originOf(at.URL), what)
 	}
 	if !r.untrusted(at) {
 		return nil

@@ -39,7 +39,7 @@ func TestGuarded(t *testing.T) {
 		guard := &refuser{}
 		s.clients[clientKey{guard: noLinkLocal}], s.clients[clientKey{guard: publicOnly}] = guard, guard
 		got := said(call(t, s, &Call{Tool: tool("GET", "/x")}))
-		if want := "GET /x got no answer: the API could not be reached: it is at an address that a document at a URL may not name; whoever runs the bridge can allow it with base_url or trusted"; test.guarded && (got != want || guard.asked != 1) || !test.guarded && got != "200 OK" {
+		if want := "GET /x got no answer: the API could not be reached: it is at an address that a document at a URL may not name; the operator of the bridge can allow it with base_url or trusted"; test.guarded && (got != want || guard.asked != 1) || !test.guarded && got != "200 OK" {
 			t.Errorf("%s: %d attempts: %s", test.name, guard.asked, got)
 		}
 	}

@@ -36,7 +36,7 @@ func TestCheckRefuses(t *testing.T) {
 	srv := newRecorder(t, nil)
 	s := newSource(t, Options{BaseURL: srv.URL})
 	x := tool("GET", "/x", parameter("query", "form", true), &openapi.Parameter{Name: "limit", In: "query", Style: "form"})
-	for args, want := range map[string]string{`{"limit":1,"limit":2}`: "limit: stands there twice", `[1]`: "must be an object"} {
+	for args, want := range map[string]string{`{"limit":1,"limit":2}`: "limit: is given twice", `[1]`: "must be an object"} {
 		if r := call(t, s, &Call{Tool: x, Args: []byte(args)}); !r.Get("isError").Bool() || !contains(said(r), want) {
 			t.Errorf("%s: %q, want %s", args, said(r), want)
 		}

@@ -36,12 +36,12 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 		if err := s.waitForRate(ctx); err != nil {
 			return nil, err
 		}
-		res, used, tell, err := s.attempt(ctx, p)
+		res, used, count, err := s.attempt(ctx, p)
 		if err == nil && res.StatusCode == http.StatusUnauthorized && !refreshed {
 			// The token may be revoked. The server refused the request, so any request can be sent
 			// again.
 			if refreshed, err = s.renewed(ctx, p, res.Header, used); refreshed || err != nil {
-				tell(true)
+				count(true)
 				drain(res)
 				if err != nil {
 					return nil, err
@@ -50,15 +50,15 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 			}
 		}
 		if tries++; tries > s.retries(p) {
-			tell(true)
+			count(true)
 			return res, err
 		}
 		wait, again := after(tries, res, err)
 		if end, ok := ctx.Deadline(); !again || ok && time.Until(end) <= wait {
-			tell(true)
+			count(true)
 			return res, err
 		}
-		tell(false) // a call counts once, by its last attempt
+		count(false) // a call counts once, by its last attempt
 		if res != nil {
 			drain(res)
 		}
@@ -82,10 +82,10 @@ func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []us
 }
 
 // attempt sends a request once, and follows one 303 to the answer. shown are the tokens it carried,
-// if a refusal of them would concern this request. The caller must call tell once, with whether the
+// if a refusal of them would concern this request. The caller must call count once, with whether the
 // attempt counts for the host.
-func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, shown []used, tell func(counts bool), err error) {
-	tell = func(bool) {}
+func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, shown []used, count func(counts bool), err error) {
+	count = func(bool) {}
 	r := p.request(ctx)
 	if shown, err = p.authorize(ctx, r); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errClosed) {
@@ -94,12 +94,12 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 			}
 			err = &Fault{Text: "was not sent: " + err.Error()}
 		}
-		return nil, nil, tell, err
+		return nil, nil, count, err
 	}
 	r = p.resigned(r)
 	settle, err := s.breakers.allow(r.URL.Host)
 	if err != nil {
-		return nil, shown, tell, err
+		return nil, shown, count, err
 	}
 	r.Header.Set("Accept-Encoding", "gzip")
 	res, err = s.client(!s.reach.trusted.has(r.URL), p.guard).Do(r)
@@ -107,15 +107,15 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		settle(nil)
 		to, lerr := res.Location()
 		if lerr != nil {
-			return nil, shown, tell, err
+			return nil, shown, count, err
 		}
 		if res.StatusCode == http.StatusSeeOther && remote.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
 			// No tokens are returned: if the server now refuses them, it has still executed the
 			// request.
-			next, _, tell, err := s.attempt(ctx, p.seeOther(to))
-			return next, nil, tell, err
+			next, _, count, err := s.attempt(ctx, p.seeOther(to))
+			return next, nil, count, err
 		}
-		return nil, shown, tell, &redirect{status: res.StatusCode, to: to}
+		return nil, shown, count, &redirect{status: res.StatusCode, to: to}
 	}
 	if errors.Is(err, remote.ErrRefused) {
 		s.warnRefused(originOf(r.URL))
@@ -208,7 +208,7 @@ func causeOf(ctx context.Context, err error) string {
 	case errors.As(err, &dns):
 		return "could not be reached: its name could not be looked up"
 	case errors.Is(err, remote.ErrRefused):
-		return "could not be reached: it is at an address that a document at a URL may not name; whoever runs the bridge can allow it with base_url or trusted"
+		return "could not be reached: it is at an address that a document at a URL may not name; the operator of the bridge can allow it with base_url or trusted"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "could not be reached: it refuses connections"
 	}
