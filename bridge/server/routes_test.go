@@ -29,7 +29,7 @@ import (
 //   - named refuses what is for another name, also where anybody may ask: a page of an
 //     attacker's name, which leads to us, has our origin in the eyes of its visitor's browser.
 //     It refuses paths with %, too, before what is below goes by them.
-//   - ownPages answers preflights, which show no key. It refuses other pages before their
+//   - checkOrigin answers preflights, which show no key. It refuses other pages before their
 //     visitors' keys are looked at. Metadata and the pages of the front are for all pages.
 //   - known comes before the key is looked at: for a server that is not there the path is as
 //     any that is not, and its log does not have it.
