@@ -101,7 +101,9 @@ const (
 // Envelope holds what comes with a client's message over HTTP. What no server's allow-list
 // names is not looked at.
 type Envelope struct {
-	Header   http.Header
+	// Header has the headers of the request; nil for a wire without headers.
+	Header http.Header
+	// Identity is what the bridge knows of the caller by its token; nil without one.
 	Identity *identity.Identity
 }
 
