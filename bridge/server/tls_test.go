@@ -270,7 +270,7 @@ func TestTLSReload(t *testing.T) {
 		t.Error("TLS 1.1 is spoken")
 	}
 	s.end(t)
-	if n := strings.Count(out.String(), "cannot be read again"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
+	if n := strings.Count(out.String(), "the new certificate cannot be used"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
 		t.Errorf("the log says %d times why: %s", n, &out)
 	}
 }
