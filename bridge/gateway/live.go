@@ -103,7 +103,9 @@ const (
 // Envelope holds what comes with a client's message over HTTP: its headers, of which only
 // those that a server forwards are read, and the caller's identity.
 type Envelope struct {
-	Header   http.Header
+	// Header has the headers of the request; nil for a wire without headers.
+	Header http.Header
+	// Identity is what the bridge knows of the caller by its token; nil without one.
 	Identity *identity.Identity
 }
 

@@ -146,7 +146,7 @@ func TestHiddenNames(t *testing.T) {
 			c.BasePath = base
 		}
 		r := newRig(t, hidden, "one", "two")
-		r.s.now.Load().reached["two"].hook = newHook(hookSecret, nil)
+		r.s.table.Load().backends["two"].hook = newHook(hookSecret, nil)
 		r.s.http.Handler = r.s.Handler()
 		asked := 0
 		for _, who := range []struct {
@@ -460,8 +460,8 @@ func TestAccessLogged(t *testing.T) {
 		c := config.Default()
 		c.Servers = []config.Server{config.DefaultServer("one", "")}
 		private(&c)
-		s := build(&c, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) reached {
-			return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+		s := build(&c, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) backend {
+			return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 		})
 		defer s.Close(t.Context())
 		knock := func(n int) {
@@ -471,7 +471,7 @@ func TestAccessLogged(t *testing.T) {
 			}
 		}
 		knock(1000)
-		time.Sleep(access.ComplainEvery)
+		time.Sleep(access.RejectedLogEvery)
 		knock(10)
 		if n := strings.Count(out.String(), "\n"); n != 2 || !strings.Contains(out.String(), "level=INFO") || !strings.Contains(out.String(), "more=999") ||
 			!strings.Contains(out.String(), "path=/one/mcp") || !strings.Contains(out.String(), "from=198.51.100.7") {
@@ -488,8 +488,8 @@ func TestAccessHook(t *testing.T) {
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", "")}
 	private(&c)
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		r := reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
+	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		r := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
 		r.hook = newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })
 		return r
 	})

@@ -18,7 +18,7 @@ import (
 func (s *Server) Reloads(r *reload.Reloader) {
 	r.Serve(s)
 	s.reloader = r
-	s.metrics.Config(r.Counts)
+	s.metrics.AddConfig(r.Counts)
 	s.actions.Add(
 		admin.Route{Method: "POST", Path: "reload", Right: admin.Act, Do: func(c *admin.Call) (any, error) {
 			var asked struct {
@@ -39,8 +39,8 @@ func (s *Server) Reloads(r *reload.Reloader) {
 
 // newAPI returns the API of operators.
 func (s *Server) newAPI() *admin.API {
-	host := func(r *http.Request) string { return s.access.Asked(r) }
-	a := admin.New(admin.Options{Log: s.log, Host: host, Noted: func(principal, action, outcome string) {
+	host := func(r *http.Request) string { return s.access.RequestedHost(r) }
+	a := admin.New(admin.Options{Log: s.log, Host: host, Acted: func(principal, action, outcome string) {
 		s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
 	}})
 	a.Add(
@@ -72,19 +72,19 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 			}
 			return admin.Caller{Principal: who}, true, nil
 		}
-		if !s.access.Near(r) {
+		if !s.access.Local(r) {
 			return admin.Caller{}, true, errElsewhere
 		}
-		return admin.Caller{Look: true, Act: true, Good: func() bool { return config.Loopback(s.c().OperatorsListen()) }}, true, nil
+		return admin.Caller{Look: true, Act: true, Valid: func() bool { return config.Loopback(s.c().OperatorsListen()) }}, true, nil
 	}
 	p, signed, known := s.pages.Signed(w, r, base)
 	if !known {
 		return admin.Caller{}, false, nil
 	}
 	if signed {
-		shown(r.Context())
+		markAuthenticated(r.Context())
 	} else {
-		if r, known = s.access.Admit(w, r, r.URL.Path, access.Place{Base: base}); !known {
+		if r, known = s.access.Admit(w, r, r.URL.Path, access.Target{Base: base}); !known {
 			return admin.Caller{}, false, nil
 		}
 		p = admin.Page{Principal: auth.Principal(r.Context())}
@@ -95,12 +95,12 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 		return c, true, errNoConsole
 	}
 	was := c
-	c.Good = func() bool {
+	c.Valid = func() bool {
 		good := false
 		if signed {
-			good = s.pages.Good(&p)
+			good = s.pages.Valid(&p)
 		} else {
-			now, err := s.access.Again(r, access.Place{Base: base})
+			now, err := s.access.Recheck(r, access.Target{Base: base})
 			good = err == nil && now.Principal == was.Principal
 		}
 		look, act := s.access.Rights(was.Principal)
@@ -145,7 +145,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 		admin.Refuse(w, http.StatusUnauthorized, "unauthorized", "the key is not valid")
 		return
 	}
-	s.pages.Set(w, r, base, admin.In(who, sum))
+	s.pages.SetCookie(w, r, base, admin.NewPage(who, sum))
 	s.log.Info("an operator signed in on the console", "principal", who, "from", s.access.Client(r).String())
 	admin.Answer(w, http.StatusOK, map[string]string{"principal": who})
 }
@@ -155,13 +155,13 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, base string) {
 	if !s.actions.Admits(w, r, "logout") {
 		return
 	}
-	s.pages.End(w, r, base)
+	s.pages.SignOut(w, r, base)
 	admin.Answer(w, http.StatusOK, struct{}{})
 }
 
 // fromPage accepts the console's requests to an endpoint, with a key or its cookie. The caller calls
 // done when the request has been answered.
-func (s *Server) fromPage(w http.ResponseWriter, r *http.Request, base string, to access.Place) (known *http.Request, done func(), ok bool) {
+func (s *Server) fromPage(w http.ResponseWriter, r *http.Request, base string, to access.Target) (known *http.Request, done func(), ok bool) {
 	done = func() {}
 	if !s.actions.Admits(w, r, "mcp") {
 		return r, done, false

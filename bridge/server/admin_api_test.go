@@ -143,8 +143,8 @@ func TestAdminArguments(t *testing.T) {
 		c.Viewers = append(c.Viewers, "far")
 		m := &listing{Modern: &wiretest.Modern{}}
 		r := &rig{t: t}
-		r.s = build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-			return reached{Adapter: m, transport: func() string { return "stdio" }}
+		r.s = build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+			return backend{Adapter: m, transport: func() string { return "stdio" }}
 		})
 		defer r.s.Close(context.Background())
 		for _, tc := range []struct{ tool, arguments, want string }{

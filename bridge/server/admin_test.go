@@ -168,7 +168,7 @@ func TestAdminPrincipal(t *testing.T) {
 		q := from(closeBy, bridgeAt, "GET", "/ui/api/v1/sessions")
 		w := r.answer(q.WithContext(WithPrincipal(q.Context(), "alice")))
 		var got admin.SessionRows
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Total != 1 || got.Sessions[0].Principal != "alice" || got.Without != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Total != 1 || got.Sessions[0].Principal != "alice" || got.Sessionless != nil {
 			t.Errorf("%v %s", err, w.Body)
 		}
 		q = from(closeBy, bridgeAt, "GET", "/ui/api/v1/sessions")
@@ -204,10 +204,10 @@ func TestAdminSees(t *testing.T) {
 		var own, all admin.SessionRows
 		get(devKey, "sessions", &own)
 		get(sinKey, "sessions", &all)
-		if own.Total != 1 || own.Sessions[0].Principal != "dev" || own.Sessions[0].Client != "c 1" || own.Sessions[0].Server != "one" || own.Without != nil {
+		if own.Total != 1 || own.Sessions[0].Principal != "dev" || own.Sessions[0].Client != "c 1" || own.Sessions[0].Server != "one" || own.Sessionless != nil {
 			t.Errorf("its own: %+v", own)
 		}
-		if all.Total != 2 || all.Without == nil {
+		if all.Total != 2 || all.Sessionless == nil {
 			t.Errorf("all: %+v", all)
 		}
 		var mine, whole struct {

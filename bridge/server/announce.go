@@ -16,16 +16,16 @@ import (
 // announcements passes a webhook, which reaches one instance, to all instances, and to those that
 // start later (S-043).
 type announcements struct {
-	store store.Hooks
-	log   *slog.Logger
-	hooks func() map[string]*hook // the webhooks of this instance
-	news  chan map[string]int64   // by server, the number in the store at the last heartbeat
-	ctx   context.Context
-	stop  context.CancelFunc
-	wg    sync.WaitGroup
+	store   store.Hooks
+	log     *slog.Logger
+	hooks   func() map[string]*hook // the webhooks of this instance
+	updates chan map[string]int64   // by server, the number in the store at the last heartbeat
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 
-	turn chan struct{}        // a lock, held while a webhook is applied
-	have map[string]announced // the applied webhooks by server; guarded by turn
+	turn    chan struct{}        // a lock, held while a webhook is applied
+	applied map[string]announced // the applied webhooks by server; guarded by turn
 }
 
 // announced is one applied webhook.
@@ -36,7 +36,7 @@ type announced struct {
 }
 
 func newAnnouncements(s store.Hooks, hooks func() map[string]*hook, log *slog.Logger) *announcements {
-	a := &announcements{store: s, log: log, hooks: hooks, news: make(chan map[string]int64, 1), turn: make(chan struct{}, 1), have: map[string]announced{}}
+	a := &announcements{store: s, log: log, hooks: hooks, updates: make(chan map[string]int64, 1), turn: make(chan struct{}, 1), applied: map[string]announced{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.wg.Go(a.follow)
 	return a
@@ -47,14 +47,14 @@ func (a *announcements) close() {
 	a.wg.Wait()
 }
 
-// hear takes the numbers of the webhooks in the store.
-func (a *announcements) hear(all map[string]int64) {
+// update takes the numbers of the webhooks in the store.
+func (a *announcements) update(all map[string]int64) {
 	select {
-	case <-a.news: // older news
+	case <-a.updates: // older news
 	default:
 	}
 	select {
-	case a.news <- all:
+	case a.updates <- all:
 	default:
 	}
 }
@@ -69,14 +69,14 @@ func (a *announcements) enter(ctx context.Context) error {
 	}
 }
 
-// errUntold says that a webhook was applied here, and that the other instances do not know it.
-var errUntold = errors.New("the other instances of the bridge could not be informed")
+// errNotShared says that a webhook was applied here, and that the other instances do not know it.
+var errNotShared = errors.New("the other instances of the bridge could not be informed")
 
 // storeLimit bounds one operation of the store with a body.
 const storeLimit = 5 * time.Second
 
-// tell applies a webhook here, and stores it for the others.
-func (a *announcements) tell(ctx context.Context, server string, h *hook, body []byte) (tools int, err error) {
+// apply applies a webhook here, and stores it for the others.
+func (a *announcements) apply(ctx context.Context, server string, h *hook, body []byte) (tools int, err error) {
 	if err := a.enter(ctx); err != nil {
 		return 0, err
 	}
@@ -91,9 +91,9 @@ func (a *announcements) tell(ctx context.Context, server string, h *hook, body [
 		err = a.store.Put(short, server, n, body)
 	}
 	if err != nil {
-		return 0, errors.Join(errUntold, err)
+		return 0, errors.Join(errNotShared, err)
 	}
-	a.have[server] = announced{h, n, bytes.Clone(body)}
+	a.applied[server] = announced{h, n, bytes.Clone(body)}
 	return tools, nil
 }
 
@@ -101,9 +101,9 @@ func (a *announcements) tell(ctx context.Context, server string, h *hook, body [
 func (a *announcements) follow() {
 	for {
 		select {
-		case all := <-a.news:
+		case all := <-a.updates:
 			for name, h := range a.hooks() {
-				if err := a.look(name, h, all[name]); err != nil && a.ctx.Err() == nil {
+				if err := a.sync(name, h, all[name]); err != nil && a.ctx.Err() == nil {
 					a.log.Warn("a catalogue that another instance got by a webhook cannot be used here yet", "server", name, "err", err)
 				}
 			}
@@ -113,14 +113,14 @@ func (a *announcements) follow() {
 	}
 }
 
-// look applies the stored webhook of a server if its number is new. Number 0 says that the store lost
+// sync applies the stored webhook of a server if its number is new. Number 0 says that the store lost
 // it: look stores it again.
-func (a *announcements) look(server string, h *hook, number int64) error {
+func (a *announcements) sync(server string, h *hook, number int64) error {
 	if err := a.enter(a.ctx); err != nil {
 		return err
 	}
 	defer func() { <-a.turn }()
-	have := a.have[server]
+	have := a.applied[server]
 	if number == have.number && (number == 0 || have.by == h) {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (a *announcements) look(server string, h *hook, number int64) error {
 	_, err = h.renew(renewing, body)
 	_, bad := errors.AsType[*rest.CatalogError](err)
 	if err == nil || bad || errors.Is(err, rest.ErrElsewhere) || len(body) == 0 { // otherwise it is tried at the next heartbeat
-		a.have[server] = announced{h, n, body}
+		a.applied[server] = announced{h, n, body}
 	}
 	return err
 }

@@ -15,19 +15,19 @@ import (
 // by one goroutine.
 type backlogListener struct {
 	net.Listener
-	until     func(time.Time) error // sets the deadline of Accept; nil if the listener has none
-	finishing atomic.Bool
-	finished  func() // closes done, once
-	done      chan struct{}
-	closed    chan struct{}
-	close     func() error
+	setDeadline func(time.Time) error // sets the deadline of Accept; nil if the listener has none
+	finishing   atomic.Bool
+	finished    func() // closes done, once
+	done        chan struct{}
+	closed      chan struct{}
+	close       func() error
 }
 
 // newBacklog wraps l.
 func newBacklog(l net.Listener) *backlogListener {
 	b := &backlogListener{Listener: l, done: make(chan struct{}), closed: make(chan struct{})}
 	if d, ok := l.(interface{ SetDeadline(time.Time) error }); ok {
-		b.until = d.SetDeadline
+		b.setDeadline = d.SetDeadline
 	}
 	b.finished = sync.OnceFunc(func() { close(b.done) })
 	b.close = sync.OnceValue(func() error { close(b.closed); return l.Close() })
@@ -38,11 +38,11 @@ func newBacklog(l net.Listener) *backlogListener {
 // when that is done, or when ctx ends. After that, Accept blocks until Close. Without deadlines of
 // the listener, Finish does nothing.
 func (l *backlogListener) Finish(ctx context.Context) {
-	if l.until == nil {
+	if l.setDeadline == nil {
 		return
 	}
 	l.finishing.Store(true)
-	_ = l.until(time.Unix(1, 0)) // a waiting Accept returns
+	_ = l.setDeadline(time.Unix(1, 0)) // a waiting Accept returns
 	select {
 	case <-l.done:
 	case <-l.closed:
@@ -50,8 +50,8 @@ func (l *backlogListener) Finish(ctx context.Context) {
 	}
 }
 
-// more bounds the time of Accept for a connection that is in the backlog.
-const more = time.Second
+// acceptWait bounds the time of Accept for a connection that is in the backlog.
+const acceptWait = time.Second
 
 // Accept returns the next connection.
 func (l *backlogListener) Accept() (net.Conn, error) {
@@ -59,12 +59,12 @@ func (l *backlogListener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		if err == nil || !l.finishing.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			if err == nil && l.finishing.Load() {
-				_ = l.until(time.Unix(1, 0))
+				_ = l.setDeadline(time.Unix(1, 0))
 			}
 			return c, err
 		}
-		if waits(l.Listener) {
-			_ = l.until(time.Now().Add(more))
+		if hasBacklog(l.Listener) {
+			_ = l.setDeadline(time.Now().Add(acceptWait))
 			continue
 		}
 		_ = l.Listener.Close()

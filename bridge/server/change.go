@@ -13,8 +13,8 @@ import (
 
 // table has the current servers and their adapters. It is not changed: a change makes a new one.
 type table struct {
-	servers []config.Server
-	reached map[string]*reached // by name
+	servers  []config.Server
+	backends map[string]*backend // by name
 }
 
 func (t *table) names() []string {
@@ -25,53 +25,53 @@ func (t *table) names() []string {
 	return names
 }
 
-func (t *table) place(name string) int {
+func (t *table) index(name string) int {
 	return slices.IndexFunc(t.servers, func(c config.Server) bool { return c.Name == name })
 }
 
 // tableOf makes the table of the servers, and the options of those that are new or changed. All others
 // keep their adapters. When it returns, documents of HTTP APIs in files have been read: see mistakes.
 func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
-	was := s.now.Load()
-	t = &table{servers: servers, reached: map[string]*reached{}}
+	was := s.table.Load()
+	t = &table{servers: servers, backends: map[string]*backend{}}
 	for i := range servers {
 		c := &servers[i]
-		r := was.reached[c.Name]
+		r := was.backends[c.Name]
 		if r == nil || changed[c.Name] {
 			made := s.reacher(s, c)
 			r = &made
 			fresh = append(fresh, options(c, made))
 		}
-		t.reached[c.Name] = r
+		t.backends[c.Name] = r
 	}
 	var wg sync.WaitGroup
 	places := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i := range fresh {
-		r := t.reached[fresh[i].Name]
+		r := t.backends[fresh[i].Name]
 		if r.api == nil {
 			continue
 		}
 		var before *rest.Adapter
-		if old := was.reached[fresh[i].Name]; old != nil {
+		if old := was.backends[fresh[i].Name]; old != nil {
 			before = old.api
 		}
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			r.mistake = r.api.Begin(before)
+			r.documentFault = r.api.Begin(before)
 		})
 	}
 	wg.Wait()
 	return t, fresh
 }
 
-// mistakes returns the faults of the servers' documents, each with its line in the file of c; nil if
+// documentFaults returns the faults of the servers' documents, each with its line in the file of c; nil if
 // there are none.
-func (t *table) mistakes(c *config.Config, servers []gateway.ServerOptions) error {
+func (t *table) documentFaults(c *config.Config, servers []gateway.ServerOptions) error {
 	var all config.Faults
 	for i := range servers {
 		name := servers[i].Name
-		if err := t.reached[name].mistake; err != nil {
+		if err := t.backends[name].documentFault; err != nil {
 			all = append(all, c.FaultsOf(name, err)...)
 		}
 	}
@@ -83,7 +83,7 @@ func (t *table) mistakes(c *config.Config, servers []gateway.ServerOptions) erro
 
 // transport returns the transport of a server; empty if it is unknown.
 func (s *Server) transport(name string) string {
-	if r := s.now.Load().reached[name]; r != nil {
+	if r := s.table.Load().backends[name]; r != nil {
 		return r.transport()
 	}
 	return ""
@@ -128,7 +128,7 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	c := *s.c()
-	servers, err := edit(slices.Clone(c.Servers), s.now.Load().place(name))
+	servers, err := edit(slices.Clone(c.Servers), s.table.Load().index(name))
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 		return err
 	}
 	now, fresh := s.tableOf(servers, map[string]bool{name: true})
-	if err := now.mistakes(&c, fresh); err != nil {
-		drop(now, s.now.Load())
+	if err := now.documentFaults(&c, fresh); err != nil {
+		closeNew(now, s.table.Load())
 		return err
 	}
 	return s.exchange(&c, now, gateway.Change{Servers: fresh})
@@ -147,21 +147,21 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 // exchange makes c the current configuration. now has its adapters, and change the options of servers
 // that are new or changed. The caller holds s.changing. An error changes nothing.
 func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) error {
-	was := s.now.Load()
-	before := &table{reached: map[string]*reached{}} // the servers that stay: removed ones are not found any more
-	gone := map[string]*reached{}
-	for name, r := range was.reached {
-		if now.reached[name] != nil {
-			before.reached[name] = r
+	was := s.table.Load()
+	before := &table{backends: map[string]*backend{}} // the servers that stay: removed ones are not found any more
+	gone := map[string]*backend{}
+	for name, r := range was.backends {
+		if now.backends[name] != nil {
+			before.backends[name] = r
 		}
-		if now.reached[name] != r {
+		if now.backends[name] != r {
 			gone[name] = r
 			s.leaving[name]++
 		}
 	}
-	s.count(now)
-	s.now.Store(before)
-	defer s.access.Coming(c)() // nothing new is served before its scopes are enforced
+	s.setMetrics(now)
+	s.table.Store(before)
+	defer s.access.Prepare(c)() // nothing new is served before its scopes are enforced
 	change.Names, change.Drain = now.names(), c.Drain
 	change.Gone = func(name string) {
 		if r := gone[name]; r.close != nil {
@@ -169,48 +169,48 @@ func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) e
 		}
 		s.changing.Lock()
 		defer s.changing.Unlock()
-		s.left(name)
-		s.count(s.now.Load())
+		s.released(name)
+		s.setMetrics(s.table.Load())
 		s.log.Info("server closed: it was removed or changed, or the bridge stops", "server", name)
 	}
 	err := s.b.Apply(change)
 	if err != nil {
-		drop(now, was)
+		closeNew(now, was)
 		for name := range gone {
-			s.left(name)
+			s.released(name)
 		}
 		now, c = was, s.c()
 	}
 	s.times.set(c.Servers)
-	s.now.Store(now)
+	s.table.Store(now)
 	s.conf.Store(c)
 	return err
 }
 
-// left records that a removed or replaced server of that name is no longer in use. The caller holds
+// released records that a removed or replaced server of that name is no longer in use. The caller holds
 // s.changing.
-func (s *Server) left(name string) {
+func (s *Server) released(name string) {
 	if s.leaving[name]--; s.leaving[name] == 0 {
 		delete(s.leaving, name)
 	}
 }
 
-// count sets the servers of the metrics: those of t, and removed ones that are still in use. The caller
+// setMetrics sets the servers of the metrics: those of t, and removed ones that are still in use. The caller
 // holds s.changing.
-func (s *Server) count(t *table) {
+func (s *Server) setMetrics(t *table) {
 	names := t.names()
 	for name := range s.leaving {
-		if t.reached[name] == nil {
+		if t.backends[name] == nil {
 			names = append(names, name)
 		}
 	}
 	s.metrics.Set(names)
 }
 
-// drop closes the adapters of now that was does not have.
-func drop(now, was *table) {
-	for name, r := range now.reached {
-		if r != was.reached[name] && r.close != nil {
+// closeNew closes the adapters of now that was does not have.
+func closeNew(now, was *table) {
+	for name, r := range now.backends {
+		if r != was.backends[name] && r.close != nil {
 			r.close()
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// lookEvery is the interval in which the memory of child processes is measured.
-const lookEvery = time.Minute
+// measureEvery is the interval in which the memory of child processes is measured.
+const measureEvery = time.Minute
 
-// machine returns the memory of the container or the machine; 0 if it is unknown.
-func machine() int64 {
+// totalMemory returns the memory of the container or the machine; 0 if it is unknown.
+func totalMemory() int64 {
 	all, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil {
 		return 0
@@ -30,7 +30,7 @@ func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health
 	if all == 0 || usage() == nil {
 		return
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -41,7 +41,7 @@ func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health
 		if s.b.Totals().Lanes == 0 {
 			continue
 		}
-		if used, by := s.children(usage()); used >= all/2 {
+		if used, by := s.childMemory(usage()); used >= all/2 {
 			s.log.Warn("the child processes of servers use half of the memory: share: principal has fewer of them, session_left and idle_stop end them sooner, and max_children bounds them",
 				"used_mib", used>>20, "of_mib", all>>20, "servers", by)
 			return
@@ -49,8 +49,8 @@ func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health
 	}
 }
 
-// children returns the memory of child processes, and the share of each server, the largest first.
-func (s *Server) children(used health.Used) (sum int64, by string) {
+// childMemory returns the memory of child processes, and the share of each server, the largest first.
+func (s *Server) childMemory(used health.Used) (sum int64, by string) {
 	type server struct {
 		name string
 		n    int64

@@ -43,8 +43,8 @@ func TestWatchMemory(t *testing.T) {
 		c, pids := config.Default(), map[string]int{"files": 101, "browser": 102}
 		c.Servers = []config.Server{config.DefaultServer("files", ""), config.DefaultServer("browser", "")}
 		var log bytes.Buffer
-		s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, one *config.Server) reached {
-			return reached{Adapter: &parent{&wiretest.Server{}, pids[one.Name]}, transport: func() string { return "stdio" }}
+		s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, one *config.Server) backend {
+			return backend{Adapter: &parent{&wiretest.Server{}, pids[one.Name]}, transport: func() string { return "stdio" }}
 		})
 		var looks, mib atomic.Int64
 		mib.Store(100)
@@ -57,7 +57,7 @@ func TestWatchMemory(t *testing.T) {
 				return health.Used{101: {RSS: mib.Load() << 20}, 102: {RSS: 3 * mib.Load() << 20}, 103: {RSS: 1 << 40}}
 			})
 		}()
-		time.Sleep(5 * lookEvery)
+		time.Sleep(5 * measureEvery)
 		synctest.Wait()
 		if looks.Load() != 1 {
 			t.Errorf("it was looked %d times while there were no children", looks.Load()-1)
@@ -68,13 +68,13 @@ func TestWatchMemory(t *testing.T) {
 				t.Fatalf("%s: %d %s", path, a.Status(), a.Body())
 			}
 		}
-		time.Sleep(lookEvery + time.Second)
+		time.Sleep(measureEvery + time.Second)
 		synctest.Wait()
 		if strings.Contains(log.String(), "use half of the memory") {
 			t.Errorf("it warns of 400 MiB:\n%s", log.String())
 		}
 		mib.Store(150)
-		time.Sleep(3 * lookEvery)
+		time.Sleep(3 * measureEvery)
 		synctest.Wait()
 		select {
 		case <-ended:

@@ -34,14 +34,14 @@ import (
 
 // instance is this process as a member of a cluster.
 type instance struct {
-	id    string
-	c     *config.Cluster
-	log   *slog.Logger
-	kept  *backing
-	node  *cluster.Node
-	peers *wire.Peers
-	homes *placement.Homes
-	began bool
+	id     string
+	c      *config.Cluster
+	log    *slog.Logger
+	kept   *backing
+	node   *cluster.Node
+	peers  *wire.Peers
+	homes  *placement.Homes
+	joined bool
 
 	workers *placement.Workers
 
@@ -89,7 +89,7 @@ func (s *Server) newInstance() (*instance, error) {
 	i := &instance{id: rand.Text(), c: c, log: s.log}
 	life := s.c().SessionIdle * 3 / 2
 	var err error
-	if i.kept, err = s.backs(s, i.id, life); err != nil {
+	if i.kept, err = s.newBacking(s, i.id, life); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	i.peers, err = wire.New(wire.Options{
@@ -118,10 +118,10 @@ func (s *Server) newInstance() (*instance, error) {
 				s.b.Move(key)
 			}
 		},
-		Hooked:  i.hooks.hear,
+		Hooked:  i.hooks.update,
 		Emptied: func() { i.workers.Again() },
 		Free:    func() int { return i.workers.Free() },
-		Servers: func() string { return hashOf(s.now.Load().names()) },
+		Servers: func() string { return hashOf(s.table.Load().names()) },
 	})
 	i.peers.Join(i.node)
 	i.homes = placement.NewHomes(placement.HomeOptions{
@@ -207,20 +207,20 @@ func (i *instance) begin(ctx context.Context) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), port)
 	}
-	if err := i.alone(ctx, address); err != nil {
+	if err := i.checkAddress(ctx, address); err != nil {
 		i.peers.Close(ctx)
 		return err
 	}
 	i.node.Start(address)
 	i.workers.Begin()
-	i.began = true
+	i.joined = true
 	i.log.Info("joining the cluster", "instance", i.id[:session.TagLength], "reached_at", address)
 	return nil
 }
 
-// alone checks that no other instance answers at this one's address. With the address of a Service, or
+// checkAddress checks that no other instance answers at this one's address. With the address of a Service, or
 // a copy of another instance's file, requests would reach the wrong instance.
-func (i *instance) alone(ctx context.Context, address string) error {
+func (i *instance) checkAddress(ctx context.Context, address string) error {
 	who, err := i.peers.Who(ctx, address)
 	switch {
 	case err != nil:
@@ -265,7 +265,7 @@ func (i *instance) leave(ctx context.Context, s *Server) (others *sync.WaitGroup
 func (i *instance) close(ctx context.Context) {
 	i.homes.Close()
 	i.workers.Close(ctx)
-	if i.began {
+	if i.joined {
 		i.node.Close(ctx)
 		i.peers.Close(ctx)
 	}
@@ -281,7 +281,7 @@ type clustered struct {
 	Instance  string        `json:"instance"`
 	State     cluster.State `json:"state"`
 	Role      string        `json:"role"`
-	Workers   *work         `json:"workers,omitempty"` // absent if no server has place: workers
+	Workers   *workerState  `json:"workers,omitempty"` // absent if no server has place: workers
 	StoreMS   float64       `json:"store_ms"`          // how long the last heartbeat took
 	Members   []colleague   `json:"members"`
 	Forwarded uint64        `json:"forwarded"`
@@ -303,8 +303,8 @@ type colleague struct {
 	Unreached bool `json:"unreached,omitempty"`
 }
 
-// work is the state of workers, as this instance sees it.
-type work struct {
+// workerState is the state of workers, as this instance sees it.
+type workerState struct {
 	Queued      map[string]int `json:"queued,omitempty"`      // by server, waiting openings of all instances
 	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this one
 	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this one
@@ -312,13 +312,13 @@ type work struct {
 	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: others' calls wait for another one
 }
 
-// works returns the state of workers; nil if no server is placed at workers.
-func (i *instance) works(placed []string) *work {
+// workerState returns the state of workers; nil if no server is placed at workers.
+func (i *instance) workerState(placed []string) *workerState {
 	if len(placed) == 0 {
 		return nil
 	}
 	st := i.workers.Status()
-	w := &work{st.Queued, st.Waiting, map[string]int{}, st.Running, st.Stopping}
+	w := &workerState{st.Queued, st.Waiting, map[string]int{}, st.Running, st.Stopping}
 	for id, n := range st.Lanes {
 		w.Connections[id[:session.TagLength]] = n
 	}

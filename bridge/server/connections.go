@@ -23,7 +23,7 @@ type connections struct {
 	log        *slog.Logger
 	most, each int
 	exempt     func(netip.Addr) bool // reports addresses without a limit of their own
-	complaints logs.Limiter
+	refusedLog logs.Limiter
 	refused    atomic.Uint64
 	waiting    atomic.Int64 // idle connections, which wait for a request
 
@@ -95,7 +95,7 @@ func (l bounded) Accept() (net.Conn, error) {
 			return &clientConn{Conn: conn, all: l.c, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
 		}
 		l.c.refused.Add(1)
-		if more, ok := l.c.complaints.Due(access.ComplainEvery); ok {
+		if more, ok := l.c.refusedLog.Due(access.RejectedLogEvery); ok {
 			l.c.log.Warn("connection refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
 		}
 		_ = conn.Close()
@@ -105,11 +105,11 @@ func (l bounded) Accept() (net.Conn, error) {
 // clientConn is a counted connection.
 type clientConn struct {
 	net.Conn
-	all   *connections
-	leave func()
-	known atomic.Bool // a good key was shown on it
-	waits bool        // it is idle; only follow uses this
-	idle  atomic.Pointer[time.Timer]
+	all           *connections
+	leave         func()
+	authenticated atomic.Bool // a good key was shown on it
+	isIdle        bool        // it is idle; only countIdle uses this
+	idle          atomic.Pointer[time.Timer]
 }
 
 // Close closes the connection, and stops counting it.
@@ -122,20 +122,20 @@ func (c *clientConn) Close() error {
 // strangerIdle is how long a connection without a good key may be idle, if access rules exist.
 const strangerIdle = time.Minute
 
-// heed closes idle connections on which no good key was shown.
-func (c *clientConn) heed(state http.ConnState) {
+// limitIdle closes idle connections on which no good key was shown.
+func (c *clientConn) limitIdle(state http.ConnState) {
 	if old := c.idle.Swap(nil); old != nil {
 		old.Stop()
 	}
-	if state == http.StateIdle && !c.known.Load() {
+	if state == http.StateIdle && !c.authenticated.Load() {
 		c.idle.Store(time.AfterFunc(strangerIdle, func() { _ = c.Close() }))
 	}
 }
 
-// follow counts idle connections.
-func (c *clientConn) follow(state http.ConnState) {
-	if waits := state == http.StateIdle; waits != c.waits {
-		c.waits = waits
+// countIdle counts idle connections.
+func (c *clientConn) countIdle(state http.ConnState) {
+	if waits := state == http.StateIdle; waits != c.isIdle {
+		c.isIdle = waits
 		if waits {
 			c.all.waiting.Add(1)
 		} else {
@@ -144,10 +144,10 @@ func (c *clientConn) follow(state http.ConnState) {
 	}
 }
 
-// quiet waits until no connection is idle, none got a request within still, or ctx ends. A request that
+// awaitIdle waits until no connection is idle, none got a request within still, or ctx ends. A request that
 // arrives while its connection is closed gets no answer, and a proxy does not repeat a POST. So an
 // instance that stops closes each connection with an answer.
-func (c *connections) quiet(ctx context.Context, still time.Duration) {
+func (c *connections) awaitIdle(ctx context.Context, still time.Duration) {
 	open, since := c.waiting.Load(), time.Now()
 	for open > 0 && time.Since(since) < still && backoff.For(ctx, 10*time.Millisecond) == nil {
 		if n := c.waiting.Load(); n != open {
@@ -175,9 +175,9 @@ func withClient(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// shown records a good key on the connection of a request.
-func shown(ctx context.Context) {
+// markAuthenticated records a good key on the connection of a request.
+func markAuthenticated(ctx context.Context) {
 	if client, ok := ctx.Value(clientKey{}).(*clientConn); ok {
-		client.known.Store(true)
+		client.authenticated.Store(true)
 	}
 }

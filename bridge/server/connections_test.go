@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// As many connections are open at once as the configuration says, also without a
-// key: others are closed, and there is a place again when one has ended.
+// The configuration bounds the connections that are open at once, also without a key. Others are closed, and
+// one that ends makes room for another.
 func TestMaxConnections(t *testing.T) {
 	l := onSocket(t, func(c *config.Config) { c.MaxConnections = 8 })
 	var all []net.Conn
@@ -68,8 +68,7 @@ func TestHalfOfTheFiles(t *testing.T) {
 	}
 }
 
-// An instance that goes waits for connections that are open for another request: until
-// they end, or until its time is over.
+// An instance that stops waits for idle connections, until they end, or until its time is over.
 func TestQuiet(t *testing.T) {
 	c := newConnections(8, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +80,7 @@ func TestQuiet(t *testing.T) {
 		}
 	}))
 	s.Listener = bounded{s.Listener, c}
-	s.Config.ConnState = func(conn net.Conn, state http.ConnState) { clientOf(conn).follow(state) }
+	s.Config.ConnState = func(conn net.Conn, state http.ConnState) { clientOf(conn).countIdle(state) }
 	s.Start()
 	defer s.Close()
 	get := func(path string) {
@@ -98,17 +97,17 @@ func TestQuiet(t *testing.T) {
 	}
 	over, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if c.quiet(over, time.Hour); over.Err() == nil {
+	if c.awaitIdle(over, time.Hour); over.Err() == nil {
 		t.Error("one connection waits, and is not waited for")
 	}
-	c.quiet(t.Context(), 30*time.Millisecond) // it is not used
+	c.awaitIdle(t.Context(), 30*time.Millisecond) // it is not used
 	get("/last")
-	if c.quiet(t.Context(), time.Hour); c.waiting.Load() != 0 {
+	if c.awaitIdle(t.Context(), time.Hour); c.waiting.Load() != 0 {
 		t.Error("a connection still waits")
 	}
 }
 
-// One address has a quarter of the connections, unless it stands for many.
+// One address has a quarter of the connections, unless it is a proxy.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var log bytes.Buffer
 	c := newConnections(8, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.NewTextHandler(&log, nil)))
@@ -157,8 +156,7 @@ func (p *pipes) Close() error {
 	return nil
 }
 
-// With access rules, a connection on which no good key was shown is kept for a
-// minute, and another one for five.
+// With access rules, an idle connection without a good key is closed after a minute, and any other after five.
 func TestIdleStrangers(t *testing.T) {
 	for _, test := range []struct {
 		name, header string

@@ -55,9 +55,9 @@ func (s *Server) showStatus(c *admin.Call) (any, error) {
 func (s *Server) overview(c *admin.Caller) *overview {
 	out := &overview{readiness: s.readiness()}
 	if c.Act {
-		out.tell()
+		out.addStderr()
 	}
-	if sees := s.sees(c); !sees.All {
+	if sees := s.view(c); !sees.All {
 		out.limit(sees.Of)
 		return out
 	}
@@ -100,13 +100,13 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 
 // showMetrics returns the metrics as JSON.
 func (s *Server) showMetrics(c *admin.Call) (any, error) {
-	sees := s.sees(&c.Caller)
+	sees := s.view(&c.Caller)
 	of := sees.Of
 	if sees.All {
 		of = nil
 	}
 	if one := c.Query.Get("server"); one != "" {
-		if !sees.Of(one) || s.now.Load().reached[one] == nil {
+		if !sees.Of(one) || s.table.Load().backends[one] == nil {
 			return nil, admin.NotFound("server of that name")
 		}
 		of = func(server string) bool { return server == one }
@@ -115,15 +115,15 @@ func (s *Server) showMetrics(c *admin.Call) (any, error) {
 	return map[string]any{"metrics": all}, err
 }
 
-// sees returns of which servers the caller may see the state.
-func (s *Server) sees(c *admin.Caller) access.Sight {
+// view returns of which servers the caller may see the state.
+func (s *Server) view(c *admin.Caller) access.View {
 	if c.Look {
-		return access.Sight{All: true, Of: func(string) bool { return true }}
+		return access.View{All: true, Of: func(string) bool { return true }}
 	}
 	if !s.access.Keyed() { // the embedding program identifies its callers
-		return access.Sight{Of: func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
+		return access.View{Of: func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
 	}
-	return s.access.Sight(c.Principal)
+	return s.access.View(c.Principal)
 }
 
 // detail is the state of one server in detail.
@@ -138,11 +138,11 @@ type detail struct {
 func (s *Server) showServer(c *admin.Call) (any, error) {
 	name := c.Var("name")
 	st, err := s.stateOf(name)
-	if err != nil || !s.sees(&c.Caller).Of(name) {
+	if err != nil || !s.view(&c.Caller).Of(name) {
 		return nil, admin.NotFound("server of that name")
 	}
 	if c.Act {
-		st.tell()
+		st.addStderr()
 	}
 	out := detail{Server: st}
 	if !c.Look {

@@ -211,7 +211,7 @@ var mistakes = []struct {
 	}, want: `bridge.yaml:`},
 }
 
-// A mistake that the document of an API shows refuses a start, however the bridge is served.
+// A fault in the document of an API refuses a start, however the bridge is served.
 func TestDocumentMistakes(t *testing.T) {
 	for _, test := range mistakes {
 		t.Run(test.name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestDocumentMistakes(t *testing.T) {
 	}
 }
 
-// At a reload, it changes nothing: the API goes on as it was.
+// At a reload, a fault in a document changes nothing: the API stays as it was.
 func TestDocumentMistakesReload(t *testing.T) {
 	for _, test := range mistakes {
 		t.Run(test.name, func(t *testing.T) {
@@ -343,8 +343,8 @@ func TestDocumentLate(t *testing.T) {
 	}
 }
 
-// A document at a URL that is out of reach when the settings change takes nothing away: the
-// API stays as it was, and changes when the document is there.
+// A document at a URL that is unreachable when the settings change removes nothing: the API stays as it was,
+// and changes when the document is read.
 func TestDocumentLost(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)

@@ -40,7 +40,7 @@ func (t *tree) messages(c *gin.Context) {
 func (t *tree) hook(c *gin.Context) {
 	w, r := of(c)
 	name := c.Param("server")
-	if h := t.s.hooked(name); h != nil {
+	if h := t.s.hookOf(name); h != nil {
 		t.s.hook(w, r, name, h)
 	} else { // it was just removed
 		t.nowhere(c)
@@ -60,13 +60,13 @@ func (t *tree) describe(c *gin.Context) {
 	if endpoint == "/" {
 		endpoint = ""
 	}
-	t.s.access.Describe(w, r, access.Place{Base: t.base, Endpoint: endpoint})
+	t.s.access.Describe(w, r, access.Target{Base: t.base, Endpoint: endpoint})
 }
 
 // toConsole redirects to the page for operators, below any prefix of a proxy.
 func (t *tree) toConsole(c *gin.Context) {
 	w, r := of(c)
-	if !takes(looking, r.Method) {
+	if !takes(reading, r.Method) {
 		t.nowhere(c)
 		return
 	}
@@ -97,7 +97,7 @@ func (t *tree) action(c *gin.Context) {
 
 // serveMetrics serves the metrics that the caller may see.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	sees := s.access.Sight(auth.Principal(r.Context()))
+	sees := s.access.View(auth.Principal(r.Context()))
 	if sees.All {
 		sees.Of = nil
 	}

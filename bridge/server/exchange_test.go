@@ -142,9 +142,9 @@ func whose(authorization string) string {
 	return "of " + strings.Split(authorization+"..", ".")[1]
 }
 
-// Each caller's token is exchanged for one of the server, which alone gets it: once as long
-// as it is good, anew for another token of the caller, and never without a token (I-303,
-// I-308). N-84: the caller's own token is in nothing that was sent, logged or answered.
+// Each caller's token is exchanged for one of the server, which alone gets it: once while it is valid, anew for
+// another token of the caller, and never without a token (I-303, I-308). The caller's own token is not in
+// anything that was sent, logged or answered (N-84).
 func TestExchange(t *testing.T) {
 	for _, tc := range []struct{ name, speaks, share string }{
 		{"a session each", "streamable", config.ShareSession},
@@ -294,8 +294,8 @@ func exchange(t *testing.T, speaks, share string) {
 	}
 }
 
-// The token of each caller is exchanged at the instance that has his session, whichever he
-// calls by, and a newer token of his by itself (I-303). No token of a caller reaches the server.
+// The token of each caller is exchanged at the instance that owns its session, also for requests that reach
+// another instance, and a newer token anew (I-303). No token of a caller reaches the server.
 func TestClusterExchange(t *testing.T) {
 	t.Parallel()
 	e, far := newExchanger(t), newCRM(t, "stateless") // a session there would outlive its instance
@@ -372,8 +372,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A connection that was opened with a token that has ended is opened again with the one that
-// its caller shows now (I-303).
+// A connection whose token has expired is reopened with the token that its caller shows now (I-303).
 func TestExchangeReopens(t *testing.T) {
 	e, far := newExchanger(t), newCRM(t, "streamable")
 	c := config.Default()

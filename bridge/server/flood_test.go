@@ -54,8 +54,8 @@ func onSocket(t testing.TB, change func(*config.Config)) *listening {
 		change(&c)
 	}
 	log := &lines{}
-	s := build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*Server, *config.Server) reached {
-		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
+	s := build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*Server, *config.Server) backend {
+		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
 			hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
 	})
 	at, err := s.Listen(t.Context())
@@ -193,8 +193,8 @@ func inMemory(t *testing.T, play func(t *testing.T, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config.Default()
 		c.Servers = []config.Server{config.DefaultServer("ev", "")}
-		s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-			return reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
+		s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+			return backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
 				hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
 		})
 		p := &pipes{make(chan net.Conn), make(chan struct{})}

@@ -135,7 +135,7 @@ func TestFront(t *testing.T) {
 				// nobody else (I-110).
 				for text, shown := range map[string]bool{token: false, i.Token(root+"/one/mcp", authtest.Claims{"groups": "eng"}): true} {
 					q := from(peer, loopback, "POST", base+"/one/mcp", as(text)...)
-					at := access.Place{Base: base, Endpoint: "/one/mcp"}
+					at := access.Target{Base: base, Endpoint: "/one/mcp"}
 					q, ok := r.s.access.Admit(httptest.NewRecorder(), q, "", at)
 					if q = r.s.access.Identify(q, at); !ok || (identity.SubjectOf(auth.IdentityOf(q.Context())) != nil) != shown {
 						t.Errorf("a token is handed on: %t, want %t", !shown, shown)

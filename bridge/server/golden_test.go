@@ -157,7 +157,7 @@ func TestAnswers(t *testing.T) {
 		{"front, alice, below a path", func(c *config.Config) { front(c); c.BasePath = "/tools" }, as(aliceKey)},
 	} {
 		r := newRig(t, tc.change, names...)
-		r.s.now.Load().reached["one"].hook = newHook("secret", func(context.Context, []byte) (int, error) { return 3, nil })
+		r.s.table.Load().backends["one"].hook = newHook("secret", func(context.Context, []byte) (int, error) { return 3, nil })
 		lines = append(lines, "", "# "+tc.name)
 		lines = append(lines, answersOf(r.s.http.Handler, r.s.c().BasePath, &kinds, tc.header...)...)
 		if tc.name == "keys, alice" {

@@ -7,8 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Pages of other sites cannot call without an Origin either, unless theirs is
-// allowed and shown.
+// Pages of other sites cannot call without an Origin either. Their Origin must be allowed and sent.
 func TestCrossSite(t *testing.T) {
 	r := newRig(t, func(c *config.Config) { c.AllowedOrigins = []string{"https://app.example.com"} }, "one")
 	for _, test := range []struct {
@@ -43,7 +42,7 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// A path is written in one way only.
+// A path has one spelling only.
 func TestEncodedPaths(t *testing.T) {
 	r := newRig(t, private, "one")
 	for path, status := range map[string]int{"/one/mcp": 401, "/one%2fmcp": 404, "/one%2Fmcp": 404, "/%6fne/mcp": 404, "/one/%6dcp": 404} {
@@ -53,7 +52,7 @@ func TestEncodedPaths(t *testing.T) {
 	}
 }
 
-// What a method that does not exist is told are the methods that the path takes.
+// The answer to a method that a path does not allow names the allowed methods.
 func TestAllow(t *testing.T) {
 	r := newRig(t, nil, "one")
 	for path, want := range map[string]string{"/mcp": "GET, POST, DELETE, OPTIONS", "/one/sse": "GET, POST, DELETE, OPTIONS", "/healthz": "GET, HEAD"} {

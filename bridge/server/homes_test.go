@@ -96,14 +96,14 @@ func (v *several) add(change func(*config.Server)) {
 	if v.conf != nil {
 		v.conf(&c)
 	}
-	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, s *config.Server) reached {
+	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, s *config.Server) backend {
 		if v.conf != nil {
 			return own.reach(s)
 		}
 		if v.role != "" {
 			return own.atWorkers(s, placement.Local{Adapter: v.f, Most: 100})
 		}
-		return reached{Adapter: v.f, transport: func() string { return "stdio" }}
+		return backend{Adapter: v.f, transport: func() string { return "stdio" }}
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

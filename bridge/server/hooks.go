@@ -47,9 +47,9 @@ const (
 	signature = "X-Hub-Signature-256"
 )
 
-// hooked returns the webhook of a server; nil if it has none.
-func (s *Server) hooked(name string) *hook {
-	if r := s.now.Load().reached[name]; r != nil {
+// hookOf returns the webhook of a server; nil if it has none.
+func (s *Server) hookOf(name string) *hook {
+	if r := s.table.Load().backends[name]; r != nil {
 		return r.hook
 	}
 	return nil
@@ -58,7 +58,7 @@ func (s *Server) hooked(name string) *hook {
 // hooks returns the webhooks of all servers that have one.
 func (s *Server) hooks() map[string]*hook {
 	all := map[string]*hook{}
-	for name, r := range s.now.Load().reached {
+	for name, r := range s.table.Load().backends {
 		if r.hook != nil {
 			all[name] = r.hook
 		}
@@ -70,9 +70,9 @@ func (s *Server) hooks() map[string]*hook {
 // knows the secret.
 func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *hook) {
 	signed := r.Header.Get(signature)
-	if signed == "" && !h.knows(r.Header.Get("Authorization")) {
+	if signed == "" && !h.hasSecret(r.Header.Get("Authorization")) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		object(w, http.StatusUnauthorized, "error", "the secret is missing: send Authorization: Bearer SECRET or "+signature)
+		answerObject(w, http.StatusUnauthorized, "error", "the secret is missing: send Authorization: Bearer SECRET or "+signature)
 		return
 	}
 	body, fault := s.hookBody(w, r, h, signed)
@@ -83,14 +83,14 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 	}
 	defer body.Free()
 	if signed != "" {
-		if !h.signed(signed, body.Bytes()) {
-			object(w, http.StatusUnauthorized, "error", "the signature does not match the body")
+		if !h.validSignature(signed, body.Bytes()) {
+			answerObject(w, http.StatusUnauthorized, "error", "the signature does not match the body")
 			return
 		}
 		n := len(body.Bytes())
 		if !s.b.Room("").Reserve(n) { // from here on, it counts like any message in flight
 			httpio.RetryAfter(w.Header(), 5*time.Second)
-			object(w, http.StatusServiceUnavailable, "error", "too many bytes are in flight in the bridge; try again later")
+			answerObject(w, http.StatusServiceUnavailable, "error", "too many bytes are in flight in the bridge; try again later")
 			return
 		}
 		defer s.b.Room("").Return(n)
@@ -99,11 +99,11 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 	defer cancel()
 	renew := h.renew
 	if s.instance != nil {
-		renew = func(ctx context.Context, body []byte) (int, error) { return s.instance.hooks.tell(ctx, name, h, body) }
+		renew = func(ctx context.Context, body []byte) (int, error) { return s.instance.hooks.apply(ctx, name, h, body) }
 	}
 	tools, err := renew(ctx, body.Bytes())
 	if err == nil {
-		object(w, http.StatusOK, "tools", tools)
+		answerObject(w, http.StatusOK, "tools", tools)
 		return
 	}
 	status, why := http.StatusBadGateway, "the tools stay as they were: the document or the catalogue cannot be used; the bridge's log has the reason"
@@ -111,12 +111,12 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 		status, why = http.StatusUnprocessableEntity, bad.Error()
 	} else if errors.Is(err, rest.ErrElsewhere) {
 		status, why = http.StatusConflict, err.Error()
-	} else if errors.Is(err, errUntold) {
+	} else if errors.Is(err, errNotShared) {
 		httpio.RetryAfter(w.Header(), 2*time.Second)
-		status, why = http.StatusServiceUnavailable, errUntold.Error()+"; send it again later"
+		status, why = http.StatusServiceUnavailable, errNotShared.Error()+"; send it again later"
 	}
 	s.log.Warn("webhook not applied", "server", name, "err", err)
-	object(w, status, "error", why)
+	answerObject(w, status, "error", why)
 }
 
 // hookBody reads the body of a request. If the body is needed to authenticate the sender, memory and
@@ -140,21 +140,21 @@ func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signe
 	return httpio.ReadUncountedBody(w, r, rest.MaxCatalog, signedRead)
 }
 
-// object answers a request with a JSON object of one member.
-func object(w http.ResponseWriter, status int, key string, value any) {
+// answerObject answers a request with a JSON object of one member.
+func answerObject(w http.ResponseWriter, status int, key string, value any) {
 	body, _ := json.Marshal(map[string]any{key: value}) // nothing in it can fail
 	answer.Data(w, status, "application/json; charset=utf-8", body)
 }
 
-// knows reports whether an Authorization header has the secret, in constant time.
-func (h *hook) knows(authorization string) bool {
+// hasSecret reports whether an Authorization header has the secret, in constant time.
+func (h *hook) hasSecret(authorization string) bool {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	given, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(h.secret))
 	return hmac.Equal(given[:], want[:]) && strings.EqualFold(scheme, "Bearer")
 }
 
-// signed reports whether a signature, sha256= and hexadecimal digits, matches the body.
-func (h *hook) signed(by string, body []byte) bool {
+// validSignature reports whether a signature, sha256= and hexadecimal digits, matches the body.
+func (h *hook) validSignature(by string, body []byte) bool {
 	digits, ok := strings.CutPrefix(by, "sha256=")
 	given, err := hex.DecodeString(digits)
 	mac := hmac.New(sha256.New, []byte(h.secret))

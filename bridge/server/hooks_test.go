@@ -36,8 +36,8 @@ func TestHook(t *testing.T) {
 	var fails error
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", ""), config.DefaultServer("other", "")}
-	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, c *config.Server) reached {
-		r := reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
+	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, c *config.Server) backend {
+		r := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
 		if c.Name == "flows" {
 			r.hook = newHook(hookSecret, func(_ context.Context, body []byte) (int, error) {
 				got = append(got, string(body))
@@ -158,17 +158,17 @@ func TestHookBringsTools(t *testing.T) {
 func TestHookRemoved(t *testing.T) {
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", "")}
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		return reached{Adapter: &wiretest.Server{}, hook: newHook(hookSecret, nil)}
+	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		return backend{Adapter: &wiretest.Server{}, hook: newHook(hookSecret, nil)}
 	})
 	defer s.Close(t.Context())
-	with, without := s.now.Load(), &table{}
+	with, without := s.table.Load(), &table{}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			s.now.Store(without)
-			s.now.Store(with)
+			s.table.Store(without)
+			s.table.Store(with)
 		}
 	})
 	h := s.Handler()

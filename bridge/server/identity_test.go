@@ -307,7 +307,7 @@ func TestTurnedAwayLogged(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(access.ComplainEvery)
+		time.Sleep(access.RejectedLogEvery)
 		r.Do("POST", "/one/mcp", initialize, eng(i, "ann", "my-api", time.Hour)...).Wait()
 		if lines := said(); len(lines) != 1 || !strings.Contains(lines[0], "more=1") {
 			t.Errorf("later: %q", lines)

@@ -30,8 +30,8 @@ func (t *tree) recovered(c *gin.Context) {
 	c.Next()
 }
 
-// hurried limits how long the body of a request may take.
-func (t *tree) hurried(c *gin.Context) {
+// limitBody limits how long the body of a request may take.
+func (t *tree) limitBody(c *gin.Context) {
 	w, r := of(c)
 	r, ok := httpio.Hurry(w, r)
 	if c.Request = r; !ok {
@@ -40,45 +40,45 @@ func (t *tree) hurried(c *gin.Context) {
 	}
 }
 
-// stripped removes headers that only other instances may send.
-func (t *tree) stripped(c *gin.Context) {
+// stripClusterHeaders removes headers that only other instances may send.
+func (t *tree) stripClusterHeaders(c *gin.Context) {
 	if t.s.instance != nil {
 		wire.Strip(c.Request.Header)
 	}
 }
 
-// leaving makes clients of an instance that stops reconnect: their next request reaches another instance,
+// closeWhileDraining makes clients of an instance that stops reconnect: their next request reaches another instance,
 // and is not lost with this one.
-func (t *tree) leaving(c *gin.Context) {
+func (t *tree) closeWhileDraining(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.node.Draining() {
 		w, _ := of(c)
 		w.Header().Set("Connection", "close")
 	}
 }
 
-// named accepts requests whose Host is served here.
-func (t *tree) named(c *gin.Context) {
-	if !t.s.access.Named(of(c)) {
+// checkHost accepts requests whose Host is served here.
+func (t *tree) checkHost(c *gin.Context) {
+	if !t.s.access.CheckHost(of(c)) {
 		c.Abort()
 	}
 }
 
-// ownPages accepts requests of allowed web pages, and answers preflights.
-func (t *tree) ownPages(c *gin.Context) {
-	if !t.s.access.FromOwn(of(c)) {
+// checkOrigin accepts requests of allowed web pages, and answers preflights.
+func (t *tree) checkOrigin(c *gin.Context) {
+	if !t.s.access.CheckOrigin(of(c)) {
 		c.Abort()
 	}
 }
 
-// readable allows the pages of all sites to read public documents.
-func (t *tree) readable(c *gin.Context) {
+// allowAllOrigins allows the pages of all sites to read public documents.
+func (t *tree) allowAllOrigins(c *gin.Context) {
 	if !access.Readable(of(c)) {
 		c.Abort()
 	}
 }
 
-// admit accepts requests with a key or a token for a place. path is for the log.
-func (t *tree) admit(c *gin.Context, path string, to access.Place) (ok bool) {
+// admit accepts requests with a key or a token for a target. path is for the log.
+func (t *tree) admit(c *gin.Context, path string, to access.Target) (ok bool) {
 	w, r := of(c)
 	if c.Request, ok = t.s.access.Admit(w, r, path, to); !ok {
 		c.Abort()
@@ -86,42 +86,42 @@ func (t *tree) admit(c *gin.Context, path string, to access.Place) (ok bool) {
 	return ok
 }
 
-// client accepts callers of an endpoint.
-func (t *tree) client(c *gin.Context) { t.admit(c, c.Request.URL.Path, t.place(c)) }
+// checkClient accepts callers of an endpoint.
+func (t *tree) checkClient(c *gin.Context) { t.admit(c, c.Request.URL.Path, t.target(c)) }
 
-// caller accepts callers of /whoami.
-func (t *tree) caller(c *gin.Context) {
-	t.admit(c, c.Request.URL.Path, t.s.access.PlaceFor(c.Request, t.base))
+// checkCaller accepts callers of /whoami.
+func (t *tree) checkCaller(c *gin.Context) {
+	t.admit(c, c.Request.URL.Path, t.s.access.TargetFor(c.Request, t.base))
 }
 
-// operator accepts callers that may see the state of the bridge: with public_status, everybody.
-func (t *tree) operator(c *gin.Context) {
+// checkOperator accepts callers that may see the state of the bridge: with public_status, everybody.
+func (t *tree) checkOperator(c *gin.Context) {
 	if !t.s.c().PublicStatus {
-		t.admit(c, c.Request.URL.Path, access.Place{Base: t.base})
+		t.admit(c, c.Request.URL.Path, access.Target{Base: t.base})
 	}
 }
 
-// sender accepts requests for a webhook that exists. A POST proves the webhook's secret later; other
+// checkSender accepts requests for a webhook that exists. A POST proves the webhook's secret later; other
 // methods need a key.
-func (t *tree) sender(c *gin.Context) {
+func (t *tree) checkSender(c *gin.Context) {
 	name := c.Param("server")
 	switch {
-	case t.s.hooked(name) == nil:
+	case t.s.hookOf(name) == nil:
 		t.nowhere(c)
-	case c.Request.Method != http.MethodPost && t.admit(c, c.Request.URL.Path, access.Place{Base: t.base}):
-		t.granted(c)
+	case c.Request.Method != http.MethodPost && t.admit(c, c.Request.URL.Path, access.Target{Base: t.base}):
+		t.checkGrant(c)
 	}
 }
 
-// known accepts requests for a server that exists, or for all as one.
-func (t *tree) known(c *gin.Context) {
-	if name, one := c.Params.Get("server"); one && t.s.now.Load().reached[name] == nil {
+// serverExists accepts requests for a server that exists, or for all as one.
+func (t *tree) serverExists(c *gin.Context) {
+	if name, one := c.Params.Get("server"); one && t.s.table.Load().backends[name] == nil {
 		t.nowhere(c)
 	}
 }
 
-// works accepts requests if this instance serves clients.
-func (t *tree) works(c *gin.Context) {
+// servesClients accepts requests if this instance serves clients.
+func (t *tree) servesClients(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.c.Role == cluster.RoleWorker {
 		w, _ := of(c)
 		httpio.RetryAfter(w.Header(), 2*time.Second)
@@ -130,26 +130,26 @@ func (t *tree) works(c *gin.Context) {
 	}
 }
 
-// identified adds to a request what servers are sent of its caller.
-func (t *tree) identified(c *gin.Context) { c.Request = t.s.access.Identify(c.Request, t.place(c)) }
+// identify adds to a request what servers are sent of its caller.
+func (t *tree) identify(c *gin.Context) { c.Request = t.s.access.Identify(c.Request, t.target(c)) }
 
-// followed ends a stream with the token of its caller.
-func (t *tree) followed(c *gin.Context) {
-	r, done := t.s.access.Follow(c.Request, c.Param("server"), t.place(c))
+// endWithToken ends a stream with the token of its caller.
+func (t *tree) endWithToken(c *gin.Context) {
+	r, done := t.s.access.Follow(c.Request, c.Param("server"), t.target(c))
 	defer done()
 	c.Request = r
 	c.Next()
 }
 
-// granted accepts callers that may use the server. For others it does not exist.
-func (t *tree) granted(c *gin.Context) {
+// checkGrant accepts callers that may use the server. For others it does not exist.
+func (t *tree) checkGrant(c *gin.Context) {
 	if name := c.Param("server"); name != "" && !t.s.access.Covers(auth.Principal(c.Request.Context()), name) {
 		t.unknown(c)
 	}
 }
 
-// scoped accepts a GET whose token has the scopes that it needs. A POST is checked when its body is read.
-func (t *tree) scoped(c *gin.Context) {
+// checkScopes accepts a GET whose token has the scopes that it needs. A POST is checked when its body is read.
+func (t *tree) checkScopes(c *gin.Context) {
 	w, r := of(c)
 	if r.Method == http.MethodGet && t.s.access.Screen(w, r, c.Param("server"), nil) {
 		c.Abort()
@@ -170,10 +170,10 @@ func (t *tree) hasConsole(c *gin.Context) {
 	}
 }
 
-// page accepts the console's requests: like client, and also by its cookie.
-func (t *tree) page(c *gin.Context) {
+// checkPage accepts the console's requests: like client, and also by its cookie.
+func (t *tree) checkPage(c *gin.Context) {
 	w, r := of(c)
-	r, done, ok := t.s.fromPage(w, r, t.base, t.place(c))
+	r, done, ok := t.s.fromPage(w, r, t.base, t.target(c))
 	if c.Request = r; !ok {
 		c.Abort()
 		return
@@ -182,11 +182,11 @@ func (t *tree) page(c *gin.Context) {
 	c.Next()
 }
 
-// place returns the place of a client's request.
-func (t *tree) place(c *gin.Context) access.Place {
+// target returns the target of a client's request.
+func (t *tree) target(c *gin.Context) access.Target {
 	path := c.Request.URL.Path[len(t.base):]
 	if server, ok := strings.CutPrefix(path, "/ui/mcp"); ok {
-		return access.Place{Base: t.base, Endpoint: server + "/mcp"} // tokens name that endpoint
+		return access.Target{Base: t.base, Endpoint: server + "/mcp"} // tokens name that endpoint
 	}
-	return access.PlaceOf(t.base, path)
+	return access.TargetOf(t.base, path)
 }

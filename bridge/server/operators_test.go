@@ -75,8 +75,8 @@ func TestConsoleListen(t *testing.T) {
 				c.TLS = config.TLS{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
 				transport.TLSClientConfig, scheme = &tls.Config{RootCAs: certified(t, c.TLS, 1)}, "https"
 			}
-			s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-				return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+			s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+				return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 			})
 			if s.ConsoleAddr() != nil {
 				t.Error("there is an address before Listen")
@@ -239,7 +239,7 @@ func TestConsoleListenFails(t *testing.T) {
 		c.Listen, c.ConsoleListen, c.Drain = "127.0.0.1:0", "127.0.0.1:0", 0
 		c.Servers = []config.Server{config.DefaultServer("one", "")}
 		change(&c)
-		return build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached { return reached{Adapter: &wiretest.Server{}} })
+		return build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend { return backend{Adapter: &wiretest.Server{}} })
 	}
 	s := fresh(func(c *config.Config) { c.ConsoleListen = taken.Addr().String() })
 	if _, err := s.Listen(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "console_listen:") {

@@ -27,27 +27,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-// reached is the adapter of a configured server, and what belongs to it.
-type reached struct {
+// backend is the adapter of a configured server, and what belongs to it.
+type backend struct {
 	bridge.Adapter
-	check     func() error     // returns why the server cannot work now; nil if nothing is known
-	transport func() string    // returns stdio, streamable, sse, rest, worker or in-process; empty while unknown
-	close     func()           // closes what is kept between connections; may be nil
-	hook      *hook            // its webhook; nil if it has none
-	fault     error            // why its settings cannot be used
-	api       *rest.Adapter    // the adapter of an HTTP API; nil for others
-	mistake   error            // the fault of its documents, as the configuration uses them
-	local     *placement.Local // how a worker starts it; nil if it is not placed at workers
+	check         func() error     // returns why the server cannot work now; nil if nothing is known
+	transport     func() string    // returns stdio, streamable, sse, rest, worker or in-process; empty while unknown
+	close         func()           // closes what is kept between connections; may be nil
+	hook          *hook            // its webhook; nil if it has none
+	fault         error            // why its settings cannot be used
+	api           *rest.Adapter    // the adapter of an HTTP API; nil for others
+	documentFault error            // the fault of its documents, as the configuration uses them
+	local         *placement.Local // how a worker starts it; nil if it is not placed at workers
 }
 
-// reacher makes the adapter of a configured server.
-type reacher func(*Server, *config.Server) reached
+// backendMaker makes the adapter of a configured server.
+type backendMaker func(*Server, *config.Server) backend
 
 // reach makes the adapter of a server by its kind.
-func (s *Server) reach(c *config.Server) reached {
+func (s *Server) reach(c *config.Server) backend {
 	switch {
 	case c.Adapter != nil:
-		return reached{Adapter: c.Adapter, transport: func() string { return "in-process" }}
+		return backend{Adapter: c.Adapter, transport: func() string { return "in-process" }}
 	case c.Stdio != nil:
 		return s.child(c)
 	case c.Rest != nil:
@@ -55,20 +55,20 @@ func (s *Server) reach(c *config.Server) reached {
 	case c.Remote() != nil:
 		return s.remote(c)
 	}
-	return cannot(c, errors.New("there is no adapter for its kind"))
+	return unusableBackend(c, errors.New("there is no adapter for its kind"))
 }
 
-func (s *Server) child(c *config.Server) reached {
+func (s *Server) child(c *config.Server) backend {
 	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
 	if c.Place == config.PlaceWorkers && s.instance != nil {
 		return s.atWorkers(c, placement.Local{Adapter: a, Most: c.MaxChildren, Check: a.Check})
 	}
-	return reached{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
+	return backend{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
 }
 
 // atWorkers makes the adapter of a server whose child processes run at workers. local starts one.
-func (s *Server) atWorkers(c *config.Server, local placement.Local) reached {
-	return reached{
+func (s *Server) atWorkers(c *config.Server, local placement.Local) backend {
+	return backend{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
 			Name: c.Name, Queue: cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
 			Handshake: c.HandshakeTimeout, Timeouts: s.limits(c).Timeouts,
@@ -80,7 +80,7 @@ func (s *Server) atWorkers(c *config.Server, local placement.Local) reached {
 
 // placed returns the servers whose child processes run at workers.
 func (s *Server) placed() (names []string) {
-	for name, r := range s.now.Load().reached {
+	for name, r := range s.table.Load().backends {
 		if r.local != nil {
 			names = append(names, name)
 		}
@@ -91,21 +91,21 @@ func (s *Server) placed() (names []string) {
 
 // local returns how a worker starts a server.
 func (s *Server) local(name string) (placement.Local, bool) {
-	if r := s.now.Load().reached[name]; r != nil && r.local != nil {
+	if r := s.table.Load().backends[name]; r != nil && r.local != nil {
 		return *r.local, true
 	}
 	return placement.Local{}, false
 }
 
 // api makes the adapter of an HTTP API.
-func (s *Server) api(c *config.Server) reached {
+func (s *Server) api(c *config.Server) backend {
 	o := RestOptions(c, int(s.c().MaxMessage), s.log)
 	o.May = mayCall(s.access.Grants(), c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
-		return cannot(c, err)
+		return unusableBackend(c, err)
 	}
-	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
+	r := backend{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
 	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
 		r.hook = newHook(w.Secret, a.Renew)
 	}
@@ -147,23 +147,23 @@ func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Option
 
 // remote makes the adapter of a server over HTTP. Without a fixed transport, the path of its URL decides
 // which is tried first (protocol.md C2.9).
-func (s *Server) remote(c *config.Server) reached {
+func (s *Server) remote(c *config.Server) backend {
 	r := *c.Remote()
 	o := s.limits(c)
 	tokens, err := authorize(c.Name, &r, s.log)
 	if err != nil {
-		return cannot(c, err)
+		return unusableBackend(c, err)
 	}
 	newer, err := streamable.NewUpstream(c.Name, r, o)
 	if err != nil {
 		tokens()
-		return cannot(c, err)
+		return unusableBackend(c, err)
 	}
 	older, err := sse.NewUpstream(c.Name, r, o)
 	if err != nil {
 		newer.Close()
 		tokens()
-		return cannot(c, err)
+		return unusableBackend(c, err)
 	}
 	ways := [2]remote.Way{
 		{Transport: remote.TransportStreamable, Title: "Streamable HTTP", Adapter: newer},
@@ -183,14 +183,14 @@ func (s *Server) remote(c *config.Server) reached {
 	}
 	for _, w := range ways {
 		if w.Transport == fixed {
-			return reached{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
+			return backend{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
 		}
 	}
 	if config.EndsInSSE(r.URL) {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
 	e := &remote.Adapter{Server: c.Name, Log: s.log, Ways: ways}
-	return reached{Adapter: e, transport: e.Transport, close: both}
+	return backend{Adapter: e, transport: e.Transport, close: both}
 }
 
 // authorize sets the source of tokens for requests to a server, by its settings. end stops the source.
@@ -227,9 +227,9 @@ func authorize(name string, r *remote.Config, log *slog.Logger) (end func(), err
 	return p.Close, nil
 }
 
-// cannot returns the adapter of a server whose settings cannot be used.
-func cannot(c *config.Server, err error) reached {
-	return reached{
+// unusableBackend returns the adapter of a server whose settings cannot be used.
+func unusableBackend(c *config.Server, err error) backend {
+	return backend{
 		Adapter: &unusable{c.Name, err}, check: func() error { return err },
 		transport: func() string { return "" }, fault: err,
 	}

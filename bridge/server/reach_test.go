@@ -264,7 +264,7 @@ func TestOptions(t *testing.T) {
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
-	got := options(&c, reached{Adapter: fake, check: func() error { return fault }})
+	got := options(&c, backend{Adapter: fake, check: func() error { return fault }})
 	if got.Check == nil || got.Check() != fault {
 		t.Error("Check is not that of the adapter")
 	}
@@ -286,11 +286,11 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c.Rest = &rest.Config{}
-	if options(&c, reached{Adapter: fake}).Validate {
+	if options(&c, backend{Adapter: fake}).Validate {
 		t.Error("the arguments of an API's tools are checked twice")
 	}
 	c.IdleStop = 0
-	if got := options(&c, reached{Adapter: fake}); got.Idle >= 0 {
+	if got := options(&c, backend{Adapter: fake}); got.Idle >= 0 {
 		t.Errorf("Idle of IdleStop 0 = %v, want it to be negative: never", got.Idle)
 	}
 }

@@ -28,7 +28,7 @@ type readiness struct {
 	Draining bool   `json:"draining,omitempty"`
 	// Drained is set if an operator drained the bridge. It is nil where Whole is.
 	Drained *drained `json:"drained,omitempty"`
-	Whole   *whole   `json:"bridge,omitempty"` // nil for a caller that may not see all servers
+	Whole   *load    `json:"bridge,omitempty"` // nil for a caller that may not see all servers
 	// Cluster is the cluster as this instance sees it; nil without one, and where Whole is.
 	Cluster *clustered `json:"cluster,omitempty"`
 	// Config is the state of reloading; nil without it, and where Whole is.
@@ -38,8 +38,8 @@ type readiness struct {
 	Servers []state              `json:"servers"`
 }
 
-// whole is the load of the whole bridge.
-type whole struct {
+// load is the load of the whole bridge.
+type load struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
 	// Together counts the sessions at /mcp, of all servers as one.
@@ -79,12 +79,12 @@ type state struct {
 	Restarts    uint64 `json:"restarts"`
 	// Breaker is the state of the circuit breaker: closed, open until RetryAt, half-open while
 	// the server is probed, or off.
-	Breaker string     `json:"circuit_breaker,omitempty"`
-	RetryAt *time.Time `json:"retry_at,omitempty"`
-	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
-	Forced  *forced    `json:"forced,omitempty"`
-	Drained *drained   `json:"drained,omitempty"` // it gets no new calls
-	Cache   *kept      `json:"cache,omitempty"`
+	Breaker string      `json:"circuit_breaker,omitempty"`
+	RetryAt *time.Time  `json:"retry_at,omitempty"`
+	Trips   uint64      `json:"circuit_breaker_opened,omitempty"`
+	Forced  *forced     `json:"forced,omitempty"`
+	Drained *drained    `json:"drained,omitempty"` // it gets no new calls
+	Cache   *cacheState `json:"cache,omitempty"`
 	// LastError is the last failure or loss, also after the server recovered.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
@@ -92,16 +92,16 @@ type state struct {
 	reason, last string // Reason and LastError with the standard error of the server's process; see tell
 }
 
-// tell adds to reasons what processes wrote to their standard error. That may be about a caller, so it is
+// addStderr adds to reasons what processes wrote to their standard error. That may be about a caller, so it is
 // only for operators that may act.
-func (r *readiness) tell() {
+func (r *readiness) addStderr() {
 	for i := range r.Servers {
-		r.Servers[i].tell()
+		r.Servers[i].addStderr()
 	}
 }
 
-// tell implements readiness.tell for one server.
-func (s *state) tell() {
+// addStderr implements readiness.addStderr for one server.
+func (s *state) addStderr() {
 	s.Reason, s.LastError = cmp.Or(s.reason, s.Reason), cmp.Or(s.last, s.LastError)
 }
 
@@ -113,8 +113,8 @@ type forced struct {
 	Until   time.Time `json:"until"`
 }
 
-// kept is the state of the cache of a server.
-type kept struct {
+// cacheState is the state of the cache of a server.
+type cacheState struct {
 	Entries int    `json:"entries"`
 	Bytes   int64  `json:"bytes"`
 	Oldest  string `json:"oldest"` // its age
@@ -129,7 +129,7 @@ const transportStdio = "stdio"
 // readiness returns the state of the bridge and of each server.
 func (s *Server) readiness() *readiness {
 	t := s.b.Totals()
-	out := &readiness{Whole: &whole{
+	out := &readiness{Whole: &load{
 		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Stateless: t.Stateless,
 		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
 	}}
@@ -153,7 +153,7 @@ func (s *Server) readiness() *readiness {
 // queues adds the state of workers. It reads the store, so it is called only for a caller that may see it.
 func (s *Server) queues(r *readiness) {
 	if s.instance != nil {
-		r.Cluster.Workers = s.instance.works(s.placed())
+		r.Cluster.Workers = s.instance.workerState(s.placed())
 	}
 }
 
@@ -183,9 +183,9 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 // state returns the state of a server.
 func (s *Server) state(st *gateway.Status) state {
 	row := state{
-		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.transport(st.Name),
+		Name: st.Name, State: st.State, Reason: st.Reason, Since: timeOrNil(st.Since), Transport: s.transport(st.Name),
 		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
-		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
+		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: timeOrNil(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: timeOrNil(st.LastAt),
 	}
 	if st.Err != nil {
 		row.reason = st.Err.Error()
@@ -193,9 +193,9 @@ func (s *Server) state(st *gateway.Status) state {
 	if st.LastErr != nil {
 		row.last = st.LastErr.Error()
 	}
-	if r := s.now.Load().reached[st.Name]; r != nil && r.api != nil {
+	if r := s.table.Load().backends[st.Name]; r != nil && r.api != nil {
 		if at, why := r.api.Behind(); why != nil && at.After(st.LastAt) {
-			row.LastError, row.LastErrorAt, row.last = "the new configuration is not applied yet: "+bridge.Brief(why), moment(at), ""
+			row.LastError, row.LastErrorAt, row.last = "the new configuration is not applied yet: "+bridge.Brief(why), timeOrNil(at), ""
 		}
 	}
 	if row.Transport == transportStdio {
@@ -205,7 +205,7 @@ func (s *Server) state(st *gateway.Status) state {
 		row.P50, row.P95, row.P99 = &t.P50, &t.P95, &t.P99
 	}
 	if c := st.Cache; c.Entries > 0 {
-		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
+		row.Cache = &cacheState{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
 	}
 	if f := st.Forced; f != nil {
 		row.Forced = &forced{"closed", f.By, f.Since, f.Until}
@@ -214,7 +214,7 @@ func (s *Server) state(st *gateway.Status) state {
 		}
 	}
 	if d := st.Drained; d != nil {
-		row.Drained = &drained{d.By, d.Since, moment(d.Until)}
+		row.Drained = &drained{d.By, d.Since, timeOrNil(d.Until)}
 	}
 	if st.Revision != "" {
 		row.Era = era.Name(st.Revision)
@@ -222,7 +222,7 @@ func (s *Server) state(st *gateway.Status) state {
 	return row
 }
 
-func moment(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -232,9 +232,9 @@ func moment(t time.Time) *time.Time {
 // ready answers /readyz: as JSON, or as a table for people.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	all := s.readiness()
-	sees, acts, inside := s.access.Insider(r, base)
+	sees, acts, inside := s.access.StatusView(r, base)
 	if acts {
-		all.tell()
+		all.addStderr()
 	}
 	status := http.StatusOK
 	if !all.Ready {
@@ -247,7 +247,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	}
 	switch format := r.URL.Query().Get("format"); {
 	case !inside: // the status is the whole answer
-		object(w, status, "ready", all.Ready)
+		answerObject(w, status, "ready", all.Ready)
 	case format == "text", format == "" && wantsText(r.Header.Get("Accept")):
 		answer.Text(w, status, all.table(time.Now()))
 	default:

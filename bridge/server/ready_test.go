@@ -128,7 +128,7 @@ func TestReadyTextFailing(t *testing.T) {
 		Cache: cache.Status{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
 	}
 	r := newRig(t, nil, "one")
-	all := &readiness{Reason: "no server works", Whole: &whole{}, Servers: []state{r.s.state(&st)}}
+	all := &readiness{Reason: "no server works", Whole: &load{}, Servers: []state{r.s.state(&st)}}
 	lines := strings.Split(all.table(now), "\n")
 	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{291}…$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
 		t.Errorf("table:\n%s", strings.Join(lines, "\n"))
@@ -140,8 +140,8 @@ func TestReadyVisible(t *testing.T) {
 	const evil = "boom \x1b]0;PWNED\x07\u009b31m\u202egnp"
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("one", "")}
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		return reached{Adapter: &wiretest.Server{}, check: func() error { return errors.New(evil) }, transport: func() string { return "stdio" }}
+	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		return backend{Adapter: &wiretest.Server{}, check: func() error { return errors.New(evil) }, transport: func() string { return "stdio" }}
 	})
 	defer s.Close(t.Context())
 	for path, want := range map[string]string{

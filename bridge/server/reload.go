@@ -56,44 +56,44 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 	}
 	next := config.Running(was, c, changes)
 	next.Servers = slices.Clone(next.Servers)
-	made, err := s.make(was, next, changes)
+	made, err := s.prepare(was, next, changes)
 	if err != nil {
 		return nil, err
 	}
-	s.access.Leave(was, next)
+	s.access.RevokeKeys(was, next)
 	if err := s.exchange(next, made.table, gateway.Change{Servers: made.fresh, Tuned: made.tuned, Settings: &gateway.Settings{
 		SessionIdle: next.SessionIdle, SessionLeft: next.SessionLeft, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
 	}}); err != nil {
 		made.close()
-		s.access.Stay(was)
+		s.access.RestoreKeys(was)
 		return nil, err
 	}
-	s.access.Enter(next)
+	s.access.ApplyRules(next)
 	s.sse.Limit(next.PerPrincipal.Sessions)
 	if made.pair != nil {
-		s.cert.use(next.TLS, made.pair)
+		s.cert.replace(next.TLS, made.pair)
 	}
 	if was.AccessLog != next.AccessLog {
-		if old := s.calllog.Swap(made.calllog); old != nil {
+		if old := s.accessLog.Swap(made.accessLog); old != nil {
 			s.end(old)
-			s.lost.Add(old.Lost())
+			s.lostLines.Add(old.Lost())
 		}
 	}
 	return changes, nil
 }
 
-// made has what another configuration needs, and what can fail.
-type made struct {
-	table   *table
-	fresh   []gateway.ServerOptions
-	tuned   []gateway.ServerOptions // of servers with changes that take effect at once
-	pair    *tls.Certificate        // nil if it does not change
-	calllog *accesslog.Log          // nil if it does not change, or if there is none
+// prepared has what another configuration needs, and what can fail.
+type prepared struct {
+	table     *table
+	fresh     []gateway.ServerOptions
+	tuned     []gateway.ServerOptions // of servers with changes that take effect at once
+	pair      *tls.Certificate        // nil if it does not change
+	accessLog *accesslog.Log          // nil if it does not change, or if there is none
 }
 
-// make makes what next needs beside the current things. An error leaves nothing open.
-func (s *Server) make(was, next *config.Config, changes []config.Change) (*made, error) {
-	m := &made{}
+// prepare makes what next needs beside the current things. An error leaves nothing open.
+func (s *Server) prepare(was, next *config.Config, changes []config.Change) (*prepared, error) {
+	m := &prepared{}
 	if err := m.fill(s, was, next, changes); err != nil {
 		m.close()
 		return nil, err
@@ -101,14 +101,14 @@ func (s *Server) make(was, next *config.Config, changes []config.Change) (*made,
 	return m, nil
 }
 
-func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change) (err error) {
+func (m *prepared) fill(s *Server, was, next *config.Config, changes []config.Change) (err error) {
 	if next.TLS != was.TLS && s.cert != nil {
 		if m.pair, err = next.TLS.Pair(); err != nil {
 			return fmt.Errorf("tls: %w", err)
 		}
 	}
 	if next.AccessLog != was.AccessLog {
-		if m.calllog, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
+		if m.accessLog, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
 			return err
 		}
 	}
@@ -116,21 +116,21 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 	m.table, m.fresh = s.tableOf(next.Servers, of.changed)
 	for i := range next.Servers {
 		if c := &next.Servers[i]; of.tuned[c.Name] {
-			m.tuned = append(m.tuned, options(c, *m.table.reached[c.Name]))
+			m.tuned = append(m.tuned, options(c, *m.table.backends[c.Name]))
 		}
 	}
 	for i := range m.fresh {
 		m.fresh[i].Renew = of.renewed[m.fresh[i].Name]
 	}
-	faults := []error{m.table.mistakes(next, m.fresh)}
+	faults := []error{m.table.documentFaults(next, m.fresh)}
 	for i := range next.Servers {
 		name := next.Servers[i].Name
-		if r := m.table.reached[name]; r.fault != nil && of.changed[name] {
+		if r := m.table.backends[name]; r.fault != nil && of.changed[name] {
 			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, r.fault))
 		}
 	}
 	if err = errors.Join(faults...); err != nil {
-		drop(m.table, s.now.Load())
+		closeNew(m.table, s.table.Load())
 	}
 	return err
 }
@@ -156,8 +156,8 @@ func effects(changes []config.Change) affected {
 }
 
 // close closes what will not be used.
-func (m *made) close() {
-	if m.calllog != nil {
-		m.calllog.Close(nil)
+func (m *prepared) close() {
+	if m.accessLog != nil {
+		m.accessLog.Close(nil)
 	}
 }

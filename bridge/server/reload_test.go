@@ -394,7 +394,7 @@ func TestApplyFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, tells("one", "1"))
-	before, conf := s.now.Load(), s.c()
+	before, conf := s.table.Load(), s.c()
 	for what, change := range map[string]func(*config.Config){
 		"no servers":    func(c *config.Config) { c.Servers = nil },
 		"no access log": func(c *config.Config) { c.AccessLog.To = folder; c.Servers = append(c.Servers, tells("two", "2")) },
@@ -407,11 +407,11 @@ func TestApplyFault(t *testing.T) {
 		if _, err := s.Apply(s.other(change)); err == nil {
 			t.Errorf("%s is no error", what)
 		}
-		if s.now.Load() != before || s.c() != conf {
+		if s.table.Load() != before || s.c() != conf {
 			t.Errorf("%s has changed something", what)
 		}
 	}
-	if changes, err := s.Apply(s.other(func(*config.Config) {})); err != nil || len(changes) > 0 || s.now.Load() != before {
+	if changes, err := s.Apply(s.other(func(*config.Config) {})); err != nil || len(changes) > 0 || s.table.Load() != before {
 		t.Errorf("the same: %v, %v", changes, err)
 	}
 	s.Close(t.Context())

@@ -41,7 +41,7 @@ func newRigLog(t testing.TB, log *slog.Logger, change func(*config.Config), name
 		change(&c)
 	}
 	r := &rig{t: t, f: &wiretest.Server{}}
-	r.s = build(&c, log, func(_ *Server, s *config.Server) reached {
+	r.s = build(&c, log, func(_ *Server, s *config.Server) backend {
 		check := func() error {
 			r.looks.Add(1)
 			if s.Name == "broken" {
@@ -49,7 +49,7 @@ func newRigLog(t testing.TB, log *slog.Logger, change func(*config.Config), name
 			}
 			return nil
 		}
-		return reached{Adapter: r.f, check: check, transport: func() string { return "stdio" }}
+		return backend{Adapter: r.f, check: check, transport: func() string { return "stdio" }}
 	})
 	r.Site = wiretest.NewSiteFrom(t, r.s.http)
 	t.Cleanup(func() { r.s.Close(context.Background()) })

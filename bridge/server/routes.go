@@ -24,7 +24,7 @@ func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
 // HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *.
 // The empty path is the root. It logs the documents that Listen would refuse: their servers do not
 // work, and the others do.
-func (s *Server) HandlerAt(base string) http.Handler { return s.toldAt(base) }
+func (s *Server) HandlerAt(base string) http.Handler { return s.loggedTreeAt(base) }
 
 // Mount adds the HTTP surface to a gin engine, or below the path of one of its groups. Other routes of the
 // engine do not pass the bridge's checks of Origin, Host and keys. The group's path must have no
@@ -33,7 +33,7 @@ func (s *Server) HandlerAt(base string) http.Handler { return s.toldAt(base) }
 // it off. The configuration's base_path is not used. Mount logs faults like HandlerAt.
 func (s *Server) Mount(on gin.IRouter) {
 	at := on.Group("")
-	t := s.toldAt(strings.TrimSuffix(at.BasePath(), "/"))
+	t := s.loggedTreeAt(strings.TrimSuffix(at.BasePath(), "/"))
 	serve, added := gin.WrapH(t), map[string]bool{}
 	for i := range t.routes {
 		// Each path has a route: a wildcard would leave the group no route of its own.
@@ -44,8 +44,8 @@ func (s *Server) Mount(on gin.IRouter) {
 	}
 }
 
-// toldAt is treeAt for an embedding program. It logs the faults of the configuration.
-func (s *Server) toldAt(base string) *tree {
+// loggedTreeAt is treeAt for an embedding program. It logs the faults of the configuration.
+func (s *Server) loggedTreeAt(base string) *tree {
 	if faults, ok := errors.AsType[config.Faults](s.fault); ok {
 		for _, f := range faults {
 			s.log.Error("fault of the configuration", "err", f.String())
@@ -75,7 +75,7 @@ type route struct {
 // Methods of routes.
 const (
 	anyMethod = "any"       // serve checks the method
-	looking   = "GET, HEAD" // for reading
+	reading   = "GET, HEAD" // for reading
 	posting   = "POST"
 )
 
@@ -91,23 +91,23 @@ func (t *tree) build() {
 	s, base, e := t.s, t.base, newEngine()
 	t.engine = e
 
-	e.Use(t.recovered) // a panic ends one request only
-	e.Use(t.hurried)   // before anything waits for a body
-	e.Use(t.stripped)  // before anything reads headers that only other instances may send
-	e.Use(t.leaving)   // for every answer
-	e.Use(t.named)     // public paths too are served under the bridge's own names only
+	e.Use(t.recovered)           // a panic ends one request only
+	e.Use(t.limitBody)           // before anything waits for a body
+	e.Use(t.stripClusterHeaders) // before anything reads headers that only other instances may send
+	e.Use(t.closeWhileDraining)  // for every answer
+	e.Use(t.checkHost)           // public paths too are served under the bridge's own names only
 
 	below := strings.ReplaceAll(base, ":", `\:`) // an unescaped colon begins a parameter
 	documents := e.Group("")
-	metadata := documents.Group("", t.readable)
-	public := e.Group(below, t.ownPages)
-	status := public.Group("", t.operator)
-	callers := public.Group("", t.caller)
-	senders := public.Group("", t.sender)
-	clients := public.Group("", t.known, t.works, t.client, t.identified, t.followed, t.granted, t.scoped)
+	metadata := documents.Group("", t.allowAllOrigins)
+	public := e.Group(below, t.checkOrigin)
+	status := public.Group("", t.checkOperator)
+	callers := public.Group("", t.checkCaller)
+	senders := public.Group("", t.checkSender)
+	clients := public.Group("", t.serverExists, t.servesClients, t.checkClient, t.identify, t.endWithToken, t.checkGrant, t.checkScopes)
 	api := public.Group("", t.forOperators)
 	console := api.Group("", t.hasConsole)
-	page := console.Group("", t.known, t.page, t.identified, t.followed, t.granted, t.scoped)
+	page := console.Group("", t.serverExists, t.checkPage, t.identify, t.endWithToken, t.checkGrant, t.checkScopes)
 
 	t.routes = []route{
 		{clients, anyMethod, "/mcp", t.mcp},
@@ -116,14 +116,14 @@ func (t *tree) build() {
 		{clients, anyMethod, "/:server/mcp", t.mcp},
 		{clients, anyMethod, "/:server/sse", t.sse},
 		{clients, "POST, OPTIONS", "/:server/messages", t.messages},
-		{callers, looking, "/whoami", t.plain(s.access.Whoami)},
+		{callers, reading, "/whoami", t.plain(s.access.Whoami)},
 		{senders, posting, "/hooks/:server", t.hook},
 
-		{public, looking, "/healthz", t.healthz},
-		{public, looking, "/health", t.healthz}, // many charts probe these two names
-		{public, looking, "/readyz", t.based(s.ready)},
-		{public, looking, "/ready", t.based(s.ready)},
-		{status, looking, "/metrics", t.plain(s.serveMetrics)},
+		{public, reading, "/healthz", t.healthz},
+		{public, reading, "/health", t.healthz}, // many charts probe these two names
+		{public, reading, "/readyz", t.based(s.ready)},
+		{public, reading, "/ready", t.based(s.ready)},
+		{status, reading, "/metrics", t.plain(s.serveMetrics)},
 
 		{console, anyMethod, "/ui", t.toConsole},
 		{console, anyMethod, "/ui/", t.file},
@@ -140,7 +140,7 @@ func (t *tree) build() {
 		// Below the base path, which may be all that a proxy forwards, and where the standard
 		// puts it: between the host and the path of the resource (I-003, I-004).
 		for _, path := range slices.Compact([]string{below + access.WellKnown, access.WellKnown + below}) {
-			t.routes = append(t.routes, route{metadata, looking, path, t.describe}, route{metadata, looking, path + "/*endpoint", t.describe})
+			t.routes = append(t.routes, route{metadata, reading, path, t.describe}, route{metadata, reading, path + "/*endpoint", t.describe})
 		}
 	}
 	if base == s.c().BasePath {
@@ -152,7 +152,7 @@ func (t *tree) build() {
 		if r.methods == anyMethod {
 			r.group.Any(r.path, r.serve)
 		} else {
-			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // for preflights, which ownPages answers
+			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // for preflights, which checkOrigin answers
 			r.group.Match(strings.Split(methods, ", "), r.path, r.serve)
 		}
 		t.parts = append(t.parts, strings.Split(r.whole(), "/"))
@@ -215,21 +215,21 @@ func newEngine() *gin.Engine {
 
 // ServeHTTP implements http.Handler.
 func (t *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t.engine.ServeHTTP(mute{w}, unslashed(r))
+	t.engine.ServeHTTP(noWriter{w}, unslashed(r))
 }
 
-// mute is the writer that gin gets. Handlers use the one below it: it returns the errors of a flush, closes
+// noWriter is the writer that gin gets. Handlers use the one below it: it returns the errors of a flush, closes
 // connections after bodies that are too large, and can hand over the connection. gin's own writer
 // does not, and writes 200 after handlers that bypass it.
-type mute struct{ http.ResponseWriter }
+type noWriter struct{ http.ResponseWriter }
 
-func (mute) Header() http.Header         { return http.Header{} }
-func (mute) WriteHeader(int)             {}
-func (mute) Write(b []byte) (int, error) { return len(b), nil }
+func (noWriter) Header() http.Header         { return http.Header{} }
+func (noWriter) WriteHeader(int)             {}
+func (noWriter) Write(b []byte) (int, error) { return len(b), nil }
 
 // of returns the current request, and the writer of its answer.
 func of(c *gin.Context) (http.ResponseWriter, *http.Request) {
-	return c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(mute).ResponseWriter, c.Request
+	return c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(noWriter).ResponseWriter, c.Request
 }
 
 // unslashed returns a request for an endpoint without the slash at the end of its path. Some clients are
@@ -296,10 +296,10 @@ func (t *tree) nowhere(c *gin.Context) {
 	switch path := r.URL.Path; {
 	case strings.Contains(path, "/.well-known/"): // clients search OAuth metadata there
 	case t.s.access.Keyed() && r.Method == http.MethodPost && strings.HasPrefix(path, t.base+"/hooks/"):
-		t.s.hook(w, r, "", t.s.anyHook)
+		t.s.hook(w, r, "", t.s.noHook)
 		c.Abort()
 		return
-	case !t.admit(c, "", access.Place{Base: t.base}):
+	case !t.admit(c, "", access.Target{Base: t.base}):
 		return
 	}
 	t.unknown(c)

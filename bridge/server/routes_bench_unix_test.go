@@ -35,8 +35,8 @@ func BenchmarkRoutes(b *testing.B) {
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("one", ""), config.DefaultServer("many", "")}
 	private(&c)
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		return reached{Adapter: instant{}, check: func() error { return nil }, transport: func() string { return "in-process" }}
+	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		return backend{Adapter: instant{}, check: func() error { return nil }, transport: func() string { return "in-process" }}
 	})
 	defer s.Close(b.Context())
 	h := s.http.Handler

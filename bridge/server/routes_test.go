@@ -22,34 +22,33 @@ import (
 // outermost first. Each order is relied on:
 //
 //   - recovered ends one request where anything below it panics.
-//   - hurried sets its limit before anybody waits for a body: all below may answer without
-//     having read it, and net/http reads it then.
-//   - stripped takes away what other instances say of a caller, before anybody reads who it is.
-//   - leaving is about each answer, also those of what follows.
-//   - named refuses what is for another name, also where anybody may ask: a page of an
-//     attacker's name, which leads to us, has our origin in the eyes of its visitor's browser.
-//     It refuses paths with %, too, before what is below goes by them.
-//   - ownPages answers preflights, which show no key. It refuses other pages before their
-//     visitors' keys are looked at. Metadata and the pages of the front are for all pages.
-//   - known comes before the key is looked at: for a server that is not there the path is as
-//     any that is not, and its log does not have it.
-//   - works comes before that, too: a worker asks no issuer about tokens.
-//   - client, caller, operator, sender and page say who the caller is. All below goes by that.
-//   - identified is about a caller with a good token, and comes before what goes by the place
-//     that it notes: scoped.
-//   - followed stands around all that may open a stream.
-//   - granted comes before scoped: nobody learns the scopes of a server that it may not use.
-//   - forOperators comes before hasConsole, and both before all that reads a cookie.
+//   - limitBody sets its deadline before anything waits for a body: handlers may answer without
+//     reading it, and net/http reads it then.
+//   - stripClusterHeaders removes what only instances say of a caller, before the caller is checked.
+//   - closeWhileDraining applies to every answer, also to those of middleware below.
+//   - checkHost refuses other names, also on public paths: for a browser, a page of an attacker's
+//     name that points to us has our origin. It refuses paths with % before they are used.
+//   - checkOrigin answers preflights, which show no key. It refuses other pages before keys are
+//     checked. Metadata and the pages of the front are for all pages.
+//   - serverExists comes before the key is checked: the path of a server that does not exist is
+//     like any other unknown path, and is not logged.
+//   - servesClients comes before that too: a worker asks no issuer about tokens.
+//   - checkClient, checkCaller, checkOperator, checkSender and checkPage set the caller, which all
+//     middleware below uses.
+//   - identify needs a caller with a good token, and comes before checkScopes, which uses its target.
+//   - endWithToken wraps everything that may open a stream.
+//   - checkGrant comes before checkScopes: nobody learns the scopes of a server that it may not use.
+//   - forOperators comes before hasConsole, and both before anything that reads a cookie.
 func TestRoutes(t *testing.T) {
 	const (
-		all       = "recovered > hurried > stripped > leaving > named"
-		metadata  = all + " > readable"
-		public    = all + " > ownPages"
-		let       = " > identified > followed > granted > scoped"
-		clients   = public + " > known > works > client" + let
+		all       = "recovered > limitBody > stripClusterHeaders > closeWhileDraining > checkHost"
+		metadata  = all + " > allowAllOrigins"
+		public    = all + " > checkOrigin"
+		let       = " > identify > endWithToken > checkGrant > checkScopes"
+		clients   = public + " > serverExists > servesClients > checkClient" + let
 		operators = public + " > forOperators"
 		console   = operators + " > hasConsole"
-		page      = console + " > known > page" + let
+		page      = console + " > serverExists > checkPage" + let
 	)
 	i := authtest.New(t, "https://idp.example.com")
 	r := newRig(t, func(c *config.Config) {
@@ -69,13 +68,13 @@ func TestRoutes(t *testing.T) {
 		"any /b/:server/mcp: " + clients,
 		"any /b/:server/sse: " + clients,
 		"POST, OPTIONS /b/:server/messages: " + clients,
-		"GET, HEAD /b/whoami: " + public + " > caller",
-		"POST /b/hooks/:server: " + public + " > sender",
+		"GET, HEAD /b/whoami: " + public + " > checkCaller",
+		"POST /b/hooks/:server: " + public + " > checkSender",
 		"GET, HEAD /b/healthz: " + public,
 		"GET, HEAD /b/health: " + public,
 		"GET, HEAD /b/readyz: " + public,
 		"GET, HEAD /b/ready: " + public,
-		"GET, HEAD /b/metrics: " + public + " > operator",
+		"GET, HEAD /b/metrics: " + public + " > checkOperator",
 		"any /b/ui: " + console,
 		"any /b/ui/: " + console,
 		"any /b/ui/:file: " + console,

@@ -259,7 +259,7 @@ func TestScopesOfFormer(t *testing.T) {
 		c.Servers = slices.Clone(c.Servers)
 		c.Servers[0].Tools.Rename = map[string]string{"echo": "tell"}
 		c.Servers[0].Scopes.Tools = map[string]config.Words{"tell": {"tell"}}
-		done := r.s.access.Coming(&c)
+		done := r.s.access.Prepare(&c)
 		check("say", "say tell")
 		check("tell", "say tell")
 		done()
@@ -400,12 +400,12 @@ func TestScopesReload(t *testing.T) {
 		c := *r.s.c()
 		c.Servers = slices.Clone(c.Servers)
 		c.Servers[0].Scopes.Tools = map[string]config.Words{"echo": {"one:echo"}}
-		opened := r.s.now.Load().reached["one"]
+		opened := r.s.table.Load().backends["one"]
 		if _, err := r.s.Apply(&c); err != nil {
 			t.Fatal(err)
 		}
-		if got := ask(); got != 403 || r.s.now.Load().reached["one"] != opened {
-			t.Errorf("%d; the server is another: %t", got, r.s.now.Load().reached["one"] != opened)
+		if got := ask(); got != 403 || r.s.table.Load().backends["one"] != opened {
+			t.Errorf("%d; the server is another: %t", got, r.s.table.Load().backends["one"] != opened)
 		}
 	})
 }

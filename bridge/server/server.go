@@ -49,9 +49,9 @@ import (
 type Server struct {
 	conf       atomic.Pointer[config.Config] // the current configuration; nobody changes it
 	log        *slog.Logger
-	reacher    reacher
-	backs      func(s *Server, id string, life time.Duration) (*backing, error)
-	now        atomic.Pointer[table]
+	reacher    backendMaker
+	newBacking func(s *Server, id string, life time.Duration) (*backing, error)
+	table      atomic.Pointer[table]
 	changing   sync.Mutex // held while conf and now are replaced
 	times      times
 	leaving    map[string]int // by name, removed or replaced servers that are still in use; guarded by changing
@@ -59,10 +59,10 @@ type Server struct {
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	access     *access.Access // checks callers and their rights
-	anyHook    *hook          // stands for webhooks that do not exist: nobody knows its secret
+	noHook     *hook          // stands for webhooks that do not exist: nobody knows its secret
 	metrics    *metrics.Metrics
-	calllog    atomic.Pointer[accesslog.Log] // the access log; nil if there is none
-	lost       atomic.Uint64                 // lines lost by earlier access logs
+	accessLog  atomic.Pointer[accesslog.Log] // the access log; nil if there is none
+	lostLines  atomic.Uint64                 // lines lost by earlier access logs
 	fault      error                         // why the bridge cannot serve the configuration
 	listeners
 	operating
@@ -74,7 +74,7 @@ type Server struct {
 type listeners struct {
 	http      *http.Server
 	serving   chan struct{} // closed when clients are served
-	served    sync.Once     // closes serving
+	serveOnce sync.Once     // closes serving
 	operators net.Listener  // of console_listen; nil without it, or before Listen
 	clients   *connections
 	cert      *certificate // nil without TLS
@@ -96,24 +96,24 @@ type operating struct {
 // if Serve was never called. A server whose settings cannot be used does not affect the others.
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
-func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
+func build(c *config.Config, log *slog.Logger, reach backendMaker) *Server {
 	return buildOn(c, log, reach, (*Server).onRedis)
 }
 
 // buildOn is build with the backing of a cluster.
-func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
+func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
 	s := &Server{
-		log:       log,
-		reacher:   reach,
-		backs:     backs,
-		began:     time.Now(),
-		leaving:   map[string]int{},
-		times:     times{},
-		anyHook:   newHook(rand.Text(), nil),
-		listeners: listeners{serving: make(chan struct{})},
-		operating: operating{logs: lines, calls: calls.New()},
+		log:        log,
+		reacher:    reach,
+		newBacking: backs,
+		began:      time.Now(),
+		leaving:    map[string]int{},
+		times:      times{},
+		noHook:     newHook(rand.Text(), nil),
+		listeners:  listeners{serving: make(chan struct{})},
+		operating:  operating{logs: lines, calls: calls.New()},
 	}
 	s.conf.Store(c)
 	s.actions, s.page = s.newAPI(), console.Handler()
@@ -140,16 +140,16 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	if s.instance != nil {
 		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}
 	}
-	s.now.Store(&table{})
+	s.table.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
 	o.Servers = fresh
-	if err := now.mistakes(c, fresh); err != nil {
+	if err := now.documentFaults(c, fresh); err != nil {
 		s.fault = err
 	}
 	if elsewhere != nil {
 		o.Front = wire.Front
 	}
-	s.now.Store(now)
+	s.table.Store(now)
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
 	written, err := accesslog.Open(c.AccessLog, tag, log)
@@ -157,14 +157,14 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 		s.fault = err
 		log.Error("the access log cannot be opened", "err", err)
 	}
-	s.calllog.Store(written)
+	s.accessLog.Store(written)
 	s.b = gateway.New(o)
 	acts := &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
 	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
 	s.events = &admin.Events{
-		Operator: acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: !s.access.Keyed(),
+		Operator: acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, SingleCaller: !s.access.Keyed(),
 		Heartbeat: func() time.Duration { return s.c().Heartbeat }, Payloads: s.calls.Keeps,
-		Most: func() int { return s.c().ConsoleStreams },
+		MaxStreams: func() int { return s.c().ConsoleStreams },
 	}
 	s.actions.Add(append(acts.Routes(), s.events.Routes()...)...)
 	s.measure()
@@ -195,9 +195,9 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	if s.access.Keyed() || s.instance != nil {
 		s.http.ConnState = func(c net.Conn, state http.ConnState) {
 			if client := clientOf(c); client != nil {
-				client.follow(state)
+				client.countIdle(state)
 				if s.access.Keyed() {
-					client.heed(state)
+					client.limitIdle(state)
 				}
 			}
 		}
@@ -215,9 +215,9 @@ func (s *Server) newAccess() (*access.Access, error) {
 	o := access.Options{
 		Config: s.c, Log: s.log,
 		Servers: func() []string { return s.b.Servers() },
-		Has:     func(server string) bool { return s.now.Load().reached[server] != nil },
+		Has:     func(server string) bool { return s.table.Load().backends[server] != nil },
 		Allowed: func(server, principal string) error { return s.b.Allowed(server, principal) },
-		Heed: func(principal string, good bool) {
+		KeysChanged: func(principal string, good bool) {
 			if good {
 				s.b.Restore(principal)
 				return
@@ -225,7 +225,7 @@ func (s *Server) newAccess() (*access.Access, error) {
 			s.b.Revoke(principal)
 			s.sse.Revoke(principal)
 		},
-		Known: shown,
+		Accepted: markAuthenticated,
 	}
 	if s.instance != nil {
 		o.Store = s.instance.kept.values
@@ -246,8 +246,8 @@ func (s *Server) watch(p report.Report) {
 // note writes a line to the access log, if there is one. take reports false if that log is closed: the line
 // belongs to its replacement.
 func (s *Server) note(take func(*accesslog.Log) bool) {
-	for l := s.calllog.Load(); l != nil && !take(l); {
-		next := s.calllog.Load()
+	for l := s.accessLog.Load(); l != nil && !take(l); {
+		next := s.accessLog.Load()
 		if next == l {
 			return // the bridge is closed
 		}
@@ -269,8 +269,8 @@ func (s *Server) measure() {
 		Refused: func() uint64 { return s.clients.refused.Load() },
 	}
 	b.LogLost = func() uint64 {
-		n := s.lost.Load()
-		if l := s.calllog.Load(); l != nil {
+		n := s.lostLines.Load()
+		if l := s.accessLog.Load(); l != nil {
 			n += l.Lost()
 		}
 		return n
@@ -281,11 +281,11 @@ func (s *Server) measure() {
 	if door := s.access.Door(); door.Tokens() {
 		b.Door = door
 	}
-	s.metrics.Ask(b)
+	s.metrics.AddBridge(b)
 }
 
 // options makes a server's options from its configuration.
-func options(c *config.Server, r reached) gateway.ServerOptions {
+func options(c *config.Server, r backend) gateway.ServerOptions {
 	o := gateway.ServerOptions{
 		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
@@ -400,7 +400,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	watching, unwatch := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { s.watchMemory(watching, machine(), health.Usage) })
+	watch.Go(func() { s.watchMemory(watching, totalMemory(), health.Usage) })
 	defer watch.Wait()
 	defer unwatch()
 	failed := make(chan error, 2)
@@ -410,7 +410,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		go func() { failed <- s.serve(s.operators) }()
 	}
 	s.b.StartAhead()
-	joined, stop := s.begun(ctx)
+	joined, stop := s.awaitJoined(ctx)
 	defer joined.Wait()
 	defer stop()
 	select {
@@ -424,8 +424,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	others := &sync.WaitGroup{}
 	if s.instance != nil {
 		others = s.instance.leave(drain, s)
-		s.clients.quiet(drain, lastRequests)
-		s.shut(closeLimit, door) // calls are refused only after that
+		s.clients.awaitIdle(drain, lastRequests)
+		s.finish(closeLimit, door) // calls are refused only after that
 	}
 	if err := s.b.Drain(drain); err != nil {
 		s.log.Warn("calls were still in flight after the time to drain")
@@ -442,18 +442,18 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// begun closes s.serving when clients are served: in a cluster, after this instance joined it.
-func (s *Server) begun(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
+// awaitJoined closes s.serving when clients are served: in a cluster, after this instance joined it.
+func (s *Server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
 	wait = &sync.WaitGroup{}
 	if s.instance == nil {
-		s.served.Do(func() { close(s.serving) })
+		s.serveOnce.Do(func() { close(s.serving) })
 		return wait, stop
 	}
 	wait.Go(func() {
 		select {
 		case <-s.instance.node.Joined():
-			s.served.Do(func() { close(s.serving) })
+			s.serveOnce.Do(func() { close(s.serving) })
 		case <-ctx.Done():
 		}
 	})
@@ -464,8 +464,8 @@ func (s *Server) begun(ctx context.Context) (wait *sync.WaitGroup, stop context.
 // it by then: before that, clients are refused.
 func (s *Server) Serving() <-chan struct{} { return s.serving }
 
-// shut accepts the connections of the backlog and no others, and waits for responses, at most for that time.
-func (s *Server) shut(most time.Duration, door *backlogListener) {
+// finish accepts the connections of the backlog and no others, and waits for responses, at most for that time.
+func (s *Server) finish(most time.Duration, door *backlogListener) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	door.Finish(ctx)
@@ -516,7 +516,7 @@ func (s *Server) Close(ctx context.Context) {
 	if s.instance != nil {
 		s.instance.close(context.WithoutCancel(ctx))
 	}
-	for _, r := range s.now.Load().reached {
+	for _, r := range s.table.Load().backends {
 		if r.close != nil {
 			r.close()
 		}
@@ -530,7 +530,7 @@ func (s *Server) Close(ctx context.Context) {
 		_ = s.operators.Close() // in case it was never served
 	}
 	s.access.Close()
-	if l := s.calllog.Load(); l != nil {
+	if l := s.accessLog.Load(); l != nil {
 		s.end(l)
 	}
 }

@@ -325,7 +325,7 @@ func TestPanic(t *testing.T) {
 		var log bytes.Buffer
 		r := newRig(t, nil, "one")
 		r.s.log = slog.New(slog.NewTextHandler(&log, nil))
-		r.s.now.Load().reached["one"].transport = func() string { panic("secret of a handler") }
+		r.s.table.Load().backends["one"].transport = func() string { panic("secret of a handler") }
 		if a := r.Do("GET", "/readyz", "").Wait(); a.Status() != 500 || a.Body() != "" {
 			t.Errorf("panic = %d %q", a.Status(), a.Body())
 		}

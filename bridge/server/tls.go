@@ -21,8 +21,8 @@ type certificate struct {
 	current atomic.Pointer[tls.Certificate]
 	next    atomic.Int64 // when the files are checked again, Unix nanoseconds
 
-	turn sync.Mutex // guards the rest; held while files are read, so only tried
-	said string     // the last logged fault of the files
+	turn      sync.Mutex // guards the rest; held while files are read, so only tried
+	lastFault string     // the last logged fault of the files
 }
 
 // certificateEvery is the interval between checks of the files.
@@ -43,33 +43,33 @@ func (c *certificate) load() error {
 // change nothing.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if time.Now().UnixNano() >= c.next.Load() && c.turn.TryLock() {
-		c.look()
+		c.reload()
 		c.turn.Unlock()
 	}
 	return c.current.Load(), nil
 }
 
-// use replaces the certificate and its files.
-func (c *certificate) use(files config.TLS, pair *tls.Certificate) {
+// replace replaces the certificate and its files.
+func (c *certificate) replace(files config.TLS, pair *tls.Certificate) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	c.files, c.said = files, ""
+	c.files, c.lastFault = files, ""
 	c.current.Store(pair)
 	c.next.Store(time.Now().Add(certificateEvery).UnixNano())
 }
 
-// look reads the files again. The caller holds c.turn.
-func (c *certificate) look() {
+// reload reads the files again. The caller holds c.turn.
+func (c *certificate) reload() {
 	defer func() { c.next.Store(time.Now().Add(certificateEvery).UnixNano()) }()
 	pair, err := c.files.Pair()
 	if err != nil {
-		if text := err.Error(); text != c.said {
-			c.said = text
+		if text := err.Error(); text != c.lastFault {
+			c.lastFault = text
 			c.log.Warn("the new certificate cannot be used: the old one stays in use", "err", text)
 		}
 		return
 	}
-	c.said = ""
+	c.lastFault = ""
 	if !bytes.Equal(pair.Certificate[0], c.current.Load().Certificate[0]) {
 		c.log.Info("the certificate was replaced", "cert_file", c.files.CertFile, "until", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}

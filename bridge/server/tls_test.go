@@ -68,7 +68,7 @@ type safe struct {
 	left  atomic.Int32 // connections that have left the HTTP server
 }
 
-func newSafe(t *testing.T, log *slog.Logger, adapter reacher) *safe {
+func newSafe(t *testing.T, log *slog.Logger, adapter backendMaker) *safe {
 	t.Helper()
 	dir := t.TempDir()
 	c := config.Default()
@@ -123,8 +123,8 @@ func TestTLS(t *testing.T) {
 				t.Skipf("%s serves no HTTP/2: build with %s", runtime.Version(), toolchain.Fixed)
 			}
 			f := &wiretest.Server{}
-			s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-				return reached{Adapter: f, transport: func() string { return "stdio" }}
+			s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+				return backend{Adapter: f, transport: func() string { return "stdio" }}
 			})
 			client := s.client(t, h2)
 			do := func(method, path, body string, header ...string) *http.Response {
@@ -217,8 +217,8 @@ func TestTLS(t *testing.T) {
 // A changed certificate is shown to who connects then, a bad pair to nobody.
 func TestTLSReload(t *testing.T) {
 	var out bytes.Buffer
-	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) reached {
-		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) backend {
+		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 	})
 	shown := func() int64 {
 		t.Helper()
@@ -270,15 +270,15 @@ func TestTLSReload(t *testing.T) {
 		t.Error("TLS 1.1 is spoken")
 	}
 	s.end(t)
-	if n := strings.Count(out.String(), "cannot be read again"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
+	if n := strings.Count(out.String(), "the new certificate cannot be used"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
 		t.Errorf("the log says %d times why: %s", n, &out)
 	}
 }
 
 // A bad pair at the start is an error that names the file.
 func TestTLSBad(t *testing.T) {
-	s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+	s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 	})
 	s.end(t)
 	if err := os.WriteFile(s.files.CertFile, []byte("junk"), 0o600); err != nil {
@@ -287,8 +287,8 @@ func TestTLSBad(t *testing.T) {
 	c := config.Default()
 	c.Listen, c.TLS = "127.0.0.1:0", s.files
 	c.Servers = []config.Server{config.DefaultServer("one", "")}
-	again := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
+	again := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 	})
 	if _, err := again.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+s.files.CertFile+": ") {
 		t.Errorf("Listen: %v", err)

@@ -40,8 +40,8 @@ func guarded(t *testing.T, f *far, path string) *oauthtest.Resource {
 	return p
 }
 
-// I-300: a server that wants tokens is reached, over both transports, and again when the
-// token has been taken back during a session.
+// A server that needs tokens is reached over both transports, and again after its token was revoked during a
+// session (I-300).
 func TestTokens(t *testing.T) {
 	for path, speaks := range map[string]string{"/mcp": "streamable", "/events": "sse"} {
 		t.Run(speaks, func(t *testing.T) {

@@ -32,8 +32,8 @@ func staffed(t *testing.T, change func(*config.Server), roles ...string) *severa
 
 func plain(*config.Server) {}
 
-// What a session asks, hears and is asked passes between any front and the process at a
-// worker; so it is for a client without a session (S-050).
+// Calls, notifications and questions of a session pass between any front and the process at a worker, and so do
+// those of a stateless client (S-050).
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	for _, share := range []string{"session", "principal", "all"} {
@@ -162,7 +162,7 @@ func TestWorkerAlone(t *testing.T) {
 	if _, m := v.post(o.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
 		t.Errorf("echo = %s", m.Raw)
 	}
-	w := o.s.instance.works([]string{"files"})
+	w := o.s.instance.workerState([]string{"files"})
 	if w.Running["files"] != 1 || len(w.Connections) != 1 || w.Queued["files"] != 0 || len(w.Waiting) != 0 {
 		t.Errorf("%+v", w)
 	}
@@ -190,7 +190,7 @@ func TestWorkerStops(t *testing.T) {
 	slow, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
 	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
 	old.stop()
-	v.until("calls that come are held back", func() bool { return old.s.instance.works([]string{"files"}).Stopping })
+	v.until("calls that come are held back", func() bool { return old.s.instance.workerState([]string{"files"}).Stopping })
 	var later sync.WaitGroup
 	for i := range 4 {
 		later.Go(func() {
@@ -226,7 +226,7 @@ func TestWorkerStopsBusy(t *testing.T) {
 	slow, _ := v.stream("POST", old.base, own, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
 	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
 	old.stop()
-	v.until("calls that come are held back", func() bool { return old.s.instance.works([]string{"files"}).Stopping })
+	v.until("calls that come are held back", func() bool { return old.s.instance.workerState([]string{"files"}).Stopping })
 	var later sync.WaitGroup
 	later.Go(func() {
 		if _, m := v.post(b.base, id, echo(3, "hello")); !strings.Contains(m.Raw, "hello") {
@@ -301,7 +301,7 @@ func TestWorkerAttached(t *testing.T) {
 	a.stop()
 	<-a.done
 	v.stream("GET", b.base, id, "")
-	v.until("the next instance has the process", func() bool { return len(b.s.instance.works([]string{"files"}).Connections) == 1 })
+	v.until("the next instance has the process", func() bool { return len(b.s.instance.workerState([]string{"files"}).Connections) == 1 })
 	if n := v.f.Opened(); n != 1 {
 		t.Errorf("the server was connected to %d times: the process did not go on", n)
 	}

@@ -28,40 +28,40 @@ type Options struct {
 	Servers func() []string
 	Has     func(server string) bool
 	Allowed func(server, principal string) error
-	// Heed is called when a principal's last key is removed, and when it has a key again.
-	Heed func(principal string, good bool)
-	// Known is called with the context of each request whose key is good.
-	Known func(context.Context)
+	// KeysChanged is called when a principal's last key is removed, and when it has a key again.
+	KeysChanged func(principal string, good bool)
+	// Accepted is called with the context of each request whose key is good.
+	Accepted func(context.Context)
 	// Store is what the fronts of several instances share; nil for a single instance.
 	Store front.Store
 }
 
 // Access checks who may use the bridge. Its methods may be called concurrently.
 type Access struct {
-	o          Options
-	guard      atomic.Pointer[guard]
-	keys       *auth.Door     // nil without access rules
-	front      *front.Front   // gives tokens to users of an issuer; nil if not configured
-	disk       *disk.Disk     // stores the logins of front; nil if it has no folder
-	grants     *filter.Grants // what each caller may use; nil without access rules
-	complaints sync.Map       // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
-	wrong      *limit         // of failed keys
-	strange    *limit         // of well-formed tokens that their issuer does not know
-	questions  *questions     // at issuers: each may end with a failed key or an unknown token
-	lives      lives
-	wanted     atomic.Pointer[claimed]
-	coming     atomic.Pointer[config.Config] // the configuration that is about to be applied; nil if there is none
-	elevations elevations
-	stop       func() // implements Stop
+	o             Options
+	guard         atomic.Pointer[guard]
+	keys          *auth.Door     // nil without access rules
+	front         *front.Front   // gives tokens to users of an issuer; nil if not configured
+	disk          *disk.Disk     // stores the logins of front; nil if it has no folder
+	grants        *filter.Grants // what each caller may use; nil without access rules
+	rejections    sync.Map       // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
+	failedKeys    *limit         // of failed keys
+	unknownTokens *limit         // of well-formed tokens that their issuer does not know
+	lookups       *lookups       // at issuers: each may end with a failed key or an unknown token
+	streams       streams
+	use           atomic.Pointer[tokenUse]
+	pending       atomic.Pointer[config.Config] // the configuration that is about to be applied; nil if there is none
+	upgrades      scopeUpgrades
+	stop          func() // implements Stop
 }
 
 // New returns an Access for the configuration. The fault says which part of it cannot be used:
 // no caller is accepted by that part. The caller calls Start, and later Stop.
 func New(o Options) (a *Access, fault error) {
 	c := o.Config()
-	a = &Access{o: o, grants: filter.NewGrants(c.Grants()), wrong: newLimit(o.Log), strange: newLimit(slog.New(slog.DiscardHandler))}
+	a = &Access{o: o, grants: filter.NewGrants(c.Grants()), failedKeys: newLimit(o.Log), unknownTokens: newLimit(slog.New(slog.DiscardHandler))}
 	a.guard.Store(newGuard(c, o.Log))
-	a.questions = ask(a.wrong, a.strange)
+	a.lookups = newLookups(a.failedKeys, a.unknownTokens)
 	var err error
 	if a.front, err = a.newFront(); err != nil {
 		fault = err
@@ -116,17 +116,17 @@ func (a *Access) Rights(principal string) (look, act bool) {
 	return act || slices.Contains(c.Viewers, rule), act
 }
 
-// Coming enforces the scopes of the next configuration beside the current ones, until done is
+// Prepare enforces the scopes of the next configuration beside the current ones, until done is
 // called: nothing new is served before its scopes are enforced.
-func (a *Access) Coming(next *config.Config) (done func()) {
-	a.claimed() // records the names that next may change
-	a.coming.Store(next)
-	return func() { a.coming.Store(nil) }
+func (a *Access) Prepare(next *config.Config) (done func()) {
+	a.tokenUse() // records the names that next may change
+	a.pending.Store(next)
+	return func() { a.pending.Store(nil) }
 }
 
-// Leave removes the keys that the next configuration lacks, before its rules apply. Exactly one
-// of Enter and Stay follows.
-func (a *Access) Leave(was, next *config.Config) {
+// RevokeKeys removes the keys that the next configuration lacks, before its rules apply. Exactly one
+// of ApplyRules and RestoreKeys follows.
+func (a *Access) RevokeKeys(was, next *config.Config) {
 	if a.keys != nil {
 		a.keys.Set(slices.DeleteFunc(keysOf(next), func(k auth.Key) bool {
 			return !slices.ContainsFunc(was.Access, func(rule config.Access) bool { return rule.Name == k.Principal })
@@ -134,15 +134,15 @@ func (a *Access) Leave(was, next *config.Config) {
 	}
 }
 
-// Stay restores the keys that Leave removed: the next configuration is not applied.
-func (a *Access) Stay(was *config.Config) {
+// RestoreKeys restores the keys that RevokeKeys removed: the next configuration is not applied.
+func (a *Access) RestoreKeys(was *config.Config) {
 	if a.keys != nil {
 		a.keys.Set(keysOf(was))
 	}
 }
 
-// Enter applies the rules and keys of a configuration that is current now.
-func (a *Access) Enter(next *config.Config) {
+// ApplyRules applies the rules and keys of a configuration that is current now.
+func (a *Access) ApplyRules(next *config.Config) {
 	if a.keys != nil {
 		a.grants.Set(next.Grants())
 		a.keys.Set(keysOf(next))
@@ -154,23 +154,23 @@ func (a *Access) Enter(next *config.Config) {
 // sender has to wait, or 0.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
-		a.o.Known(r.Context())
+		a.o.Accepted(r.Context())
 		return principal, sum, 0, true
 	}
-	if wait = a.wrong.Take(a.Client(r)); wait == 0 {
-		a.complain(r, r.URL.Path, auth.ErrInvalid)
+	if wait = a.failedKeys.Take(a.Client(r)); wait == 0 {
+		a.logRejected(r, r.URL.Path, auth.ErrInvalid)
 	}
 	return "", sum, wait, false
 }
 
-// Again checks the credentials of an accepted request once more, and returns its caller. It is
+// Recheck checks the credentials of an accepted request once more, and returns its caller. It is
 // not counted as a request.
-func (a *Access) Again(r *http.Request, to Place) (auth.Caller, error) {
+func (a *Access) Recheck(r *http.Request, to Target) (auth.Caller, error) {
 	return a.keys.Again(r.Context(), r.Header, a.resource(r, to))
 }
 
 // Follow returns the request with a context that ends with the caller's token, if it opens a
 // stream of a server. The caller calls done when the request has been answered.
-func (a *Access) Follow(r *http.Request, server string, to Place) (followed *http.Request, done func()) {
-	return a.lives.follow(r, server, to.Endpoint[strings.LastIndexByte(to.Endpoint, '/')+1:])
+func (a *Access) Follow(r *http.Request, server string, to Target) (followed *http.Request, done func()) {
+	return a.streams.follow(r, server, to.Endpoint[strings.LastIndexByte(to.Endpoint, '/')+1:])
 }

@@ -37,7 +37,7 @@ func (a *Access) Start() {
 	if a.keys == nil {
 		return
 	}
-	a.keys.Heed(a.o.Heed)
+	a.keys.Heed(a.o.KeysChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { a.keys.Follow(ctx) })
@@ -64,10 +64,10 @@ func (a *Access) Start() {
 // Stop ends the goroutines of Start, and waits for them.
 func (a *Access) Stop() { a.stop() }
 
-// Admit accepts requests with a key or a token for the place, and returns the request with its
+// Admit accepts requests with a key or a token for the target, and returns the request with its
 // caller in the context. It answers all others, and ok is false. Each request shows its key
 // anew: a session's id proves nothing. path is for the log.
-func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to Place) (known *http.Request, ok bool) {
+func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to Target) (known *http.Request, ok bool) {
 	if a.keys == nil {
 		return r, true
 	}
@@ -75,10 +75,10 @@ func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to P
 	defer gate.done()
 	who, err := a.keys.Caller(ctx, r.Header, a.resource(r, to))
 	if err != nil {
-		a.turnAway(w, r, path, to, err)
+		a.reject(w, r, path, to, err)
 		return r, false
 	}
-	a.o.Known(r.Context())
+	a.o.Accepted(r.Context())
 	return r.WithContext(auth.WithCaller(r.Context(), who)), true
 }
 
@@ -102,7 +102,7 @@ type gate struct {
 
 // Pass reports whether the issuer may be asked about the token of the request.
 func (g *gate) Pass() (busy <-chan struct{}, ok bool) {
-	g.end, busy = g.a.questions.Begin(g.a.guard.Load().client(g.r))
+	g.end, busy = g.a.lookups.Begin(g.a.guard.Load().client(g.r))
 	return busy, g.end != nil
 }
 
@@ -112,18 +112,18 @@ func (g *gate) done() {
 	}
 }
 
-// guessed counts a possible guess at a key, or an invented token. It returns how long the client
+// countGuess counts a possible guess at a key, or an invented token. It returns how long the client
 // has to wait before the next one; 0 means not at all.
-func (a *Access) guessed(r *http.Request, guess bool, why error) (wait time.Duration) {
+func (a *Access) countGuess(r *http.Request, guess bool, why error) (wait time.Duration) {
 	e, _ := errors.AsType[*token.Error](why)
 	from := a.guard.Load().client(r)
 	switch asked := e != nil && e.Asked; {
 	case guess && asked:
-		wait = max(a.wrong.Take(from), a.strange.Wait(from))
+		wait = max(a.failedKeys.Take(from), a.unknownTokens.Wait(from))
 	case guess:
-		wait = a.wrong.Take(from)
+		wait = a.failedKeys.Take(from)
 	case asked:
-		wait = max(a.strange.Take(from), a.wrong.Wait(from))
+		wait = max(a.unknownTokens.Take(from), a.failedKeys.Wait(from))
 	}
 	if e != nil && e.Unasked {
 		wait = max(wait, time.Second)
@@ -131,39 +131,39 @@ func (a *Access) guessed(r *http.Request, guess bool, why error) (wait time.Dura
 	return wait
 }
 
-// Sight says of which servers a caller may see the state.
-type Sight struct {
+// View says of which servers a caller may see the state.
+type View struct {
 	All bool // of all servers, and of the bridge as a whole
 	Of  func(server string) bool
 }
 
-// Sight returns what a principal may see.
-func (a *Access) Sight(principal string) Sight {
+// View returns what a principal may see.
+func (a *Access) View(principal string) View {
 	if a.keys == nil || a.c().PublicStatus || a.c().SeesAll(auth.RuleOf(principal)) {
-		return Sight{true, func(string) bool { return true }}
+		return View{true, func(string) bool { return true }}
 	}
-	return Sight{false, func(server string) bool { return server != "" && a.o.Allowed(server, principal) == nil }}
+	return View{false, func(server string) bool { return server != "" && a.o.Allowed(server, principal) == nil }}
 }
 
-// Insider reports whether a request that anybody may make is answered with details of the
+// StatusView reports whether a request that anybody may make is answered with details of the
 // bridge's state, and with which. acts reports whether its caller may act on what belongs to
 // others.
-func (a *Access) Insider(r *http.Request, base string) (sees Sight, acts, ok bool) {
+func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok bool) {
 	if a.keys == nil || a.c().PublicStatus {
-		return a.Sight(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Near(r), true
+		return a.View(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Local(r), true
 	}
-	to := Place{base, ""}
+	to := Target{base, ""}
 	ctx, gate := a.gated(r)
 	defer gate.done()
 	who, err := a.keys.Caller(ctx, r.Header, a.resource(r, to))
 	switch {
 	case err == nil:
-		a.o.Known(r.Context())
-	case a.guessed(r, a.refusalOf(r, to, err).guess, err) == 0 && a.refusalOf(r, to, err).guess:
-		a.complain(r, r.URL.Path, err) // it may be a guess
+		a.o.Accepted(r.Context())
+	case a.countGuess(r, a.refusalOf(r, to, err).guess, err) == 0 && a.refusalOf(r, to, err).guess:
+		a.logRejected(r, r.URL.Path, err) // it may be a guess
 	}
 	_, acts = a.Rights(who.Principal)
-	return a.Sight(who.Principal), acts && err == nil, err == nil
+	return a.View(who.Principal), acts && err == nil, err == nil
 }
 
 const (
@@ -174,13 +174,13 @@ const (
 	unreadLimit = 5 * time.Second
 )
 
-// ComplainEvery is the least time between two lines about requests rejected for the same cause.
+// RejectedLogEvery is the least time between two lines about requests rejected for the same cause.
 // Causes have limits of their own, so that none hides another.
-const ComplainEvery = 10 * time.Second
+const RejectedLogEvery = 10 * time.Second
 
-// complain logs a request without a good key or token, and nothing of what it showed. With an
+// logRejected logs a request without a good key or token, and nothing of what it showed. With an
 // issuer, a request without credentials is a detail: every client that signs in begins so.
-func (a *Access) complain(r *http.Request, path string, why error) {
+func (a *Access) logRejected(r *http.Request, path string, why error) {
 	cause, level := auth.ResultOf(why), slog.LevelInfo
 	switch {
 	case errors.Is(why, auth.ErrInvalid):
@@ -188,8 +188,8 @@ func (a *Access) complain(r *http.Request, path string, why error) {
 	case errors.Is(why, auth.ErrMissing) && a.keys.Tokens():
 		level = slog.LevelDebug
 	}
-	lines, _ := a.complaints.LoadOrStore(cause, new(logs.Limiter))
-	more, ok := lines.(*logs.Limiter).Due(ComplainEvery)
+	lines, _ := a.rejections.LoadOrStore(cause, new(logs.Limiter))
+	more, ok := lines.(*logs.Limiter).Due(RejectedLogEvery)
 	if !ok {
 		return
 	}

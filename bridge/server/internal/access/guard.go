@@ -49,21 +49,21 @@ const (
 // nosniff makes browsers accept the Content-Type as it is.
 var nosniff = []string{"nosniff"}
 
-// named reports whether the Host of a request is served here. Otherwise it answers the request.
-func (g *guard) named(w http.ResponseWriter, r *http.Request) bool {
+// checkHost reports whether the Host of a request is served here. Otherwise it answers the request.
+func (g *guard) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	w.Header()["X-Content-Type-Options"] = nosniff
 	if r.URL.RawPath != "" { // a proxy's rules for paths would not see the server's name
 		answer.Refuse(w, http.StatusNotFound, "nothing is served here: write the path without percent-encoding")
 		return false
 	}
-	if host := g.asked(r); !g.hostAllowed(host, onLoopback(r)) {
+	if host := g.requestedHost(r); !g.hostAllowed(host, onLoopback(r)) {
 		return g.deny(w, r, "host", host, "this Host is not allowed: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
 	}
 	return true
 }
 
-// asked returns the host that the client requested.
-func (g *guard) asked(r *http.Request) string {
+// requestedHost returns the host that the client requested.
+func (g *guard) requestedHost(r *http.Request) string {
 	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
 		first, _, _ := strings.Cut(forwarded, ",")
 		return strings.TrimSpace(first)
@@ -71,9 +71,9 @@ func (g *guard) asked(r *http.Request) string {
 	return r.Host
 }
 
-// fromOwn reports whether a request comes from no web page, or from an allowed one. Otherwise it
+// checkOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise it
 // answers the request. It answers preflights too.
-func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
+func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
@@ -88,7 +88,7 @@ func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
 		}
 		return true
 	}
-	if len(origins) > 1 || !g.originAllowed(origins[0], g.asked(r), onLoopback(r)) {
+	if len(origins) > 1 || !g.originAllowed(origins[0], g.requestedHost(r), onLoopback(r)) {
 		return g.deny(w, r, "origin", strings.Join(origins, ", "), "this Origin is not allowed: list it in allowed_origins of the configuration file, or pass --allow-origin to run")
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
@@ -96,7 +96,7 @@ func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", corsExposed)
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", corsMethods)
-		h.Set("Access-Control-Allow-Headers", corsHeaders+mirrors(r.Header["Access-Control-Request-Headers"]))
+		h.Set("Access-Control-Allow-Headers", corsHeaders+paramHeaders(r.Header["Access-Control-Request-Headers"]))
 		h.Set("Access-Control-Max-Age", corsMaxAge)
 		w.WriteHeader(http.StatusNoContent)
 		return false
@@ -104,17 +104,17 @@ func (g *guard) fromOwn(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// maxMirrors bounds the Mcp-Param headers of one preflight.
-const maxMirrors = 64
+// maxParamHeaders bounds the Mcp-Param headers of one preflight.
+const maxParamHeaders = 64
 
-// mirrors returns the Mcp-Param headers that a preflight asks for, as the rest of a list. The
+// paramHeaders returns the Mcp-Param headers that a preflight asks for, as the rest of a list. The
 // tools define them, so they cannot be listed ahead (2026-07-28, B8).
-func mirrors(wanted []string) string {
+func paramHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.TrimSpace(name)
-			if n < maxMirrors && len(name) > len(era.HeaderParam) && strings.EqualFold(name[:len(era.HeaderParam)], era.HeaderParam) && httpguts.ValidHeaderFieldName(name) {
+			if n < maxParamHeaders && len(name) > len(era.HeaderParam) && strings.EqualFold(name[:len(era.HeaderParam)], era.HeaderParam) && httpguts.ValidHeaderFieldName(name) {
 				list += ", " + name
 				n++
 			}
@@ -126,7 +126,7 @@ func mirrors(wanted []string) string {
 // deny refuses a request because of a header's value, and logs it for the operator. It returns
 // false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
-	if more, due := g.refusals.Due(ComplainEvery); due {
+	if more, due := g.refusals.Due(RejectedLogEvery); due {
 		g.log.Info("request refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
 	}
 	answer.Refuse(w, http.StatusForbidden, why)
@@ -217,19 +217,19 @@ func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	return u.Host == strings.ToLower(host) && (err == nil || g.listed(host))
 }
 
-// Named reports whether the Host of a request is served here. Otherwise it answers the request.
-func (a *Access) Named(w http.ResponseWriter, r *http.Request) bool {
-	return a.guard.Load().named(w, r)
+// CheckHost reports whether the Host of a request is served here. Otherwise it answers the request.
+func (a *Access) CheckHost(w http.ResponseWriter, r *http.Request) bool {
+	return a.guard.Load().checkHost(w, r)
 }
 
-// FromOwn reports whether a request comes from no web page, or from an allowed one. Otherwise it
+// CheckOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise it
 // answers the request. It answers preflights too.
-func (a *Access) FromOwn(w http.ResponseWriter, r *http.Request) bool {
-	return a.guard.Load().fromOwn(w, r)
+func (a *Access) CheckOrigin(w http.ResponseWriter, r *http.Request) bool {
+	return a.guard.Load().checkOrigin(w, r)
 }
 
-// Asked returns the host that the client requested.
-func (a *Access) Asked(r *http.Request) string { return a.guard.Load().asked(r) }
+// RequestedHost returns the host that the client requested.
+func (a *Access) RequestedHost(r *http.Request) string { return a.guard.Load().requestedHost(r) }
 
 // Trusts reports whether a peer is a trusted proxy, whose X-Forwarded headers are used.
 func (a *Access) Trusts(peer string) bool { return a.guard.Load().trusts(peer) }
@@ -240,9 +240,9 @@ func (a *Access) Proxy(at netip.Addr) bool { return a.guard.Load().proxy(at) }
 // Client returns the address that a request comes from, through trusted proxies.
 func (a *Access) Client(r *http.Request) netip.Addr { return a.guard.Load().client(r) }
 
-// Near reports whether a program on this machine made a request. It is false behind a proxy,
+// Local reports whether a program on this machine made a request. It is false behind a proxy,
 // which may act for anybody.
-func (a *Access) Near(r *http.Request) bool {
+func (a *Access) Local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(a.c().OperatorsListen()) && !proxied(r.Header)
 }

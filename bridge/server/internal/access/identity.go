@@ -81,7 +81,7 @@ func (a *Access) newFront() (*front.Front, error) {
 				return !errors.Is(err, auth.ErrDenied)
 			},
 			Resource: a.scopesAt,
-			Scopes:   func() []string { return slices.Sorted(maps.Keys(a.claimed().known)) },
+			Scopes:   func() []string { return slices.Sorted(maps.Keys(a.tokenUse().known)) },
 			From:     func(r *http.Request) netip.Addr { return a.guard.Load().client(r) },
 		}
 		var err error
@@ -114,11 +114,11 @@ func (a *Access) newFront() (*front.Front, error) {
 func (a *Access) scopesAt(address string) (scopes []string, ok bool) {
 	root := a.c().PublicURL + a.c().BasePath
 	endpoint, ok := strings.CutPrefix(address, root)
-	to := Place{a.c().BasePath, endpoint}
+	to := Target{a.c().BasePath, endpoint}
 	if !ok || endpoint != "" && (endpoint[0] != '/' || !a.serves(to)) {
 		return nil, false
 	}
-	return a.asked(to), true
+	return a.initialScopes(to), true
 }
 
 // rulesOf returns the access rules for users.
@@ -142,22 +142,22 @@ func rulesOf(c *config.Config) []auth.Rule {
 	return all
 }
 
-// Place is the resource of a request, as tokens name it: an endpoint below the base path, such as
+// Target is the resource of a request, as tokens name it: an endpoint below the base path, such as
 // /files/mcp, or without one the whole bridge (I-001).
-type Place struct{ Base, Endpoint string }
+type Target struct{ Base, Endpoint string }
 
-// PlaceOf returns the place of an endpoint. Messages belong to the place of their stream.
-func PlaceOf(base, path string) Place {
+// TargetOf returns the target of an endpoint. Messages belong to the target of their stream.
+func TargetOf(base, path string) Target {
 	if stream, ok := strings.CutSuffix(path, "/messages"); ok {
-		return Place{base, stream + "/sse"}
+		return Target{base, stream + "/sse"}
 	}
-	return Place{base, path}
+	return Target{base, path}
 }
 
-// resource returns the place with the bridge's public address, which the operator configures.
+// resource returns the target with the bridge's public address, which the operator configures.
 // Without it, only a request on loopback may name its own host (I-002). For any other request
 // the address that its token must name is unknown.
-func (a *Access) resource(r *http.Request, to Place) token.Resource {
+func (a *Access) resource(r *http.Request, to Target) token.Resource {
 	if !a.keys.Tokens() {
 		return token.Resource{}
 	}
@@ -193,8 +193,8 @@ func ownHost(r *http.Request, port string) bool {
 // WellKnown begins the paths of the metadata of protected resources (RFC 9728 §3).
 const WellKnown = "/.well-known/oauth-protected-resource"
 
-// serves reports whether the place exists.
-func (a *Access) serves(to Place) bool {
+// serves reports whether the target exists.
+func (a *Access) serves(to Target) bool {
 	if to.Endpoint == "" {
 		return true
 	}
@@ -229,8 +229,8 @@ func Readable(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// Describe answers a request for the metadata of a place, without authentication.
-func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Place) {
+// Describe answers a request for the metadata of a target, without authentication.
+func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Target) {
 	if !a.serves(to) {
 		answer.Refuse(w, http.StatusNotFound, "nothing is served here")
 		return
@@ -240,7 +240,7 @@ func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Place) {
 		answer.Refuse(w, http.StatusNotFound, "the address of this bridge is not known: set public_url in its configuration")
 		return
 	}
-	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: a.asked(to), Name: "mcp-bridge"}
+	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: a.initialScopes(to), Name: "mcp-bridge"}
 	if name, _, of := strings.Cut(strings.TrimPrefix(to.Endpoint, "/"), "/"); of {
 		m.Name = name
 	}
@@ -256,8 +256,8 @@ func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Place) {
 	answer.Data(w, http.StatusOK, "application/json", body)
 }
 
-// asked returns the scopes that clients of a place should request first.
-func (a *Access) asked(to Place) []string {
+// initialScopes returns the scopes that clients of a target should request first.
+func (a *Access) initialScopes(to Target) []string {
 	var all need
 	for i := range a.c().OAuth {
 		all.Add(a.c().OAuth[i].Scopes)
@@ -273,7 +273,7 @@ func (a *Access) asked(to Place) []string {
 
 // challenge returns the value of WWW-Authenticate. fault is the error code, or empty; why
 // describes it (I-007, I-008).
-func (a *Access) challenge(r *http.Request, to Place, fault, why string) string {
+func (a *Access) challenge(r *http.Request, to Target, fault, why string) string {
 	text := challenge
 	if fault != "" {
 		text += `, error="` + fault + `"`
@@ -287,7 +287,7 @@ func (a *Access) challenge(r *http.Request, to Place, fault, why string) string 
 	if id := a.resource(r, to); id.Root != "" {
 		text += `, resource_metadata="` + id.Root + WellKnown + id.Path + `"`
 	}
-	if scopes := a.asked(to); len(scopes) > 0 {
+	if scopes := a.initialScopes(to); len(scopes) > 0 {
 		text += `, scope="` + strings.Join(scopes, " ") + `"`
 	}
 	return text
@@ -304,7 +304,7 @@ type refusal struct {
 
 // refusalOf returns the answer to a request that was not accepted for that reason. It reveals
 // nothing about keys, issuers and claims.
-func (a *Access) refusalOf(r *http.Request, to Place, why error) refusal {
+func (a *Access) refusalOf(r *http.Request, to Target, why error) refusal {
 	var e *token.Error
 	switch errors.As(why, &e); {
 	case errors.Is(why, auth.ErrMissing) && a.keys.Tokens():
@@ -334,8 +334,8 @@ func (a *Access) refusalOf(r *http.Request, to Place, why error) refusal {
 // retryIdentity is the Retry-After of a request whose token cannot be checked now.
 const retryIdentity = 5 * time.Second
 
-// turnAway answers a request that is not accepted. It does not read the body.
-func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, to Place, why error) {
+// reject answers a request that is not accepted. It does not read the body.
+func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to Target, why error) {
 	if gone := r.Context().Err(); gone != nil && errors.Is(why, gone) {
 		return // the client left during the check: the token proved nothing
 	}
@@ -343,7 +343,7 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets a new one for the next request
 	}
 	no := a.refusalOf(r, to, why)
-	if wait := a.guessed(r, no.guess, why); wait > 0 {
+	if wait := a.countGuess(r, no.guess, why); wait > 0 {
 		TooMany(w, wait)
 		return
 	}
@@ -353,7 +353,7 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 	case http.StatusServiceUnavailable:
 		httpio.RetryAfter(w.Header(), retryIdentity)
 	}
-	a.complain(r, path, why)
+	a.logRejected(r, path, why)
 	answer.Data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
 }
 

@@ -31,8 +31,8 @@ type names struct {
 type need struct {
 	// Grant reports whether the caller's rule allows a server, or a tool of it.
 	Grant func(server, tool string) bool
-	// Former has, by server, old names that open sessions may still use, and old prefixes.
-	Former map[string][]names
+	// OldNames has, by server, old names that open sessions may still use, and old prefixes.
+	OldNames map[string][]names
 	// All are the scopes so far.
 	All []string
 }
@@ -48,20 +48,20 @@ func (n *need) Add(scopes []string) {
 
 // subject is the tool, prompt or resource that a message names.
 type subject struct {
-	by       func(*config.Scopes) map[string]config.Words
-	name     string // or the URI
-	doubtful bool   // the message is ambiguous: the server decides what it names
-	located  bool   // name is a URI
-	tool     bool
-	args     []byte // of a call of a tool
+	by        func(*config.Scopes) map[string]config.Words
+	name      string // or the URI
+	ambiguous bool   // the message is ambiguous: the server decides what it names
+	isURI     bool   // name is a URI
+	tool      bool
+	args      []byte // of a call of a tool
 }
 
 // matches reports whether a pattern fits the subject, in any spelling of a URI.
 func (a *subject) matches(pattern, name string) bool {
 	switch {
-	case a.doubtful:
+	case a.ambiguous:
 		return true
-	case a.located:
+	case a.isURI:
 		return !(&filter.Rules{Deny: []string{pattern}}).PassesURI(name)
 	}
 	return glob.Match(pattern, name)
@@ -71,18 +71,18 @@ func (a *subject) matches(pattern, name string) bool {
 // that server, if it differs.
 func (n *need) match(c *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
-	if a.tool && !a.doubtful && !n.Grant(c.Name, name) {
+	if a.tool && !a.ambiguous && !n.Grant(c.Name, name) {
 		return // the tool is hidden from the caller, whatever its scopes
 	}
 	if a.tool && c.Rest != nil && rest.IsCall(ownOf(c.Tools.Rename, name)) {
 		n.match(c, a.called(c), "")
 	}
 	called := []string{name}
-	for _, was := range n.Former[c.Name] { // sessions keep the names that they started with
+	for _, was := range n.OldNames[c.Name] { // sessions keep the names that they started with
 		switch {
 		case a.tool:
 			called = append(called, shownAs(c.Tools.Rename, ownOf(was.Tools, name)))
-		case !a.located:
+		case !a.isURI:
 			called = append(called, shownAs(c.Prompts.Rename, ownOf(was.Prompts, name)))
 		}
 	}
@@ -120,7 +120,7 @@ func (a *subject) called(c *config.Server) *subject {
 			own, _ = rawjson.Text(value)
 		}
 	})
-	return &subject{by: a.by, name: shownAs(c.Tools.Rename, own), doubtful: times != 1 || own == "", tool: true}
+	return &subject{by: a.by, name: shownAs(c.Tools.Rename, own), ambiguous: times != 1 || own == "", tool: true}
 }
 
 // subjects returns the subjects of a message that may need scopes.
@@ -130,49 +130,49 @@ func subjects(m *jsonrpc.Message) []subject {
 	resources := func(s *config.Scopes) map[string]config.Words { return s.Resources }
 	switch m.Method {
 	case "tools/call":
-		return []subject{{by: tools, name: m.Name(), doubtful: m.Doubtful() || m.Name() == "", tool: true, args: []byte(gjson.GetBytes(m.Params, "arguments").Raw)}}
+		return []subject{{by: tools, name: m.Name(), ambiguous: m.Doubtful() || m.Name() == "", tool: true, args: []byte(gjson.GetBytes(m.Params, "arguments").Raw)}}
 	case "prompts/get":
-		return []subject{{by: prompts, name: m.Name(), doubtful: m.Doubtful() || m.Name() == ""}}
+		return []subject{{by: prompts, name: m.Name(), ambiguous: m.Doubtful() || m.Name() == ""}}
 	case "resources/read", "resources/subscribe":
-		return []subject{{by: resources, name: m.URI(), doubtful: m.Doubtful() || m.URI() == "", located: true}}
+		return []subject{{by: resources, name: m.URI(), ambiguous: m.Doubtful() || m.URI() == "", isURI: true}}
 	case era.Complete:
 		ref, no := list.ReferenceOf(m)
 		switch {
 		case no != nil: // the reference cannot be read: it may be anything
-			return []subject{{by: prompts, doubtful: true}, {by: resources, doubtful: true, located: true}}
+			return []subject{{by: prompts, ambiguous: true}, {by: resources, ambiguous: true, isURI: true}}
 		case ref.URI != "":
-			return []subject{{by: resources, name: ref.URI, located: true}}
+			return []subject{{by: resources, name: ref.URI, isURI: true}}
 		}
-		return []subject{{by: prompts, name: ref.Name, doubtful: ref.Name == ""}}
+		return []subject{{by: prompts, name: ref.Name, ambiguous: ref.Name == ""}}
 	case era.Listen:
 		wants, fault := subscribe.ReadListen(m.Params)
 		all := make([]subject, 0, len(wants.URIs))
 		for _, uri := range wants.URIs {
-			all = append(all, subject{by: resources, name: uri, located: true})
+			all = append(all, subject{by: resources, name: uri, isURI: true})
 		}
 		if fault != "" {
-			all = append(all, subject{by: resources, doubtful: true, located: true})
+			all = append(all, subject{by: resources, ambiguous: true, isURI: true})
 		}
 		return all
 	}
 	return nil
 }
 
-// of adds what a message needs at a server's own address.
-func (n *need) of(c *config.Server, m *jsonrpc.Message) {
+// atServer adds what a message needs at a server's own address.
+func (n *need) atServer(c *config.Server, m *jsonrpc.Message) {
 	n.Add(c.Scopes.All)
 	for _, about := range subjects(m) {
 		n.match(c, &about, about.name)
 	}
 }
 
-// longest is how much of a prefix a shortened name surely has: see externalName in
+// maxCut is how much of a prefix a shortened name surely has: see externalName in
 // bridge/internal/aggregate.
-const longest = 55
+const maxCut = 55
 
-// ofAll adds what a message needs at the aggregate: the needs of each server that it may go to.
+// atAggregate adds what a message needs at the aggregate: the needs of each server that it may go to.
 // Usually the prefix of the name leaves one server.
-func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
+func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 	var tasks []string
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list":
@@ -185,8 +185,8 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	prefixed := map[string]bool{} // the names that have the prefix of a server
 	for i := range servers {
 		for _, a := range about {
-			prefixed[a.name] = prefixed[a.name] || n.Grant(servers[i].Name, "") && (begins(prefixes(&servers[i]), a.name) ||
-				begins(slices.DeleteFunc(n.formers(servers, &servers[i], a.name), func(p string) bool { return p == "" }), a.name))
+			prefixed[a.name] = prefixed[a.name] || n.Grant(servers[i].Name, "") && (hasPrefix(prefixes(&servers[i]), a.name) ||
+				hasPrefix(slices.DeleteFunc(n.oldPrefixes(servers, &servers[i], a.name), func(p string) bool { return p == "" }), a.name))
 		}
 	}
 	for i := range servers {
@@ -194,25 +194,25 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 		if !n.Grant(c.Name, "") {
 			continue // for the caller it does not exist
 		}
-		if slices.ContainsFunc(tasks, func(id string) bool { return ofTask(servers, id) == c.Name || ofTask(servers, id) == "" }) {
+		if slices.ContainsFunc(tasks, func(id string) bool { return taskServer(servers, id) == c.Name || taskServer(servers, id) == "" }) {
 			n.Add(c.Scopes.All)
 		}
 		for _, a := range about {
 			// A session that started when there was one server keeps names without prefixes.
-			if a.located || a.doubtful || !prefixed[a.name] {
+			if a.isURI || a.ambiguous || !prefixed[a.name] {
 				n.Add(c.Scopes.All)
 				n.match(c, &a, a.name)
 				continue
 			}
-			for _, prefix := range append(prefixes(c), n.formers(servers, c, a.name)...) {
+			for _, prefix := range append(prefixes(c), n.oldPrefixes(servers, c, a.name)...) {
 				own, whole := strings.CutPrefix(a.name, prefix)
 				if whole {
 					n.Add(c.Scopes.All)
 					n.match(c, &a, own)
 				}
-				if shortened(a.name) && strings.HasPrefix(a.name, prefix[:min(len(prefix), longest)]) {
+				if shortened(a.name) && strings.HasPrefix(a.name, prefix[:min(len(prefix), maxCut)]) {
 					any := a
-					any.doubtful = true // the whole name is unknown
+					any.ambiguous = true // the whole name is unknown
 					n.Add(c.Scopes.All)
 					n.match(c, &any, "")
 				}
@@ -221,9 +221,9 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	}
 }
 
-// ofTask returns the server of a task of the aggregate. It is empty if any server may have the
+// taskServer returns the server of a task of the aggregate. It is empty if any server may have the
 // task, such as that of a session that started when there was one server.
-func ofTask(servers []config.Server, id string) string {
+func taskServer(servers []config.Server, id string) string {
 	name, _, _ := strings.Cut(id, ":")
 	if slices.ContainsFunc(servers, func(c config.Server) bool { return c.Name == name }) {
 		return name
@@ -235,9 +235,9 @@ func ofTask(servers []config.Server, id string) string {
 // prefix may belong to any server.
 func prefixes(c *config.Server) []string { return []string{c.Prefix, c.Name + "__"} }
 
-// formers returns the old prefixes of a server that the name may still have. There is none if the
+// oldPrefixes returns the old prefixes of a server that the name may still have. There is none if the
 // name begins with the current prefix of another server.
-func (n *need) formers(servers []config.Server, c *config.Server, name string) (all []string) {
+func (n *need) oldPrefixes(servers []config.Server, c *config.Server, name string) (all []string) {
 	var holder *config.Server // the one with the longest prefix
 	for i := range servers {
 		if p := servers[i].Prefix; p != "" && strings.HasPrefix(name, p) && (holder == nil || len(p) > len(holder.Prefix)) {
@@ -247,7 +247,7 @@ func (n *need) formers(servers []config.Server, c *config.Server, name string) (
 	if holder != nil && holder.Name != c.Name {
 		return nil
 	}
-	for _, was := range n.Former[c.Name] {
+	for _, was := range n.OldNames[c.Name] {
 		if was.Prefix != c.Prefix && (was.Until.IsZero() || time.Now().Before(was.Until)) {
 			all = append(all, was.Prefix)
 		}
@@ -255,10 +255,10 @@ func (n *need) formers(servers []config.Server, c *config.Server, name string) (
 	return all
 }
 
-// begins reports whether a name at the aggregate may have one of the prefixes.
-func begins(prefixes []string, name string) bool {
+// hasPrefix reports whether a name at the aggregate may have one of the prefixes.
+func hasPrefix(prefixes []string, name string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
-		return strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)])
+		return strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), maxCut)])
 	})
 }
 
@@ -282,11 +282,11 @@ func (n *need) At(server string, c *config.Config, messages []*jsonrpc.Message) 
 	}
 	for _, m := range messages {
 		if all {
-			n.ofAll(c.Servers, m)
+			n.atAggregate(c.Servers, m)
 		}
 		for i := range c.Servers {
 			if c.Servers[i].Name == server {
-				n.of(&c.Servers[i], m)
+				n.atServer(&c.Servers[i], m)
 			}
 		}
 	}

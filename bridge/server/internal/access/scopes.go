@@ -23,53 +23,53 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// claimed is what the configuration reads of tokens. It is not changed: a new configuration has a
+// tokenUse is what the configuration reads of tokens. It is not changed: a new configuration has a
 // new one.
-type claimed struct {
-	of     [2]*config.Config // the current one; and the next one, or nil
-	claims []string          // that servers are sent
-	scoped bool              // some server needs scopes
-	tokens bool              // some server exchanges the tokens of callers
-	known  map[string]bool   // the scopes that the configuration names
-	former map[string][]names
+type tokenUse struct {
+	configs  [2]*config.Config // the current one; and the next one, or nil
+	claims   []string          // that servers are sent
+	scoped   bool              // some server needs scopes
+	tokens   bool              // some server exchanges the tokens of callers
+	known    map[string]bool   // the scopes that the configuration names
+	oldNames map[string][]names
 }
 
-// maxFormer bounds the old settings of a server whose names are known. formerKept is how long
+// maxOldNames bounds the old settings of a server whose names are known. oldPrefixTTL is how long
 // their prefixes need scopes: longer than bridge/internal/aggregate resolves them.
 const (
-	maxFormer  = 8
-	formerKept = 6 * time.Minute
+	maxOldNames  = 8
+	oldPrefixTTL = 6 * time.Minute
 )
 
-// claimed returns what the current configuration, and the next one, read of tokens.
-func (a *Access) claimed() *claimed {
+// tokenUse returns what the current configuration, and the next one, read of tokens.
+func (a *Access) tokenUse() *tokenUse {
 	// The next configuration is read first: it applies before the current one ends.
-	of := [2]*config.Config{1: a.coming.Load()}
+	of := [2]*config.Config{1: a.pending.Load()}
 	of[0] = a.c()
-	was := a.wanted.Load()
-	if was != nil && was.of == of {
+	was := a.use.Load()
+	if was != nil && was.configs == of {
 		return was
 	}
-	now := &claimed{of: of, known: map[string]bool{}, former: map[string][]names{}}
+	now := &tokenUse{configs: of, known: map[string]bool{}, oldNames: map[string][]names{}}
 	if was != nil { // a server with old settings still serves its sessions
-		now.claims, now.former = slices.Clone(was.claims), maps.Clone(was.former)
+		now.claims, now.oldNames = slices.Clone(was.claims), maps.Clone(was.oldNames)
 	}
 	for _, c := range of {
 		if c != nil {
-			now.take(c)
+			now.add(c)
 		}
 	}
-	now.end(time.Now().Add(formerKept))
-	a.wanted.Store(now)
+	now.expire(time.Now().Add(oldPrefixTTL))
+	a.use.Store(now)
 	return now
 }
 
-// end lets prefixes that are no longer configured expire at until, unless they already do.
-func (now *claimed) end(until time.Time) {
-	for name, all := range now.former {
+// expire lets prefixes that are no longer configured expire at until, unless they already do.
+func (now *tokenUse) expire(until time.Time) {
+	for name, all := range now.oldNames {
 		all = slices.Clone(all)
 		for i := range all {
-			counts := slices.ContainsFunc(now.of[:], func(c *config.Config) bool {
+			counts := slices.ContainsFunc(now.configs[:], func(c *config.Config) bool {
 				return c != nil && slices.ContainsFunc(c.Servers, func(s config.Server) bool { return s.Name == name && s.Prefix == all[i].Prefix })
 			})
 			switch {
@@ -79,12 +79,12 @@ func (now *claimed) end(until time.Time) {
 				all[i].Until = until
 			}
 		}
-		now.former[name] = all
+		now.oldNames[name] = all
 	}
 }
 
-// take adds what a configuration reads.
-func (now *claimed) take(c *config.Config) {
+// add adds what a configuration reads.
+func (now *tokenUse) add(c *config.Config) {
 	know := func(scopes []string) {
 		for _, one := range scopes {
 			now.known[one] = true
@@ -99,11 +99,11 @@ func (now *claimed) take(c *config.Config) {
 	for i := range c.Servers {
 		one := &c.Servers[i]
 		its := names{Tools: one.Tools.Rename, Prompts: one.Prompts.Rename, Prefix: one.Prefix}
-		had := now.former[one.Name]
+		had := now.oldNames[one.Name]
 		if !slices.ContainsFunc(had, func(n names) bool {
 			return n.Prefix == its.Prefix && maps.Equal(n.Tools, its.Tools) && maps.Equal(n.Prompts, its.Prompts)
 		}) {
-			now.former[one.Name] = append(had[max(0, len(had)-maxFormer):len(had):len(had)], its)
+			now.oldNames[one.Name] = append(had[max(0, len(had)-maxOldNames):len(had):len(had)], its)
 		}
 		for _, name := range one.Identity {
 			if !slices.Contains(now.claims, name) {
@@ -123,14 +123,14 @@ func (now *claimed) take(c *config.Config) {
 }
 
 // Identify returns the request with what servers are sent of its caller's token (I-057, I-303),
-// and with the place that it is for, in its context.
-func (a *Access) Identify(r *http.Request, to Place) *http.Request {
+// and with its target, in its context.
+func (a *Access) Identify(r *http.Request, to Target) *http.Request {
 	if !a.keys.Tokens() {
 		return r
 	}
-	want, t, ctx := a.claimed(), auth.TokenOf(r.Context()), r.Context()
+	want, t, ctx := a.tokenUse(), auth.TokenOf(r.Context()), r.Context()
 	if want.scoped {
-		ctx = context.WithValue(ctx, placeKey{}, to)
+		ctx = context.WithValue(ctx, targetKey{}, to)
 	}
 	if t == nil {
 		return r.WithContext(ctx)
@@ -152,8 +152,8 @@ func (a *Access) Identify(r *http.Request, to Place) *http.Request {
 // Without messages it returns what the address needs.
 func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (all []string, ids [][]byte) {
 	g, ruled := a.grants.Of(principal)
-	now := a.claimed()
-	n := need{Former: now.former, Grant: func(server, tool string) bool {
+	now := a.tokenUse()
+	n := need{OldNames: now.oldNames, Grant: func(server, tool string) bool {
 		return ruled && g.Covers(server) && (tool == "" || g.Passes(tool))
 	}}
 	for _, m := range messages {
@@ -161,7 +161,7 @@ func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (a
 			ids = append(ids, m.ID)
 		}
 	}
-	for _, c := range now.of {
+	for _, c := range now.configs {
 		if c != nil {
 			n.At(server, c, messages)
 		}
@@ -169,14 +169,14 @@ func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (a
 	return n.All, ids
 }
 
-// placeKey is the context key of the place of a request.
-type placeKey struct{}
+// targetKey is the context key of the target of a request.
+type targetKey struct{}
 
 // Screen answers a request whose token lacks a scope, and otherwise reports false (I-052 to
 // I-055). body is that of a POST.
 func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool) {
 	t := auth.TokenOf(r.Context())
-	if t == nil || !a.claimed().scoped {
+	if t == nil || !a.tokenUse().scoped {
 		return false
 	}
 	var all []*jsonrpc.Message
@@ -198,19 +198,19 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 	slices.Sort(wanted)
 	missing := without(wanted, t.Scopes)
 	if len(missing) == 0 {
-		a.elevations.came(a.o.Log, principal, t)
+		a.upgrades.granted(a.o.Log, principal, t)
 		return false
 	}
 	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // such clients request what they are told, and lose their other scopes
 		for _, has := range t.Scopes {
-			if a.claimed().known[has] && !slices.Contains(wanted, has) {
+			if a.tokenUse().known[has] && !slices.Contains(wanted, has) {
 				wanted = append(wanted, has)
 			}
 		}
 	}
 	slices.Sort(wanted)
 	a.keys.NoteScope()
-	a.elevations.asked(a.o.Log, principal, server, wanted, missing)
+	a.upgrades.requested(a.o.Log, principal, server, wanted, missing)
 	a.insufficient(w, r, missing, wanted, ids, batch)
 	return true
 }
@@ -227,7 +227,7 @@ func without(texts, sorted []string) (rest []string) {
 
 // insufficient answers a request that needs more scopes.
 func (a *Access) insufficient(w http.ResponseWriter, r *http.Request, missing, wanted []string, ids [][]byte, batch bool) {
-	to, _ := r.Context().Value(placeKey{}).(Place)
+	to, _ := r.Context().Value(targetKey{}).(Target)
 	why := "this needs the scope " + strings.Join(missing, " ")
 	text := challenge + `, error="insufficient_scope", error_description="` + why + `"`
 	if id := a.resource(r, to); id.Root != "" {
@@ -253,20 +253,20 @@ func (a *Access) insufficient(w http.ResponseWriter, r *http.Request, missing, w
 	answer.Data(w, http.StatusForbidden, "application/json", body)
 }
 
-// elevations logs callers that were asked for more scopes, and those that came back with them
+// scopeUpgrades logs callers that were asked for more scopes, and those that came back with them
 // (I-060). The zero value is ready for use.
-type elevations struct {
+type scopeUpgrades struct {
 	mu   sync.Mutex                       // guards the rest
 	open *simplelru.LRU[string, []string] // by principal, the scopes asked for
 }
 
-// maxElevations bounds the callers in open.
-const maxElevations = 1000
+// maxUpgrades bounds the callers in open.
+const maxUpgrades = 1000
 
-func (e *elevations) asked(log *slog.Logger, principal, server string, wanted, missing []string) {
+func (e *scopeUpgrades) requested(log *slog.Logger, principal, server string, wanted, missing []string) {
 	e.mu.Lock()
 	if e.open == nil {
-		e.open, _ = simplelru.NewLRU[string, []string](maxElevations, nil) // the size is positive
+		e.open, _ = simplelru.NewLRU[string, []string](maxUpgrades, nil) // the size is positive
 	}
 	was, again := e.open.Get(principal)
 	e.open.Add(principal, wanted)
@@ -276,8 +276,8 @@ func (e *elevations) asked(log *slog.Logger, principal, server string, wanted, m
 	}
 }
 
-// came records that the scopes of a caller's token suffice.
-func (e *elevations) came(log *slog.Logger, principal string, t *token.Token) {
+// granted records that the scopes of a caller's token suffice.
+func (e *scopeUpgrades) granted(log *slog.Logger, principal string, t *token.Token) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.open == nil {

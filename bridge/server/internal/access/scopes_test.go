@@ -29,7 +29,7 @@ func ruled(t *testing.T, change func(*config.Config)) *Access {
 	a, err := New(Options{
 		Config: func() *config.Config { return &c }, Log: slog.New(slog.DiscardHandler),
 		Servers: func() []string { return nil }, Has: func(string) bool { return true }, Allowed: func(string, string) error { return nil },
-		Heed: func(string, bool) {}, Known: func(context.Context) {},
+		KeysChanged: func(string, bool) {}, Accepted: func(context.Context) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,10 +27,10 @@ type Whoami struct {
 	Servers []string `json:"servers"`
 }
 
-// PlaceFor returns the place of a request for /whoami. A token for one endpoint is shown with the
+// TargetFor returns the target of a request for /whoami. A token for one endpoint is shown with the
 // endpoint in the query: for=/files/mcp.
-func (a *Access) PlaceFor(r *http.Request, base string) Place {
-	to := Place{base, r.URL.Query().Get("for")}
+func (a *Access) TargetFor(r *http.Request, base string) Target {
+	to := Target{base, r.URL.Query().Get("for")}
 	if to.Endpoint != "" && (to.Endpoint[0] != '/' || !a.serves(to)) {
 		to.Endpoint = ""
 	}

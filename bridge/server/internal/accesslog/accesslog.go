@@ -40,11 +40,11 @@ type Log struct {
 	ended bool       // the log is closed
 
 	// The fields below belong to the goroutine that writes.
-	out    io.Writer
-	file   *os.File // out, if it is a file
-	broken bool     // the last write failed
-	torn   bool     // the last write ended within a line
-	told   uint64   // the count of lost that was logged last
+	out        io.Writer
+	file       *os.File // out, if it is a file
+	broken     bool     // the last write failed
+	midLine    bool     // the last write ended within a line
+	loggedLost uint64   // the count of lost that was logged last
 }
 
 // When queued lines are written, and how many bytes may wait.
@@ -87,7 +87,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	l.file, l.out, l.torn = f, f, false
+	l.file, l.out, l.midLine = f, f, false
 	return nil
 }
 
@@ -275,15 +275,15 @@ func (l *Log) write(lines []byte) {
 		l.lost.Add(count(lines))
 	default:
 		n, err := 0, error(nil)
-		if l.torn {
+		if l.midLine {
 			_, err = l.out.Write([]byte("\n"))
-			l.torn = err != nil
+			l.midLine = err != nil
 		}
 		if err == nil {
 			n, err = l.out.Write(lines)
 		}
 		if err != nil {
-			l.torn = l.torn || n > 0 && lines[n-1] != '\n'
+			l.midLine = l.midLine || n > 0 && lines[n-1] != '\n'
 			l.lost.Add(count(lines[n:]))
 			l.fail(err)
 		} else if l.broken {
@@ -291,9 +291,9 @@ func (l *Log) write(lines []byte) {
 			l.log.Info("the access log can be written again")
 		}
 	}
-	if lost := l.lost.Load(); lost != l.told && !l.broken {
-		l.log.Warn("lines of the access log are lost: it is written too slowly", "count", lost-l.told)
-		l.told = lost
+	if lost := l.lost.Load(); lost != l.loggedLost && !l.broken {
+		l.log.Warn("lines of the access log are lost: it is written too slowly", "count", lost-l.loggedLost)
+		l.loggedLost = lost
 	}
 }
 

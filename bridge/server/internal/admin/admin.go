@@ -54,8 +54,8 @@ type Caller struct {
 	Principal string // empty without access rules
 	Look, Act bool
 	Cookie    bool // the request comes from a page that an operator signed in on
-	// Good reports whether the caller's credentials are still accepted; nil means always.
-	Good func() bool
+	// Valid reports whether the caller's credentials are still accepted; nil means always.
+	Valid func() bool
 }
 
 // Sees reports whether the caller may see what belongs to a principal.
@@ -121,8 +121,8 @@ type Options struct {
 	Log *slog.Logger
 	// Host returns the host that a client requested.
 	Host func(r *http.Request) string
-	// Noted is called after each action.
-	Noted func(principal, action, outcome string)
+	// Acted is called after each action.
+	Acted func(principal, action, outcome string)
 }
 
 // Who returns the caller of a request. It answers a request that is not accepted, and known is
@@ -136,8 +136,8 @@ type API struct {
 	refused logs.Limiter // of lines about foreign web pages
 }
 
-// refusedEvery is the least time between two lines about foreign web pages.
-const refusedEvery = 10 * time.Second
+// refusedLogEvery is the least time between two lines about foreign web pages.
+const refusedLogEvery = 10 * time.Second
 
 // New returns an API without routes.
 func New(o Options) *API { return &API{o: o} }
@@ -188,7 +188,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	}
 	if err != nil {
 		if action && c.Principal != "" { // otherwise anybody could fill the log
-			a.note(c.Principal, path, "denied")
+			a.record(c.Principal, path, "denied")
 		}
 		Refuse(w, http.StatusForbidden, "denied", err.Error())
 		return
@@ -201,20 +201,20 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	if action {
 		var ok bool
 		if call.Body, ok = Body(w, r); !ok {
-			a.note(c.Principal, path, "error")
+			a.record(c.Principal, path, "error")
 			return
 		}
 	}
 	out, err := route.Do(call)
 	if err != nil {
 		if action {
-			a.note(c.Principal, path, "error")
+			a.record(c.Principal, path, "error")
 		}
 		fail(w, err)
 		return
 	}
 	if action {
-		a.note(c.Principal, path, "ok")
+		a.record(c.Principal, path, "ok")
 	}
 	Answer(w, http.StatusOK, out)
 }
@@ -222,8 +222,8 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 // Admits reports whether a request comes from no foreign web page, and has a JSON body if it is a
 // POST. Otherwise it answers the request.
 func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
-	if !own(r, a.o.Host(r)) {
-		if more, due := a.refused.Due(refusedEvery); due {
+	if !isOwnPage(r, a.o.Host(r)) {
+		if more, due := a.refused.Due(refusedLogEvery); due {
 			a.o.Log.Warn("web page refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
 		}
 		Refuse(w, http.StatusForbidden, "origin", "only the bridge's own web pages may use this")
@@ -261,14 +261,14 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return text, true
 }
 
-func (a *API) note(who, action, outcome string) {
+func (a *API) record(who, action, outcome string) {
 	action = clip(action)
 	a.o.Log.Info("console", "principal", who, "action", action, "outcome", outcome)
-	a.o.Noted(who, action, outcome)
+	a.o.Acted(who, action, outcome)
 }
 
-// own reports whether a request comes from no web page, or from the bridge's own.
-func own(r *http.Request, host string) bool {
+// isOwnPage reports whether a request comes from no web page, or from the bridge's own.
+func isOwnPage(r *http.Request, host string) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 	default:

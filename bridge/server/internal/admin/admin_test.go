@@ -23,7 +23,7 @@ func TestLogLines(t *testing.T) {
 		a := New(Options{
 			Log:   slog.New(slog.NewTextHandler(&log, nil)),
 			Host:  func(r *http.Request) string { return r.Host },
-			Noted: func(principal, action, outcome string) { noted++ },
+			Acted: func(principal, action, outcome string) { noted++ },
 		})
 		a.Add(Route{Method: "POST", Path: "servers/{name}/probe", Right: Act, Do: func(*Call) (any, error) { return struct{}{}, nil }})
 		path := "servers/" + strings.Repeat("x", 10_000) + "/probe"
@@ -54,7 +54,7 @@ func TestLogLines(t *testing.T) {
 		if n := lines(); n != 1 {
 			t.Errorf("a page of another site has %d lines, want 1", n)
 		}
-		time.Sleep(refusedEvery)
+		time.Sleep(refusedLogEvery)
 		ask("", "Origin", "https://evil.example.com")
 		if n := lines(); n != 2 || !strings.Contains(log.String(), "more=99") {
 			t.Errorf("later it has %d lines:\n%s", n, log.String())

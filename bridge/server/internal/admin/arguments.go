@@ -32,16 +32,16 @@ type ArgumentFault struct {
 }
 
 const (
-	// mostFaults bounds the faults of one answer.
-	mostFaults = 100
+	// maxFaults bounds the faults of one answer.
+	maxFaults = 100
 	// ownParams introduces the bridge to a server whose tools are listed.
 	ownParams = `{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","title":"the admin API of mcp-bridge","version":"1"}}`
 )
 
-// unread drops what a server sends while its tools are listed.
-type unread struct{}
+// discard drops what a server sends while its tools are listed.
+type discard struct{}
 
-func (unread) Send(e replay.Event) bool {
+func (discard) Send(e replay.Event) bool {
 	if e.Free != nil {
 		e.Free()
 	}
@@ -72,7 +72,7 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 		return nil, &Refusal{http.StatusUnprocessableEntity, "schema", err.Error()}
 	}
 	out := ArgumentsChecked{OK: !wrong, Faults: []ArgumentFault{}}
-	for _, f := range faults.Of(asked.Tool)[:min(len(faults), mostFaults)] {
+	for _, f := range faults.Of(asked.Tool)[:min(len(faults), maxFaults)] {
 		out.Faults = append(out.Faults, ArgumentFault{f.Path, f.Text})
 	}
 	return out, nil
@@ -85,7 +85,7 @@ func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err erro
 	var names []string
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		var a *jsonrpc.Message
-		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: unread{}})
+		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: discard{}})
 		switch {
 		case err == nil && a == nil: // the caller left
 			err = cmp.Or(context.Cause(c.Context), bridge.ErrCancelled)

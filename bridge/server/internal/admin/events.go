@@ -27,9 +27,9 @@ const (
 
 // How long a stream without a reader can be resumed, and how many events it can repeat.
 const (
-	lostFor  = time.Minute
-	maxAgain = 128
-	maxSent  = 64 << 10 // bytes
+	detachedFor = time.Minute
+	maxResend   = 128
+	maxSent     = 64 << 10 // bytes
 )
 
 // topics are the topics of events.
@@ -44,16 +44,16 @@ type Events struct {
 	Heartbeat func() time.Duration
 	// Payloads reports whether the payloads of messages may be shown.
 	Payloads func() bool
-	// Most returns how many streams may be open, and how many more may wait for their reader.
-	Most func() int
-	// Alone reports that there is only one caller.
-	Alone bool
+	// MaxStreams returns how many streams may be open, and how many more may wait for their reader.
+	MaxStreams func() int
+	// SingleCaller reports that there is only one caller.
+	SingleCaller bool
 
 	streams Streams
 
-	mu     sync.Mutex         // guards the rest
-	lost   map[string]*stream // those without a reader that can be resumed, by key
-	closed bool
+	mu       sync.Mutex         // guards the rest
+	detached map[string]*stream // those without a reader that can be resumed, by key
+	closed   bool
 }
 
 // Overview is the state of the bridge at one time.
@@ -78,12 +78,12 @@ type snapshot struct {
 
 // serve streams events until the caller leaves or loses its rights.
 func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
-	wants, err := e.asked(c)
+	wants, err := e.parse(c)
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	leave, ok := e.streams.Enter(&c.Caller, e.Most(), e.Alone)
+	leave, ok := e.streams.Acquire(&c.Caller, e.MaxStreams(), e.SingleCaller)
 	if !ok {
 		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open: close one, or raise console_streams in the configuration file")
 		return
@@ -101,28 +101,30 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	defer out.Close()
 	s.c, s.out = &c.Caller, out
 	if last > 0 {
-		err = s.again(last)
+		err = s.resume(last)
 	} else {
 		err = s.snapshot()
 	}
 	if err == nil && s.run(r.Context()) {
 		s.stop()
 	} else {
-		e.keep(s)
+		e.detach(s)
 	}
 }
 
-// wanted is what a client requested of a stream.
-type wanted struct {
+// streamQuery is what a client requested of a stream.
+type streamQuery struct {
 	topics          string // sorted
 	server, session string
 	payloads        bool
 }
 
-func (t wanted) has(topic string) bool { return slices.Contains(strings.Split(t.topics, ","), topic) }
+func (t streamQuery) has(topic string) bool {
+	return slices.Contains(strings.Split(t.topics, ","), topic)
+}
 
-// asked reads what a client requests of a stream.
-func (e *Events) asked(c *Call) (t wanted, err error) {
+// parse reads what a client requests of a stream.
+func (e *Events) parse(c *Call) (t streamQuery, err error) {
 	all := strings.Split(c.Query.Get("topics"), ",")
 	for _, topic := range all {
 		if !slices.Contains(topics, topic) {
@@ -130,7 +132,7 @@ func (e *Events) asked(c *Call) (t wanted, err error) {
 		}
 	}
 	slices.Sort(all)
-	t = wanted{strings.Join(slices.Compact(all), ","), c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("payloads") == "true"}
+	t = streamQuery{strings.Join(slices.Compact(all), ","), c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("payloads") == "true"}
 	switch denied := func(what, key string) error {
 		return &Refusal{http.StatusForbidden, "denied", "this caller may not see " + what + ": list its name in " + key + " of the configuration file"}
 	}; {
@@ -150,17 +152,17 @@ func (e *Events) asked(c *Call) (t wanted, err error) {
 type stream struct {
 	e      *Events
 	key    string // in the ids of its events
-	wants  wanted
+	query  streamQuery
 	c      *Caller
-	looker *Looker
+	viewer *Viewer
 	out    *httpio.Writer
 	ends   []func()
 	timer  *time.Timer // of forget, while it has no reader; guarded by e.mu
 	since  time.Time   // when it lost its reader; guarded by e.mu
 
-	was                      Overview
-	sessions                 *SessionRows
-	process, session, beaten time.Time // when these were last read, and when something was last written
+	overview                  Overview
+	sessions                  *SessionRows
+	process, session, written time.Time // when these were last read, and when something was last written
 
 	number int // of the last event
 	sent   []httpio.Event
@@ -168,9 +170,9 @@ type stream struct {
 }
 
 // begin makes a stream and subscribes it to its topics.
-func (e *Events) begin(wants wanted, c *Call) *stream {
-	l := &Looker{Feed: NewFeed(), Who: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
-	s := &stream{e: e, key: rand.Text(), wants: wants, looker: l}
+func (e *Events) begin(wants streamQuery, c *Call) *stream {
+	l := &Viewer{Feed: NewFeed(), Caller: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
+	s := &stream{e: e, key: rand.Text(), query: wants, viewer: l}
 	switch {
 	case wants.has("calls"):
 		s.ends = append(s.ends, e.Calls.Look(l, c.Act, e.Bridge.Activity))
@@ -194,15 +196,15 @@ func (s *stream) stop() {
 	s.ends = nil
 }
 
-// keep keeps a stream that lost its reader for a while, so that it can be resumed. If there are too
+// detach keeps a stream that lost its reader for a while, so that it can be resumed. If there are too
 // many, it replaces the oldest of the same caller: most readers do not come back, since they have
 // opened another page.
-func (e *Events) keep(s *stream) {
+func (e *Events) detach(s *stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var oldest *stream
 	own := 0
-	for _, o := range e.lost {
+	for _, o := range e.detached {
 		if o.c.Principal != s.c.Principal {
 			continue
 		}
@@ -210,8 +212,8 @@ func (e *Events) keep(s *stream) {
 			oldest = o
 		}
 	}
-	most := e.Most()
-	full := len(e.lost) >= most || !e.Alone && own >= max(1, most/2) // each page that an operator leaves adds one
+	most := e.MaxStreams()
+	full := len(e.detached) >= most || !e.SingleCaller && own >= max(1, most/2) // each page that an operator leaves adds one
 	if full && oldest != nil {
 		e.forget(oldest)
 	}
@@ -219,14 +221,14 @@ func (e *Events) keep(s *stream) {
 		s.stop()
 		return
 	}
-	if e.lost == nil {
-		e.lost = map[string]*stream{}
+	if e.detached == nil {
+		e.detached = map[string]*stream{}
 	}
-	e.lost[s.key], s.since = s, time.Now()
-	s.timer = time.AfterFunc(lostFor, func() {
+	e.detached[s.key], s.since = s, time.Now()
+	s.timer = time.AfterFunc(detachedFor, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.lost[s.key] == s {
+		if e.detached[s.key] == s {
 			e.forget(s)
 		}
 	})
@@ -235,23 +237,23 @@ func (e *Events) keep(s *stream) {
 // forget ends a stream that has no reader. The caller holds e.mu.
 func (e *Events) forget(s *stream) {
 	s.timer.Stop()
-	delete(e.lost, s.key)
+	delete(e.detached, s.key)
 	s.stop()
 }
 
 // find returns the caller's stream that sent an event, and the number of the event. The stream is
 // nil unless its request and the caller's rights are the same.
-func (e *Events) find(id string, wants wanted, c *Caller) (s *stream, last int) {
+func (e *Events) find(id string, wants streamQuery, c *Caller) (s *stream, last int) {
 	key, number, _ := strings.Cut(id, ".")
 	n, err := strconv.Atoi(number)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s = e.lost[key]
-	if err != nil || s == nil || n < 1 || n > s.number || s.wants != wants || s.c.Principal != c.Principal || s.c.Look != c.Look || s.c.Act != c.Act {
+	s = e.detached[key]
+	if err != nil || s == nil || n < 1 || n > s.number || s.query != wants || s.c.Principal != c.Principal || s.c.Look != c.Look || s.c.Act != c.Act {
 		return nil, 0
 	}
 	s.timer.Stop()
-	delete(e.lost, key)
+	delete(e.detached, key)
 	return s, n
 }
 
@@ -260,7 +262,7 @@ func (e *Events) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	for _, s := range e.lost {
+	for _, s := range e.detached {
 		e.forget(s)
 	}
 }
@@ -274,11 +276,11 @@ func (s *stream) run(ctx context.Context) (ended bool) {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-s.looker.Wake():
-			err = s.pass()
+		case <-s.viewer.Wake():
+			err = s.flush()
 		case now := <-tick.C:
 			var more bool
-			if more, err = s.look(now); !more {
+			if more, err = s.poll(now); !more {
 				return true
 			}
 		}
@@ -290,13 +292,13 @@ func (s *stream) run(ctx context.Context) (ended bool) {
 
 // send writes an event.
 func (s *stream) send(kind string, data any) error {
-	one := s.note(kind, data)
-	s.beaten = time.Now()
+	one := s.record(kind, data)
+	s.written = time.Now()
 	return s.out.Send(one)
 }
 
-// note numbers an event, and keeps it for a reader that resumes.
-func (s *stream) note(kind string, data any) httpio.Event {
+// record numbers an event, and keeps it for a reader that resumes.
+func (s *stream) record(kind string, data any) httpio.Event {
 	text, err := json.Marshal(data)
 	if err != nil {
 		text = []byte("null") // nothing in it can fail
@@ -304,15 +306,15 @@ func (s *stream) note(kind string, data any) httpio.Event {
 	s.number++
 	one := httpio.Event{ID: s.key + "." + strconv.Itoa(s.number), Type: kind, Data: sanitize.JSON(text)}
 	s.sent, s.bytes = append(s.sent, one), s.bytes+len(one.Data)
-	for len(s.sent) > 1 && (len(s.sent) > maxAgain || s.bytes > maxSent) {
+	for len(s.sent) > 1 && (len(s.sent) > maxResend || s.bytes > maxSent) {
 		s.bytes -= len(s.sent[0].Data)
 		s.sent = slices.Delete(s.sent, 0, 1)
 	}
 	return one
 }
 
-// again resumes a stream after the event of that number.
-func (s *stream) again(last int) error {
+// resume resumes a stream after the event of that number.
+func (s *stream) resume(last int) error {
 	left := s.sent[max(0, len(s.sent)-(s.number-last)):]
 	missed := s.number - last - len(left)
 	left = slices.Clone(left)
@@ -327,25 +329,25 @@ func (s *stream) again(last int) error {
 			return err
 		}
 	}
-	return s.pass()
+	return s.flush()
 }
 
 // snapshot writes the whole state.
 func (s *stream) snapshot() error {
 	var all snapshot
 	now := time.Now()
-	if s.wants.has("servers") {
-		s.was, s.process = s.e.Overview(s.c), now
-		all.Status = s.was
+	if s.query.has("servers") {
+		s.overview, s.process = s.e.Overview(s.c), now
+		all.Status = s.overview
 	}
-	if s.wants.has("calls") {
-		all.Calls = s.e.Calls.Show(MaxRows, func(r *calls.Row) bool { return s.c.Sees(r.Principal) })
+	if s.query.has("calls") {
+		all.Calls = s.e.Calls.Show(DefaultRows, func(r *calls.Row) bool { return s.c.Sees(r.Principal) })
 	}
-	if s.wants.has("sessions") {
+	if s.query.has("sessions") {
 		s.sessions = s.e.Sessions(s.c, MostRows)
 		all.Sessions = s.sessions
 	}
-	if s.wants.has("log") {
+	if s.query.has("log") {
 		all.Lines, _ = s.e.Logs.Lines(MostRows, func(*logs.Line) bool { return true })
 	}
 	s.session = now
@@ -355,17 +357,17 @@ func (s *stream) snapshot() error {
 	return s.out.Flush()
 }
 
-// pass writes the events of the feed. Those that it can no longer write are numbered too: a reader
+// flush writes the events of the feed. Those that it can no longer write are numbered too: a reader
 // that resumes gets them, or the number of events that it missed.
-func (s *stream) pass() error {
-	events, dropped := s.looker.Take()
+func (s *stream) flush() error {
+	events, dropped := s.viewer.Take()
 	if dropped > 0 {
 		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
 	}
 	var err error
 	for _, one := range events {
 		if err != nil {
-			s.note(one.Type, one.Data)
+			s.record(one.Type, one.Data)
 		} else {
 			err = s.send(one.Type, one.Data)
 		}
@@ -376,28 +378,28 @@ func (s *stream) pass() error {
 	return s.out.Flush()
 }
 
-// look writes what changed since the last time. more is false if that ended the stream.
-func (s *stream) look(now time.Time) (more bool, err error) {
+// poll writes what changed since the last time. more is false if that ended the stream.
+func (s *stream) poll(now time.Time) (more bool, err error) {
 	if s.e.Bridge.Draining() {
 		return false, s.bye("stopping")
 	}
 	if now.Sub(s.session) >= sessionsEvery {
 		s.session = now
-		if s.c.Good != nil && !s.c.Good() {
+		if s.c.Valid != nil && !s.c.Valid() {
 			return false, s.bye("signed_out")
 		}
-		if s.wants.has("sessions") {
+		if s.query.has("sessions") {
 			if all := s.e.Sessions(s.c, MostRows); !reflect.DeepEqual(all, s.sessions) {
 				s.sessions = all
 				err = s.send("sessions", all)
 			}
 		}
 	}
-	if s.wants.has("servers") && err == nil {
+	if s.query.has("servers") && err == nil {
 		err = s.servers(now)
 	}
-	if err == nil && now.Sub(s.beaten) >= s.e.Heartbeat() {
-		s.beaten = now
+	if err == nil && now.Sub(s.written) >= s.e.Heartbeat() {
+		s.written = now
 		return true, s.out.Beat()
 	}
 	if err != nil {
@@ -417,8 +419,8 @@ func (s *stream) bye(reason string) error {
 // servers writes changes of the state of servers.
 func (s *stream) servers(now time.Time) error {
 	all := s.e.Overview(s.c)
-	change := all.Since(s.was, now.Sub(s.process) >= processEvery)
-	s.was = all
+	change := all.Since(s.overview, now.Sub(s.process) >= processEvery)
+	s.overview = all
 	if change == nil {
 		return nil
 	}

@@ -31,7 +31,7 @@ func (c *connection) WriteString(s string) (int, error) { return c.Write([]byte(
 // What waits when the connection breaks is sent to the reader who comes back, or told as
 // missed.
 func TestPassBroken(t *testing.T) {
-	for _, tc := range []struct{ events, again int }{{20, 1}, {maxAgain + 50, 0}} {
+	for _, tc := range []struct{ events, again int }{{20, 1}, {maxResend + 50, 0}} {
 		open := func(left int) (*httpio.Writer, *connection) {
 			c := &connection{httptest.NewRecorder(), left}
 			out, err := httpio.OpenWriter(c, httptest.NewRequest(http.MethodGet, "/", nil))
@@ -40,12 +40,12 @@ func TestPassBroken(t *testing.T) {
 			}
 			return out, c
 		}
-		s := &stream{key: "key", looker: &Looker{Feed: NewFeed()}, wants: wanted{topics: "traffic"}}
+		s := &stream{key: "key", viewer: &Viewer{Feed: NewFeed()}, query: streamQuery{topics: "traffic"}}
 		s.out, _ = open(200)
 		for n := range tc.events {
-			s.looker.Put(Event{Type: "message", Data: n})
+			s.viewer.Put(Event{Type: "message", Data: n})
 		}
-		if err := s.pass(); err == nil {
+		if err := s.flush(); err == nil {
 			t.Fatal("all was written")
 		}
 		if s.number != tc.events {
@@ -53,7 +53,7 @@ func TestPassBroken(t *testing.T) {
 		}
 		out, c := open(1 << 20)
 		s.out = out
-		if err := s.again(1); err != nil {
+		if err := s.resume(1); err != nil {
 			t.Fatal(err)
 		}
 		text := c.Body.String()
@@ -69,12 +69,12 @@ func TestLost(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			const streams = 16
-			e := &Events{Alone: alone, Most: func() int { return streams }}
+			e := &Events{SingleCaller: alone, MaxStreams: func() int { return streams }}
 			ended := map[string]bool{}
 			lose := func(principal string, n int) {
 				time.Sleep(time.Millisecond)
 				key := fmt.Sprint(principal, n)
-				e.keep(&stream{e: e, key: key, c: &Caller{Principal: principal}, ends: []func(){func() { ended[key] = true }}})
+				e.detach(&stream{e: e, key: key, c: &Caller{Principal: principal}, ends: []func(){func() { ended[key] = true }}})
 			}
 			lose("other", 0)
 			most := streams / 2
@@ -84,8 +84,8 @@ func TestLost(t *testing.T) {
 			for n := range 2 * streams {
 				lose("own", n)
 				e.mu.Lock() // a timer changes it, too
-				if oldest := fmt.Sprint("own", n-most); len(e.lost) != min(n+1, most)+1 || n >= most && !ended[oldest] || len(ended) != max(0, n+1-most) || ended["other0"] {
-					t.Errorf("alone %t: with %d lost, %d are kept, and %d have ended", alone, n+1, len(e.lost), len(ended))
+				if oldest := fmt.Sprint("own", n-most); len(e.detached) != min(n+1, most)+1 || n >= most && !ended[oldest] || len(ended) != max(0, n+1-most) || ended["other0"] {
+					t.Errorf("alone %t: with %d lost, %d are kept, and %d have ended", alone, n+1, len(e.detached), len(ended))
 				}
 				e.mu.Unlock()
 			}
@@ -93,16 +93,16 @@ func TestLost(t *testing.T) {
 				lose(fmt.Sprint("one of many ", n), 0)
 			}
 			e.mu.Lock()
-			if ended["other0"] || len(e.lost) != streams {
-				t.Errorf("many callers: %d are kept", len(e.lost))
+			if ended["other0"] || len(e.detached) != streams {
+				t.Errorf("many callers: %d are kept", len(e.detached))
 			}
 			e.mu.Unlock()
-			time.Sleep(lostFor)
+			time.Sleep(detachedFor)
 			synctest.Wait()
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			if len(e.lost) != 0 || !ended["other0"] {
-				t.Errorf("%d are kept after their time", len(e.lost))
+			if len(e.detached) != 0 || !ended["other0"] {
+				t.Errorf("%d are kept after their time", len(e.detached))
 			}
 		})
 	}

@@ -46,18 +46,18 @@ func (o *Operator) Routes() []Route {
 	}
 }
 
-// MaxRows is the default number of rows of an answer, and MostRows the largest.
+// DefaultRows is the default number of rows of an answer, and MostRows the largest.
 const (
-	MaxRows  = 200
-	MostRows = 1000
+	DefaultRows = 200
+	MostRows    = 1000
 )
 
 // SessionRows are the sessions that a caller may see.
 type SessionRows struct {
 	Sessions []gateway.SessionStatus `json:"sessions"` // the newest first
 	Total    int                     `json:"total"`
-	// Without counts what stateless clients do; nil for a caller that may not look.
-	Without *Sessionless `json:"without_session,omitempty"`
+	// Sessionless counts what stateless clients do; nil for a caller that may not look.
+	Sessionless *Sessionless `json:"without_session,omitempty"`
 }
 
 // Sessionless counts the calls and subscriptions of stateless clients.
@@ -67,7 +67,7 @@ type Sessionless struct {
 }
 
 func (o *Operator) showSessions(c *Call) (any, error) {
-	limit, err := c.Number("limit", MaxRows, MostRows)
+	limit, err := c.Number("limit", DefaultRows, MostRows)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
 	out.Sessions = append(out.Sessions, all[:min(len(all), limit)]...)
 	if c.Look {
 		t := o.Bridge.Totals()
-		out.Without = &Sessionless{t.Stateless, t.Listens}
+		out.Sessionless = &Sessionless{t.Stateless, t.Listens}
 	}
 	return out
 }
 
 // showCalls shows calls. Calls are recorded for a minute from now on.
 func (o *Operator) showCalls(c *Call) (any, error) {
-	limit, err := c.Number("limit", MaxRows, MostRows)
+	limit, err := c.Number("limit", DefaultRows, MostRows)
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +301,8 @@ func (o *Operator) forgetLists(c *Call) (any, error) {
 	return map[string]int{"forgotten": kept.Forget()}, nil
 }
 
-// probed is the result of a probe.
-type probed struct {
+// probeResult is the result of a probe.
+type probeResult struct {
 	OK    bool    `json:"ok"`
 	Took  float64 `json:"took_ms"`
 	Error string  `json:"error,omitempty"`
@@ -317,21 +317,21 @@ func (o *Operator) probe(c *Call) (any, error) {
 	case errors.Is(err, bridge.ErrUnknownServer):
 		return nil, NotFound("server of that name")
 	case err != nil:
-		return probed{false, calls.Millis(took), bridge.Brief(err)}, nil
+		return probeResult{false, calls.Millis(took), bridge.Brief(err)}, nil
 	default:
-		return probed{true, calls.Millis(took), ""}, nil
+		return probeResult{true, calls.Millis(took), ""}, nil
 	}
 }
 
-// logShown is the answer with the last lines of the log.
-type logShown struct {
+// logLines is the answer with the last lines of the log.
+type logLines struct {
 	Since *time.Time   `json:"since,omitempty"` // since when lines are recorded
 	Lines []*logs.Line `json:"lines"`           // oldest first
 }
 
 // showLog shows the last lines of the log. Lines are recorded for a minute from now on.
 func (o *Operator) showLog(c *Call) (any, error) {
-	limit, err := c.Number("limit", MaxRows, MostRows)
+	limit, err := c.Number("limit", DefaultRows, MostRows)
 	if err != nil {
 		return nil, err
 	}
@@ -345,5 +345,5 @@ func (o *Operator) showLog(c *Call) (any, error) {
 		var level slog.Level
 		return (server == "" || server == one.Server) && (level.UnmarshalText([]byte(one.Level)) != nil || level >= least)
 	})
-	return &logShown{&since, lines}, nil
+	return &logLines{&since, lines}, nil
 }

@@ -30,13 +30,13 @@ const (
 	pageCookie = "mcp-bridge-console-"
 	// pageKind is the kind of its seals.
 	pageKind = "console"
-	// pageLast is how long a sign-in lasts, and pageIdle how long without use. pageNote is how
+	// pageLife is how long a sign-in lasts, and pageIdle how long without use. pageRenew is how
 	// often use is recorded, by a new cookie.
-	pageLast = 12 * time.Hour
-	pageIdle = time.Hour
-	pageNote = time.Minute
-	// pageLook is how often the sign-in is checked while a request of the page is in flight.
-	pageLook = 2 * time.Second
+	pageLife  = 12 * time.Hour
+	pageIdle  = time.Hour
+	pageRenew = time.Minute
+	// pageCheck is how often the sign-in is checked while a request of the page is in flight.
+	pageCheck = 2 * time.Second
 	// maxEnded bounds the sign-ins that are recorded as ended.
 	maxEnded = 4096
 	// PageHeader is required of requests that have the cookie and change something. Pages of
@@ -74,18 +74,18 @@ func NewPages(holder func(auth.Sum) (string, bool), path func(r *http.Request, b
 	return &Pages{Holder: holder, Path: path, key: k, ended: map[string]int64{}}
 }
 
-// In returns a new sign-in.
-func In(principal string, sum auth.Sum) *Page {
+// NewPage returns a new sign-in.
+func NewPage(principal string, sum auth.Sum) *Page {
 	now := time.Now().Unix()
 	return &Page{rand.Text(), principal, sum, now, now}
 }
 
 // until returns when a sign-in expires, however it is used.
-func (p *Page) until() int64 { return p.Began + int64(pageLast/time.Second) }
+func (p *Page) until() int64 { return p.Began + int64(pageLife/time.Second) }
 
-// Good reports whether a sign-in is still valid: its key still belongs to the same principal, and
+// Valid reports whether a sign-in is still valid: its key still belongs to the same principal, and
 // nobody signed out.
-func (s *Pages) Good(p *Page) bool {
+func (s *Pages) Valid(p *Page) bool {
 	s.mu.Lock()
 	_, ended := s.ended[p.ID]
 	s.mu.Unlock()
@@ -96,12 +96,12 @@ func (s *Pages) Good(p *Page) bool {
 	return ok && who == p.Principal
 }
 
-// End ends the sign-in of a request: its cookie, and any copy of it, is no longer accepted.
-func (s *Pages) End(w http.ResponseWriter, r *http.Request, base string) {
-	if p, ok := s.open(r); ok && s.Good(&p) {
+// SignOut ends the sign-in of a request: its cookie, and any copy of it, is no longer accepted.
+func (s *Pages) SignOut(w http.ResponseWriter, r *http.Request, base string) {
+	if p, ok := s.open(r); ok && s.Valid(&p) {
 		s.end(&p)
 	}
-	s.Set(w, r, base, nil)
+	s.SetCookie(w, r, base, nil)
 }
 
 // errSignedOut is the cause of an ended request of a page.
@@ -115,13 +115,13 @@ func (s *Pages) Follow(r *http.Request, p *Page) (followed *http.Request, done f
 	mu.Lock()
 	defer mu.Unlock()
 	var timer *time.Timer
-	timer = time.AfterFunc(pageLook, func() {
+	timer = time.AfterFunc(pageCheck, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if !s.Good(p) {
+		if !s.Valid(p) {
 			cancel(errSignedOut)
 		} else if ctx.Err() == nil {
-			timer.Reset(pageLook)
+			timer.Reset(pageCheck)
 		}
 	})
 	return r.WithContext(ctx), func() {
@@ -172,7 +172,7 @@ func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p P
 		return Page{}, false, true
 	}
 	now := time.Now()
-	if p, ok = s.open(r); !ok || !s.Good(&p) || now.Unix()-p.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer one by now
+	if p, ok = s.open(r); !ok || !s.Valid(&p) || now.Unix()-p.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer one by now
 		Refuse(w, http.StatusUnauthorized, "unauthorized", "sign in again")
 		return Page{}, false, false
 	}
@@ -180,15 +180,15 @@ func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p P
 		Refuse(w, http.StatusForbidden, "header", "a signed-in page must send the header "+PageHeader+": 1 with this request")
 		return Page{}, false, false
 	}
-	if now.Unix()-p.Used >= int64(pageNote/time.Second) {
+	if now.Unix()-p.Used >= int64(pageRenew/time.Second) {
 		p.Used = now.Unix()
-		s.Set(w, r, base, &p)
+		s.SetCookie(w, r, base, &p)
 	}
 	return p, true, true
 }
 
-// Set sets the cookie, or deletes it if p is nil.
-func (s *Pages) Set(w http.ResponseWriter, r *http.Request, base string, p *Page) {
+// SetCookie sets the cookie, or deletes it if p is nil.
+func (s *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, p *Page) {
 	path, secure := s.Path(r, base)
 	c := http.Cookie{Name: CookieName(r.Host), Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure, MaxAge: -1}
 	if p != nil {

@@ -28,9 +28,9 @@ func at(host string, cookies ...*http.Cookie) *http.Request {
 func signed(t *testing.T, s *Pages, host string) *http.Cookie {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Set(w, at(host), "", In("ops", auth.Sum{}))
+	s.SetCookie(w, at(host), "", NewPage("ops", auth.Sum{}))
 	all := w.Result().Cookies()
-	if len(all) != 1 || all[0].MaxAge != int(pageLast/time.Second) {
+	if len(all) != 1 || all[0].MaxAge != int(pageLife/time.Second) {
 		t.Fatalf("%+v", all)
 	}
 	return all[0]
@@ -49,14 +49,14 @@ func TestSignOut(t *testing.T) {
 		const host = "127.0.0.1:8808"
 		s := newPages()
 		mine, other := signed(t, s, host), signed(t, s, host)
-		time.Sleep(2 * pageNote)
+		time.Sleep(2 * pageRenew)
 		ok, renewed := looks(s, at(host, mine))
 		if !ok || len(renewed) != 1 {
 			t.Fatalf("%t %v", ok, renewed)
 		}
 		p, _ := s.open(at(host, mine))
 		w := httptest.NewRecorder()
-		s.End(w, at(host, mine), "")
+		s.SignOut(w, at(host, mine), "")
 		if all := w.Result().Cookies(); len(all) != 1 || all[0].Name != mine.Name || all[0].MaxAge >= 0 {
 			t.Errorf("signing out: %v", all)
 		}
@@ -65,7 +65,7 @@ func TestSignOut(t *testing.T) {
 				t.Errorf("%s counts, or has a cookie: %t %v", name, ok, set)
 			}
 		}
-		if s.Good(&p) {
+		if s.Valid(&p) {
 			t.Error("a stream goes on")
 		}
 		if ok, _ := looks(s, at(host, other)); !ok {
@@ -80,17 +80,17 @@ func TestEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPages()
 		for range maxEnded {
-			s.end(In("ops", auth.Sum{}))
+			s.end(NewPage("ops", auth.Sum{}))
 		}
-		time.Sleep(pageLast / 2)
-		last := In("ops", auth.Sum{})
+		time.Sleep(pageLife / 2)
+		last := NewPage("ops", auth.Sum{})
 		s.end(last)
-		if len(s.ended) != maxEnded || s.Good(last) {
+		if len(s.ended) != maxEnded || s.Valid(last) {
 			t.Errorf("%d are remembered", len(s.ended))
 		}
-		time.Sleep(pageLast / 2)
-		s.end(In("ops", auth.Sum{}))
-		if len(s.ended) != 2 || s.Good(last) {
+		time.Sleep(pageLife / 2)
+		s.end(NewPage("ops", auth.Sum{}))
+		if len(s.ended) != 2 || s.Valid(last) {
 			t.Errorf("%d are remembered, want the two that could count", len(s.ended))
 		}
 	})

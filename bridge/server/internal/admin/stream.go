@@ -8,10 +8,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// each returns how many streams one caller may have, and kept how many are reserved for callers that
+// perCaller returns how many streams one caller may have, and reserved how many are kept for callers that
 // may look: others cannot exhaust them.
-func each(most int) int { return max(1, most/4) }
-func kept(most int) int { return most / 4 }
+func perCaller(most int) int { return max(1, most/4) }
+func reserved(most int) int  { return most / 4 }
 
 // Streams counts the open streams by principal. The zero value is ready for use.
 type Streams struct {
@@ -20,16 +20,16 @@ type Streams struct {
 	of  map[string]int
 }
 
-// Enter counts a stream of a caller until leave is called. ok is false if too many are open. alone
+// Acquire counts a stream of a caller until leave is called. ok is false if too many are open. alone
 // says that there is no other principal.
-func (s *Streams) Enter(c *Caller, most int, alone bool) (leave func(), ok bool) {
+func (s *Streams) Acquire(c *Caller, most int, alone bool) (leave func(), ok bool) {
 	principal, room := c.Principal, most
 	if !c.Look {
-		room -= kept(most)
+		room -= reserved(most)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= room || !alone && s.of[principal] >= each(most) {
+	if s.all >= room || !alone && s.of[principal] >= perCaller(most) {
 		return nil, false
 	}
 	if s.of == nil {
@@ -47,10 +47,10 @@ func (s *Streams) Enter(c *Caller, most int, alone bool) (leave func(), ok bool)
 	}, true
 }
 
-// Looker collects the events that a page's caller may see.
-type Looker struct {
+// Viewer collects the events that a page's caller may see.
+type Viewer struct {
 	*Feed
-	Who *Caller
+	Caller *Caller
 	// Server and Session select messages; empty means all.
 	Server, Session string
 	// Payloads reports whether it gets the payloads of messages.
@@ -58,18 +58,18 @@ type Looker struct {
 }
 
 var (
-	_ calls.Watcher        = (*Looker)(nil)
-	_ calls.TrafficWatcher = (*Looker)(nil)
+	_ calls.Watcher        = (*Viewer)(nil)
+	_ calls.TrafficWatcher = (*Viewer)(nil)
 )
 
 // Begun implements calls.Watcher.
-func (l *Looker) Begun(r *calls.Row) { l.row("call.begin", r) }
+func (l *Viewer) Begun(r *calls.Row) { l.row("call.begin", r) }
 
 // Ended implements calls.Watcher.
-func (l *Looker) Ended(r *calls.Row) { l.row("call.end", r) }
+func (l *Viewer) Ended(r *calls.Row) { l.row("call.end", r) }
 
-func (l *Looker) row(kind string, r *calls.Row) {
-	if l.Who.Sees(r.Principal) {
+func (l *Viewer) row(kind string, r *calls.Row) {
+	if l.Caller.Sees(r.Principal) {
 		l.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks)})
 	}
 }
@@ -81,27 +81,27 @@ type markEvent struct {
 }
 
 // Marked implements calls.Watcher.
-func (l *Looker) Marked(r *calls.Row, m calls.Mark) {
-	if l.Who.Sees(r.Principal) {
+func (l *Viewer) Marked(r *calls.Row, m calls.Mark) {
+	if l.Caller.Sees(r.Principal) {
 		l.Put(Event{Type: "call.mark", Data: markEvent{r.ID, m}, Size: 80 + len(m.Text)})
 	}
 }
 
 // Wants implements calls.TrafficWatcher.
-func (l *Looker) Wants(server, session string) (it, payload bool) {
-	if !l.Who.Look || l.Server != "" && l.Server != server || l.Session != "" && !strings.HasPrefix(session, l.Session) {
+func (l *Viewer) Wants(server, session string) (it, payload bool) {
+	if !l.Caller.Look || l.Server != "" && l.Server != server || l.Session != "" && !strings.HasPrefix(session, l.Session) {
 		return false, false
 	}
 	return true, l.Payloads()
 }
 
 // Passed implements calls.TrafficWatcher.
-func (l *Looker) Passed(m *calls.Message) {
+func (l *Viewer) Passed(m *calls.Message) {
 	l.Put(Event{Type: "message", Data: m, Size: m.Weight()})
 }
 
 // Line adds a line of the log.
-func (l *Looker) Line(one *logs.Line) {
+func (l *Viewer) Line(one *logs.Line) {
 	n := 120 + len(one.Text)
 	for name, text := range one.Attrs {
 		n += len(name) + len(text)

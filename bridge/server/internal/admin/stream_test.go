@@ -12,7 +12,7 @@ func TestStreamsKept(t *testing.T) {
 		var s Streams
 		var leave []func()
 		for n := range 2 * tc.most {
-			if done, ok := s.Enter(&Caller{Principal: "key " + strconv.Itoa(n)}, tc.most, false); ok {
+			if done, ok := s.Acquire(&Caller{Principal: "key " + strconv.Itoa(n)}, tc.most, false); ok {
 				leave = append(leave, done)
 			}
 		}
@@ -20,20 +20,20 @@ func TestStreamsKept(t *testing.T) {
 			t.Errorf("of %d streams, who may not look has %d", tc.most, len(leave))
 		}
 		for n := range tc.most - len(leave) {
-			done, ok := s.Enter(&Caller{Principal: "operator " + strconv.Itoa(n), Look: true, Act: n%2 == 0}, tc.most, false)
+			done, ok := s.Acquire(&Caller{Principal: "operator " + strconv.Itoa(n), Look: true, Act: n%2 == 0}, tc.most, false)
 			if !ok {
 				t.Fatalf("who may look has no place beside %d", len(leave))
 			}
 			leave = append(leave, done)
 		}
-		if _, ok := s.Enter(&Caller{Principal: "another", Look: true}, tc.most, false); ok {
+		if _, ok := s.Acquire(&Caller{Principal: "another", Look: true}, tc.most, false); ok {
 			t.Error("there are more streams than may be")
 		}
 		for _, done := range leave {
 			done()
 		}
 		for n := range tc.most {
-			if _, ok := s.Enter(&Caller{Principal: "ops", Look: true}, tc.most, false); ok != (n < tc.each) {
+			if _, ok := s.Acquire(&Caller{Principal: "ops", Look: true}, tc.most, false); ok != (n < tc.each) {
 				t.Errorf("of %d, stream %d of one caller: %t", tc.most, n, ok)
 			}
 		}

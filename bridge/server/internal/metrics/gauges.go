@@ -30,8 +30,8 @@ type Bridge struct {
 	Door *auth.Door
 }
 
-// Ask adds the metrics that are read from the bridge.
-func (m *Metrics) Ask(b Bridge) {
+// AddBridge adds the metrics that are read from the bridge.
+func (m *Metrics) AddBridge(b Bridge) {
 	m.registry.MustRegister(newGauges(b))
 	if b.Workers != nil {
 		m.registry.MustRegister(newWorkers(b.Workers))
@@ -41,8 +41,8 @@ func (m *Metrics) Ask(b Bridge) {
 	}
 }
 
-// Config adds the metrics of reloading the configuration.
-func (m *Metrics) Config(counts func() reload.Counts) {
+// AddConfig adds the metrics of reloading the configuration.
+func (m *Metrics) AddConfig(counts func() reload.Counts) {
 	total := func(outcome string, of func(reload.Counts) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "mcp_bridge_config_reloads_total", Help: "How often the configuration was reloaded, by outcome.",

@@ -47,8 +47,8 @@ const (
 	listen  = "subscriptions/listen" // lasts as long as the client listens
 )
 
-// methodPlaces has the index of each method in methodNames.
-var methodPlaces = func() map[string]int {
+// methodIndex has the index of each method in methodNames.
+var methodIndex = func() map[string]int {
 	places := map[string]int{}
 	for i, name := range methodNames[:methods-1] {
 		places[name] = i
@@ -135,7 +135,7 @@ func (m *Metrics) Take(p *report.Report) {
 	if s == nil {
 		s = servers[""]
 	}
-	method, known := methodPlaces[p.Request.Method]
+	method, known := methodIndex[p.Request.Method]
 	if !known {
 		method = methods - 1
 	}
@@ -179,15 +179,15 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	from := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := m.Gather()
 		if of != nil {
-			all = seen(all, of)
+			all = allowed(all, of)
 		}
 		return all, err
 	})
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// seen returns the metrics of the servers that of allows.
-func seen(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
+// allowed returns the metrics of the servers that of allows.
+func allowed(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily
 	for _, family := range all {
 		family.Metric = slices.DeleteFunc(family.Metric, func(m *dto.Metric) bool {

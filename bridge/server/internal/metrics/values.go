@@ -46,7 +46,7 @@ func (m *Metrics) Values(prefix string, of func(server string) bool) ([]Family, 
 		return nil, err
 	}
 	if of != nil {
-		all = seen(all, of)
+		all = allowed(all, of)
 	}
 	out := []Family{}
 	for _, f := range all {

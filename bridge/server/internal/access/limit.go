@@ -22,11 +22,11 @@ type limit struct {
 	log *slog.Logger
 
 	mu sync.Mutex // guards by
-	by *simplelru.LRU[netip.Prefix, *guesser]
+	by *simplelru.LRU[netip.Prefix, *addressState]
 }
 
-// guesser is the state of one address.
-type guesser struct {
+// addressState is the state of one address.
+type addressState struct {
 	rate *rate.Limiter
 	next time.Time // when the next line about it may be logged
 }
@@ -45,7 +45,7 @@ const (
 
 // newLimit makes a limit that logs to log.
 func newLimit(log *slog.Logger) *limit {
-	by, _ := simplelru.NewLRU[netip.Prefix, *guesser](WrongAddresses, nil) // the size is positive
+	by, _ := simplelru.NewLRU[netip.Prefix, *addressState](WrongAddresses, nil) // the size is positive
 	return &limit{log: log, by: by}
 }
 
@@ -79,7 +79,7 @@ func (l *limit) count(from netip.Prefix, now time.Time) (wait time.Duration, say
 	defer l.mu.Unlock()
 	of, ok := l.by.Get(from)
 	if !ok {
-		of = &guesser{rate: rate.NewLimiter(rate.Every(WrongEvery), WrongAtOnce)}
+		of = &addressState{rate: rate.NewLimiter(rate.Every(WrongEvery), WrongAtOnce)}
 		l.by.Add(from, of)
 	}
 	r := of.rate.ReserveN(now, 1)

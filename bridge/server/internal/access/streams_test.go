@@ -19,7 +19,7 @@ func TestLives(t *testing.T) {
 		a := ruled(t, func(c *config.Config) { c.OAuth[0].Transport, c.PublicURL = i, here })
 		a.Start()
 		defer a.Stop()
-		at := Place{"", "/one/mcp"}
+		at := Target{"", "/one/mcp"}
 		show := func(method string, life time.Duration) (ended <-chan struct{}, done func()) {
 			t.Helper()
 			r := httptest.NewRequest(method, "/one/mcp", nil)
@@ -45,8 +45,8 @@ func TestLives(t *testing.T) {
 		}
 		firstDone()
 		secondDone()
-		if len(a.lives.of) > 0 {
-			t.Errorf("%d streams are remembered", len(a.lives.of))
+		if len(a.streams.bySession) > 0 {
+			t.Errorf("%d streams are remembered", len(a.streams.bySession))
 		}
 	})
 }

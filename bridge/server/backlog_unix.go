@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waits reports whether the backlog of a listener has a connection.
-func waits(l net.Listener) (yes bool) {
+// hasBacklog reports whether the backlog of a listener has a connection.
+func hasBacklog(l net.Listener) (yes bool) {
 	s, ok := l.(syscall.Conn)
 	if !ok {
 		return false

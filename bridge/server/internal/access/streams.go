@@ -14,39 +14,39 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// lives ends streams when the tokens of their callers expire. A session's streams last as long as
+// streams ends streams when the tokens of their callers expire. A session's streams last as long as
 // the last token that was shown for the session; a later request with a newer token extends them
 // (I-027). The answers of calls in flight are not affected. The zero value is ready for use.
-type lives struct {
-	mu sync.Mutex
-	of map[string]*life // by session, those with an open stream
+type streams struct {
+	mu        sync.Mutex
+	bySession map[string]*sessionStreams // by session, those with an open stream
 }
 
-// life is the state of the open streams of one session.
-type life struct {
-	last    *token.Token // the one that expires last
-	streams int
+// sessionStreams is the state of the open streams of one session.
+type sessionStreams struct {
+	last  *token.Token // the one that expires last
+	count int
 }
 
-// left returns how long the streams may last.
-func (l *life) left() time.Duration {
+// remaining returns how long the streams may last.
+func (l *sessionStreams) remaining() time.Duration {
 	if l.last.Gone() {
 		return 0
 	}
 	return time.Until(l.last.Until)
 }
 
-// lookAgain is the interval in which the token of a stream is checked: the issuer may have
+// recheckEvery is the interval in which the token of a stream is checked: the issuer may have
 // withdrawn its key.
-const lookAgain = time.Minute
+const recheckEvery = time.Minute
 
-// errTokenEnded is the cause of an ended stream.
-var errTokenEnded = errors.New("the token of the stream has expired")
+// errTokenExpired is the cause of an ended stream.
+var errTokenExpired = errors.New("the token of the stream has expired")
 
 // follow returns the request with a context that ends with the caller's token, if it opens a
 // stream. The caller calls done when the request has been answered. which is the last part of the
 // path.
-func (l *lives) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
+func (l *streams) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
 	t := auth.TokenOf(r.Context())
 	if t == nil {
 		return r, func() {}
@@ -62,48 +62,48 @@ func (l *lives) follow(r *http.Request, server, which string) (followed *http.Re
 	}
 	switch {
 	case r.Method == http.MethodGet:
-		return l.enter(r, key, t)
+		return l.open(r, key, t)
 	case r.Method == http.MethodPost && slices.ContainsFunc(r.Header["Mcp-Method"], func(v string) bool { return era.EqualHeader(v, era.Listen) }): // from a stateless client
-		return l.enter(r, "", t)
+		return l.open(r, "", t)
 	}
 	l.extend(key, t)
 	return r, func() {}
 }
 
 // extend postpones the end of the streams of a session.
-func (l *lives) extend(key string, t *token.Token) {
+func (l *streams) extend(key string, t *token.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one := l.of[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Gone()) {
+	if one := l.bySession[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Gone()) {
 		one.last = t
 	}
 }
 
-// enter returns a request that ends with the token. Without a key, nothing extends it.
-func (l *lives) enter(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
+// open returns a request that ends with the token. Without a key, nothing extends it.
+func (l *streams) open(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
 	ctx, cancel := context.WithCancelCause(httpio.Attached(r.Context()))
 	l.extend(key, t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.of[key]
+	one := l.bySession[key]
 	if one == nil || key == "" {
-		one = &life{last: t}
+		one = &sessionStreams{last: t}
 	}
 	if key != "" {
-		if l.of == nil {
-			l.of = map[string]*life{}
+		if l.bySession == nil {
+			l.bySession = map[string]*sessionStreams{}
 		}
-		l.of[key] = one
+		l.bySession[key] = one
 	}
-	one.streams++
+	one.count++
 	var timer *time.Timer
-	timer = time.AfterFunc(min(one.left(), lookAgain), func() {
+	timer = time.AfterFunc(min(one.remaining(), recheckEvery), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if left := one.left(); left > 0 {
-			timer.Reset(min(left, lookAgain))
+		if left := one.remaining(); left > 0 {
+			timer.Reset(min(left, recheckEvery))
 		} else {
-			cancel(errTokenEnded)
+			cancel(errTokenExpired)
 		}
 	})
 	return r.WithContext(ctx), func() {
@@ -111,8 +111,8 @@ func (l *lives) enter(r *http.Request, key string, t *token.Token) (*http.Reques
 		defer l.mu.Unlock()
 		timer.Stop()
 		cancel(nil)
-		if one.streams--; one.streams == 0 && key != "" {
-			delete(l.of, key)
+		if one.count--; one.count == 0 && key != "" {
+			delete(l.bySession, key)
 		}
 	}
 }

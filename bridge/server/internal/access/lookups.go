@@ -8,31 +8,31 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// questions bounds the lookups of tokens that run at once for an address: to as many as it may
+// lookups bounds the lookups of tokens that run at once for an address: to as many as it may
 // still show wrong keys. Otherwise all that come before the first result would pass. Its methods
 // may be called concurrently.
-type questions struct {
+type lookups struct {
 	limits []*limit
 
-	mu   sync.Mutex // guards the rest
-	open map[netip.Prefix]*open
+	mu      sync.Mutex // guards the rest
+	running map[netip.Prefix]*addressLookups
 }
 
-// open counts the running lookups of an address.
-type open struct {
+// addressLookups counts the running lookups of an address.
+type addressLookups struct {
 	n       int
 	changed chan struct{} // closed when one ends; nil while nobody waits
 }
 
-// ask makes questions for the limits in which failed lookups are counted.
-func ask(limits ...*limit) *questions {
-	return &questions{limits: limits, open: map[netip.Prefix]*open{}}
+// newLookups returns lookups for the limits in which failed lookups are counted.
+func newLookups(limits ...*limit) *lookups {
+	return &lookups{limits: limits, running: map[netip.Prefix]*addressLookups{}}
 }
 
 // Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong
 // key (see limit.Take), or found a good one. end is nil if the lookup may not start now: until
 // busy is closed, or if busy is nil, until the address may show a wrong key again.
-func (q *questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
+func (q *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -40,13 +40,13 @@ func (q *questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	for _, l := range q.limits {
 		left = min(left, l.left(at))
 	}
-	of := q.open[at]
+	of := q.running[at]
 	switch {
 	case left < 1:
 		return nil, nil
 	case of == nil:
-		of = &open{}
-		q.open[at] = of
+		of = &addressLookups{}
+		q.running[at] = of
 	case of.n >= left:
 		if of.changed == nil {
 			of.changed = make(chan struct{})
@@ -57,11 +57,11 @@ func (q *questions) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	return func() { q.end(at, of) }, nil
 }
 
-func (q *questions) end(at netip.Prefix, of *open) {
+func (q *lookups) end(at netip.Prefix, of *addressLookups) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if of.n--; of.n == 0 {
-		delete(q.open, at)
+		delete(q.running, at)
 	}
 	if of.changed != nil {
 		close(of.changed)

@@ -97,8 +97,8 @@ func (w *world) start() *wholeOne {
 	w.whole = append(w.whole, o)
 	w.mu.Unlock()
 	c.Cluster.Listen, c.Cluster.Advertise = o.peer.at, o.peer.at
-	o.s = buildOn(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
-		return reached{Adapter: o.f, transport: func() string { return "stdio" }}
+	o.s = buildOn(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		return backend{Adapter: o.f, transport: func() string { return "stdio" }}
 	}, func(_ *Server, id string, _ time.Duration) (*backing, error) {
 		v := &view{o, id}
 		return &backing{

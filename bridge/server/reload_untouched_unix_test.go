@@ -50,10 +50,9 @@ done`
 	return s
 }
 
-// A client with a stream, a subscription, a call under way and a process of its own on
-// one server notices nothing while another server is added, changed and removed, and
-// while the same configuration comes again; over each transport, in each era, with calls
-// to a third server all the time (O-054).
+// A client has a stream, a subscription, a call in flight and a process of its own at one server. It is not
+// affected while another server is added, changed and removed, and while the same configuration is applied
+// again. This holds over each transport and in each era, with calls to a third server all the time (O-054).
 func TestUntouched(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -176,8 +175,7 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// What is live counts for clients that are connected: their processes stay, and the next
-// call has the new limits (O-053).
+// Live settings apply to connected clients: their processes stay, and the next call has the new limits (O-053).
 func TestApplyLive(t *testing.T) {
 	release := filepath.Join(t.TempDir(), "release")
 	s := newSite(t, keeps("a", release), tells("c", "c"))

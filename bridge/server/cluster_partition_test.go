@@ -311,9 +311,9 @@ func hasAll(text string, parts ...string) bool {
 	return true
 }
 
-// An owner that the others cannot connect to keeps its sessions while it reaches the store:
-// nobody takes them over. Others answer with 503 and a time after which to come back
-// (S-027), and serve what is theirs. When they reach it again, all goes on.
+// An owner that the others cannot connect to keeps its sessions while it reaches the store: none is taken over.
+// The others answer 503 with Retry-After (S-027), and serve their own sessions. When they reach it again, its
+// sessions are served.
 func TestClusterCut(t *testing.T) {
 	t.Parallel()
 	f := behindValves(t, 3)
@@ -343,9 +343,9 @@ func TestClusterCut(t *testing.T) {
 	}
 }
 
-// A store that does not answer, and does not say so. Of one instance: that one turns
-// clients away (S-072), and another one takes its session over (S-010). Of all: they go on, with
-// new sessions, too (S-060), and nobody is ended when it answers again (S-061).
+// A store that does not answer. If one instance cannot reach it, that one refuses clients (S-072), and another
+// one takes its session over (S-010). If none can, all go on, with new sessions too (S-060), and no session
+// ends when the store answers again (S-061).
 func TestClusterSilent(t *testing.T) {
 	t.Parallel()
 	f := behindValves(t, 3)

@@ -99,8 +99,8 @@ func (*toyUpstream) Notify(context.Context, *bridge.Request) error { return nil 
 // Close implements bridge.Upstream.
 func (*toyUpstream) Close(context.Context) error { return nil }
 
-// An Adapter of a program reads in Params what the access rules have looked at: the name
-// of the server's own, whatever clients call it. What is denied never runs.
+// A program's Adapter finds in Params the name that the access rules checked: the server's own, whatever
+// clients call it. A denied tool never runs.
 func TestOwnAdapterReadsItsNames(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {

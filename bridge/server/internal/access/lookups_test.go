@@ -13,7 +13,7 @@ import (
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, tokens := newLimit(slog.New(slog.DiscardHandler)), newLimit(slog.New(slog.DiscardHandler))
-		q := ask(keys, tokens)
+		q := newLookups(keys, tokens)
 		from, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		begin := func(what string) func() {
 			t.Helper()
@@ -62,8 +62,8 @@ func TestQuestions(t *testing.T) {
 			keys.Take(from)
 			end()
 		}
-		if len(q.open) > 0 {
-			t.Errorf("%d addresses are kept", len(q.open))
+		if len(q.running) > 0 {
+			t.Errorf("%d addresses are kept", len(q.running))
 		}
 		refused := func(what string) {
 			t.Helper()

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Who runs the bridge sees at the usual level which clients come and go, and why
-// a page cannot call; not each call that works, and not each request of a flood.
+// The log at level info names clients that come and go, and why a page cannot call. It has no line for each
+// successful call, nor for each request of a flood.
 func TestInfoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// A key sees how the servers fare that it may use, unless it is an operator's, or
-// for all servers.
+// A key sees the state of the servers that it may use. An operator's key, and one for all servers, sees the
+// whole bridge.
 func TestSight(t *testing.T) {
 	const carolKey = "carol-0123456789abcdef"
 	change := func(c *config.Config) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// A server of HTTP+SSE is found on behalf of clients of either era, and what was
-// sent to find out is no session of it (protocol.md C2.6).
+// A server over HTTP+SSE is detected for clients of either era, and the detection leaves no session there
+// (protocol.md C2.6).
 func TestEitherEras(t *testing.T) {
 	params := []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {

@@ -17,8 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 )
 
-// A body that is announced and does not come keeps no connection for longer than ten
-// seconds, wherever it is announced.
+// A body that is announced and not sent keeps no connection for longer than ten seconds, on any path.
 func TestUnsentBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := authtest.New(t, "https://idp.example.com")
@@ -63,8 +62,7 @@ func TestUnsentBodies(t *testing.T) {
 	})
 }
 
-// That a body must come in time ends nothing that goes on after it has come: neither a
-// stream nor a call.
+// The deadline of a body ends neither a stream nor a call that lasts longer than it.
 func TestSentBodies(t *testing.T) {
 	run(t, private, []string{"one"}, func(t *testing.T, r *rig) {
 		for _, body := range []string{"Content-Length: 2\r\n\r\n{}", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"} {
