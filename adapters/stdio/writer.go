@@ -90,7 +90,8 @@ func (w *writer) sendNow(line *jsonrpc.Buffer) {
 	} else { // the goroutine meets an error again, and handles it
 		line.B = append(line.B[:0], line.B[n:]...)
 		w.queue = append([]*jsonrpc.Buffer{line}, w.queue...)
-		w.wait.Add(nil, len(line.B))
+		var noWait context.Context // nil: the rest of a line is always added
+		w.wait.Add(noWait, len(line.B))
 	}
 	if w.busy = len(w.queue) > 0 && w.err == nil; w.busy {
 		w.wg.Go(w.run)
