@@ -102,9 +102,9 @@ func TestUpstreamRefusedStream(t *testing.T) {
 		other       bool
 		want        string
 	}{
-		{200, "application/json", "", true, "something else than a stream"},
-		{200, "", "", true, "something else than a stream"},
-		{200, "text/html; charset=utf-8", "", true, "something else than a stream"},
+		{200, "application/json", "", true, "not a stream"},
+		{200, "", "", true, "not a stream"},
+		{200, "text/html; charset=utf-8", "", true, "not a stream"},
 		{204, "", "", false, "HTTP 204"},
 		{400, "", "", true, "HTTP 400"},
 		{401, "", "", false, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization"},

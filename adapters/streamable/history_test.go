@@ -45,7 +45,7 @@ func TestHistoryMakesRoom(t *testing.T) {
 				t.Errorf("session %d: %d, %.200q", i, a.Status(), a.Body())
 			}
 		}
-		resume(0, 400, "had to make room")
+		resume(0, 400, "dropped for lack of room")
 		resume(sessions-1, 200, text)
 
 		// A client that left before its answer came may come back for it, as long as

@@ -251,7 +251,7 @@ func TestUpstreamOrder(t *testing.T) {
 	}
 }
 
-// A server that asks and does not take the answers is given up before they fill
+// A server that asks and does not accept the answers is given up before they fill
 // the memory; a sender that may wait does.
 func TestUpstreamFull(t *testing.T) {
 	var hold atomic.Bool
@@ -277,7 +277,7 @@ func TestUpstreamFull(t *testing.T) {
 	for err := error(nil); err == nil; { // the queue has an end: then this waits, until it is over
 		err = up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, big)})
 	}
-	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), "does not take the answers") {
+	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), "does not accept the answers") {
 		t.Errorf("Gone(%v), want ErrLost", err)
 	}
 	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrLost) {

@@ -183,8 +183,8 @@ func TestParserOdd(t *testing.T) {
 		want  string // of the answer
 		log   string // what it has once
 	}{
-		{"the id as a text", []string{`{"jsonrpc":"2.0","id":"1","result":{"ok":true}}`, `{"jsonrpc":"2.0","id":"2","result":{}}`}, answer, "ids back as text"},
-		{"an error with its id as a text", []string{`{"jsonrpc":"2.0","id":"1","error":{"code":1,"message":"m"}}`}, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, "ids back as text"},
+		{"the id as a text", []string{`{"jsonrpc":"2.0","id":"1","result":{"ok":true}}`, `{"jsonrpc":"2.0","id":"2","result":{}}`}, answer, "ids as text"},
+		{"an error with its id as a text", []string{`{"jsonrpc":"2.0","id":"1","error":{"code":1,"message":"m"}}`}, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, "ids as text"},
 		{"another id", []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, answer}, answer, ""},
 		{"a log line in JSON with the id", []string{`{"id":1,"title":"My shop"}`, answer}, answer, `first="{\"id\":1,\"title\"`},
 		{"one with a method", []string{`{"id":1,"method":"GET","path":"/"}`, answer}, answer, "lines=1"},
