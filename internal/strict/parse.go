@@ -115,7 +115,7 @@ func (c *counter) values(n *yaml.Node, depth int) (int, error) {
 		}
 		return count, nil
 	}
-	count := 1
+	count := 1 + len(n.Value)/100 // a long text counts as several values
 	for _, child := range n.Content {
 		more, err := c.values(child, depth+1)
 		if err != nil {

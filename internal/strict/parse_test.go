@@ -51,6 +51,7 @@ func TestBounds(t *testing.T) {
 		{"many tabs in quotes", "more: \"" + strings.Repeat("\t", 200_000) + "\"", ""},
 		{"aliases of lists", bomb, copies},
 		{"aliases of mappings", merges, copies},
+		{"aliases of a long text", "a: &a " + strings.Repeat("x", 1<<20) + "\nmore: [" + strings.Repeat("*a, ", 20) + "*a]", copies},
 		{"an alias within what it stands for", "a: &a { b: [*a] }", "stands within"},
 		{"a few aliases", "a: &a [1, 2]\nmore: [*a, *a, *a]", ""},
 		{"a large file", "more: " + strings.Repeat("x", strict.MaxFile), "larger than 4 MiB"},
