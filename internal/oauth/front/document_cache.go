@@ -36,7 +36,7 @@ const (
 	failureLife  = 10 * time.Second
 	maxDocuments = 1000
 	// OldFor is how long an old document is used while it cannot be fetched again.
-	OldFor    = time.Hour
+	OldFor       = time.Hour
 	maxFetches   = 32 // at the same time
 	maxFetchesOf = 2  // at the same time, from one host, or for one network
 	// slotPatience is how long a fetch may take when others need its slot.
