@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// check reports what is wrong with the only file of a folder: its text, its mode, others.
+// check checks the text and mode of the only file in a folder.
 func check(t *testing.T, path, want string) {
 	t.Helper()
 	if got, err := Read(path, 1<<10); err != nil || string(got) != want {

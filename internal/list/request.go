@@ -42,7 +42,7 @@ func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
 	_, named := r.ref["name"]
 	_, located := r.ref["uri"]
 	if r.ref == nil || named && located {
-		return nil, jsonrpc.InvalidParams("params.ref must be an object that says what is to be completed: a prompt by its name, or a resource by its uri")
+		return nil, jsonrpc.InvalidParams("params.ref must be an object with either name, for a prompt, or uri, for a resource")
 	}
 	r.Name, r.URI = gjson.ParseBytes(r.ref["name"]).Str, gjson.ParseBytes(r.ref["uri"]).Str
 	return r, nil

@@ -46,7 +46,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		return nil, a.name.Unavailable("it cannot be connected to", err)
 	}
 	l := &link{a: a, wire: wire, rest: rest}
-	l.queue = conn.NewQueue(2*a.o.MaxMessage, func() { l.deaf(conn.ErrFull) })
+	l.queue = conn.NewQueue(2*a.o.MaxMessage, func() { l.stopWriting(conn.ErrFull) })
 	l.Conn = conn.New(string(a.name), l.queue, rest, a.o.Timeouts)
 	l.running.Go(l.write)
 	l.running.Go(l.read)
@@ -103,14 +103,14 @@ func (l *link) write() {
 		_, err = l.wire.Write(append(m.Line.B, '\n'))
 		m.Line.Free()
 		if err != nil {
-			l.deaf(err)
+			l.stopWriting(err)
 			return
 		}
 	}
 }
 
-// deaf records that writing failed. read ends the connection later: answers may still arrive.
-func (l *link) deaf(err error) {
+// stopWriting records that writing failed. read ends the connection later: answers may still arrive.
+func (l *link) stopWriting(err error) {
 	const why = "it does not read what is sent to it"
 	lost := l.a.name.Lost(why, err)
 	l.unread.CompareAndSwap(nil, lost)

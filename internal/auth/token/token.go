@@ -444,7 +444,7 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	}
 	t := &Token{Issuer: i.o.URL, Until: until, Claims: claims}
 	if what := otherUse(claims, asked); what != "" {
-		return fail(Invalid, "this is no access token: %s", what)
+		return fail(Invalid, "the token is not an access token: %s", what)
 	}
 	if member(claims, "cnf").Exists() {
 		return fail(Invalid, "the token is bound to a key (cnf), which the bridge does not support")

@@ -298,7 +298,7 @@ func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked 
 const pageEnded = "This sign-in has ended. Go back and begin again."
 
 // callback handles the provider's answer. It must belong to an attempt of this browser and come
-// from the provider that was asked, before anything else of it is read (I-106, I-107).
+// from the provider that was asked, before anything else in it is read (I-106, I-107).
 func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	get, ok := single(r.URL.Query())
 	a := &attempt{}

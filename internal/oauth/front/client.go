@@ -154,7 +154,7 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, where, "redirect_uris must be at most 8, of at most 2 KiB, each https, or http on loopback, without user, fragment, code, state, iss and error")
 		return
 	case len(redirects) == 0:
-		fail(w, http.StatusBadRequest, where, "none of the redirect_uris is allowed: they must be https, or http on loopback, or be listed by whoever runs the bridge")
+		fail(w, http.StatusBadRequest, where, "none of the redirect_uris is allowed: use https, or http on loopback; the bridge's operator can allow others with redirects")
 		return
 	case len(m.Grants) > 0 && !slices.Contains(m.Grants, "authorization_code") || len(m.Responses) > 0 && !slices.Contains(m.Responses, "code"):
 		fail(w, http.StatusBadRequest, bad, "only the authorization code grant is served: grant_types must have authorization_code, response_types code")

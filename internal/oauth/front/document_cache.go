@@ -35,8 +35,8 @@ const (
 	// failureLife is the lifetime of a failure.
 	failureLife  = 10 * time.Second
 	maxDocuments = 1000
-	// FormerFor is how long an old document is used while it cannot be fetched again.
-	FormerFor    = time.Hour
+	// OldFor is how long an old document is used while it cannot be fetched again.
+	OldFor       = time.Hour
 	maxFetches   = 32 // at the same time
 	maxFetchesOf = 2  // at the same time, from one host, or for one network
 	// slotPatience is how long a fetch may take when others need its slot.
@@ -73,13 +73,13 @@ type fetch struct {
 	end   context.CancelFunc // cancels it, to free its slot
 }
 
-// newDocuments returns a cache of documents named what. transport must refuse private networks.
-// most returns the maximum lifetime of a document.
-func newDocuments[T any](transport http.RoundTripper, what string, most func(*T) time.Duration, log *slog.Logger) *documents[T] {
+// newDocuments returns a cache of documents of a kind. transport must refuse private networks.
+// maxLife returns the maximum lifetime of a document.
+func newDocuments[T any](transport http.RoundTripper, kind string, maxLife func(*T) time.Duration, log *slog.Logger) *documents[T] {
 	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
 	return &documents[T]{
 		client: &http.Client{Transport: transport, Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		kind:   what, maxLife: most, log: log, all: all, inFlight: map[string]int{},
+		kind:   kind, maxLife: maxLife, log: log, all: all, inFlight: map[string]int{},
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *documents[T]) Get(ctx context.Context, id, network string, allow func()
 	if !ok {
 		doc = &document[T]{done: make(chan struct{})}
 		if before != nil {
-			doc.old, doc.oldUntil = before.value, before.until.Add(FormerFor)
+			doc.old, doc.oldUntil = before.value, before.until.Add(OldFor)
 			if before.old != nil {
 				doc.old, doc.oldUntil = before.old, before.oldUntil
 			}
@@ -165,7 +165,7 @@ func (d *documents[T]) makeSlot(had int) bool {
 	return true
 }
 
-// fallback returns the former document if it may still be used, or err.
+// fallback returns the old document if it may still be used, or err.
 func (d *document[T]) fallback(err error) (*T, error) {
 	if d.old != nil && time.Now().Before(d.oldUntil) {
 		return d.old, nil

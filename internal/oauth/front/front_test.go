@@ -1135,7 +1135,7 @@ func TestDocuments(t *testing.T) {
 			}
 			time.Sleep(failureLife + time.Second)
 		}
-		time.Sleep(FormerFor)
+		time.Sleep(OldFor)
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 {
 			t.Errorf("an hour later: %d", a.Code)
 		}

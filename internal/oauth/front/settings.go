@@ -72,7 +72,7 @@ func (s *Settings) Validate() error {
 	case c == nil:
 		say("client is missing: register the bridge at the provider, and write client: { id: …, secret: … }")
 	case c.TokenURL != "" || len(c.Params) > 0:
-		say("client must have neither token_url nor params: the metadata of the issuer says where tokens are, and authorize_params has what to add")
+		say("client must have neither token_url nor params: the issuer's metadata names the token endpoint, and authorize_params adds parameters")
 	}
 	if s.Consent != "" && s.Consent != ConsentAsk && s.Consent != ConsentRemember {
 		say("consent must be ask or remember")

@@ -165,8 +165,8 @@ func (p *Person) renew(ctx context.Context, old *Login) (again bool, err error) 
 	}
 }
 
-// moved reports whether a renewal failed as if the authorization server had moved: the answer is
-// none of such a server, or nothing answers several times in a row.
+// moved reports whether a renewal failed as if the authorization server had moved. Another server
+// answers there, or several renewals in a row had no answer.
 func (p *Person) moved(err error) bool {
 	if e, ok := errors.AsType[*discovery.Error](err); ok {
 		return e.NotOAuth()

@@ -268,7 +268,7 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	return true, nil
 }
 
-// newer reports whether another process has stored a login that serves the need.
+// newer reports whether another process has stored a login that meets the demand.
 func (p *Person) newer(n demand) bool {
 	l, err := p.o.Store.Read(p.key)
 	return err == nil && l.serves(n)

@@ -70,7 +70,7 @@ const maxPage = 16 << 10
 
 // stillRegistered reports whether the authorization server shows its page to the bridge's registered client.
 // A server that has forgotten the client tells only the person, and the browser never returns. The
-// status of the page shows it. Without a registration_endpoint known sends no request.
+// status of the page shows it. Without a registration_endpoint, stillRegistered sends no request.
 func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes []string) bool {
 	if l.Issuer.Registration == "" {
 		return true
