@@ -68,8 +68,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The error of a client's invalid message has the right code, and the id if possible. Of servers all numbers are
-// accepted as ids.
+// The error of a client's invalid message has the right code, and the id if possible. Ids of servers may be any
+// number.
 func TestParseUTF8(t *testing.T) {
 	request := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"x"}` }
 	for _, tc := range []struct {

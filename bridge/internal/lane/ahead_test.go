@@ -17,7 +17,7 @@ import (
 type starter struct {
 	server
 	used  chan struct{} // closed by the first connection
-	fault chan error // the error that it ends with by itself
+	fault chan error    // the error that it ends with by itself
 }
 
 func (s *starter) StartAhead(ctx, _ context.Context) error {

@@ -185,8 +185,8 @@ type ender struct {
 
 func (e *ender) Ended(r *Row) { e.rows = append(e.rows, r) }
 
-// Arguments and results are stored only if the configuration allows it, during observation by someone who may
-// see them, and a minute longer. The same holds for failures.
+// Arguments and results are stored if the configuration allows it. It takes an observer who may see them, and
+// ends a minute after the observation. The same holds for failures.
 func TestCarried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
