@@ -172,7 +172,7 @@ func table(t *testing.T, packages map[string]*listed) string {
 // named matches what pages for contributors name of the repository.
 var named = regexp.MustCompile("`((?:internal|bridge|adapters|cmd|config|docs|examples|integration)(?:/[\\w.-]+)+)`")
 
-// What pages for contributors name is there.
+// TestPaths checks that paths in the pages for contributors exist.
 func TestPaths(t *testing.T) {
 	for _, name := range []string{"docs/architecture.md", "CONTRIBUTING.md"} {
 		page, err := os.ReadFile(filepath.Join(root, name))

@@ -11,10 +11,8 @@ import (
 	"testing"
 )
 
-// TestComments: what a program can import says what it means. Each exported name of
-// the public packages has a comment, and so does each exported field of their
-// structs, and of those elsewhere that they give a name of their own. One comment
-// may be about several fields, which it names.
+// TestComments checks that each exported name of the public packages has a comment. So must each exported field
+// of their structs, and of other structs that they alias. One comment may cover several fields, which it names.
 func TestComments(t *testing.T) {
 	checked := 0
 	structure := func(set *token.FileSet, name string, s *ast.StructType) {

@@ -29,7 +29,7 @@ func TestOutcomeOfAnswer(t *testing.T) {
 	}
 }
 
-// The kinds of errors are told apart also where one is another's reason.
+// The kinds of errors are distinguished even if one is the reason of another.
 func TestOutcomeOf(t *testing.T) {
 	for _, test := range []struct {
 		err  error

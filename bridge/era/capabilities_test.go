@@ -40,7 +40,7 @@ func TestModernCapabilities(t *testing.T) {
 		{all, v2, `{"roots":{},"sampling":{},"experimental":{"a":{}},"extensions":{"x/y":{}},"vendor":1}`},
 		{`{"elicitation":{}}`, v4, `{"elicitation":{}}`},
 		{`{"elicitation":{}}`, v1, `{}`},
-		{`{"elicitation":{"url":{}}}`, v3, `{"elicitation":{}}`}, // forms are all that it can mean there
+		{`{"elicitation":{"url":{}}}`, v3, `{"elicitation":{}}`}, // these can only mean forms
 		{`null`, v4, `{}`},
 	} {
 		if got := string(era.ModernCapabilities([]byte(tc.in), tc.revision)); got != tc.want {
@@ -53,7 +53,7 @@ func TestCanonicalCapabilities(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{`{ "b" : [ 1.0 , {"y":1,"x":2} ],
 			"a":{"d":null,"c":"\u0041\/"} }`, `{"a":{"c":"A/","d":null},"b":[1.0,{"x":2,"y":1}]}`},
-		{`{"a":1,"a":2}`, `{"a":1,"a":2}`}, // not the same as {"a":2} to everyone
+		{`{"a":1,"a":2}`, `{"a":1,"a":2}`}, // readers differ on what this means
 		{`{"b":1,"a":2,"b":0}`, `{"a":2,"b":1,"b":0}`},
 		{`{"n":12345678901234567890}`, `{"n":12345678901234567890}`},
 		{`{}`, `{}`},

@@ -35,7 +35,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// all revisions that we speak, newest first, and each of one era only.
+// TestSupported checks that all supported revisions are there, newest first, and of one era each.
 func TestSupported(t *testing.T) {
 	all := era.Supported()
 	if want := append(era.Modern(), era.Legacy()...); !slices.Equal(all, want) || all[0] != era.LatestModern || len(all) != 5 {

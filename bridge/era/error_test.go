@@ -58,7 +58,7 @@ func TestError(t *testing.T) {
 	}
 }
 
-// What a bridge sends to modern clients has no code that it must not emit (B15).
+// Errors for modern clients have no code that the bridge must not emit (B15).
 func TestErrorCodes(t *testing.T) {
 	for code := -32110; code <= -31990; code++ {
 		for _, method := range []string{"resources/read", "tools/call", "tools/list"} {

@@ -14,8 +14,8 @@ const (
 	roots  = "roots/list"
 )
 
-// Row by row what D5 says of questions; "" means that nothing changes. R-019,
-// R-120, R-138, R-166; refusals of D8.
+// TestQuestion checks the rows of D5 about questions; "" means that nothing changes. R-019, R-120, R-138, R-166;
+// refusals of D8.
 func TestQuestion(t *testing.T) {
 	form := func(field string) string {
 		return `{"message":"m","requestedSchema":{"type":"object","properties":{"a":` + field + `},"required":["a"]}}`
@@ -29,7 +29,7 @@ func TestQuestion(t *testing.T) {
 		name, method, in, from, to, capabilities, want string
 		code                                           int
 	}{
-		// what the client has declared
+		// the client's capabilities
 		{"not declared", sample, `{}`, v4, v4, `{"elicitation":{}}`, "", jsonrpc.CodeMethodNotFound},
 		{"not declared", elicit, `{}`, v4, v5, `{}`, "", jsonrpc.CodeMethodNotFound},
 		{"not declared", roots, ``, v4, v4, ``, "", jsonrpc.CodeMethodNotFound},
@@ -108,7 +108,7 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
-// What a server chose does not make a message of ours long.
+// A server's text does not make a message of the bridge long.
 func TestQuestionShort(t *testing.T) {
 	_, no := era.Question(elicit, []byte(`{"mode":"`+strings.Repeat("ü", 100_000)+`"}`), v4, v4, []byte(`{"elicitation":{}}`), nil)
 	if no == nil || len(no.Message) > 200 || !strings.Contains(no.Message, "elicitation.üü") {
@@ -155,7 +155,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// D1.4.6: what is malformed, and what is only unusual.
+// TestWellFormedAnswer distinguishes malformed answers from unusual ones (D1.4.6).
 func TestWellFormedAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		method, in string

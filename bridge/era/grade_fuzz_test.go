@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
-// Payloads that peers of these revisions may send, of which nothing is lost on
-// the way to any newer peer and back.
+// lifted holds payloads of peers. On the way to a newer peer and back they lose nothing.
 var lifted = []struct{ since, what, method, payload string }{
 	{v1, "result", "tools/call", `{"content":[{"type":"text","text":"é\u00e9"},{"type":"resource","resource":{"uri":"u:","blob":""}}],"isError":true,"n":1.00}`},
 	{v2, "result", "tools/call", `{"content":[{"type":"audio","data":"AA==","mimeType":"audio/wav"}]}`},
@@ -46,7 +45,7 @@ var lifted = []struct{ since, what, method, payload string }{
 // asked has all capabilities.
 var asked = []byte(`{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}`)
 
-// grade grades a payload of that sort, or says that it is refused.
+// grade grades a payload of that kind, or reports that it is refused.
 func grade(what, method string, payload []byte, from, to string) ([]byte, *era.Refusal) {
 	switch what {
 	case "result":
@@ -88,7 +87,7 @@ func TestLiftedAndLowered(t *testing.T) {
 	}
 }
 
-// What each era says of itself comes through the other one.
+// The greeting of each era survives the way to the other era and back.
 func TestGreetingThereAndBack(t *testing.T) {
 	caps := []byte(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"url":{}},"extensions":{"x/y":{"n":1.0}},"vendor":true}`)
 	unchanged(t, "capabilities", caps, era.ModernCapabilities(era.LegacyCapabilities(caps), v4))
@@ -98,9 +97,8 @@ func TestGreetingThereAndBack(t *testing.T) {
 	}
 }
 
-// FuzzGrade grades anything between all pairs of revisions. What comes out is
-// JSON, is nothing that the reader does not know, and does not change when it is
-// graded again.
+// FuzzGrade grades anything between all pairs of revisions. The result is JSON, has nothing that the reader does
+// not know, and does not change when it is graded again.
 func FuzzGrade(f *testing.F) {
 	whats := []string{"result", "question", "answer", "error", "notification", "params"}
 	methods := []string{"tools/call", "tools/list", "prompts/get", "prompts/list", "resources/list", "resources/templates/list",
@@ -185,8 +183,7 @@ func FuzzGrade(f *testing.F) {
 	})
 }
 
-// known checks with another reader that a graded result has nothing that a
-// client of revision to does not know and that would break it.
+// known checks with another reader that a graded result has nothing that would break a client of revision to.
 func known(t *testing.T, method string, result []byte, to string) {
 	var said map[string]json.RawMessage // a struct would take other spellings of the names too
 	if json.Unmarshal(result, &said) != nil {

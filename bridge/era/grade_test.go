@@ -14,7 +14,7 @@ const (
 	v5 = era.Rev20260728
 )
 
-// unchanged checks that what has nothing to change is handed on, not copied.
+// unchanged checks that an unchanged result is passed on, not copied.
 func unchanged(t *testing.T, name string, in, out []byte) {
 	t.Helper()
 	if len(in) != len(out) || len(in) > 0 && &in[0] != &out[0] {
@@ -22,8 +22,7 @@ func unchanged(t *testing.T, name string, in, out []byte) {
 	}
 }
 
-// Row by row what D5 says of results; "" means that nothing changes. R-159,
-// R-160, R-161, R-165.
+// TestResult checks the rows of D5 about results; "" means that nothing changes. R-159, R-160, R-161, R-165.
 func TestResult(t *testing.T) {
 	const tool = `{"name":"t","title":"T","inputSchema":{"type":"object","oneOf":[{"required":["a"]}],"x":1.0},"annotations":{"readOnlyHint":true},"_meta":{"ui":{}},"vendor":12345678901234567890}`
 	for _, tc := range []struct {

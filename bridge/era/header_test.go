@@ -129,8 +129,7 @@ func TestHeaderNames(t *testing.T) {
 	}
 }
 
-// FuzzHeader: every text goes through a header unchanged, and nothing that
-// HTTP does not carry gets into one.
+// FuzzHeader checks that every text passes through a header unchanged, and that nothing invalid gets into one.
 func FuzzHeader(f *testing.F) {
 	for _, s := range []string{"", "a", " a", "a\t", "ä", "\r\nX: y", "=?base64?YQ==?=", "=?base64?=", "=?BASE64?YQ==?=", "\xff"} {
 		f.Add(s)

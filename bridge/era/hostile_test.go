@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What is hostile costs no more than its length: nesting no stack, repeated
-// members no copies.
+// Hostile input costs no more than its length: nesting takes no stack, repeated members no copies.
 func TestHostile(t *testing.T) {
 	deep := strings.Repeat(`{"a":[`, 500_000) + strings.Repeat(`]}`, 500_000)
 	if _, ok := canonicalJSON([]byte(deep)); ok {

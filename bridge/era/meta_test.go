@@ -177,8 +177,8 @@ func sameFields(a, b []field) bool {
 	return slices.EqualFunc(a, b, func(x, y field) bool { return x.name == y.name && bytes.Equal(x.value, y.value) })
 }
 
-// FuzzInject: of the client's reserved keys none is left, the bridge's are
-// there, once, and everything else stays, in order and byte by byte.
+// FuzzInject checks that none of the client's reserved keys is left, and that the bridge's are there once. All
+// else stays, in order and byte by byte.
 func FuzzInject(f *testing.F) {
 	for _, s := range []string{
 		`{}`, ` {"a":1 , "_meta" : { "x":[1,{"_meta":2}] , ` + version + ` } } `,

@@ -239,8 +239,8 @@ func TestStripMirror(t *testing.T) {
 	}
 }
 
-// FuzzMirror: what Headers says passes Check; without the annotations nothing
-// is asked for any more, and what else the schema says stays.
+// FuzzMirror checks that the result of Headers passes Check. Without the annotations the schema asks for no
+// headers, and all else in it stays.
 func FuzzMirror(f *testing.F) {
 	for _, arguments := range []string{`{"region":"a\u0000","page":1e2,"dry":true,"x-mcp-header":{"properties":{"id":"="}}}`, `{"page":1,"page":2}`, `{"region":{}}`, `[`, `{"`, ``} {
 		f.Add([]byte(annotated), []byte(arguments))

@@ -86,7 +86,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //   - tools.checked asks for lists as they are now, so it stands above cache.Cached.
 //   - What cache.Cached has needs no place in the queue of limits.bounded.
 //   - The lane opens a connection and calls within spans.
-//   - lane.reader stands before connections that do not take edits, as that of a program's
+//   - lane.editApplier stands before connections that do not take edits, as that of a program's
 //     Adapter: all that changes a message stands above it.
 //   - A call that retry makes again keeps its place; and where each call has a
 //     process, one that waits has none.
@@ -97,8 +97,8 @@ func TestChains(t *testing.T) {
 		visitor   = refined + "limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > "
 		modern    = "tools.checked > "
-		guards    = "cache.Cached > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > lane.reader > breaker.guarded"
-		perCall   = "cache.Cached > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > lane.reader > breaker.guarded"
+		guards    = "cache.Cached > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"
+		perCall   = "cache.Cached > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"
 		viewed    = "share.View > " + guards
 		askedLess = "tools.checked > " + guards // the translator makes a call that may be parked in a goroutine
 	)

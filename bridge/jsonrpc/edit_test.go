@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestEdits: what is changed stands in place when the message is written, with
-// the token and a new name too, in whatever order they stand.
+// TestEdits checks that edits, the token and a new name are all written, in any order.
 func TestEdits(t *testing.T) {
 	for _, params := range []string{
 		`{"name":"a","arguments":{"n":1e400},"_meta":{"progressToken":7,"x":"y"}}`,
@@ -32,8 +31,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// TestFound: the members that tell kinds of results apart are found, and an
-// answer can be changed without a copy.
+// TestFound checks that the members that describe a result are found, and that it can be edited without a copy.
 func TestFound(t *testing.T) {
 	m, err := Parse([]byte(` {"jsonrpc":"2.0","id":1, "result" : {"content":[], "resultType" : "complete","structuredContent":[1],"_meta":{"resultType":1}}}`))
 	if err != nil {
@@ -64,8 +62,7 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// Whether a result says isError is known of what was parsed, however the name is written,
-// and of what was made here.
+// IsError knows parsed results, in any spelling of the name, and results made here.
 func TestIsError(t *testing.T) {
 	for result, want := range map[string]bool{
 		`{"content":[],"isError":true}`:                      true,

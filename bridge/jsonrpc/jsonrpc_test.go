@@ -68,9 +68,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What is wrong with a client's message has the right code, and its id as far as it
-// can be given back. Of a server, whose ids are given back as they are, all numbers
-// are taken.
+// The error of a client's invalid message has the right code, and the id if possible. Ids of servers may be any
+// number.
 func TestParseUTF8(t *testing.T) {
 	request := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"x"}` }
 	for _, tc := range []struct {
@@ -275,8 +274,7 @@ func FuzzFinder(f *testing.F) {
 	})
 }
 
-// FuzzOutlines compares what a Finder sees with what a parser sees, for what is a
-// message.
+// FuzzOutlines compares a Finder with the parser, for valid messages.
 func FuzzOutlines(f *testing.F) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":[{"id":5}],"method":{}}}`, `{"result":{"method":"x"},"id" : "a\"b" , "jsonrpc":"2.0"}`,
@@ -305,7 +303,7 @@ func FuzzOutlines(f *testing.F) {
 	})
 }
 
-// The messages of a batch have an outline each, and the batch is nobody's answer.
+// Each message of a batch has an outline. The batch itself is no answer.
 func TestOutlines(t *testing.T) {
 	var f Finder
 	f.Write([]byte(` [{"id":1,"method":"a","params":[{"id":7}]}, 5, {"result":{"method":1},"id":"b"},{"method":"c"},{"id":[1,{"x":2}],"error":0}]`))

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// A request of a client that a server may take for another one than the bridge does
-// is refused, with its id.
+// A client's request that a server may confuse with another method is rejected, with its id.
 func TestDoubtfulMethods(t *testing.T) {
 	for method, want := range map[string]string{
 		`tools/call`: "", `x/Tools/Call`: "", `TOOLS/LISTS`: "", `caf\u00e9/x`: "",

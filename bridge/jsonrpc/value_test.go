@@ -48,7 +48,7 @@ func FuzzValid(f *testing.F) {
 	})
 }
 
-// A document knows where what is large stands in its text, white space left out.
+// A document knows the positions of large values in its text without white space.
 func TestDocument(t *testing.T) {
 	many := "[" + strings.Repeat(" 1 ,", largeSize) + "{}]"
 	whole := " { \"a\" : " + many + ",\n\"b\":[[2 , 3]],\t\"c\":[" + many + "] } "

@@ -20,7 +20,7 @@ func TestMemory(t *testing.T) {
 	replaytest.Run(t, func(*testing.T) replay.Store { return replay.NewMemory() })
 }
 
-// slow is a store that takes nothing until it is let.
+// slow is a store that blocks until it is released.
 type slow struct {
 	*replay.Memory
 	let chan struct{}
@@ -43,7 +43,7 @@ func answer(id string) replay.Event {
 	return replay.Event{Data: fmt.Appendf(nil, `{"id":%s}`, id), Must: true, Force: true, Answers: []byte(id)}
 }
 
-// A stream is copied behind, and another instance goes on with it.
+// A stream is copied asynchronously, and another instance continues it.
 func TestCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := replay.NewMemory()
@@ -81,8 +81,8 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// What is too large is not copied, and a store that does not keep up holds no more than
-// its room: those streams are forgotten, and the others go on.
+// Large events are not copied, and a slow store takes no more than its room. Such streams are forgotten, and the
+// others continue.
 func TestCopiesBounded(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -138,8 +138,7 @@ func TestCopiesBounded(t *testing.T) {
 	})
 }
 
-// failing is a store that takes nothing while err is set; with hangs not before its callers
-// have no time any more.
+// failing is a store that fails while err is set; with hangs it blocks until its callers time out.
 type failing struct {
 	*replay.Memory
 	hangs bool
@@ -167,8 +166,7 @@ func (s *failing) Write(ctx context.Context, all []replay.Entry) error {
 	return s.Memory.Write(ctx, all)
 }
 
-// An answer that could not be written is not lost without a word: the stream is forgotten
-// (S-031).
+// If an answer could not be written, the stream is forgotten (S-031).
 func TestCopiesFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failing{Memory: replay.NewMemory()}
@@ -190,7 +188,7 @@ func TestCopiesFailed(t *testing.T) {
 	})
 }
 
-// Who ends does not wait for a store that is away, whatever is still to be written.
+// Close does not wait for an unreachable store.
 func TestCopiesClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replay.NewCopies(&failing{Memory: replay.NewMemory(), hangs: true, err: errors.New("away")}, slog.New(slog.DiscardHandler))

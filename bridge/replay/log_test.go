@@ -21,7 +21,7 @@ func TestLog(t *testing.T) {
 	for range 3 {
 		l.Append(Event{Data: []byte("x")})
 	}
-	l.Append(Event{Data: make([]byte, 500), Must: true}) // over Bytes: everything loose goes
+	l.Append(Event{Data: make([]byte, 500), Must: true}) // over Bytes: all loose events are dropped
 	got, whole := l.After(0)
 	if !slices.Equal(seqs(got), []int64{4}) || whole {
 		t.Errorf("After(0) = %v, whole %t", seqs(got), whole)
@@ -63,8 +63,8 @@ func TestLogCoalesces(t *testing.T) {
 	}
 }
 
-// What must be kept of many resources costs no time that grows with their
-// number, and what may be missed goes all the same.
+// The time for an event does not grow with the number of resources with undroppable events. Droppable events are
+// still dropped.
 func TestLogManyKeys(t *testing.T) {
 	l := New(Limits{Events: 256, Bytes: 1 << 20, Hard: 32 << 20})
 	const keys = 20_000
@@ -115,7 +115,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// What nobody has read is counted when it is dropped; what was read is history.
+// An unread event counts when it is dropped. A read one is history.
 func TestLogDropped(t *testing.T) {
 	var dropped atomic.Uint64
 	l := New(Limits{Events: 2, Bytes: 100, Hard: 100, Dropped: &dropped})
@@ -192,8 +192,7 @@ func TestLogRoom(t *testing.T) {
 	}
 }
 
-// What a reader is writing is not dropped: its memory would be in use, and nobody
-// would count it.
+// An event that the reader is writing is not dropped, because its memory is in use without being counted.
 func TestLogInHand(t *testing.T) {
 	l := New(Limits{Events: 2, Bytes: 1 << 20, Hard: 1 << 20})
 	for range 2 {
@@ -212,9 +211,8 @@ func TestLogInHand(t *testing.T) {
 	}
 }
 
-// The history goes when room is needed: first what its client has, the oldest
-// first, then what a client that has gone might come back for. What is being read
-// stays.
+// History is dropped when room is needed. First goes what its client has, the oldest first, then that of clients
+// that left. An event that is being read stays.
 func TestHistory(t *testing.T) {
 	r := &room{most: 10, history: &History{}}
 	logs := map[string]*Log{}

@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Names are such that every model provider takes them, and always the same.
+// External names are stable, and every model provider accepts them.
 func TestExposed(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for _, test := range []struct{ prefix, name, want string }{
@@ -45,7 +45,7 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// Any text stands in a cursor and comes out again.
+// Any text survives in a cursor.
 func FuzzCursor(f *testing.F) {
 	f.Add("tools", "abc")
 	f.Add("", "\x00\xff")
@@ -53,7 +53,7 @@ func FuzzCursor(f *testing.F) {
 		if got, ok := cursorOf(list.Tools, []byte(`{"cursor":`+rawjson.Quote(at)+`}`)); ok && got != nil && len(got.At) == 0 {
 			t.Errorf("cursorOf(%q) = %+v", at, got)
 		}
-		name, at = strings.ToValidUTF8(name, "x"), strings.ToValidUTF8(at, "x") // as JSON has it
+		name, at = strings.ToValidUTF8(name, "x"), strings.ToValidUTF8(at, "x") // JSON has valid UTF-8 only
 		c := cursor{Kind: list.Prompts, At: map[string]*list.Mark{name: {}}}
 		c.At[name].Cursor = at
 		back, ok := cursorOf(list.Prompts, []byte(`{"cursor":`+rawjson.Quote(c.String())+`}`))
@@ -68,8 +68,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// fake is a server that tells by whom a call was answered, and takes any
-// subscription.
+// fake is a server whose answers name it. It accepts any subscription.
 type fake struct {
 	bridge.Upstream
 	name string
@@ -84,7 +83,7 @@ func (f *fake) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return nil, context.Cause(ctx)
 }
 
-// of makes such servers, each with its name as the prefix.
+// of returns servers of these names. Each name is also the prefix.
 func of(names ...string) (all []*Server) {
 	for _, name := range names {
 		all = append(all, &Server{
@@ -98,20 +97,20 @@ func of(names ...string) (all []*Server) {
 	return all
 }
 
-// one makes one of those servers.
+// one returns an aggregate of these servers.
 func one(all []*Server) *Aggregate {
 	a := New(Options{Force: context.Background(), Following: func(life, _ context.Context) context.Context { return life }})
 	a.Set(all)
 	return a
 }
 
-// slowLog takes its time.
+// slowLog takes a millisecond for each message.
 type slowLog struct{ slog.Handler }
 
 func (slowLog) Enabled(context.Context, slog.Level) bool { time.Sleep(time.Millisecond); return false }
 
-// Two lists that find a server dead at the same time leave it out once: nobody
-// waits for it when the session has ended.
+// If two lists find a server dead at the same time, they leave it out once. Nothing waits for the server after
+// the session ended.
 func TestMergeLeavesOutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := of("one", "dead")
@@ -135,7 +134,7 @@ func TestMergeLeavesOutOnce(t *testing.T) {
 	})
 }
 
-// acknowledged is a Client that waits for the first that it is told.
+// acknowledged is a Client that waits for the first notification.
 type acknowledged struct {
 	bridge.Nobody
 	told chan struct{}
@@ -143,8 +142,7 @@ type acknowledged struct {
 
 func (c acknowledged) Notify(*jsonrpc.Message) { close(c.told) }
 
-// What is kept of principals is bounded, and no reason to refuse another one: who
-// has not been there for longest is forgotten.
+// The sessions of principals are bounded, without refusing another one: the least recently used one is dropped.
 func TestStatelessOfManyPrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := one(of("one", "two")).Stateless()

@@ -7,9 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// No URI of a client, and no template of a server, takes long to compare or
-// ends the program. A comparison whose time grows with the square of the length would
-// outlast the test binary's deadline.
+// No URI of a client, and no template of a server, takes long to compare or exits the program. A comparison in
+// quadratic time would exceed the test binary's deadline.
 func TestCatalogMatches(t *testing.T) {
 	c := &catalog{}
 	page := `{"resourceTemplates":[{"uriTemplate":"a:{x}"},{"uriTemplate":"b:{` + strings.Repeat("v,", 2000) + `v}"},{"uriTemplate":"c:{+path}/{id}"}]}`

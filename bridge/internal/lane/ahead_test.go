@@ -17,7 +17,7 @@ import (
 type starter struct {
 	server
 	used  chan struct{} // closed by the first connection
-	fault chan error    // what it ends with by itself
+	fault chan error    // the error that it ends with by itself
 }
 
 func (s *starter) StartAhead(ctx, _ context.Context) error {
@@ -38,7 +38,7 @@ func (s *starter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return s.server.Open(ctx, from, rest)
 }
 
-// failing is a Health that notes failures.
+// failing is a Health that records failures.
 type failing struct {
 	health
 	s *server
@@ -46,9 +46,8 @@ type failing struct {
 
 func (f failing) Failed(err error) { f.s.note("failed: " + err.Error()) }
 
-// A server that was started ahead has a place until the first connection takes that over.
-// One that nobody needs is ended, one that fails is not started again, and none is started
-// where it may not be, or takes the place of others.
+// A server that was started ahead has a slot until the first connection takes it over. An unused one is stopped,
+// and one that fails is not started again. None is started if that is not allowed, or takes the slot of others.
 func TestStartAhead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(o *lane.Options)
@@ -57,7 +56,7 @@ func TestStartAhead(t *testing.T) {
 		open   int64
 	}{
 		"used": {nil, func(t *testing.T, o *lane.Options, s *starter, _ func()) {
-			o.Budget.Set(1) // there is no other place
+			o.Budget.Set(1) // there is no other slot
 			l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: bridge.Nobody{}, Observer: s})
 			t.Cleanup(func() { _ = l.Close(context.Background()) })
 			if err := call(t, l, "x", "{}"); err != nil {

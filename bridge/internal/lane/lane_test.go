@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server opens connections that answer everything at once. It is also what a lane
-// tells things, and keeps them in their order.
+// server opens connections that answer everything at once. It is also the lane's observer and client, and
+// records all events in order.
 type server struct {
 	bridge.Nobody
 	fails atomic.Bool // to open
@@ -46,7 +46,7 @@ func (s *server) note(what string) {
 	s.said = append(s.said, what)
 }
 
-// take returns what was said since the last take, when all is quiet.
+// take returns the events since the last take, when all is quiet.
 func (s *server) take() []string {
 	synctest.Wait()
 	s.mu.Lock()
@@ -90,7 +90,7 @@ func (c conn) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, erro
 func (conn) Notify(context.Context, *bridge.Request) error { return nil }
 func (c conn) Close(context.Context) error                 { c.s.note("close"); return nil }
 
-// The doors of a lane.
+// The following methods implement Observer, Gate and Health.
 func (s *server) Opened() { s.note("Opened") }
 func (s *server) Closed() { s.note("Closed") }
 func (s *server) Reopened(lost bool) {
@@ -112,7 +112,7 @@ func (health) Learned(string, *bridge.Greeting) {}
 func (health) Opened()                          {}
 func (health) Restarted()                       {}
 
-// gate lets everything pass, and notes what does.
+// gate lets everything pass, and records it.
 type gate struct{ s *server }
 
 func (g gate) Pass(context.Context, *bridge.Caller) error { g.s.note("Pass"); return nil }
@@ -150,7 +150,7 @@ func call(t *testing.T, l *lane.Lane, method, params string) error {
 	return err
 }
 
-// told is the client of a lane that is told that its server is another one.
+// told is a client that waits until it knows of the server's replacement.
 type told struct {
 	bridge.Nobody
 	gone func()
@@ -158,8 +158,8 @@ type told struct {
 
 func (c told) Gone(error) { c.gone() }
 
-// Who comes while others are told that the server came back as another one gets a connection
-// to that: clients begin again as soon as they are told, when not all of them are.
+// A caller that comes during the notifications of a replacement gets a connection to the new server. Clients
+// begin again as soon as they know, while others do not know yet.
 func TestReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{offers: `{"logging":{}}`}
@@ -189,9 +189,8 @@ func TestReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// What happens to a lane's connections its observer is told in that order, and before
-// its client. Calls pass the gate; pings, and what a fresh connection is told again,
-// do not.
+// The observer gets a connection's events in order, and before the client. Calls pass the gate. Pings and
+// restored settings do not.
 func TestDoors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -229,7 +228,7 @@ func TestDoors(t *testing.T) {
 	})
 }
 
-// I-212: the time for a handshake stands still while somebody signs in, and not otherwise.
+// The time limit of a handshake is suspended while a person signs in, and only then (I-212).
 func TestOpeningStandsStill(t *testing.T) {
 	for signs, want := range map[bool]bool{true: true, false: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,8 +249,7 @@ func TestOpeningStandsStill(t *testing.T) {
 	}
 }
 
-// A connection that is kept stays open although nobody calls; the others are closed
-// when nobody has used them for long.
+// A kept connection stays open without calls. Others are closed when they are idle.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -276,7 +274,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// heldGate notes the connections that it sees.
+// heldGate records the connections that it gets.
 type heldGate struct {
 	gate
 	all *[]lane.Conn
@@ -289,7 +287,7 @@ func (g heldGate) Opening(context.Context, *bridge.Caller) (func(lane.Conn, brid
 	}, nil
 }
 
-// A connection without calls can be told that it is of no use any more; one with calls stays.
+// GoneIdle ends a connection without calls; one with calls stays.
 func TestGoneIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -325,8 +323,7 @@ func TestGoneIdle(t *testing.T) {
 	})
 }
 
-// A budget counts what is open at its server and at all, and who finds no room is
-// told which of the two is full.
+// A budget counts the connections to its server and to all. Its error names the full limit.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// portable is a server with whose connections another process can go on.
+// portable is a server whose connections another process can resume.
 type portable struct{ *server }
 
 func (p portable) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
@@ -40,7 +40,7 @@ type carried struct{ conn }
 func (carried) Carry() []byte { return []byte("conversation") }
 func (c carried) Leave()      { c.s.note("leave") }
 
-// stay is a session that may go on at another instance.
+// stay is a session that another instance may resume.
 type stay struct {
 	s     *server
 	carry []byte
@@ -59,8 +59,8 @@ func (s *stay) Carry(string) ([]byte, int64) {
 }
 func (s *stay) Moves() bool { return s.moves }
 
-// A lane goes on with the connection of another instance, once, and hands its own on. A
-// connection that is closed for good is not left to anybody.
+// A lane resumes the connection of another instance, once, and hands over its own. A connection that is closed
+// for good is not handed over.
 func TestCarry(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -103,7 +103,7 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// leaver is a client that is told when its session ends with its server.
+// leaver is a client whose session ends with its server.
 type leaver struct {
 	bridge.Nobody
 	gone error
@@ -111,7 +111,7 @@ type leaver struct {
 
 func (c *leaver) Gone(err error) { c.gone = err }
 
-// Where there is no connection any more there is nothing to go on with.
+// Without a connection there is nothing to resume.
 func TestCarryLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -124,7 +124,7 @@ func TestCarryLost(t *testing.T) {
 		if got, want := s.take(), []string{"resume", "carried conversation", "ping", "carried ", "close", "open", "carried conversation", "ping"}; !slices.Equal(sorted(got), sorted(want)) {
 			t.Errorf("the server saw %q, want %q", got, want)
 		}
-		time.Sleep(2 * time.Hour) // nobody uses it
+		time.Sleep(2 * time.Hour) // it becomes idle
 		if got, want := s.take(), []string{"carried ", "close"}; !slices.Equal(got, want) {
 			t.Errorf("after a long time the server saw %q, want %q", got, want)
 		}
@@ -134,8 +134,7 @@ func TestCarryLost(t *testing.T) {
 
 func sorted(all []string) []string { return slices.Sorted(slices.Values(all)) }
 
-// A call that has waited for its connection is not sent when another instance may have
-// the session by then (S-012).
+// A call that waited for its connection is not sent if another instance may have the session by then (S-012).
 func TestSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -159,7 +158,7 @@ func TestSure(t *testing.T) {
 	})
 }
 
-// unseen is an Observer that nobody asks.
+// unseen is an Observer that ignores everything.
 type unseen struct{}
 
 func (unseen) Opened()                {}
@@ -170,7 +169,7 @@ func (unseen) Deaf()                  {}
 func (unseen) Ended()                 {}
 func (unseen) Heard(*jsonrpc.Message) {}
 
-// queued is a server whose connections wait for their turn before they are opened.
+// queued is a server whose openings wait for their turn.
 type queued struct {
 	*server
 	takes time.Duration
@@ -187,7 +186,7 @@ func (q queued) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 	}
 }
 
-// The time for a handshake does not count what an opening has waited for its turn.
+// The time limit of a handshake does not include the wait for the opening's turn.
 func TestQueuedHandshake(t *testing.T) {
 	for takes, fails := range map[time.Duration]bool{time.Minute: false, 3 * time.Minute: true} {
 		synctest.Test(t, func(t *testing.T) {

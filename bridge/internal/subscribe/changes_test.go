@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// A subscription that its server ends tells before that what was held back.
+// When a server ends a subscription, the waiting notifications are sent first.
 func TestChangesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, there := range []bool{true, false} {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// told is a Client that notes what it is told.
+// told is a Client that records notifications.
 type told struct {
 	bridge.Nobody
 	all []string
@@ -19,7 +19,7 @@ type told struct {
 
 func (c *told) Notify(n *jsonrpc.Message) { c.all = append(c.all, bridgetest.Text(n)) }
 
-// the acknowledgement comes first.
+// The acknowledgement comes first.
 func TestListener(t *testing.T) {
 	c := &told{}
 	l := subscribe.NewListener(c, subscribe.Wanted{Changes: map[string]bool{list.Tools.Changed(): true}, URIs: []string{"a"}})

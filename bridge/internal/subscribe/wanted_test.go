@@ -10,8 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// What is wanted is written as it was read, each once, and a list that is none is
-// said to be.
+// Wanted is written as it was read, without duplicates. An invalid list is reported.
 func TestWanted(t *testing.T) {
 	for _, test := range []struct{ params, raw, fault string }{
 		{`{"notifications":{"taskIds":["t"],"x":true,"resourceSubscriptions":["a:","b:","a:"],"toolsListChanged":true,"promptsListChanged":false}}`,

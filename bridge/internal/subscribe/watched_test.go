@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 )
 
-// The server is told of the first who wants to hear of a resource and of the last;
-// who comes while it is told waits for how that ends.
+// The server gets a request for the first subscriber of a resource and for the last. A subscriber that comes
+// during a request waits for its result.
 func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w subscribe.Watched[string]
@@ -38,7 +38,7 @@ func TestWatched(t *testing.T) {
 		go w.Add(ctx, "a:", "x", func() bool {
 			close(begun)
 			<-end
-			return false // in vain
+			return false // the request failed
 		})
 		<-begun
 		short, stop := context.WithCancelCause(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// server is an Upstream with a list of tools, which counts how often it is asked for.
+// server is an Upstream with a list of tools, which counts its requests.
 type server struct {
 	bridge.Upstream
 	greeting bridge.Greeting
@@ -52,8 +52,7 @@ func ask(t *testing.T, up bridge.Upstream, from *bridge.Caller, method, params s
 	return bridgetest.Text(a)
 }
 
-// What a list promises counts, for the principal that got it, until a list takes it
-// back.
+// The annotations of a list count for the principal that got it, until another list revokes them.
 func TestIdempotent(t *testing.T) {
 	s := &server{greeting: bridge.Greeting{Revision: era.LatestLegacy}}
 	known, up := learned(s, tools.Options{Idempotent: true})
@@ -85,9 +84,8 @@ func TestIdempotent(t *testing.T) {
 const annotated = `{"tools":[{"name":"good","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}},` +
 	`{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"},"y":{"type":"string","x-mcp-header":"x"}}}}]}`
 
-// A tool that cannot be called over HTTP is left out where the server means it so,
-// keeps its place without the annotation where the server cannot, and is nobody's
-// business otherwise.
+// A tool that cannot be called over HTTP is hidden if a modern server annotated it. For a legacy server it only
+// loses the annotation. Between legacy peers nothing changes.
 func TestAnnotations(t *testing.T) {
 	for name, test := range map[string]struct {
 		server bridge.Greeting
@@ -101,7 +99,7 @@ func TestAnnotations(t *testing.T) {
 	} {
 		s := &server{greeting: test.server, list: annotated}
 		_, up := learned(s, tools.Options{})
-		for range 2 { // what was looked at is edited again
+		for range 2 { // the second time the stored result is edited
 			a := ask(t, up, &bridge.Caller{Revision: test.client}, "tools/list", `{}`)
 			last := gjson.Get(a, "result.tools.@reverse.0.inputSchema").Raw
 			got := gjson.Get(a, "result.tools.#.name").Raw + " " + map[bool]string{true: "true", false: "false"}[gjson.Get(last, "properties.x.x-mcp-header").Exists()]
@@ -112,8 +110,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// A call carries the headers of its tool, those of the client's if nothing is known
-// of it. A server that finds fault with them is asked what it wants, once.
+// A call carries the headers of its tool, or the client's if the tool is unknown. If the server rejects them,
+// the tools are listed again, once.
 func TestHeaders(t *testing.T) {
 	s := &server{greeting: bridge.Greeting{Revision: era.LatestModern, Mirrors: true}, list: annotated}
 	known, up := learned(s, tools.Options{Check: true})
@@ -144,7 +142,7 @@ func TestHeaders(t *testing.T) {
 	bridgetest.Contains(t, bridgetest.Text(known.Misheaded(r)), `"code":-32020`)
 }
 
-// Other options count at once. Of what was not asked for, nothing is known.
+// Other options take effect at once. Only what the options ask for is stored.
 func TestSet(t *testing.T) {
 	s := &server{greeting: bridge.Greeting{Revision: era.LatestLegacy}, list: `{"tools":[{"name":"a","annotations":{"readOnlyHint":true},"inputSchema":{"type":"object","required":["n"]}}]}`}
 	known, up := learned(s, tools.Options{})

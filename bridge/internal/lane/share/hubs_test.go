@@ -23,7 +23,7 @@ type ended struct{ lane.Observer }
 
 func (ended) Ended() {}
 
-// server is what calls over a shared lane go through. It knows who is subscribed.
+// server is the Upstream of a shared lane. It records its subscribers.
 type server struct {
 	bridge.Upstream
 	takes   time.Duration // to answer
@@ -103,8 +103,7 @@ func (v *View) says(t *testing.T, method, uri string) {
 	}
 }
 
-// Connections of principals that are gone for good are not kept in mind without
-// limit.
+// The hubs of principals that left for good do not accumulate.
 func TestHubsForgetPrincipals(t *testing.T) {
 	shared(t, &server{}, func(t *testing.T, s *Hubs) {
 		stays := joined(t, s, "stays")
@@ -117,8 +116,7 @@ func TestHubsForgetPrincipals(t *testing.T) {
 	})
 }
 
-// Subscribing, unsubscribing and leaving race; in the end the hub knows of the
-// subscribers that are left, as the server does.
+// Subscribe, unsubscribe and leave race. In the end the hub and the server have the same subscribers.
 func TestHubSubscriptionRaces(t *testing.T) {
 	up := &server{takes: time.Millisecond}
 	shared(t, up, func(t *testing.T, s *Hubs) {
@@ -149,8 +147,8 @@ func TestHubSubscriptionRaces(t *testing.T) {
 	})
 }
 
-// A session that ends while it subscribes leaves no subscription behind, and so does
-// one whose server refuses to end it.
+// A session that ends while it subscribes leaves no subscription behind. Neither does one whose server refuses
+// to end it.
 func TestHubForgetsSubscriptions(t *testing.T) {
 	up := &server{takes: time.Second}
 	shared(t, up, func(t *testing.T, s *Hubs) {
@@ -176,7 +174,7 @@ func TestHubForgetsSubscriptions(t *testing.T) {
 	})
 }
 
-// heard is a client that notes the resources that it is told have changed.
+// heard is a client that records updated resources.
 type heard struct {
 	bridge.Nobody
 	uris []string
@@ -184,7 +182,7 @@ type heard struct {
 
 func (c *heard) Notify(n *jsonrpc.Message) { c.uris = append(c.uris, n.URI()) }
 
-// A session is told of the resources that it has subscribed to, and of parts of them.
+// A session is notified of the resources that it has subscribed to, and of parts of them.
 func TestHubTellsOfParts(t *testing.T) {
 	shared(t, &server{}, func(t *testing.T, s *Hubs) {
 		client := &heard{}

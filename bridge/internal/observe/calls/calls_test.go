@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// end is a server: what becomes of calls is for do to say.
+// end is a server whose calls do decides.
 type end struct {
 	bridge.Upstream
 	do func(context.Context, *bridge.Request) (*jsonrpc.Message, error)
@@ -55,7 +55,7 @@ func (r *rig) call(ctx context.Context, principal, tool string) (*jsonrpc.Messag
 	return a, r.reports.Conclude(came, "one", from, m, a, err)
 }
 
-// heard is a Watcher that notes what it is told.
+// heard is a Watcher that records its events.
 type heard struct {
 	mu  sync.Mutex
 	all []string
@@ -73,7 +73,7 @@ func (o *heard) Ended(r *Row)          { o.add("ended %s %s", r.Name, r.Outcome)
 func everything(*Row) bool { return true }
 func none() (int, uint64)  { return 0, 0 }
 
-// While somebody looks, calls are shown from their beginning to their end (O-031).
+// During observation, calls are shown from their start to their end (O-031).
 func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
@@ -158,7 +158,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// A call whose client goes before a server has reported it is not under way for ever.
+// A call whose client leaves before a server reported it does not stay in flight forever.
 func TestLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -177,7 +177,7 @@ func TestLeft(t *testing.T) {
 	})
 }
 
-// ender is a Watcher that keeps what has ended.
+// ender is a Watcher that records ended calls.
 type ender struct {
 	quiet
 	rows []*Row
@@ -185,8 +185,8 @@ type ender struct {
 
 func (e *ender) Ended(r *Row) { e.rows = append(e.rows, r) }
 
-// What calls carry is kept only while somebody looks who may see it, and a minute longer,
-// also that of failures; and where the file says so.
+// Arguments and results are stored if the configuration allows it. It takes an observer who may see them, and
+// ends a minute after the observation. The same holds for failures.
 func TestCarried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
@@ -212,7 +212,7 @@ func TestCarried(t *testing.T) {
 		}
 		call := func() { _, _ = r.call(t.Context(), "dev", "x") }
 		e := &ender{}
-		defer r.c.Look(e, false, none)() // of one who may not
+		defer r.c.Look(e, false, none)() // an observer who may not see them
 		call()
 		kept("nobody looks who may see it", 0, 0)
 		done := r.c.Look(nil, true, none)
@@ -247,7 +247,7 @@ func TestCarried(t *testing.T) {
 	})
 }
 
-// What failures carried goes also when nobody looks at all any more.
+// Arguments and results of failures are dropped after the last observer leaves.
 func TestCarriedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
@@ -266,7 +266,7 @@ func TestCarriedOff(t *testing.T) {
 	})
 }
 
-// What of a call is not whole is told, so that nobody repeats it as if it were.
+// Incomplete arguments and results are marked, so that no one repeats the call with them.
 func TestCut(t *testing.T) {
 	c := New()
 	defer c.Close()
@@ -287,8 +287,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Who may see a few calls only gets so many of these, whatever the others do; and calls do
-// not wait until somebody has chosen.
+// An observer with access to few calls gets the full number of these. Calls do not wait while Show selects.
 func TestShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
@@ -320,8 +319,7 @@ func TestShow(t *testing.T) {
 	})
 }
 
-// It is known how long the last calls of a server took that it has answered, while somebody
-// looks, of 15 minutes at most.
+// Durations are known of answered calls during observation, for at most 15 minutes.
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took time.Duration
@@ -384,7 +382,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// What is kept is bounded.
+// All that is stored is bounded.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
@@ -406,7 +404,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// BenchmarkCall is what a call costs beside one without the wrapper (O-030).
+// BenchmarkCall measures the cost of the wrapper (O-030).
 func BenchmarkCall(b *testing.B) {
 	ok := func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
 		return jsonrpc.NewResult(nil, []byte(`{}`)), nil
@@ -417,8 +415,7 @@ func BenchmarkCall(b *testing.B) {
 		name string
 		wrap bool
 		look Watcher
-		// messages says that somebody looks at these too, and carried that it is with what
-		// they carry.
+		// messages means that someone observes these too, carried with payloads.
 		messages, carried bool
 	}{{"without", false, nil, false, false}, {"nobody looks", true, nil, false, false}, {"somebody looks", true, quiet{}, false, false},
 		{"somebody looks at messages", true, quiet{}, true, false}, {"and at what they carry", true, quiet{}, true, true}} {
@@ -448,7 +445,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// reader looks at messages; true with what they carry.
+// reader observes messages; true with payloads.
 type reader bool
 
 func (r reader) Wants(string, string) (it, payload bool) { return true, bool(r) }

@@ -43,8 +43,8 @@ func messages(t testing.TB) (request, answer, question, reply, progress, failure
 		bridgetest.Parse(t, `{"jsonrpc":"2.0","id":8,"error":{"code":-32602,"message":"no"}}`)
 }
 
-// An answer is told with the method of its request and the time since; requests of the server
-// and of the bridge with the same id are told apart.
+// An answer is shown with the method of its request and the time since. Requests of both sides with the same id
+// are distinguished.
 func TestWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all Traffic
@@ -63,7 +63,7 @@ func TestWire(t *testing.T) {
 		w.Passed(false, nil, progress)
 		time.Sleep(time.Millisecond)
 		w.Passed(false, []byte("7"), answer)
-		w.Passed(false, []byte("7"), answer) // of nothing that is known
+		w.Passed(false, []byte("7"), answer) // of an unknown request
 		w.Passed(false, []byte("8"), failure)
 		want := []string{
 			"server > server request tools/call read 7", "server > client request sampling/createMessage  7", "server > server result sampling/createMessage  7 1 ms",
@@ -91,7 +91,7 @@ func TestWire(t *testing.T) {
 	})
 }
 
-// A client's request is told with its answer, or with why there is none.
+// A client's request is shown with its answer, or with the reason why there is none.
 func TestExchange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all Traffic
@@ -125,8 +125,7 @@ func TestExchange(t *testing.T) {
 	})
 }
 
-// What messages carry goes to who wants it only, without secrets and cut; names and ids are
-// cut too (O-032).
+// Payloads go to the watchers that want them, masked and cut; names and ids are cut, too (O-032).
 func TestPayload(t *testing.T) {
 	all := Traffic{Mask: func(raw []byte, most int) ([]byte, bool) {
 		text := strings.ReplaceAll(string(raw), "secret", "***")
@@ -166,8 +165,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// The URI of a resource is shown to those who get what messages carry, without secrets; to
-// others, only its scheme and host.
+// The URI of a resource is shown masked to watchers of payloads. Others see its scheme and host only.
 func TestURI(t *testing.T) {
 	all := Traffic{Mask: func(raw []byte, _ int) ([]byte, bool) {
 		return []byte(strings.ReplaceAll(string(raw), "hunter2hunter2", "[redacted]")), true

@@ -8,8 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 )
 
-// Where a trace context is put, and what it takes the place of. Everything else
-// stays, byte for byte.
+// TestCarrying checks where a trace context is put and which one it replaces. All else stays, byte for byte.
 func TestCarrying(t *testing.T) {
 	const tp = `"traceparent":"P"`
 	for _, tc := range []struct{ name, method, params, with, without string }{

@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// echoing is an Upstream that does what a wire does with messages, and nothing
-// else.
+// echoing is an Upstream that copies messages like a wire, and does nothing else.
 type echoing struct {
 	passing
 	answer jsonrpc.Message
@@ -28,9 +27,8 @@ func (e *echoing) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return &a, nil
 }
 
-// BenchmarkLift measures what a call costs that goes to a server of the client's
-// revision, of another one, and of the other era, with arguments and a result of
-// the size in its name, and what it takes to write both.
+// BenchmarkLift measures the cost of a call to a server of the same revision, of another one, and of the other
+// era. Arguments and result have the size in its name. It includes writing both.
 func BenchmarkLift(b *testing.B) {
 	for _, size := range []struct {
 		name  string

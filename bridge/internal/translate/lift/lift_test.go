@@ -34,8 +34,7 @@ func (p *passing) Notify(_ context.Context, r *bridge.Request) error {
 }
 func (p *passing) Close(context.Context) error { return nil }
 
-// lifting returns a lift for a session of that revision in front of up, and who
-// asks.
+// lifting returns a lift for a session of that revision in front of up, and the caller.
 func lifting(t testing.TB, revision string, up bridge.Upstream) (bridge.Upstream, *bridge.Caller) {
 	t.Helper()
 	o := &lift.Options{Server: "fake", Log: slog.New(slog.DiscardHandler), Rewrites: &list.Rewrites{}, Missed: func(*jsonrpc.Message) {}}
@@ -43,11 +42,10 @@ func lifting(t testing.TB, revision string, up bridge.Upstream) (bridge.Upstream
 	return lift.New(from, bridge.Nobody{}, o).Wrap(up), from
 }
 
-// silent is what a modern server says of itself that announces nothing.
+// silent is the greeting of a modern server that announces nothing.
 const silent = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}},"ttlMs":0,"cacheScope":"private"}`
 
-// Between equals nothing is touched: it is the same request that arrives, and
-// the same answer that comes back.
+// Between equal revisions the server gets the same request, and the client the same answer.
 func TestLiftEquals(t *testing.T) {
 	for _, revision := range era.Legacy() {
 		p := &passing{s: &bridge.Greeting{Revision: revision, Result: []byte("{}")}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","structuredContent":5}}`)}
@@ -65,7 +63,7 @@ func TestLiftEquals(t *testing.T) {
 	}
 }
 
-// What both of two revisions understand is not copied either.
+// A message that both revisions understand is not copied either.
 func TestLiftUnlikeButSame(t *testing.T) {
 	p := &passing{s: &bridge.Greeting{Revision: era.Rev20251125}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}`)}
 	l, from := lifting(t, era.Rev20250618, p)
@@ -87,7 +85,7 @@ func (h hasty) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	return nil
 }
 
-// An answer that comes when the call has ended is not sent to the server.
+// An answer that arrives after the call ended is not sent to the server.
 func TestLiftAnsweredTooLate(t *testing.T) {
 	for range 64 {
 		p := &passing{s: &bridge.Greeting{Revision: "2026-07-28", Result: []byte(silent)}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list","params":{}}}}}`)}

@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// A payload that is lifted and lowered again is the payload: of requests what
-// the bridge adds is all that it adds, and of results what it takes away is what
-// a modern server has put around them.
+// FuzzLift checks that lifting only adds the bridge's members to a request. Lowering only removes the envelope
+// of a modern result.
 func FuzzLift(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":1.0}`, `{ "_meta":{"progressToken":1,"x":[ ]} , "b":"\u00e4"}`, `{"_meta":{},"c":null}`, `{"content":[],"_meta":5}`, "{\n\"a\":\t1\n}"} {
 		f.Add([]byte(seed), uint8(0))
@@ -40,7 +39,7 @@ func FuzzLift(f *testing.F) {
 			t.Fatalf("%s\nbecame %s\nand then %s", before, line, got)
 		}
 
-		// And back: an answer with an envelope, at one place or another.
+		// Back again: an answer with an envelope, at one place or another.
 		envelope := `"resultType":"complete","ttlMs":0,"cacheScope":"private"`
 		if bytes.Contains(payload, []byte(`\`)) || bytes.Contains(payload, []byte("resultType")) || bytes.Contains(payload, []byte("ttlMs")) ||
 			bytes.Contains(payload, []byte("cacheScope")) || bytes.Contains(payload, []byte(era.Reserved)) {
@@ -74,7 +73,7 @@ func FuzzLift(f *testing.F) {
 	})
 }
 
-// compact is JSON without white space, and without _meta that has nothing.
+// compact returns JSON without white space and without an empty _meta.
 func compact(b []byte) string {
 	var out bytes.Buffer
 	if json.Compact(&out, b) != nil {
@@ -85,7 +84,7 @@ func compact(b []byte) string {
 	return string(bytes.ReplaceAll(s, []byte(`"_meta":{}`), nil))
 }
 
-// What of a result is removed is removed with one comma each, wherever it stands.
+// bare removes each member with one comma, at any position.
 func TestBare(t *testing.T) {
 	members := []string{`"resultType":"complete"`, `"a":1`, `"ttlMs":5`, `"cacheScope":"public"`, `"b":{"ttlMs":1}`, `"_meta":{"io.modelcontextprotocol/serverInfo":{}}`}
 	var try func(left, chosen []string)

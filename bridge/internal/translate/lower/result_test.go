@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 )
 
-// What comes of a large answer is the answer itself, not a copy.
+// A large answer is upgraded without a copy.
 func TestUpgradeCopiesNothing(t *testing.T) {
 	large := `{"content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}],"structuredContent":{"a":1},"_meta":{"k":1}}`
 	a := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":`+large+`}`)

@@ -86,8 +86,7 @@ func over(t *testing.T, p *stateless.Pool, principal, caps, meta string) string 
 	return string(a.Result)
 }
 
-// Which requests share a connection, by how connections are shared, and by the era
-// of the server.
+// TestSharing checks which requests share a connection, by the share setting and the era of the server.
 func TestSharing(t *testing.T) {
 	const legacy, modern = era.Rev20251125, era.Rev20260728
 	for _, tc := range []struct {
@@ -122,7 +121,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// When fewer connections are allowed than there are, those that nobody uses make room.
+// If fewer connections are allowed than exist, unused ones make room.
 func TestLowered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := 10
@@ -141,7 +140,7 @@ func TestLowered(t *testing.T) {
 	})
 }
 
-// A connection that nobody uses is closed, and makes room when it is asked to.
+// An idle connection is closed, and makes room on request.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return 10 }, Idle: time.Minute})
