@@ -130,8 +130,8 @@ type Caller struct {
 	Header http.Header
 	// Identity is the caller's identity, from the token of the same request as Header.
 	Identity *identity.Identity
-	// Stay is the caller's session, if another instance may resume it; nil otherwise.
-	Stay Stay
+	// Handover is the caller's session, if another instance may resume it; nil otherwise.
+	Handover Handover
 }
 
 // Forward is one entry of a server's allow-list: a header of the client's requests that reaches the server, a claim of

@@ -21,9 +21,9 @@ type AnnouncesChanges interface {
 // changes of lists. It reports false while it does not receive them.
 type ListensToChanges interface{ ListensToChanges() bool }
 
-// MissesChanges is a Client that is notified when an open connection stops receiving the server's own
+// StopsListening is a Client that is notified when an open connection stops receiving the server's own
 // notifications. A ListensToChanges calls it after it has begun to report false.
-type MissesChanges interface{ MissesChanges() }
+type StopsListening interface{ MissesChanges() }
 
 // BoundsOpenings is an Adapter that limits concurrent openings itself. It returns the longest wait before an
 // opening starts, in addition to the time for the handshake.
@@ -67,27 +67,27 @@ type Room interface {
 	Return(n int)
 }
 
-// Stay is a session that another instance may resume, for the code that reaches servers. Its methods may be
+// Handover is a session that another instance may resume, for the code that reaches servers. Its methods may be
 // called concurrently, and only Sure may block.
-type Stay interface {
-	// Sure returns nil if a request of the session may be sent, because no other instance has resumed it. It may
+type Handover interface {
+	// Confirm returns nil if a request of the session may be sent, because no other instance has resumed it. It may
 	// wait for that knowledge, and is the last check before each request.
-	Sure(ctx context.Context) error
-	// Carried stores what another instance needs to resume the session's connection to a server, from Portable.
+	Confirm(ctx context.Context) error
+	// SaveResume stores what another instance needs to resume the session's connection to a server, from Portable.
 	// nil means that none can be resumed.
-	Carried(server string, carry []byte)
-	// Carry returns, once, what another instance stored with Carried. New request ids must be above that number.
-	Carry(server string) (carry []byte, above int64)
-	// Moves reports whether another instance resumes the session, which has ended here.
-	Moves() bool
+	SaveResume(server string, carry []byte)
+	// TakeResume returns, once, what another instance stored with Carried. New request ids must be above that number.
+	TakeResume(server string) (carry []byte, above int64)
+	// HandedOver reports whether another instance resumes the session, which has ended here.
+	HandedOver() bool
 }
 
-// Portable is an Upstream that another process can resume.
-type Portable interface {
-	// Carry returns what that needs; nil means that it is impossible.
-	Carry() []byte
-	// Leave makes Close leave the server's side of the connection to the other process.
-	Leave()
+// Resumable is an Upstream that another process can resume.
+type Resumable interface {
+	// ResumeData returns what that needs; nil means that it is impossible.
+	ResumeData() []byte
+	// Detach makes Close leave the server's side of the connection to the other process.
+	Detach()
 }
 
 // Resumer is an Adapter that can resume a connection of another process.

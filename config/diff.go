@@ -317,7 +317,7 @@ func nextOnly(key string, was, now *Server) bool {
 	case "retry":
 		return !was.Retry.On()
 	case "limits":
-		return was.Place == PlaceWorkers || now.Limits.Paced() && !was.Limits.Paced()
+		return was.Place == PlaceWorkers || now.Limits.HasRate() && !was.Limits.HasRate()
 	case "max_children":
 		return was.Place == PlaceWorkers
 	case "timeout", "max_timeout", "tools", "resources": // its tools are built from them

@@ -104,7 +104,7 @@ func checkPublicURL(s string) error {
 	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
 		return fmt.Errorf("must not have :%s: browsers and clients leave out the default port", u.Port())
 	}
-	return jwks.Safe(s)
+	return jwks.CheckAddress(s)
 }
 
 // checkOAuth adds the broken rules about tokens. A token alone lets nobody in: a rule of access
@@ -118,16 +118,16 @@ func (c *Config) checkOAuth(all *breaches) {
 		switch {
 		case o.Issuer == "":
 			all.add(item, "has no issuer: write the name that is in its tokens, such as https://idp.example.com")
-		case err != nil || jwks.Safe(o.Issuer) != nil:
-			all.add(item+": issuer", "%v", jwks.Safe(o.Issuer))
+		case err != nil || jwks.CheckAddress(o.Issuer) != nil:
+			all.add(item+": issuer", "%v", jwks.CheckAddress(o.Issuer))
 		case strings.ContainsAny(o.Issuer, "?#") || u.Opaque != "":
 			all.add(item+": issuer", "must have neither a query nor a fragment")
 		case issuers[o.Issuer] > 0:
 			all.add(item+": issuer", "is that of item %d too", issuers[o.Issuer])
 		}
 		issuers[o.Issuer] = i + 1
-		if strings.Contains(o.JWKS, "://") && jwks.Safe(o.JWKS) != nil {
-			all.add(item+": jwks", "%v", jwks.Safe(o.JWKS))
+		if strings.Contains(o.JWKS, "://") && jwks.CheckAddress(o.JWKS) != nil {
+			all.add(item+": jwks", "%v", jwks.CheckAddress(o.JWKS))
 		}
 		for j, a := range o.Algorithms {
 			if !slices.Contains(token.Algorithms, a) {

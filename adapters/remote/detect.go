@@ -15,14 +15,14 @@ import (
 // not speak this one. Otherwise a server that is out of order would get requests that it does not
 // understand (protocol.md C2.7).
 type Adapter struct {
-	Server string       // its name
-	Log    *slog.Logger // must be set
-	Ways   [2]Way       // in the order of the first attempts
-	works  atomic.Int32
+	Server     string       // its name
+	Log        *slog.Logger // must be set
+	Candidates [2]Candidate // in the order of the first attempts
+	works      atomic.Int32
 }
 
-// Way is one transport.
-type Way struct {
+// Candidate is one transport.
+type Candidate struct {
 	Transport string // in the configuration
 	Title     string // in messages
 	bridge.Adapter
@@ -40,7 +40,7 @@ func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	if first > 0 {
 		first--
 	}
-	one, other := e.Ways[first], e.Ways[1-first]
+	one, other := e.Candidates[first], e.Candidates[1-first]
 	up, err := one.Open(ctx, from, rest)
 	if err == nil {
 		e.works.Store(first + 1)
@@ -65,7 +65,7 @@ func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 
 // Resume continues a connection of another instance, over the transport that can be continued.
 func (e *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
-	for i, w := range e.Ways {
+	for i, w := range e.Candidates {
 		if r, ok := w.Adapter.(bridge.Resumer); ok {
 			up, err := r.Resume(ctx, from, rest, carry, above)
 			if err == nil {
@@ -80,7 +80,7 @@ func (e *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.C
 // Transport returns the name of the transport that worked last, or "".
 func (e *Adapter) Transport() string {
 	if n := e.works.Load(); n > 0 {
-		return e.Ways[n-1].Transport
+		return e.Candidates[n-1].Transport
 	}
 	return ""
 }

@@ -77,7 +77,7 @@ func TestEither(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var opened []string
-			e := &Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Ways: [2]Way{
+			e := &Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Candidates: [2]Candidate{
 				{"streamable", "Streamable HTTP", &scripted{"new", test.new, &opened}}, {"sse", "HTTP+SSE", &scripted{"old", test.old, &opened}},
 			}}
 			for i, want := range test.errs {
@@ -108,7 +108,7 @@ func TestEitherLate(t *testing.T) {
 	cancel()
 	var opened []string
 	other := &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Err: ErrOtherTransport}
-	e := &Adapter{Server: "a", Ways: [2]Way{{Adapter: &scripted{"new", []error{other}, &opened}}, {Adapter: &scripted{"old", nil, &opened}}}}
+	e := &Adapter{Server: "a", Candidates: [2]Candidate{{Adapter: &scripted{"new", []error{other}, &opened}}, {Adapter: &scripted{"old", nil, &opened}}}}
 	if _, err := e.Open(ctx, nil, nil); !errors.Is(err, ErrOtherTransport) || len(opened) != 1 {
 		t.Errorf("Open = %v after %v", err, opened)
 	}
@@ -119,7 +119,7 @@ func TestEitherLog(t *testing.T) {
 	var log bytes.Buffer
 	var opened []string
 	other := &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Err: ErrOtherTransport}
-	e := &Adapter{Server: "a", Log: slog.New(slog.NewTextHandler(&log, nil)), Ways: [2]Way{
+	e := &Adapter{Server: "a", Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: [2]Candidate{
 		{Adapter: &scripted{"new", []error{other}, &opened}}, {"sse", "HTTP+SSE", &scripted{"old", []error{nil, nil}, &opened}},
 	}}
 	for range 2 {

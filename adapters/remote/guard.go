@@ -27,10 +27,10 @@ func (c *Config) control() func(network, address string, _ syscall.RawConn) erro
 	}
 }
 
-// Whence returns a context for a request to u. After the response, public reports whether it came
+// FromInternet returns a context for a request to u. After the response, public reports whether it came
 // from an address of the internet. Behind a proxy, and without a network, the name of the host
 // decides.
-func (c *Client) Whence(ctx context.Context, u *url.URL) (told context.Context, public func() bool) {
+func (c *Client) FromInternet(ctx context.Context, u *url.URL) (told context.Context, public func() bool) {
 	var outside atomic.Bool // of any connection: a redirect may have taken another one
 	named := func() bool { return global(u.Hostname()) }
 	proxy := c.short.Transport.(*http.Transport).Proxy

@@ -87,7 +87,7 @@ func TestWhence(t *testing.T) {
 		public     bool
 	}{{s.URL, "none", false}, {"http://api.example.com", s.URL, true}, {"http://wiki", s.URL, false}, {"http://10.0.0.1", s.URL, false}} {
 		c := client(t, Config{URL: test.url, Proxy: test.proxy})
-		ctx, public := c.Whence(t.Context(), c.URL())
+		ctx, public := c.FromInternet(t.Context(), c.URL())
 		res, err := c.Do(c.Request(ctx, "GET", c.URL(), nil, nil))
 		if err != nil {
 			t.Fatal(err)

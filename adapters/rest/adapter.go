@@ -397,8 +397,8 @@ type Report struct {
 	Tools, Size, Listed int
 	// Resources is how many operations are resources instead of tools.
 	Resources int
-	// Unsaid is how many bytes of output schemas were omitted to shorten the list.
-	Unsaid int
+	// OutputsOmitted is how many bytes of output schemas were omitted to shorten the list.
+	OutputsOmitted int
 	// Mode is ModeTools or ModeSearch.
 	Mode string
 	// Lost are exposed operations that cannot be tools: as METHOD path, or as a path if its
@@ -411,7 +411,7 @@ type Report struct {
 	// Advice is what to set then; empty for nothing.
 	Advice string
 	// Uncounted: the catalogue was not read either, or a webhook sends it.
-	Uncounted bool
+	CatalogUnread bool
 
 	tools   []*toolset.Tool // includes resources
 	uris    map[*toolset.Tool]string
@@ -422,7 +422,7 @@ type Report struct {
 }
 
 // Inspect reads the document, if it is a file, and reports the resulting tools. It makes no
-// connection. The error is of type Faults for faults in Config.Tools, and ErrNowhere if no call
+// connection. The error is of type Faults for faults in Config.Tools, and ErrNoServer if no call
 // could be made.
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
@@ -456,7 +456,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	source.Close()
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, Unsaid: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Tools: len(list.tools), Size: list.size, OutputsOmitted: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, CatalogUnread: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, op := range m.lost {
@@ -468,11 +468,11 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	return report, nil
 }
 
-// ErrNowhere reports that neither the document nor Config.BaseURL names a server.
-var ErrNowhere = errors.New("does not say where the API is (servers)")
+// ErrNoServer reports that neither the document nor Config.BaseURL names a server.
+var ErrNoServer = errors.New("does not say where the API is (servers)")
 
 func (c *Config) errNoServer() error {
-	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNowhere)
+	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNoServer)
 }
 
 // noServer reports whether there are operations, none of which has a server. A document at a URL has

@@ -144,7 +144,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
-	ctx, public := client.Whence(ctx, u)
+	ctx, public := client.FromInternet(ctx, u)
 	r := client.Request(ctx, http.MethodGet, u, nil, nil)
 	r.Header.Set("Accept", "application/json, application/yaml, */*;q=0.5")
 	for name, value := range headers {

@@ -325,11 +325,11 @@ func TestCatalogClosed(t *testing.T) {
 func TestInspectCatalog(t *testing.T) {
 	c := Config{BaseURL: "http://localhost", Catalog: Catalog{File: file(t, `[{"name":"ok","request":"GET /"},{"name":"x"}]`)}}
 	r, err := c.Inspect(t.Context(), "flows", Options{})
-	if err != nil || r.Tools != 1 || r.Uncounted || len(r.Warnings) != 1 {
+	if err != nil || r.Tools != 1 || r.CatalogUnread || len(r.Warnings) != 1 {
 		t.Errorf("Inspect = %+v, %v", r, err)
 	}
 	c.Catalog = Catalog{URL: "http://localhost:1/tools"}
-	if r, err = c.Inspect(t.Context(), "flows", Options{}); err != nil || !r.Uncounted || r.Unread {
+	if r, err = c.Inspect(t.Context(), "flows", Options{}); err != nil || !r.CatalogUnread || r.Unread {
 		t.Errorf("Inspect = %+v, %v", r, err)
 	}
 	c.Catalog = Catalog{File: file(t, strings.Repeat(" ", publication.MaxBytes+1))}

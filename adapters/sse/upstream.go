@@ -54,7 +54,7 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	c.out = &poster{c: c, header: from.Header, identity: from.Identity, wait: conn.Backlog{Limit: 4 * u.o.MaxMessage}, under: map[*post]struct{}{}}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
 	// c.ctx outlives Open. During a sign-in, the time-outs of both stand still.
-	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.Stand))
+	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.HoldTimeouts))
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
 	if err == nil {
@@ -161,7 +161,7 @@ func (u *Upstream) refused(res *http.Response) error {
 func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error) {
 	for {
 		e, err := events.Next()
-		if e.Over != nil && err != nil {
+		if e.Oversized != nil && err != nil {
 			return nil, u.name.Unavailable("it names no usable endpoint", err)
 		}
 		if err != nil {
@@ -199,16 +199,16 @@ func (c *connection) read(events *httpio.Reader) error {
 		e, err := events.Next()
 		switch {
 		case err != nil:
-			if e.Over != nil {
-				c.endless(&in, e.Over)
+			if e.Oversized != nil {
+				c.endless(&in, e.Oversized)
 			}
 			return err
 		case e.Type != "message":
 			c.u.o.Log.Debug("event ignored: it is not a message")
 			e.Data.Free()
-		case e.Over != nil:
-			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Over.ID()))
-			c.Unkept(&in, e.Over.ID(), c.u.o.MaxMessage)
+		case e.Oversized != nil:
+			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Oversized.ID()))
+			c.AnswerNotKept(&in, e.Oversized.ID(), c.u.o.MaxMessage)
 		case e.Data != nil:
 			texts.Parse(e.Data, e.Data.B, &in, c.Deliver)
 		}
@@ -222,7 +222,7 @@ func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	if id == nil && !seen.Asks() {
 		id = c.Only()
 	}
-	c.Unkept(in, id, c.u.o.MaxMessage)
+	c.AnswerNotKept(in, id, c.u.o.MaxMessage)
 	c.giveUp(c.u.name.Lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))
 }
 

@@ -192,7 +192,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 		u := inMemory(t, f, conn.Options{Timeouts: conn.Timeouts{Idle: time.Minute}})
 		do := u.do
 		u.do = func(r *http.Request) (*http.Response, error) {
-			end := deadline.Stand(r.Context())
+			end := deadline.Hold(r.Context())
 			defer end()
 			if err := backoff.For(r.Context(), signIn); err != nil {
 				return nil, err

@@ -32,7 +32,7 @@ func (c *connection) posted(p *post, res *http.Response) {
 	body, err := io.ReadAll(&within{Reader: io.LimitReader(res.Body, int64(limit)+1), in: &in}) // an incomplete body is not a message
 	switch status := res.StatusCode; {
 	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // only an answer is so large
-		c.Unkept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
+		c.AnswerNotKept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
 	case ok:
 		if mine {
 			c.answered(p, body, &in)
@@ -73,7 +73,7 @@ func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	}
 	m.ID = id
 	if m.Len() > c.u.o.MaxMessage+2*conn.EnvelopeRoom || !in.Size(m.Len()) { // U+FFFD has three bytes
-		c.Unkept(in, id, c.u.o.MaxMessage)
+		c.AnswerNotKept(in, id, c.u.o.MaxMessage)
 		return true
 	}
 	in.Give(m)

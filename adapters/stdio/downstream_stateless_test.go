@@ -363,7 +363,7 @@ func TestStatelessSDK(t *testing.T) {
 	if got := []float64{<-progress, <-progress}; !slices.Equal(got, []float64{1, 2}) {
 		t.Errorf("progress %v", got)
 	}
-	<-m.Heeded()
+	<-m.Subscribed()
 	m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	<-changed
 	ctx, cancel := context.WithCancel(t.Context())

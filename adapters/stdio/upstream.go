@@ -296,7 +296,7 @@ func (u *child) output(r io.Reader, limit int) *pump {
 		defer in.Drop()
 		if big, ok := over.(*jsonrpc.Finder); ok {
 			u.a.o.Log.Warn("message dropped", "why", in.Why(u.a.o.MaxMessage), "id", string(big.ID()))
-			u.Unkept(&in, big.ID(), u.a.o.MaxMessage)
+			u.AnswerNotKept(&in, big.ID(), u.a.o.MaxMessage)
 			return
 		}
 		line := buf.B

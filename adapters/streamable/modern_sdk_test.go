@@ -58,7 +58,7 @@ func TestModernSDK(t *testing.T) {
 	if _, err := call(t.Context(), "fail", map[string]any{"code": -32601, "message": "gone"}); err == nil { // 404
 		t.Error("no error for a method that is not there")
 	}
-	<-h.m.Heeded()
+	<-h.m.Subscribed()
 	h.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	<-changed
 	ctx, cancel := context.WithCancel(t.Context())

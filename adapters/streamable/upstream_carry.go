@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	_ bridge.Portable = (*wire)(nil)
-	_ bridge.Resumer  = (*Upstream)(nil)
+	_ bridge.Resumable = (*wire)(nil)
+	_ bridge.Resumer   = (*Upstream)(nil)
 )
 
 // portableState is the state of a connection that another process needs to continue it.
@@ -26,8 +26,8 @@ type portableState struct {
 // maxPortableState bounds that state, in bytes: it is stored with each session.
 const maxPortableState = 8 << 10
 
-// Carry implements bridge.Portable. A server without sessions has nothing to continue.
-func (w *wire) Carry() []byte {
+// ResumeData implements bridge.Resumable. A server without sessions has nothing to continue.
+func (w *wire) ResumeData() []byte {
 	session, _ := w.identity()
 	if session == "" {
 		return nil
@@ -48,8 +48,8 @@ func (w *wire) Carry() []byte {
 	return carry
 }
 
-// Leave implements bridge.Portable.
-func (w *wire) Leave() {
+// Detach implements bridge.Resumable.
+func (w *wire) Detach() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.handedOver = true

@@ -55,8 +55,8 @@ func TestUpstreamCarry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carry := up.(bridge.Portable).Carry()
-	up.(bridge.Portable).Leave()
+	carry := up.(bridge.Resumable).ResumeData()
+	up.(bridge.Resumable).Detach()
 	_ = up.Close(t.Context())
 	if got := took(); !slices.Equal(got, []string{"initialize 1", "notifications/initialized"}) {
 		t.Errorf("the server was sent %q", got)
@@ -73,7 +73,7 @@ func TestUpstreamCarry(t *testing.T) {
 	if got := adaptertest.Call(t.Context(), t, again, nil, useTool("echo", `{"n":7}`)).Result(t); !strings.Contains(got, "7") {
 		t.Errorf("echo = %s", got)
 	}
-	if string(again.(bridge.Portable).Carry()) != string(carry) {
+	if string(again.(bridge.Resumable).ResumeData()) != string(carry) {
 		t.Error("who has taken over hands something else on")
 	}
 	_ = again.Close(t.Context())

@@ -134,7 +134,7 @@ func (p *exchange) single(res *http.Response) *bridge.Error {
 	buf, err := readBody(res, a.limit, &in)
 	switch {
 	case errors.Is(err, errNotKept):
-		p.l.Unkept(&in, p.id, a.o.MaxMessage)
+		p.l.AnswerNotKept(&in, p.id, a.o.MaxMessage)
 		return nil
 	case err != nil:
 		p.l.Abort(p.call, a.name.Lost("the connection to it broke", err))
@@ -170,7 +170,7 @@ func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 		if errors.Is(err, httpio.ErrEndless) && p.method != listen {
 			// The event belongs to this call, and nothing can follow it.
 			p.answered = true
-			p.l.Unkept(&in, p.id, p.l.a.o.MaxMessage)
+			p.l.AnswerNotKept(&in, p.id, p.l.a.o.MaxMessage)
 		}
 		if err != nil {
 			return err
@@ -191,10 +191,10 @@ func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 
 func (p *exchange) event(ev *httpio.Received, in *conn.Intake) {
 	switch {
-	case ev.Over != nil && string(jsonrpc.Unquoted(ev.Over.ID())) == string(p.id):
+	case ev.Oversized != nil && string(jsonrpc.Unquoted(ev.Oversized.ID())) == string(p.id):
 		p.answered = true
-		p.l.Unkept(in, p.id, p.l.a.o.MaxMessage)
-	case ev.Over != nil:
+		p.l.AnswerNotKept(in, p.id, p.l.a.o.MaxMessage)
+	case ev.Oversized != nil:
 		p.l.a.o.Log.Warn("message dropped", "why", in.Why(p.l.a.o.MaxMessage))
 	case ev.Data != nil && ev.Type == "message":
 		p.l.messages(ev.Data, in, p.deliver)
@@ -237,7 +237,7 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 			return nil, errNobodyWaits
 		}
 		res, err := by(request())
-		if err == nil || !remote.Unsent(err) || remote.TLSFault(err) || a.o.Hasty || time.Since(began)+wait > most || backoff.For(ctx, wait) != nil {
+		if err == nil || !remote.Unsent(err) || remote.TLSFault(err) || a.o.FailFast || time.Since(began)+wait > most || backoff.For(ctx, wait) != nil {
 			return res, err
 		}
 		wait = min(2*wait, time.Second)

@@ -94,7 +94,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 			if over.Load() {
 				return do(r)
 			}
-			end := deadline.Stand(r.Context())
+			end := deadline.Hold(r.Context())
 			defer end()
 			if err := backoff.For(r.Context(), signIn); err != nil {
 				return nil, err
@@ -420,7 +420,7 @@ func TestUpstreamLingers(t *testing.T) {
 // minute: a break is followed by many attempts in that time.
 func TestHastyListens(t *testing.T) {
 	for hasty, most := range map[bool]time.Duration{false: maxStandalone, true: maxHasty} {
-		s := &standalone{w: &wire{link: link{a: &Upstream{o: conn.Options{Hasty: hasty}}}}, fails: 10}
+		s := &standalone{w: &wire{link: link{a: &Upstream{o: conn.Options{FailFast: hasty}}}}, fails: 10}
 		if d := s.pause(); d < most || d > most*5/4 {
 			t.Errorf("hasty %v: the next attempt is made after %v, want %v", hasty, d, most)
 		}

@@ -43,7 +43,7 @@ type link struct {
 func (l *link) init(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
 	l.a, l.cookie, l.from, l.rest, l.calls = a, new(remote.Cookies), from, rest, map[int64]*exchange{}
 	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
-	l.ctx, l.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), l.Stand))
+	l.ctx, l.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), l.HoldTimeouts))
 }
 
 // request returns a request with the cookies of this connection.

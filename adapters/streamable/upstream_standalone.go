@@ -117,7 +117,7 @@ func (w *wire) streamLost() {
 		return
 	}
 	w.notListening.Store(true)
-	if h, ok := w.rest.(bridge.MissesChanges); ok {
+	if h, ok := w.rest.(bridge.StopsListening); ok {
 		h.MissesChanges()
 	}
 }
@@ -126,7 +126,7 @@ func (w *wire) streamLost() {
 // servers close each stream at once.
 func (s *standalone) pause() time.Duration {
 	most := maxStandalone
-	if s.w.a.o.Hasty {
+	if s.w.a.o.FailFast {
 		most = maxHasty
 	}
 	d := max(backoff.Grown(time.Second, most, s.fails+1), s.retry)
@@ -207,7 +207,7 @@ func (s *standalone) read(res *http.Response) (news bool) {
 	for ; ; in.Drop() {
 		ev, err := r.Next()
 		if err != nil {
-			if ev.Over != nil {
+			if ev.Oversized != nil {
 				s.event(&ev, &in) // so that resuming does not begin with it again
 			}
 			return news
@@ -228,9 +228,9 @@ func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 		s.last = eventID(ev.ID)
 	}
 	switch {
-	case ev.Over != nil:
+	case ev.Oversized != nil:
 		w.a.o.Log.Warn("message dropped", "why", in.Why(w.a.o.MaxMessage))
-		w.Unkept(in, ev.Over.ID(), w.a.o.MaxMessage)
+		w.AnswerNotKept(in, ev.Oversized.ID(), w.a.o.MaxMessage)
 	case ev.Data != nil && ev.Type == "message":
 		w.messages(ev.Data, in, s.deliver)
 		return true

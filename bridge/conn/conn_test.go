@@ -181,7 +181,7 @@ func TestConnTimeouts(t *testing.T) {
 					time.AfterFunc(tc.question[1], func() { rest.replies[0](bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)) })
 				}
 				if tc.signIn[1] > 0 {
-					time.AfterFunc(tc.signIn[0], func() { time.AfterFunc(tc.signIn[1]-tc.signIn[0], c.Stand()) })
+					time.AfterFunc(tc.signIn[0], func() { time.AfterFunc(tc.signIn[1]-tc.signIn[0], c.HoldTimeouts()) })
 				}
 				time.AfterFunc(3*time.Hour, cancel)
 				got := <-ch

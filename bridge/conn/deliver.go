@@ -40,7 +40,7 @@ func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 		c.notifyModern(on, m)
 	case m.Method == "notifications/cancelled" && m.ID == nil:
 		c.withdraw(string(m.RequestID()), bridge.CancelReason(m))
-	case m.ID == nil && era.TellsChange(m.Method): // all users of the connection get it, the cache first
+	case m.ID == nil && era.ReportsChange(m.Method): // all users of the connection get it, the cache first
 		c.rest.Notify(m)
 	case m.ID == nil:
 		c.client(on).Notify(m)
@@ -260,9 +260,9 @@ func (c *Conn) settle(id string, a *asked) bool {
 	return true
 }
 
-// Stand makes the time-outs of all calls stand still until end is called: a request waits for a
+// HoldTimeouts makes the time-outs of all calls stand still until end is called: a request waits for a
 // person to sign in before it can be sent.
-func (c *Conn) Stand() (end func()) {
+func (c *Conn) HoldTimeouts() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holdClocks()

@@ -78,9 +78,9 @@ func (i *Intake) Why(limit int) string {
 	return fmt.Sprintf("it is larger than the limit of %d bytes", limit)
 }
 
-// Unkept settles the call of that raw id with an error: its answer was discarded, as in had no
+// AnswerNotKept settles the call of that raw id with an error: its answer was discarded, as in had no
 // memory for it or it was larger than limit. It ignores an id of no call.
-func (c *Conn) Unkept(in *Intake, id []byte, limit int) {
+func (c *Conn) AnswerNotKept(in *Intake, id []byte, limit int) {
 	if !in.refused {
 		c.Unanswerable(id, fmt.Sprintf("its answer is larger than the limit of %d bytes", limit))
 		return

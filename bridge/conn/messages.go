@@ -108,7 +108,7 @@ func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 		return true
 	}
 	if m.IsResponse() {
-		p.Conn.Unkept(in, m.ID, p.MaxMessage)
+		p.Conn.AnswerNotKept(in, m.ID, p.MaxMessage)
 	}
 	m.Release()
 	return false

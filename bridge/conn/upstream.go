@@ -18,9 +18,9 @@ type Options struct {
 	Log        *slog.Logger // nil means slog.Default()
 	MaxMessage int          // bytes of one message from the server; 0 means 16 MiB
 	Timeouts   Timeouts     // of each call; 0 means none
-	// Hasty means that a server that refuses connections is not tried again for a while. Otherwise
+	// FailFast means that a server that refuses connections is not tried again for a while. Otherwise
 	// it may be about to start.
-	Hasty bool
+	FailFast bool
 	// Era limits the eras of the protocol; empty means conn.EraAuto. A transport of one era ignores
 	// it.
 	Era Era

@@ -85,7 +85,7 @@ var removed = map[string]bool{
 func IsRemoved(method string) bool { return removed[method] }
 
 // ReportsChange reports whether notifications of that method report a change of a list or a resource.
-func TellsChange(method string) bool {
+func ReportsChange(method string) bool {
 	switch method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
 		"notifications/resources/updated":

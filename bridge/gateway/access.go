@@ -26,8 +26,8 @@ type Settings struct {
 	PerPrincipal limits.PerPrincipal
 }
 
-// take applies the settings, and returns the principals with changed grants.
-func (b *Gateway) take(s *Settings) (changed map[string]bool) {
+// applySettings applies the settings, and returns the principals with changed grants.
+func (b *Gateway) applySettings(s *Settings) (changed map[string]bool) {
 	if s == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	}
 	b.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
 	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
-		at := o.ways.Now().At
+		at := o.bindings.Current().Server
 		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
 		} else {

@@ -27,15 +27,15 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 		return nil, err
 	}
 	s := b.newSession(h.Key, h.Server, callerOf(&h.Record))
-	s.held, s.ready, s.used, s.ways.Now().Adopted = h, true, true, newHandover()
-	if stay, ok := s.caller.Stay.(*stay); ok {
+	s.held, s.ready, s.used, s.bindings.Current().Handover = h, true, true, newHandover()
+	if stay, ok := s.caller.Handover.(*stay); ok {
 		stay.Resume(&h)
 	}
 	if err := b.add(s); err != nil {
 		s.cancel(err)
 		return nil, err
 	}
-	if err := s.ways.Reach(b.force, s.ctx); err != nil {
+	if err := s.bindings.Connect(b.force, s.ctx); err != nil {
 		s.End(err)
 		return nil, err
 	}
@@ -45,17 +45,17 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 // resume restores the session's state on a fresh connection before the first call, m; m is
 // nil when no call caused it.
 func (s *Session) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Message) error {
-	if w.Adopted.Done() {
+	if w.Handover.Done() {
 		return nil
 	}
-	if w.At != nil { // a refused call opens no connection
-		if err := w.At.drained.Refuses(m, s.caller); err != nil {
+	if w.Server != nil { // a refused call opens no connection
+		if err := w.Server.drained.Refuses(m, s.caller); err != nil {
 			return err
 		}
 		ctx = drain.Passing(ctx)
 	}
-	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Notify)
-	if errors.Is(err, bridge.ErrReplaced) && w.Counts() { // a newer binding is not affected
+	err := w.Handover.Resume(ctx, w.Chain, s.caller, s.record, s.log, s.changes.Notify)
+	if errors.Is(err, bridge.ErrReplaced) && w.Current() { // a newer binding is not affected
 		s.End(err)
 	}
 	return err
@@ -64,18 +64,18 @@ func (s *Session) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Me
 // restore resumes a session whose client only listens: at once, or when the operator ends
 // the server's drain.
 func (s *Session) restore(w *binding[*server]) {
-	if !w.Counts() || w.Adopted.Waits(true) {
+	if !w.Current() || w.Handover.Waits(true) {
 		return
 	}
 	now := func() (stop func()) {
 		_ = s.resume(s.ctx, w, nil) // the next call returns the error
-		w.Adopted.Waits(false)
+		w.Handover.Waits(false)
 		return nil
 	}
-	if w.At == nil {
+	if w.Server == nil {
 		now()
-	} else if stop := w.At.drained.Await(func() {
-		w.Adopted.Waits(false)
+	} else if stop := w.Server.drained.Await(func() {
+		w.Handover.Waits(false)
 		s.Go(func() { s.restore(w) })
 	}, now); stop != nil {
 		s.OnEnd(stop)
@@ -87,10 +87,10 @@ func (s *Session) restore(w *binding[*server]) {
 func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {
-		w := s.ways.Enter()
+		w := s.bindings.Enter()
 		defer w.Leave()
 		if err := s.resume(s.ctx, w, nil); err == nil {
-			notifyServer(drain.Passing(s.ctx), w.Up, s.caller, m.Method, m.Params, s.log)
+			notifyServer(drain.Passing(s.ctx), w.Chain, s.caller, m.Method, m.Params, s.log)
 		}
 	})
 }

@@ -193,7 +193,7 @@ func TestMergeCancelledListIsLeftAlone(t *testing.T) {
 		cancel()
 		for range 100 {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":1}}`)
-			_, _ = s.ways.Now().Up.Call(ctx, &bridge.Request{Message: m, From: s.caller})
+			_, _ = s.bindings.Current().Chain.Call(ctx, &bridge.Request{Message: m, From: s.caller})
 			m.Release()
 		}
 	})

@@ -11,13 +11,13 @@ import (
 
 // A binding is the chain of wrappers that a session's calls use, until a reload replaces it.
 type binding[S any] struct {
-	At      S               // the server
-	Up      bridge.Upstream // nil until Reach
-	Adopted *handover       // nil unless the state of an earlier connection must be restored
-	of      *bindings[S]
-	calls   atomic.Int64 // calls that entered
-	closed  sync.Once
-	over    chan struct{}
+	Server   S               // the server
+	Chain    bridge.Upstream // nil until Reach
+	Handover *handover       // nil unless the state of an earlier connection must be restored
+	all      *bindings[S]
+	calls    atomic.Int64 // calls that entered
+	closed   sync.Once
+	replaced chan struct{}
 }
 
 // bindings holds a session's current binding; former ones close with their last call.
@@ -31,30 +31,30 @@ type bindings[S any] struct {
 	ended bool
 }
 
-// Begin sets the first binding, to the server at; Reach makes its chain. make returns a chain
+// Init sets the first binding, to the server at; Reach makes its chain. make returns a chain
 // and opens nothing. end ends the session. later runs shut for a former binding, or drops it,
 // and then End shuts. end and later must not block.
-func (s *bindings[S]) Begin(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
+func (s *bindings[S]) Init(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
 	s.make, s.end, s.later = make, end, later
-	s.now.Store(s.way(at))
+	s.now.Store(s.binding(at))
 }
 
-func (s *bindings[S]) way(at S) *binding[S] {
-	return &binding[S]{At: at, of: s, over: make(chan struct{})}
+func (s *bindings[S]) binding(at S) *binding[S] {
+	return &binding[S]{Server: at, all: s, replaced: make(chan struct{})}
 }
 
-// Now returns the current binding.
-func (s *bindings[S]) Now() *binding[S] { return s.now.Load() }
+// Current returns the current binding.
+func (s *bindings[S]) Current() *binding[S] { return s.now.Load() }
 
-// Counts reports whether the binding is the current one.
-func (w *binding[S]) Counts() bool { return w.of.Now() == w }
+// Current reports whether the binding is the current one.
+func (w *binding[S]) Current() bool { return w.all.Current() == w }
 
 // Enter returns the current binding for a call. Until Leave, only End closes it.
 func (s *bindings[S]) Enter() *binding[S] {
 	for {
-		w := s.Now()
+		w := s.Current()
 		w.calls.Add(1)
-		if w.Counts() {
+		if w.Current() {
 			return w
 		}
 		w.Leave() // Renew replaced it, and may have counted no calls
@@ -63,16 +63,16 @@ func (s *bindings[S]) Enter() *binding[S] {
 
 // Leave ends a call that entered. The last one shuts a former binding.
 func (w *binding[S]) Leave() {
-	if w.calls.Add(-1) == 0 && !w.Counts() {
-		w.of.later(w.shut)
+	if w.calls.Add(-1) == 0 && !w.Current() {
+		w.all.later(w.shut)
 	}
 }
 
 // shut closes the chain once. It returns when the chain is closed.
 func (w *binding[S]) shut(ctx context.Context) {
-	w.of.mu.Lock()
-	up := w.Up
-	w.of.mu.Unlock()
+	w.all.mu.Lock()
+	up := w.Chain
+	w.all.mu.Unlock()
 	if up != nil {
 		w.closed.Do(func() { _ = up.Close(ctx) })
 	}
@@ -83,19 +83,19 @@ func anyBusy[S any](ways []*binding[S]) bool {
 	return slices.ContainsFunc(ways, func(w *binding[S]) bool { return w.calls.Load() > 0 })
 }
 
-// Reach makes the chain of the current binding. life is the session's context; its cause is
+// Connect makes the chain of the current binding. life is the session's context; its cause is
 // the error when the session ended.
-func (s *bindings[S]) Reach(ctx, life context.Context) error {
+func (s *bindings[S]) Connect(ctx, life context.Context) error {
 	for {
-		w := s.Now()
+		w := s.Current()
 		up, err := s.make(w)
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
-		ended, counts := s.ended, w.Counts()
+		ended, counts := s.ended, w.Current()
 		if counts && !ended {
-			w.Up = up
+			w.Chain = up
 		}
 		s.mu.Unlock()
 		if counts && !ended {
@@ -108,26 +108,26 @@ func (s *bindings[S]) Reach(ctx, life context.Context) error {
 	}
 }
 
-// Renew makes a binding to at the current one, and returns it if session state must be
+// Replace makes a binding to at the current one, and returns it if session state must be
 // restored there. It returns nil for a session that did not begin or has ended. Calls in
 // flight keep the former binding until the last one leaves: see End.
-func (s *bindings[S]) Renew(ctx context.Context, at S) *binding[S] {
-	was, w := s.Now(), s.way(at)
+func (s *bindings[S]) Replace(ctx context.Context, at S) *binding[S] {
+	was, w := s.Current(), s.binding(at)
 	up, err := s.make(w)
 	if err != nil {
 		s.end(err)
 		return nil
 	}
 	s.mu.Lock()
-	begun := was.Up != nil && !s.ended
+	begun := was.Chain != nil && !s.ended
 	if begun {
-		w.Up, w.Adopted = up, resumedHandover()
+		w.Chain, w.Handover = up, resumedHandover()
 	} else {
-		w.Adopted = was.Adopted
+		w.Handover = was.Handover
 	}
 	if !s.ended {
 		s.now.Store(w)
-		close(was.over)
+		close(was.replaced)
 	}
 	s.mu.Unlock()
 	if !begun { // Reach makes it
@@ -144,22 +144,22 @@ func (s *bindings[S]) Renew(ctx context.Context, at S) *binding[S] {
 func (s *bindings[S]) Close(ctx context.Context) {
 	s.mu.Lock()
 	s.ended = true
-	up := s.Now().Up
+	up := s.Current().Chain
 	s.mu.Unlock()
 	if up != nil {
 		_ = up.Close(ctx) // the wrappers log their errors
 	}
 }
 
-// Over marks the session as released. The session calls it after Close.
-func (s *bindings[S]) Over() { close(s.Now().over) }
+// Released marks the session as released. The session calls it after Close.
+func (s *bindings[S]) Released() { close(s.Current().replaced) }
 
 // End ends the session with err if the binding is still current, and waits for its release.
 // Otherwise it closes the binding's chain, calls in flight included.
 func (w *binding[S]) End(ctx context.Context, err error) {
-	if w.Counts() {
-		w.of.end(err)
-		<-w.over
+	if w.Current() {
+		w.all.end(err)
+		<-w.replaced
 		return
 	}
 	w.shut(ctx)
@@ -170,7 +170,7 @@ func (w *binding[S]) End(ctx context.Context, err error) {
 func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool) {
 	for _, w := range ways {
 		select {
-		case <-w.over:
+		case <-w.replaced:
 			continue
 		case <-left:
 			return waited
@@ -178,7 +178,7 @@ func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool
 		}
 		waited = true
 		select {
-		case <-w.over:
+		case <-w.replaced:
 		case <-left:
 			return waited
 		}

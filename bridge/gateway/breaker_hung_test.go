@@ -116,8 +116,8 @@ func TestBreakerHungBefore(t *testing.T) {
 		hang.Store(false)
 		bridgetest.Contains(t, do(t, s, "10", "tools/call", `{"name":"x"}`), `"result"`)
 		time.Sleep(deadline)
-		if st := state(b); st.Trips != 0 || st.Places != 0 {
-			t.Errorf("left alone %d times; %d calls are under way", st.Trips, st.Places)
+		if st := state(b); st.Trips != 0 || st.Slots != 0 {
+			t.Errorf("left alone %d times; %d calls are under way", st.Trips, st.Slots)
 		}
 		bridgetest.Contains(t, do(t, s, "11", "tools/call", `{"name":"x"}`), `"result"`)
 	})

@@ -58,10 +58,10 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 // the lane and its connections, so it also refuses openings. own: the lane belongs to one
 // session. givenUp is as in lane.Ends.
 func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
-	kept, places := s.cache.Source(from), s.gate.Places() // they observe the lane, so they come first
+	kept, places := s.cache.Source(from), s.queue.Slots() // they observe the lane, so they come first
 	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: s.opener(own), GivenUp: givenUp}
 	if own {
-		ends.Stay = from.Stay
+		ends.Handover = from.Handover
 	}
 	l := lane.New(o, from, ends)
 	up := places.Wrap(s.retries.Wrap(l)) // a retried call keeps its slot
@@ -71,7 +71,7 @@ func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Clien
 // perCall returns an Upstream that opens a lane for each call. The limits stand outside, so
 // a queued call has no process. A retry uses the lane of its call.
 func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
-	places := s.gate.Places()
+	places := s.queue.Slots()
 	to := places.Client(rest)
 	up := places.Wrap(&share.PerCall{Name: s.o.Name, Client: to, Budget: s.lane.Budget, Force: s.b.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
 		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: s.opener(false), Level: level})
@@ -84,7 +84,7 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 // one for all stateless clients.
 func (s *server) asMember() *aggregate.Server {
 	return &aggregate.Server{
-		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Remembers: func() bool { return s.cache.On() && len(s.o.Forward) == 0 },
+		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Stores: func() bool { return s.cache.On() && len(s.o.Forward) == 0 },
 		Stateless: s.statelessCalls, Session: s.session, Serves: s.filter.Serves, Shows: s.filter.Shows, Greeting: s.health.Greeting,
 		Failing: func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
 		Await: func(from *bridge.Caller, told func()) (stop func()) {

@@ -85,7 +85,7 @@ func (s *Session) idleLimit(idle, left time.Duration) time.Duration {
 // hasProcess reports whether a process may run for this session alone.
 func (s *Session) hasProcess() bool {
 	own := func(at *server) bool { return at.o.Process && at.share == ShareSession }
-	if at := s.ways.Now().At; at != nil {
+	if at := s.bindings.Current().Server; at != nil {
 		return own(at)
 	}
 	return slices.ContainsFunc(s.b.table.Load().servers, own)
@@ -144,7 +144,7 @@ func (s *Session) finish(err error) bool {
 // release closes the session's connection, awaits its goroutines, and removes the session.
 // The connection closes first, so that calls which wait for it return.
 func (s *Session) release(ctx context.Context) {
-	s.ways.Close(ctx)
+	s.bindings.Close(ctx)
 	s.wg.Wait()
 	s.forget()
 	s.b.mu.Lock()
@@ -152,8 +152,8 @@ func (s *Session) release(ctx context.Context) {
 	delete(s.b.sessions, s)
 	s.b.mu.Unlock()
 	if enrolled {
-		s.b.quota.Depart(s.caller)
+		s.b.quota.RemoveSession(s.caller)
 	}
 	close(s.ended)
-	s.ways.Over()
+	s.bindings.Released()
 }

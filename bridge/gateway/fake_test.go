@@ -387,7 +387,7 @@ func (p *pendingCall) over() bool {
 
 // below returns what makes a session's calls below all wrappers.
 func below(s *Session) bridge.Upstream {
-	up := s.ways.Now().Up
+	up := s.bindings.Current().Chain
 	for {
 		inner := reflect.ValueOf(up).Elem().FieldByName("Upstream")
 		if !inner.IsValid() {

@@ -198,7 +198,7 @@ type Gateway struct {
 	cluster           bridge.Cluster
 	seals             *seal.Key // seals the handles of stateless clients
 	instance          string    // name of this instance, in handles that only it can open
-	flight            InFlight
+	inFlight          InFlight
 	maxCalls          int                  // of a session
 	aggregate         *aggregate.Aggregate // all servers as one
 	stateless         bridge.Upstream      // the aggregate for stateless clients
@@ -285,22 +285,22 @@ func (b *Gateway) OffersModern(server string) bool {
 // Drain refuses new calls, and waits for the calls in flight or the end of ctx.
 func (b *Gateway) Drain(ctx context.Context) error {
 	b.stopListening()
-	return b.flight.Drain(ctx)
+	return b.inFlight.Drain(ctx)
 }
 
 // Draining reports whether Drain or Close was called.
-func (b *Gateway) Draining() bool { return b.flight.Draining() }
+func (b *Gateway) Draining() bool { return b.inFlight.Draining() }
 
 // Activity returns the number of calls in flight, and of all calls so far.
-func (b *Gateway) Activity() (now int, all uint64) { return b.flight.Activity() }
+func (b *Gateway) Activity() (now int, all uint64) { return b.inFlight.Activity() }
 
 // enter admits a call of any client. After a nil error, leave must be called.
 func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
-	if err := b.flight.Enter(); err != nil {
+	if err := b.inFlight.Enter(); err != nil {
 		return err
 	}
 	if err := b.quota.Enter(from, m); err != nil {
-		b.flight.Leave()
+		b.inFlight.Leave()
 		return err
 	}
 	return nil
@@ -309,13 +309,13 @@ func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 // leave releases what enter took.
 func (b *Gateway) leave(from *bridge.Caller) {
 	b.quota.Leave(from)
-	b.flight.Leave()
+	b.inFlight.Leave()
 }
 
 // Close ends all sessions and connections, and returns when all their goroutines
 // ended. The end of ctx forces connections to close at once.
 func (b *Gateway) Close(ctx context.Context) {
-	b.flight.Shut()
+	b.inFlight.Shut()
 	b.stopListening()
 	stop := context.AfterFunc(ctx, b.hurry)
 	defer stop()
@@ -341,8 +341,8 @@ func (b *Gateway) Close(ctx context.Context) {
 	b.hurry()
 }
 
-// goes runs f in a goroutine that Close awaits. It reports false after Close.
-func (b *Gateway) goes(f func()) bool {
+// run runs f in a goroutine that Close awaits. It reports false after Close.
+func (b *Gateway) run(f func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -25,10 +25,10 @@ import (
 // handover restores the state of a session on a fresh connection before the first call:
 // initialize, log level and subscriptions.
 type handover struct {
-	turn  chan struct{} // holds one token, for the goroutine that restores
-	done  atomic.Bool
-	told  bool // the client already got the notifications of changes
-	waits atomic.Bool
+	turn      chan struct{} // holds one token, for the goroutine that restores
+	done      atomic.Bool
+	announced bool // the client already got the notifications of changes
+	waiting   atomic.Bool
 }
 
 // newHandover returns the handover of an adopted session.
@@ -42,7 +42,7 @@ func newHandover() *handover {
 // instance, and whose client was notified by announceKept.
 func resumedHandover() *handover {
 	a := newHandover()
-	a.told = true
+	a.announced = true
 	return a
 }
 
@@ -50,7 +50,7 @@ func resumedHandover() *handover {
 func (a *handover) Done() bool { return a == nil || a.done.Load() }
 
 // Waits sets whether a goroutine waits to resume without a call, and returns the former value.
-func (a *handover) Waits(now bool) (before bool) { return a.waits.Swap(now) }
+func (a *handover) Waits(now bool) (before bool) { return a.waiting.Swap(now) }
 
 // maxIntroduction limits the params of initialize in bytes, since the session keeps them.
 const maxIntroduction = 256 << 10
@@ -84,9 +84,9 @@ func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 	return c, ""
 }
 
-// callerWithoutSession reads the caller from a stateless request. The message, if not nil, is
+// statelessCaller reads the caller from a stateless request. The message, if not nil, is
 // the error that answers a malformed request (protocol.md B7.7, B7.8, B7.9).
-func callerWithoutSession(principal string, m *jsonrpc.Message) (*bridge.Caller, *jsonrpc.Message) {
+func statelessCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)
 	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", // with the revisions served (B4)
@@ -154,7 +154,7 @@ func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 		notifyServer(ctx, up, from, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`), log)
 	}
 	a.done.Store(true)
-	if !a.told {
+	if !a.announced {
 		announceLists(now, changed)
 	}
 	return nil

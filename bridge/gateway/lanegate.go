@@ -13,9 +13,9 @@ import (
 // connections.
 type laneGate struct {
 	*breaker.Breaker
-	Open *health.Connections
-	For  string // ServerOptions.Share
-	Own  bool   // the lane belongs to one session
+	Open  *health.Connections
+	Share string // ServerOptions.Share
+	Own   bool   // the lane belongs to one session
 }
 
 var _ lane.Gate = laneGate{}
@@ -37,8 +37,8 @@ func (g laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.C
 
 // kind returns the connection's kind as operators see it.
 func (g laneGate) kind() string {
-	if g.For == "session" && !g.Own {
+	if g.Share == "session" && !g.Own {
 		return "stateless"
 	}
-	return g.For
+	return g.Share
 }

@@ -65,8 +65,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if call.over() {
 					t.Fatalf("the call ended: %s", call.answer)
 				}
-				if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
-					t.Errorf("%d places, %d that ask, want none and 1", g.Places, g.Asking)
+				if g := b.Status()[0]; g.Slots != 0 || g.Parked != 1 {
+					t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Parked)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
 				asked := append(call.back.take(), st.take()...)
@@ -83,8 +83,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if roots.over() {
 					t.Fatalf("the call ended: %s", roots.answer)
 				}
-				if g := b.Status()[0]; g.Places != 1 || g.Asking != 0 {
-					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Places, g.Asking)
+				if g := b.Status()[0]; g.Slots != 1 || g.Parked != 0 {
+					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Slots, g.Parked)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
 			})
@@ -99,8 +99,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 		synctest.Wait()
 		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
 		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "it cannot ask one of them")
-		if g := b.Status()[0]; g.Places != 1 || slow.over() {
-			t.Errorf("%d places, want 1", g.Places)
+		if g := b.Status()[0]; g.Slots != 1 || slow.over() {
+			t.Errorf("%d places, want 1", g.Slots)
 		}
 	})
 }
@@ -110,8 +110,8 @@ func TestParkedCallGivesPlaceBack(t *testing.T) {
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
-		if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
-			t.Errorf("%d places, %d that ask, want none and 1", g.Places, g.Asking)
+		if g := b.Status()[0]; g.Slots != 0 || g.Parked != 1 {
+			t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Parked)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
 	})
@@ -135,8 +135,8 @@ func TestListenHasNoPlace(t *testing.T) {
 				t.Errorf("subscription %d: %q", i, got)
 			}
 		}
-		if g := b.Status()[0]; g.Places != 0 || g.Asking != 3 {
-			t.Errorf("%d places, %d others, want none and 3", g.Places, g.Asking)
+		if g := b.Status()[0]; g.Slots != 0 || g.Parked != 3 {
+			t.Errorf("%d places, %d others, want none and 3", g.Slots, g.Parked)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"got"`)
 
@@ -181,7 +181,7 @@ func TestLimitsIsolate(t *testing.T) {
 			t.Errorf("that took %v", took)
 		}
 		for _, st := range b.Status() {
-			if st.Name == "hanging" && (st.Places != 40 || st.Queued != 40 || st.Refused["queue"] != 1) {
+			if st.Name == "hanging" && (st.Slots != 40 || st.Queued != 40 || st.Refused["queue"] != 1) {
 				t.Errorf("%+v", st)
 			}
 		}
@@ -262,8 +262,8 @@ func TestQueueStartsNothingCold(t *testing.T) {
 		synctest.Wait()
 		first.cancel(bridge.ErrCancelled)
 		time.Sleep(10 * time.Second)
-		if st, n := state(b), f.opened()-before; st.Places != 2 || st.Queued != 48 || n > 4 {
-			t.Errorf("%d calls under way, %d in line, %d processes were started", st.Places, st.Queued, n)
+		if st, n := state(b), f.opened()-before; st.Slots != 2 || st.Queued != 48 || n > 4 {
+			t.Errorf("%d calls under way, %d in line, %d processes were started", st.Slots, st.Queued, n)
 		}
 		for _, v := range all {
 			v.cancel(bridge.ErrCancelled)

@@ -33,18 +33,18 @@ import (
 
 // Session is the session of one client.
 type Session struct {
-	b      *Gateway
-	id     string
-	server string // its name; empty means the aggregate
-	log    *slog.Logger
-	caller *bridge.Caller
-	ways   bindings[*server] // their server is nil for the aggregate
-	ctx    context.Context   // of the session's life
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // calls and other goroutines of the session
-	seen   atomic.Int64   // last use, Unix nanoseconds
-	left   atomic.Bool    // the client closed its last stream, and sent nothing since
-	began  time.Time
+	b        *Gateway
+	id       string
+	server   string // its name; empty means the aggregate
+	log      *slog.Logger
+	caller   *bridge.Caller
+	bindings bindings[*server] // their server is nil for the aggregate
+	ctx      context.Context   // of the session's life
+	cancel   context.CancelCauseFunc
+	wg       sync.WaitGroup // calls and other goroutines of the session
+	seen     atomic.Int64   // last use, Unix nanoseconds
+	left     atomic.Bool    // the client closed its last stream, and sent nothing since
+	began    time.Time
 
 	greeted atomic.Bool // initialize was answered
 
@@ -71,7 +71,7 @@ type Session struct {
 // the progress of the request.
 type Call struct {
 	s          *Session
-	way        *binding[*server]
+	binding    *binding[*server]
 	m          *jsonrpc.Message
 	with       Envelope
 	id         []byte // the client's raw id
@@ -142,33 +142,33 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, e *En
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
 	if err := b.Allowed(server, principal); err != nil {
-		return nil, b.reject(shown(key), &bridge.Caller{Principal: principal}, m, err), err
+		return nil, b.reject(shortID(key), &bridge.Caller{Principal: principal}, m, err), err
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
 		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
-		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, a, nil)
+		b.reports.Reject(shortID(key), &bridge.Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
 	with := e.open()
 	caller.Header, caller.Identity, caller.Params = b.forwarded(with.Header), with.Identity, b.tracing.Untraced(caller.Params)
 	if err := b.enter(caller, m); err != nil {
-		return nil, b.reject(shown(key), caller, m, err), err
+		return nil, b.reject(shortID(key), caller, m, err), err
 	}
 	defer b.leave(caller)
 	s := b.newSession(key, server, caller)
 	s.held.Bound = bound
 	if err := b.add(s); err != nil {
 		s.cancel(err)
-		return nil, b.reject(shown(key), caller, m, err), err
+		return nil, b.reject(shortID(key), caller, m, err), err
 	}
 	arrival := new(report.Arrival)
-	if s.ways.Now().At == nil { // otherwise its binding counts it
+	if s.bindings.Current().Server == nil { // otherwise its binding counts it
 		b.reports.Look(arrival)
 		defer arrival.Found()
 	}
-	came := b.reports.Arrive(arrival, shown(key), with.Header)
-	life, span := b.tracing.Received(s.ctx, m, with.Header, server, caller, s.shown())
+	came := b.reports.Arrive(arrival, shortID(key), with.Header)
+	life, span := b.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	b.reports.Depart(came, caller, m, a, err)
@@ -196,10 +196,10 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
 	if lease, ok := b.store.(session.Leased); ok {
-		caller.Stay = newStay(lease, key, s.keep, s.moves)
+		caller.Handover = newStay(lease, key, s.keep, s.moves)
 	}
 	s.changes = subscribe.NewChanges(s.tell)
-	s.ways.Begin(nil, s.way, s.End, func(shut func(context.Context)) { b.goes(func() { shut(b.force) }) })
+	s.bindings.Init(nil, s.chain, s.End, func(shut func(context.Context)) { b.run(func() { shut(b.force) }) })
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()
 	return s
@@ -217,11 +217,11 @@ func (b *Gateway) forwarded(h http.Header) http.Header {
 
 // add registers the session, within its principal's limit.
 func (b *Gateway) add(s *Session) error {
-	if err := b.quota.Stay(s.caller); err != nil {
+	if err := b.quota.AddSession(s.caller); err != nil {
 		return err
 	}
 	if err := b.enroll(s); err != nil {
-		b.quota.Depart(s.caller)
+		b.quota.RemoveSession(s.caller)
 		return err
 	}
 	return nil
@@ -246,7 +246,7 @@ func (b *Gateway) enroll(s *Session) error {
 		no = bridge.ErrShutdown
 	}
 	if at != nil { // before other goroutines see the session
-		s.ways.Now().At, s.log = at, at.log
+		s.bindings.Current().Server, s.log = at, at.log
 	}
 	if no == nil {
 		b.sessions[s] = struct{}{}
@@ -265,13 +265,13 @@ func (b *Gateway) enroll(s *Session) error {
 // initialize opens the connection, and returns the client's answer. ctx is that of the
 // request, life that of the session.
 func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
-	if err := s.ways.Reach(ctx, s.ctx); err != nil {
+	if err := s.bindings.Connect(ctx, s.ctx); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	w := s.ways.Enter()
+	w := s.bindings.Enter()
 	defer w.Leave()
-	a, err := w.Up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
+	a, err := w.Chain.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
 	if !stop() { // the client cancelled, which ended the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -292,12 +292,12 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	return jsonrpc.NewResult(nil, result), nil
 }
 
-// way makes the chain of a binding.
-func (s *Session) way(w *binding[*server]) (bridge.Upstream, error) {
-	if w.At == nil {
+// chain makes the chain of a binding.
+func (s *Session) chain(w *binding[*server]) (bridge.Upstream, error) {
+	if w.Server == nil {
 		return s.b.aggregate.Session(s.caller, receiver{s, w}), nil
 	}
-	return w.At.session(s.caller, receiver{s, w})
+	return w.Server.session(s.caller, receiver{s, w})
 }
 
 // Server returns the name of the session's server; empty means the aggregate.
@@ -327,15 +327,15 @@ func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Ca
 		return c
 	case "initialize":
 		c.answer = jsonrpc.NewError(c.id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
-		s.b.reports.Reject(s.shown(), s.caller, m, c.answer, nil)
+		s.b.reports.Reject(s.shortID(), s.caller, m, c.answer, nil)
 		return c
 	}
-	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shown())
+	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shortID())
 	if err := s.b.enter(s.caller, m); err != nil {
 		return c.reject(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
-	c.way = s.ways.Enter()
+	c.binding = s.bindings.Enter()
 	if err := s.enter(c); err != nil {
 		c.end()
 		return c.reject(err)
@@ -345,14 +345,14 @@ func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Ca
 
 // reject refuses the call.
 func (c *Call) reject(err error) *Call {
-	c.answer, c.err = c.s.b.reject(c.s.shown(), c.s.caller, c.m, err), err
+	c.answer, c.err = c.s.b.reject(c.s.shortID(), c.s.caller, c.m, err), err
 	tracing.End(c.span, c.m.Method, nil, err)
 	return c
 }
 
 // end releases what Enter took.
 func (c *Call) end() {
-	c.way.Leave()
+	c.binding.Leave()
 	c.cancel(nil)
 	c.s.b.leave(c.s.caller)
 }
@@ -379,21 +379,21 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.with.Header)
-	for err = s.resume(c.ctx, c.way, c.m); err != nil && !c.way.Counts() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.way, c.m) {
-		c.way.Leave() // nothing was sent: it goes where calls go now
-		c.way = s.ways.Enter()
+	came := s.b.reports.Arrive(&c.arrival, s.shortID(), c.with.Header)
+	for err = s.resume(c.ctx, c.binding, c.m); err != nil && !c.binding.Current() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.binding, c.m) {
+		c.binding.Leave() // nothing was sent: it goes where calls go now
+		c.binding = s.bindings.Enter()
 	}
 	if err == nil {
-		if c.way.At == nil { // otherwise its binding counts it
+		if c.binding.Server == nil { // otherwise its binding counts it
 			s.b.reports.Look(&c.arrival)
 			defer c.arrival.Found()
 		}
-		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
+		a, err = c.binding.Chain.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {
 		if change := recordOf(c.m); change != nil {
-			if s.keep(change); !c.way.Counts() {
+			if s.keep(change); !c.binding.Current() {
 				s.repeat(c.ctx, c.m)
 			}
 		}
@@ -433,7 +433,7 @@ func (b *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message
 func (s *Session) enter(c *Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch at := c.way.At; {
+	switch at := c.binding.Server; {
 	case s.ending:
 		return bridge.ErrEnded
 	case at != nil && at.left.Err() != nil:
@@ -494,12 +494,12 @@ func (s *Session) Notify(m *jsonrpc.Message, e *Envelope) {
 		}
 		m = theirs
 	}
-	w := s.ways.Now()
-	if !w.Adopted.Done() {
+	w := s.bindings.Current()
+	if !w.Handover.Done() {
 		return // there is no connection yet
 	}
 	with := e.open()
-	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(with.Header), Identity: with.Identity}); err != nil {
+	if err := w.Chain.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(with.Header), Identity: with.Identity}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }
@@ -545,8 +545,8 @@ func (c *Call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 // Gone does nothing: the call itself fails.
 func (c *Call) Gone(error) {}
 
-// shown returns the session's short name in logs. It is not its id.
-func (s *Session) shown() string { return shown(s.id) }
+// shortID returns the session's short name in logs. It is not its id.
+func (s *Session) shortID() string { return shortID(s.id) }
 
-// shown shortens a session key for logs and reports.
-func shown(key string) string { return key[:min(len(key), 8)] }
+// shortID shortens a session key for logs and reports.
+func shortID(key string) string { return key[:min(len(key), 8)] }

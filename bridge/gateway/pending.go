@@ -18,7 +18,7 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 	a := &attachment{st}
 	s.streams = append(s.streams, a)
 	s.flush()
-	if w := s.ways.Now(); !w.Adopted.Done() && len(s.held.Subs)+len(s.held.Carry) > 0 && !s.ending {
+	if w := s.bindings.Current(); !w.Handover.Done() && len(s.held.Subs)+len(s.held.Carry) > 0 && !s.ending {
 		s.wg.Go(func() { s.restore(w) })
 	}
 	return func() {
@@ -120,8 +120,8 @@ func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
 	return nil, s.pending.Append(e) == nil
 }
 
-// only returns the call in flight if there is exactly one. The caller holds s.mu.
-func (s *Session) only() *Call {
+// onlyCall returns the call in flight if there is exactly one. The caller holds s.mu.
+func (s *Session) onlyCall() *Call {
 	if s.callCount != 1 {
 		return nil
 	}

@@ -18,8 +18,8 @@ import (
 
 // receiver is the bridge.Client of a session's connection.
 type receiver struct {
-	s   *Session
-	way *binding[*server]
+	s       *Session
+	binding *binding[*server]
 }
 
 var (
@@ -35,7 +35,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 		s.changes.Notify(what, n)
 		return
 	}
-	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
+	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, nil, n)
 	e := NotificationEvent(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 		return
 	}
 	if n.Method == "notifications/message" {
-		if c := s.only(); c != nil && c.back != nil && c.back.Send(e) {
+		if c := s.onlyCall(); c != nil && c.back != nil && c.back.Send(e) {
 			return
 		}
 	}
@@ -52,7 +52,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 
 // tell sends a notification of a change to the client.
 func (s *Session) tell(n *jsonrpc.Message) {
-	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
+	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, nil, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ending {
@@ -63,14 +63,14 @@ func (s *Session) tell(n *jsonrpc.Message) {
 // Ask puts a question. It goes on the stream of the call in flight if there is exactly one.
 func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	r.s.mu.Lock()
-	c := r.s.only()
+	c := r.s.onlyCall()
 	r.s.mu.Unlock()
 	return r.s.ask(q, reply, c)
 }
 
 // Gone ends the session: its connection ended and is not replaced.
 func (r receiver) Gone(err error) {
-	if r.way.Counts() { // a former binding does not end the session
+	if r.binding.Current() { // a former binding does not end the session
 		r.s.End(err)
 	}
 }
@@ -86,10 +86,10 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *C
 	}
 	q = q.WithParams(params)
 	if about == nil || about.span == nil {
-		return s.pose(q, reply, about)
+		return s.send(q, reply, about)
 	}
 	q, reply, ended := s.b.tracing.Question(about.span, q, reply)
-	back := s.pose(q, reply, about)
+	back := s.send(q, reply, about)
 	if back == nil {
 		return nil
 	}
@@ -99,8 +99,8 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *C
 	}
 }
 
-// pose sends the question, which fits the client's revision.
-func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
+// send sends the question, which fits the client's revision.
+func (s *Session) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 		s.questions = map[string]*question{}
 	}
 	s.questions[string(id)] = w
-	s.b.calls.Passed(s.server, s.shown(), s.caller, false, id, q)
+	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, id, q)
 	e := replay.Event{Data: q.Append(make([]byte, 0, q.Len()), id, id), Must: true}
 	ttl := questionTTL
 	switch {
@@ -199,7 +199,7 @@ func (s *Session) expire(id string, w *question) {
 // a late one, is errNobodyWaits.
 func (s *Session) Answer(m *jsonrpc.Message) error {
 	s.Seen()
-	s.b.calls.Passed(s.server, s.shown(), s.caller, true, m.ID, m)
+	s.b.calls.Passed(s.server, s.shortID(), s.caller, true, m.ID, m)
 	id := string(jsonrpc.Unquoted(m.ID)) // some clients return numbers as strings
 	s.mu.Lock()
 	w := s.questions[id]

@@ -46,7 +46,7 @@ type server struct {
 	statelessCalls bridge.Upstream  // the chain of stateless clients
 	pool           *stateless.Pool  // their connections
 	tools          *tools.Tools     // checks calls against the server's list of tools
-	gate           *limits.Queue    // of calls
+	queue          *limits.Queue    // of calls
 	rates          *limits.Rates    // of calls; nil without limits
 	drained        *drain.Server    // nil without operators
 	breaker        *breaker.Breaker // nil when it is off
@@ -69,12 +69,12 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s := &server{
 		b: b, o: o, log: b.log.With("server", o.Name),
 		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, b.offer),
-		gate: limits.NewQueue(o.Name, o.Limits), conns: health.NewConnections(o.Name), drained: b.drains.Of(o.Name),
+		queue: limits.NewQueue(o.Name, o.Limits), conns: health.NewConnections(o.Name), drained: b.drains.Of(o.Name),
 	}
 	s.listening, s.stopListening = context.WithCancel(b.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
 	s.health = health.New(health.Options{
-		Log: s.log, Shared: s.share == ShareAll, Life: b.life, Go: b.goes, Try: s.retry,
+		Log: s.log, Shared: s.share == ShareAll, Life: b.life, Go: b.run, Try: s.retry,
 		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause }, Left: func() time.Duration { return s.breaker.Left() },
 	})
 	s.reports = b.reports.Server(o.Name, s.health.Speaks)
@@ -82,7 +82,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, b.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
-		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: b.life, Go: b.goes, Noted: s.health.Noted, Works: s.health.Works,
+		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: b.life, Go: b.run, Opened: s.health.RecordFailure, Closed: s.health.Works,
 		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
 	})
 	s.filter = filter.New(o.Name, o.Filter, b.grants)
@@ -124,7 +124,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 // set applies the options that need no new connection. A guard that was off at the start stays
 // off. It returns the kinds of lists that changed for clients.
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
-	s.gate.Set(o.Limits)
+	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
 	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
 	s.retries.Set(o.Retry)
@@ -178,7 +178,7 @@ func (s *server) retry(from *bridge.Caller) {
 // opener returns the gate that a lane passes before it opens a connection. own: the lane
 // belongs to one session.
 func (s *server) opener(own bool) lane.Gate {
-	return laneGate{Breaker: s.breaker, Open: s.conns, For: string(s.share), Own: own}
+	return laneGate{Breaker: s.breaker, Open: s.conns, Share: string(s.share), Own: own}
 }
 
 // try opens a connection if g admits it; a nil g always does. done closes the connection.
@@ -216,11 +216,11 @@ func newPool(s *server) *stateless.Pool {
 			Name: s.o.Name, Log: s.log, MaxTask: func() time.Duration { return time.Duration(s.maxTask.Load()) },
 			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
 		},
-		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: func() int { return int(s.lane.Budget.Most()) }, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
-		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
-		Refuse:  s.tools.Misheaded,
-		Heard:   s.cache.Heard,
-		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Closing() },
-		Places:  s.b.cluster.Places, Homed: s.o.Homed, Process: s.o.Process,
+		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: func() int { return int(s.lane.Budget.Most()) }, Forward: s.o.Forward, Queue: s.queue, Shares: s.laneShares,
+		Open:     func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
+		Refuse:   s.tools.Misheaded,
+		Notified: s.cache.Heard,
+		Closing:  func() (context.Context, func()) { return s.b.force, s.lane.Budget.Closing() },
+		Places:   s.b.cluster.Places, Owned: s.o.Homed, Process: s.o.Process,
 	})
 }

@@ -384,7 +384,7 @@ func TestCallEnded(t *testing.T) {
 		if call.Go(func(*jsonrpc.Message, error) { t.Error("the call was made") }) {
 			t.Error("the call is made")
 		}
-		if n, _ := b.Activity(); n != 0 || s.only() != nil {
+		if n, _ := b.Activity(); n != 0 || s.onlyCall() != nil {
 			t.Errorf("%d calls are under way", n)
 		}
 		if a, err := call.Do(); !errors.Is(err, bridge.ErrEnded) || a.Error == nil {

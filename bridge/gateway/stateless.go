@@ -46,7 +46,7 @@ func IsStateless(m *jsonrpc.Message) bool { return era.SaysVersion(m.Meta()) }
 // error that answers a malformed request (protocol.md B7.7, B7.8, B7.9). server and
 // principal are as in Initialize.
 func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
-	from, no := callerWithoutSession(principal, m)
+	from, no := statelessCaller(principal, m)
 	if no != nil {
 		return nil, no
 	}
@@ -148,7 +148,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 // wait for subscriptions.
 func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
 	if m.Method == era.Listen {
-		if b.flight.Draining() {
+		if b.inFlight.Draining() {
 			return nil, bridge.ErrShutdown
 		}
 		if err := b.quota.Listen(from, m); err != nil {

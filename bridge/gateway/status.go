@@ -98,17 +98,17 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 
 // Totals counts what all servers have together.
 type Totals struct {
-	Sessions  int    // all
-	Together  int    // of these, sessions of the aggregate
-	Calls     int    // in flight
-	Stateless int    // of these, calls of stateless clients
-	Listens   int    // subscriptions of stateless clients
-	Bytes     int64  // memory of messages
-	MaxBytes  int64  // Options.MaxBytes
-	Lanes     int64  // connections that are open or opening
-	MaxLanes  int64  // Options.MaxLanes
-	Admitted  uint64 // calls so far
-	Dropped   uint64 // notifications that full queues dropped
+	Sessions      int    // all
+	Aggregate     int    // of these, sessions of the aggregate
+	Calls         int    // in flight
+	Stateless     int    // of these, calls of stateless clients
+	Subscriptions int    // subscriptions of stateless clients
+	Bytes         int64  // memory of messages
+	MaxBytes      int64  // Options.MaxBytes
+	Lanes         int64  // connections that are open or opening
+	MaxLanes      int64  // Options.MaxLanes
+	Admitted      uint64 // calls so far
+	Dropped       uint64 // notifications that full queues dropped
 	// Refused counts refusals by limit: "sessions", "calls", "listens" and "rate" of a
 	// principal, "bytes" of a principal or of all.
 	Refused map[string]uint64
@@ -133,7 +133,7 @@ func (b *Gateway) Status() []Status {
 	b.mu.Lock()
 	for s := range b.sessions {
 		var of context.Context // nil for the aggregate
-		if at := s.ways.Now().At; at != nil {
+		if at := s.bindings.Current().Server; at != nil {
 			of = at.left
 		}
 		sessions[of]++
@@ -143,7 +143,7 @@ func (b *Gateway) Status() []Status {
 	all := make([]Status, 0, len(servers))
 	for _, r := range servers {
 		st := statusOf(r.o.Name, int(r.lane.Budget.Open()), int(r.reports.Calls()), r.cache.Status(), r.health.Status(), r.breaker.Status(), r.o.Check)
-		st.Status = r.gate.Status()
+		st.Status = r.queue.Status()
 		of := r.pool.Status()
 		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
 		st.Refused["rate"] = r.rates.Refused()
@@ -162,15 +162,15 @@ func (b *Gateway) Totals() Totals {
 		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Open(), MaxLanes: b.lanes.Most(), Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
-	t.Stateless, t.Listens = int(b.statelessInFlight.Load()), b.quota.Subscriptions()
+	t.Stateless, t.Subscriptions = int(b.statelessInFlight.Load()), b.quota.Subscriptions()
 	t.Refused = b.quota.Refused()
 	t.Refused["bytes"] = b.bytes.Refused()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Sessions = len(b.sessions)
 	for s := range b.sessions {
-		if s.ways.Now().At == nil {
-			t.Together++
+		if s.bindings.Current().Server == nil {
+			t.Aggregate++
 		}
 	}
 	return t
@@ -193,7 +193,7 @@ func (s *Session) status() SessionStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return SessionStatus{
-		ID: s.shown(), Server: s.server, Principal: s.caller.Principal, Client: health.Client(s.caller), Revision: s.caller.Revision,
+		ID: s.shortID(), Server: s.server, Principal: s.caller.Principal, Client: health.Client(s.caller), Revision: s.caller.Revision,
 		Began: s.began, Used: time.Unix(0, s.seen.Load()), Calls: s.callCount, Streams: len(s.streams),
 	}
 }
@@ -201,7 +201,7 @@ func (s *Session) status() SessionStatus {
 // EndSession ends the principal's session of that SessionStatus.ID. It reports whether
 // there is one.
 func (b *Gateway) EndSession(id, principal string) bool {
-	all := b.open(func(s *Session) bool { return s.shown() == id && s.caller.Principal == principal })
+	all := b.open(func(s *Session) bool { return s.shortID() == id && s.caller.Principal == principal })
 	for _, s := range all {
 		s.End(&bridge.Error{Kind: bridge.ErrEnded, Public: "an operator ended the session"})
 	}

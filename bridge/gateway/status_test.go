@@ -122,7 +122,7 @@ func TestTotals(t *testing.T) {
 		visitor{}.call(t, b, "tools/call", `"name":"1ask"`) // is parked
 		synctest.Wait()
 		got := b.Totals()
-		if got.Sessions != 2 || got.Together != 1 || got.Calls != 2 || got.Stateless != 1 || got.Listens != 1 || got.Admitted != 5 || got.MaxBytes != 512<<20 {
+		if got.Sessions != 2 || got.Aggregate != 1 || got.Calls != 2 || got.Stateless != 1 || got.Subscriptions != 1 || got.Admitted != 5 || got.MaxBytes != 512<<20 {
 			t.Errorf("totals = %+v", got)
 		}
 		if st := b.Status(); st[0].Parked != 1 || st[1].Parked != 0 || st[1].Sessions != 1 {
@@ -133,7 +133,7 @@ func TestTotals(t *testing.T) {
 		b.Close(context.Background())
 		<-v.done
 		<-modern.done
-		if got := b.Totals(); got.Sessions+got.Calls+got.Stateless+got.Listens != 0 {
+		if got := b.Totals(); got.Sessions+got.Calls+got.Stateless+got.Subscriptions != 0 {
 			t.Errorf("totals at the end = %+v", got)
 		}
 	})

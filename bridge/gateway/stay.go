@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// stay is the bridge.Stay of a session that another instance may continue.
+// stay is the bridge.Handover of a session that another instance may continue.
 type stay struct {
 	lease session.Leased
 	keep  func(change func(*session.Record))
@@ -21,10 +21,10 @@ type stay struct {
 	mu     sync.Mutex        // guards the rest
 	resume map[string][]byte // resumption state from another instance, by servers not yet reached
 	above  int64
-	noted  map[string][]byte // the record's resumption state
+	saved  map[string][]byte // the record's resumption state
 }
 
-var _ bridge.Stay = (*stay)(nil)
+var _ bridge.Handover = (*stay)(nil)
 
 // newStay returns the Stay of a session. keep changes its record, and moves reports whether
 // another instance may continue it.
@@ -39,11 +39,11 @@ const idsOfInstance = 1 << 32
 func (s *stay) Resume(h *session.Held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.resume, s.noted, s.above = maps.Clone(h.Carry), h.Carry, h.Epoch*idsOfInstance
+	s.resume, s.saved, s.above = maps.Clone(h.Carry), h.Carry, h.Epoch*idsOfInstance
 }
 
-// Sure implements bridge.Stay (S-012).
-func (s *stay) Sure(ctx context.Context) error {
+// Confirm implements bridge.Handover (S-012).
+func (s *stay) Confirm(ctx context.Context) error {
 	if s.lease.Ready() {
 		return nil
 	}
@@ -57,24 +57,24 @@ func (s *stay) Sure(ctx context.Context) error {
 	return nil
 }
 
-// Carried implements bridge.Stay.
-func (s *stay) Carried(server string, carry []byte) {
+// SaveResume implements bridge.Handover.
+func (s *stay) SaveResume(server string, carry []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if bytes.Equal(s.noted[server], carry) {
+	if bytes.Equal(s.saved[server], carry) {
 		return
 	}
 	now := map[string][]byte{} // a copy: a save of the former one may be in flight
-	maps.Copy(now, s.noted)
+	maps.Copy(now, s.saved)
 	if now[server] = carry; carry == nil {
 		delete(now, server)
 	}
-	s.noted = now
+	s.saved = now
 	s.keep(func(r *session.Record) { r.Carry = now })
 }
 
-// Carry implements bridge.Stay.
-func (s *stay) Carry(server string) ([]byte, int64) {
+// TakeResume implements bridge.Handover.
+func (s *stay) TakeResume(server string) ([]byte, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	carry := s.resume[server]
@@ -82,5 +82,5 @@ func (s *stay) Carry(server string) ([]byte, int64) {
 	return carry, s.above
 }
 
-// Moves implements bridge.Stay.
-func (s *stay) Moves() bool { return s.moves() }
+// HandedOver implements bridge.Handover.
+func (s *stay) HandedOver() bool { return s.moves() }

@@ -24,25 +24,25 @@ func (l *lease) Await(ctx context.Context, key string) error { return l.await(ct
 func TestStaySure(t *testing.T) {
 	l := &lease{Memory: session.NewMemory(1), ready: true}
 	s := newStay(l, "key", nil, nil)
-	if err := s.Sure(t.Context()); err != nil {
+	if err := s.Confirm(t.Context()); err != nil {
 		t.Errorf("with the store's word: %v", err)
 	}
-	if n := testing.AllocsPerRun(100, func() { _ = s.Sure(context.Background()) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = s.Confirm(context.Background()) }); n > 0 {
 		t.Errorf("%v allocations for a call", n)
 	}
 	l.ready = false
 	l.await = func(context.Context) error { return nil }
-	if err := s.Sure(t.Context()); err != nil {
+	if err := s.Confirm(t.Context()); err != nil {
 		t.Errorf("after a beat: %v", err)
 	}
 	l.await = func(context.Context) error { return session.ErrUnavailable }
-	if err := s.Sure(t.Context()); !errors.Is(err, bridge.ErrUnavailable) {
+	if err := s.Confirm(t.Context()); !errors.Is(err, bridge.ErrUnavailable) {
 		t.Errorf("without the store: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	moved := errors.New("moved")
 	l.await = func(context.Context) error { cancel(moved); return nil } // by then the session is another's
-	if err := s.Sure(ctx); !errors.Is(err, moved) {
+	if err := s.Confirm(ctx); !errors.Is(err, moved) {
 		t.Errorf("after another instance has taken it: %v", err)
 	}
 }
@@ -52,7 +52,7 @@ func BenchmarkStaySure(b *testing.B) {
 	s := newStay(l, "key", nil, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = s.Sure(context.Background())
+		_ = s.Confirm(context.Background())
 	}
 }
 
@@ -60,31 +60,31 @@ func BenchmarkStaySure(b *testing.B) {
 func TestStayCarry(t *testing.T) {
 	kept, saves := session.Record{}, 0
 	s := newStay(&lease{}, "key", func(change func(*session.Record)) { saves++; change(&kept) }, func() bool { return false })
-	s.Carried("files", nil) // of a child process there is nothing to keep
+	s.SaveResume("files", nil) // of a child process there is nothing to keep
 	if saves != 0 {
 		t.Error("nothing was saved")
 	}
-	s.Carried("a", []byte("1"))
+	s.SaveResume("a", []byte("1"))
 	first := kept.Carry
-	s.Carried("b", []byte("2"))
-	s.Carried("b", []byte("2"))
-	s.Carried("a", nil)
+	s.SaveResume("b", []byte("2"))
+	s.SaveResume("b", []byte("2"))
+	s.SaveResume("a", nil)
 	if saves != 3 || len(first) != 1 || len(kept.Carry) != 1 || string(kept.Carry["b"]) != "2" {
 		t.Errorf("%d times saved: %q, then %q", saves, first, kept.Carry)
 	}
 	other := newStay(&lease{}, "key", func(change func(*session.Record)) { saves++; change(&kept) }, nil)
 	other.Resume(&session.Held{Record: session.Record{Carry: maps.Clone(kept.Carry)}, Epoch: 3})
-	if carry, above := other.Carry("b"); string(carry) != "2" || above != 3<<32 {
+	if carry, above := other.TakeResume("b"); string(carry) != "2" || above != 3<<32 {
 		t.Errorf("Carry = %q, %d", carry, above)
 	}
-	if carry, _ := other.Carry("b"); carry != nil {
+	if carry, _ := other.TakeResume("b"); carry != nil {
 		t.Errorf("once more: %q", carry)
 	}
-	if carry, _ := other.Carry("a"); carry != nil {
+	if carry, _ := other.TakeResume("a"); carry != nil {
 		t.Errorf("of another server: %q", carry)
 	}
 	saves = 0
-	if other.Carried("b", []byte("2")); saves != 0 { // it is kept already
+	if other.SaveResume("b", []byte("2")); saves != 0 { // it is kept already
 		t.Error("what is kept was saved again")
 	}
 }

@@ -43,7 +43,7 @@ func (b *Gateway) Servers() []string {
 // StartAhead starts the servers that may start before the first client.
 func (b *Gateway) StartAhead() {
 	for _, s := range b.table.Load().servers {
-		b.goes(func() { s.lane.StartAhead(s.listening, b.force) })
+		b.run(func() { s.lane.StartAhead(s.listening, b.force) })
 	}
 }
 
@@ -76,10 +76,10 @@ type Change struct {
 func (b *Gateway) Apply(c Change) error {
 	b.applying.Lock()
 	defer b.applying.Unlock()
-	if b.life.Err() != nil || b.flight.Draining() {
+	if b.life.Err() != nil || b.inFlight.Draining() {
 		return bridge.ErrShutdown
 	}
-	changed := b.take(c.Settings)
+	changed := b.applySettings(c.Settings)
 	was := b.table.Load()
 	for _, o := range c.Tuned {
 		defer b.tune(was.named[o.Name], o)() // notifies at the end, when names and grants fit each other
@@ -121,8 +121,8 @@ func (b *Gateway) Apply(c Change) error {
 		}
 		if next != s {
 			var ways []*binding[*server]
-			for _, o := range b.open(func(o *Session) bool { return o.ways.Now().At == s }) {
-				ways = append(ways, o.ways.Now())
+			for _, o := range b.open(func(o *Session) bool { return o.bindings.Current().Server == s }) {
+				ways = append(ways, o.bindings.Current())
 			}
 			b.wg.Go(func() { b.retire(s, c, looking, leave, ways) })
 		}
@@ -138,9 +138,9 @@ func (b *Gateway) Apply(c Change) error {
 func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
 	sees := func(principal string) bool { return len(changed) > 0 && b.allowed(s, o.Name, principal) == nil }
-	open := b.open(func(of *Session) bool { at := of.ways.Now().At; return at == nil || at.o.Name == o.Name })
+	open := b.open(func(of *Session) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
 	for _, of := range open {
-		if at := of.ways.Now().At; at != nil && at != s {
+		if at := of.bindings.Current().Server; at != nil && at != s {
 			at.set(o)
 		}
 	}
@@ -176,16 +176,16 @@ func (b *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(
 // at the latest after drain.
 func (b *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
 	for _, s := range b.open(func(s *Session) bool {
-		at := s.ways.Now().At
+		at := s.bindings.Current().Server
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {
-		if was := s.ways.Now().At; was.ends() {
-			ways := []*binding[*server]{s.ways.Now()}
+		if was := s.bindings.Current().Server; was.ends() {
+			ways := []*binding[*server]{s.bindings.Current()}
 			b.wg.Go(func() {
 				was.reports.Drain(b.life, drain, looking, func() bool { return anyBusy(ways) })
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings changed, and with restart: false a session ends with its connection"})
 			})
-		} else if w := s.ways.Renew(b.force, next); w != nil {
+		} else if w := s.bindings.Replace(b.force, next); w != nil {
 			record := s.record()
 			announceKept(record.Greeting, s.changes.Notify)
 			if len(record.Subs) > 0 {

@@ -267,7 +267,7 @@ func TestTableShape(t *testing.T) {
 		again, _, _ := enter(t, b.Gateway)
 		same(t, "begun with one again", names(t, do(t, again, "1", "tools/list", "{}")), []string{"b"})
 		same(t, "begun with two, one is left", names(t, do(t, two, "2", "tools/list", "{}")), []string{"two__b"})
-		if time.Sleep(2 * time.Second); b.Totals().Together != 1 || b.Totals().Sessions != 2 {
+		if time.Sleep(2 * time.Second); b.Totals().Aggregate != 1 || b.Totals().Sessions != 2 {
 			t.Errorf("%+v", b.Totals())
 		}
 	}, first)

@@ -59,16 +59,16 @@ func TestTuneLimits(t *testing.T) {
 		release = make(chan struct{}) // in the bubble
 		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 		one, two := start(t, s, call), start(t, s, strings.Replace(call, "1,", "2,", 1))
-		if one.over(); state(b).Places != 1 || state(b).Queued != 1 {
+		if one.over(); state(b).Slots != 1 || state(b).Queued != 1 {
 			t.Fatalf("%+v", state(b).Status)
 		}
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"x"}`), "it may be called")
 		tune(func(o *ServerOptions) { o.Limits = limits.Options{Calls: 3} })
-		if two.over(); state(b).Places != 2 || state(b).Queued != 0 {
+		if two.over(); state(b).Slots != 2 || state(b).Queued != 0 {
 			t.Errorf("with a higher limit: %+v", state(b).Status)
 		}
 		three := start(t, s, strings.Replace(call, "1,", "3,", 1))
-		if three.over() || state(b).Places != 3 {
+		if three.over() || state(b).Slots != 3 {
 			t.Errorf("without a rate: %s, %+v", three.answer, state(b).Status)
 		}
 		close(release)
@@ -272,7 +272,7 @@ func TestTuneFormer(t *testing.T) {
 			t.Fatalf("a second connection: %s", a)
 		}
 		_ = b.Apply(Change{Names: []string{"fake"}, Servers: []ServerOptions{o}, Gone: func(string) {}})
-		former, now := s.ways.Now().At, b.table.Load().servers[0]
+		former, now := s.bindings.Current().Server, b.table.Load().servers[0]
 		if former == now {
 			t.Fatal("no other has taken its place")
 		}

@@ -109,7 +109,7 @@ func TestAccessTakenAway(t *testing.T) {
 				t.Errorf("%s ended with %s", name, got)
 			}
 		}
-		if st := r.s.b.Totals(); st.Sessions != 2 || st.Calls != 3 || st.Listens != 1 {
+		if st := r.s.b.Totals(); st.Sessions != 2 || st.Calls != 3 || st.Subscriptions != 1 {
 			t.Errorf("what is left: %+v", st)
 		}
 		for range 6 { // those that were cancelled, too
@@ -171,7 +171,7 @@ func TestAccessTakenAwayMeanwhile(t *testing.T) {
 			}
 			wiretest.Advance(time.Second)
 			synctest.Wait()
-			if st := r.s.b.Totals(); st.Sessions != 0 || st.Listens != 0 {
+			if st := r.s.b.Totals(); st.Sessions != 0 || st.Subscriptions != 0 {
 				t.Errorf("what is left: %+v", st)
 			}
 			for _, a := range all {

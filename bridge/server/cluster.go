@@ -40,7 +40,7 @@ type instance struct {
 	kept   *backing
 	node   *cluster.Node
 	peers  *wire.Peers
-	homes  *placement.Homes
+	homes  *placement.Owners
 	joined bool
 
 	workers *placement.Workers
@@ -79,7 +79,7 @@ func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
 	kept := store.New(client, o)
 	return &backing{
 		sessions: kept, registry: store.New(beats, o), tasks: kept.Tasks(), values: kept.Values(), streams: kept.Streams(),
-		offers: kept.Offers(s.log), hooks: kept.Hooks(), close: func() error { return errors.Join(beats.Close(), client.Close()) }, listen: wire.Listen,
+		offers: kept.Requests(s.log), hooks: kept.Hooks(), close: func() error { return errors.Join(beats.Close(), client.Close()) }, listen: wire.Listen,
 	}, nil
 }
 
@@ -102,7 +102,7 @@ func (s *Server) newInstance() (*instance, error) {
 		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
 		Messages: func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
 		Workers:  func() wire.Workers { return i.workers },
-		Homes:    func() wire.Homes { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between, Dial: i.kept.dial,
+		Owners:   func() wire.Owners { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between, Dial: i.kept.dial,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -110,26 +110,26 @@ func (s *Server) newInstance() (*instance, error) {
 	i.hooks = newAnnouncements(i.kept.hooks, s.hooks, s.log)
 	i.node = cluster.New(cluster.Options{
 		Self: cluster.Member{ID: i.id, Version: Version(), Role: c.Role}, Store: i.kept.sessions, Registry: i.kept.registry, Peers: i.peers,
-		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c().MaxSessions, Log: s.log,
+		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, MaxSessions: s.c().MaxSessions, Log: s.log,
 		Lost: func(key string) {
-			if cluster.IsHome(key) {
+			if cluster.IsConnectionKey(key) {
 				i.homes.Lost(key)
 			} else {
 				s.b.Move(key)
 			}
 		},
-		Hooked:  i.hooks.update,
-		Emptied: func() { i.workers.Again() },
-		Free:    func() int { return i.workers.Free() },
-		Servers: func() string { return hashOf(s.table.Load().names()) },
+		Hooked:       i.hooks.update,
+		StoreEmptied: func() { i.workers.RequestAgain() },
+		Free:         func() int { return i.workers.Free() },
+		Servers:      func() string { return hashOf(s.table.Load().names()) },
 	})
 	i.peers.Join(i.node)
-	i.homes = placement.NewHomes(placement.HomeOptions{
+	i.homes = placement.NewOwners(placement.OwnerOptions{
 		Node: i.node, Peers: i.peers, Lease: c.Lease, Drain: s.c().Drain, Log: s.log,
 		MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight), Gateway: shared{s},
 	})
 	i.workers = placement.NewWorkers(placement.WorkerOptions{
-		Node: i.node, ID: i.id, Peers: i.peers, Queue: i.kept.offers, Runs: c.Role != cluster.RoleFront, Places: s.c().MaxChildren, Log: s.log,
+		Node: i.node, ID: i.id, Peers: i.peers, Queue: i.kept.offers, Runs: c.Role != cluster.RoleFront, Slots: s.c().MaxChildren, Log: s.log,
 		Placed: s.placed, Local: s.local, MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight),
 	})
 	if c.Replay == config.ReplayOn {
@@ -150,8 +150,8 @@ const between = 1 << 20
 // shared gives other instances access to the connections of this one.
 type shared struct{ s *Server }
 
-// Joint implements home.Gateway.
-func (h shared) Joint(server string, from bridge.Caller, rest bridge.Client) (placement.Joint, []bridge.Forward, error) {
+// Join implements home.Gateway.
+func (h shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
 	hubs, forward := h.s.b.Shared(server)
 	if hubs == nil {
 		return nil, nil, bridge.ErrUnknownServer
@@ -163,8 +163,8 @@ func (h shared) Joint(server string, from bridge.Caller, rest bridge.Client) (pl
 	return v, forward, nil
 }
 
-// Pooled implements home.Gateway.
-func (h shared) Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
+// CallPool implements home.Gateway.
+func (h shared) CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
 	p := h.s.b.Pool(server)
 	if p == nil {
 		return nil, bridge.ErrUnknownServer
@@ -172,12 +172,12 @@ func (h shared) Pooled(ctx context.Context, server string, r *bridge.Request) (*
 	return p.Here(ctx, r)
 }
 
-// Left implements home.Gateway.
-func (h shared) Left(server, key string) {
+// Release implements home.Gateway.
+func (h shared) Release(server, key string) {
 	if p := h.s.b.Pool(server); p != nil {
-		p.LeaveHome(key)
+		p.LeaveOwner(key)
 	}
-	of, ours := strings.CutPrefix(key, placement.OfSessions)
+	of, ours := strings.CutPrefix(key, placement.SessionAffinity)
 	if hubs, _ := h.s.b.Shared(server); hubs != nil && (ours || key == "") {
 		hubs.Leave(of)
 	}
@@ -221,7 +221,7 @@ func (i *instance) begin(ctx context.Context) error {
 // checkAddress checks that no other instance answers at this one's address. With the address of a Service, or
 // a copy of another instance's file, requests would reach the wrong instance.
 func (i *instance) checkAddress(ctx context.Context, address string) error {
-	who, err := i.peers.Who(ctx, address)
+	who, err := i.peers.IDAt(ctx, address)
 	switch {
 	case err != nil:
 		i.log.Warn("this instance cannot reach itself at the address that the others use: check cluster: advertise", "address", address, "err", err)
@@ -319,7 +319,7 @@ func (i *instance) workerState(placed []string) *workerState {
 	}
 	st := i.workers.Status()
 	w := &workerState{st.Queued, st.Waiting, map[string]int{}, st.Running, st.Stopping}
-	for id, n := range st.Lanes {
+	for id, n := range st.Tunnels {
 		w.Connections[id[:session.TagLength]] = n
 	}
 	return w
@@ -328,7 +328,7 @@ func (i *instance) workerState(placed []string) *workerState {
 // status returns the cluster as this instance sees it.
 func (i *instance) status() *clustered {
 	n := i.node.Counts()
-	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), Role: cmp.Or(i.c.Role, cluster.RoleAll), StoreMS: float64(i.node.Took().Microseconds()) / 1000,
+	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), Role: cmp.Or(i.c.Role, cluster.RoleAll), StoreMS: float64(i.node.BeatTook().Microseconds()) / 1000,
 		Forwarded: n.Forwarded.Load(), TakenOver: n.Taken.Load(), Lost: n.Lost.Load(), Refused: n.Refused.Load()}
 	for _, m := range i.node.Members() {
 		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, cmp.Or(m.Role, cluster.RoleAll), m.Free, m.Draining, i.node.Unreached(m.ID)})

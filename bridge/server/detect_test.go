@@ -29,7 +29,7 @@ func TestEitherEras(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { newer.Close(); older.Close() })
-		e := &remote.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Ways: [2]remote.Way{
+		e := &remote.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Candidates: [2]remote.Candidate{
 			{Transport: remote.TransportStreamable, Title: "Streamable HTTP", Adapter: newer}, {Transport: remote.TransportSSE, Title: "HTTP+SSE", Adapter: older},
 		}}
 		for range 2 {

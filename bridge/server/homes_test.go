@@ -101,7 +101,7 @@ func (v *several) add(change func(*config.Server)) {
 			return own.reach(s)
 		}
 		if v.role != "" {
-			return own.atWorkers(s, placement.Local{Adapter: v.f, Most: 100})
+			return own.atWorkers(s, placement.Local{Adapter: v.f, MaxProcesses: 100})
 		}
 		return backend{Adapter: v.f, transport: func() string { return "stdio" }}
 	})
@@ -416,7 +416,7 @@ func (v *several) home(but ...int) int {
 	at := -1
 	v.until("somebody is the home", func() bool {
 		for i, o := range v.all {
-			if !slices.Contains(but, i) && o.s.instance.homes.Here() > 0 {
+			if !slices.Contains(but, i) && o.s.instance.homes.Owned() > 0 {
 				at = i
 				return true
 			}
@@ -452,7 +452,7 @@ func TestHomesStop(t *testing.T) {
 	waiting, _ := v.stream("POST", v.all[front[1]].base, sessions[front[1]], `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","arguments":{},"_meta":{"progressToken":1}}}`)
 	v.until("both calls are under way", func() bool { return v.f.Waiting() == 2 })
 	v.all[home].stop()
-	v.until("the home holds calls back", func() bool { return !v.all[home].s.instance.homes.Mine(t.Context(), "files", "") })
+	v.until("the home holds calls back", func() bool { return !v.all[home].s.instance.homes.Owns(t.Context(), "files", "") })
 	type outcome struct{ text string }
 	out := make(chan outcome, 20)
 	for n := range 10 {
@@ -511,14 +511,14 @@ func TestHomesStopBusy(t *testing.T) {
 	home, front := v.all[0], v.all[1]
 	v.joined(2)
 	v.begin(home.base)
-	v.until("it is the home", func() bool { return home.s.instance.homes.Here() == 1 })
+	v.until("it is the home", func() bool { return home.s.instance.homes.Owned() == 1 })
 	id := v.begin(front.base)
 	v.at = "other"
 	own, _ := v.stream("POST", home.base, v.begin(home.base), `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
 	v.until("its own call is under way", func() bool { return v.f.Waiting() == 1 })
 	v.at = "files"
 	home.stop()
-	v.until("the home holds calls back", func() bool { return !home.s.instance.homes.Mine(t.Context(), "files", "") })
+	v.until("the home holds calls back", func() bool { return !home.s.instance.homes.Owns(t.Context(), "files", "") })
 	if _, m := v.post(front.base, id, echo(1, "during")); !strings.Contains(m.Raw, "during") {
 		t.Errorf("a call of a session: %s", m.Raw)
 	}

@@ -33,7 +33,7 @@ func (t *tree) recovered(c *gin.Context) {
 // limitBody limits how long the body of a request may take.
 func (t *tree) limitBody(c *gin.Context) {
 	w, r := of(c)
-	r, ok := httpio.Hurry(w, r)
+	r, ok := httpio.LimitBody(w, r)
 	if c.Request = r; !ok {
 		answer.Refuse(w, http.StatusBadRequest, "the body of this GET is incomplete or too large: send none")
 		c.Abort()

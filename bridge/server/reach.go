@@ -61,7 +61,7 @@ func (s *Server) reach(c *config.Server) backend {
 func (s *Server) child(c *config.Server) backend {
 	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
 	if c.Place == config.PlaceWorkers && s.instance != nil {
-		return s.atWorkers(c, placement.Local{Adapter: a, Most: c.MaxChildren, Check: a.Check})
+		return s.atWorkers(c, placement.Local{Adapter: a, MaxProcesses: c.MaxChildren, Check: a.Check})
 	}
 	return backend{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
 }
@@ -165,7 +165,7 @@ func (s *Server) remote(c *config.Server) backend {
 		tokens()
 		return unusableBackend(c, err)
 	}
-	ways := [2]remote.Way{
+	ways := [2]remote.Candidate{
 		{Transport: remote.TransportStreamable, Title: "Streamable HTTP", Adapter: newer},
 		{Transport: remote.TransportSSE, Title: "HTTP+SSE", Adapter: older},
 	}
@@ -189,7 +189,7 @@ func (s *Server) remote(c *config.Server) backend {
 	if config.EndsInSSE(r.URL) {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
-	e := &remote.Adapter{Server: c.Name, Log: s.log, Ways: ways}
+	e := &remote.Adapter{Server: c.Name, Log: s.log, Candidates: ways}
 	return backend{Adapter: e, transport: e.Transport, close: both}
 }
 

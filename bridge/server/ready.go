@@ -130,8 +130,8 @@ const transportStdio = "stdio"
 func (s *Server) readiness() *readiness {
 	t := s.b.Totals()
 	out := &readiness{Whole: &load{
-		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Stateless: t.Stateless,
-		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
+		Version: Version(), Sessions: t.Sessions, Together: t.Aggregate, Calls: t.Calls, Stateless: t.Stateless,
+		Subscriptions: t.Subscriptions, Connections: t.Lanes, Bytes: t.Bytes,
 	}}
 	servers := s.b.Status()
 	for i := range servers {

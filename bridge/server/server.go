@@ -508,7 +508,7 @@ func (s *Server) Close(ctx context.Context) {
 	defer s.calls.Close()
 	defer s.events.Close()
 	if s.instance != nil {
-		s.instance.homes.CloseLanes(ctx)
+		s.instance.homes.CloseTunnels(ctx)
 	}
 	s.b.Close(ctx)
 	s.sse.Close()

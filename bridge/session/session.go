@@ -25,7 +25,7 @@ type Record struct {
 	// capabilities, a raw JSON object. It is empty until the handshake has succeeded.
 	Greeting []byte `json:",omitempty"`
 	// Carry holds the state of each connection that another instance can continue, by server: see
-	// bridge.Portable.
+	// bridge.Resumable.
 	Carry map[string][]byte `json:",omitempty"`
 	// Bound means that the session ends with the process that began it, such as one over HTTP+SSE,
 	// which ends with its stream.

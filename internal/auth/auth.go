@@ -107,17 +107,17 @@ func (k *Keys) Set(keys []Key) {
 	k.nextCheck.Store(next)
 }
 
-// Heed sets the function that is called when a principal loses its last usable key, after the last
+// OnChange sets the function that is called when a principal loses its last usable key, after the last
 // admitted request; and with good when it has one again, before the first. Replacing a key is neither.
 // f must not check a key.
-func (k *Keys) Heed(f func(principal string, good bool)) {
+func (k *Keys) OnChange(f func(principal string, good bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.onChange = f
 }
 
-// Follow checks the files until ctx ends, so that changes are noticed without requests.
-func (k *Keys) Follow(ctx context.Context) {
+// Watch checks the files until ctx ends, so that changes are noticed without requests.
+func (k *Keys) Watch(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
@@ -201,8 +201,8 @@ func (k *Keys) Holder(sum Sum) (principal string, ok bool) {
 	return k.find(sum)
 }
 
-// Shows reports whether a request has a header with a key, valid or not.
-func Shows(h http.Header) bool { return len(h[authorization])+len(h[apiKey]) > 0 }
+// HasCredential reports whether a request has a header with a key, valid or not.
+func HasCredential(h http.Header) bool { return len(h[authorization])+len(h[apiKey]) > 0 }
 
 type contextKey struct{}
 

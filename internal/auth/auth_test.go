@@ -86,14 +86,14 @@ func TestSum(t *testing.T) {
 
 // Principal is Door.Caller of a Door for keys alone.
 func (k *Keys) Principal(h http.Header) (string, error) {
-	c, err := NewDoor(k, nil, nil, slog.New(slog.DiscardHandler)).Caller(context.Background(), h, token.Resource{})
+	c, err := NewAuthenticator(k, nil, nil, slog.New(slog.DiscardHandler)).Caller(context.Background(), h, token.Resource{})
 	return c.Principal, err
 }
 
 // A lookup is cheap: each request does one.
 func BenchmarkPrincipal(b *testing.B) {
 	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", Token: beta}, {Principal: "c", Token: alpha + beta}}, slog.New(slog.DiscardHandler))
-	d := NewDoor(k, nil, nil, slog.New(slog.DiscardHandler))
+	d := NewAuthenticator(k, nil, nil, slog.New(slog.DiscardHandler))
 	h := headers("Authorization", "Bearer "+beta)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -214,14 +214,14 @@ func TestHeed(t *testing.T) {
 			k := New(keys, slog.New(slog.DiscardHandler))
 			var mu sync.Mutex // guards got
 			var got []string
-			k.Heed(func(principal string, good bool) {
+			k.OnChange(func(principal string, good bool) {
 				mu.Lock()
 				defer mu.Unlock()
 				_, found := k.find(k.sum(alpha)) // the principal is not admitted during the call
 				got = append(got, fmt.Sprint(principal, " ", good, " ", found))
 			})
 			ctx, cancel := context.WithCancel(t.Context())
-			go k.Follow(ctx)
+			go k.Watch(ctx)
 			step := func(what string, want ...string) {
 				t.Helper()
 				if second {
@@ -266,10 +266,10 @@ func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := New([]Key{{Principal: "a", File: path}}, slog.New(slog.DiscardHandler))
 		var lost atomic.Bool
-		k.Heed(func(string, bool) { lost.Store(true) })
+		k.OnChange(func(string, bool) { lost.Store(true) })
 		ctx, cancel := context.WithCancel(t.Context())
 		time.Sleep(checkEvery / 2)
-		go k.Follow(ctx)
+		go k.Watch(ctx)
 		time.Sleep(checkEvery/2 + time.Millisecond)
 		if _, err := k.Principal(headers("X-API-Key", alpha)); err != nil {
 			t.Fatal(err)

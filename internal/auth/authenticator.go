@@ -73,8 +73,8 @@ type Rule struct {
 	Users  []string            // patterns for the subject; programs match "*" only; empty means any
 }
 
-// Door authenticates callers by key or token. Its methods may be called concurrently.
-type Door struct {
+// Authenticator authenticates callers by key or token. Its methods may be called concurrently.
+type Authenticator struct {
 	*Keys
 	tokens    *token.Verifier // nil if only keys are accepted
 	rules     []Rule
@@ -87,10 +87,10 @@ type Door struct {
 // ErrDenied means that no rule admits the user. Another token would not help.
 var ErrDenied = errors.New("no access rule admits this user")
 
-// NewDoor returns a Door for keys, and for users whom the rules admit by tokens of the issuers. Without
+// NewAuthenticator returns a Door for keys, and for users whom the rules admit by tokens of the issuers. Without
 // issuers it accepts keys only.
-func NewDoor(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Door {
-	d := &Door{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
+func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Authenticator {
+	d := &Authenticator{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
 	for _, r := range Results {
 		d.counts[r] = new(atomic.Uint64)
 	}
@@ -105,22 +105,22 @@ func NewDoor(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger)
 var Results = []token.Result{token.OK, token.Missing, token.Expired, token.Audience, token.Unknown, token.Signature, token.Invalid, token.Scope, token.Denied, token.Unavailable}
 
 // Tokens reports whether tokens are accepted.
-func (d *Door) Tokens() bool { return d != nil && d.tokens != nil }
+func (d *Authenticator) Tokens() bool { return d != nil && d.tokens != nil }
 
 // Run fetches and refreshes the keys of the issuers until ctx ends. It is called once.
-func (d *Door) Run(ctx context.Context) {
+func (d *Authenticator) Run(ctx context.Context) {
 	if d.tokens != nil {
 		d.tokens.Run(ctx)
 	}
 }
 
 // Identify checks an ID token (see token.Verifier).
-func (d *Door) Identify(ctx context.Context, issuer, raw, client, nonce string) (gjson.Result, error) {
+func (d *Authenticator) Identify(ctx context.Context, issuer, raw, client, nonce string) (gjson.Result, error) {
 	return d.tokens.Identify(ctx, issuer, raw, client, nonce)
 }
 
 // Issuers returns the states of the issuers, sorted by name.
-func (d *Door) Issuers() []token.State {
+func (d *Authenticator) Issuers() []token.State {
 	if d.tokens == nil {
 		return nil
 	}
@@ -130,14 +130,14 @@ func (d *Door) Issuers() []token.State {
 }
 
 // NoteScope counts a request whose token lacked a scope. Caller has counted it as OK before.
-func (d *Door) NoteScope() { d.counts[token.Scope].Add(1) }
+func (d *Authenticator) NoteScope() { d.counts[token.Scope].Add(1) }
 
 // Count returns the number of requests with a result.
-func (d *Door) Count(r token.Result) uint64 { return d.counts[r].Load() }
+func (d *Authenticator) Count(r token.Result) uint64 { return d.counts[r].Load() }
 
 // Caller returns the caller of a request for a resource. The error is ErrMissing, ErrInvalid,
 // ErrDenied, a *token.Error, or that of ctx.
-func (d *Door) Caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+func (d *Authenticator) Caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	c, err := d.caller(ctx, h, to)
 	if err == nil {
 		d.ok.Add(1)
@@ -150,7 +150,7 @@ func (d *Door) Caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 }
 
 // Again is Caller for a request that was admitted before. It does not count again.
-func (d *Door) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+func (d *Authenticator) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	return d.caller(ctx, h, to)
 }
 
@@ -170,7 +170,7 @@ func ResultOf(err error) token.Result {
 	return ""
 }
 
-func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+func (d *Authenticator) caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	d.refresh()
 	text, err := keyOf(h)
 	if err != nil {
@@ -219,7 +219,7 @@ const everybody = "*"
 
 // matches reports whether a rule admits the user of a token. A rule without conditions admits nobody. The
 // subject of a program is its client id, which could be chosen to look like a user's.
-func (d *Door) matches(r *Rule, t *token.Token) bool {
+func (d *Authenticator) matches(r *Rule, t *token.Token) bool {
 	switch {
 	case len(r.Claims)+len(r.Scopes)+len(r.Users) == 0, r.Issuer != "" && r.Issuer != t.Issuer,
 		len(r.Users) > 0 && t.Machine && !slices.Contains(r.Users, everybody),

@@ -18,11 +18,11 @@ import (
 const site = "https://mcp.example.com"
 
 // open runs a Door for users of two issuers until the test ends. It is called in a bubble.
-func open(t testing.TB, rules []Rule) (*Door, []*authtest.Issuer, *bytes.Buffer) {
+func open(t testing.TB, rules []Rule) (*Authenticator, []*authtest.Issuer, *bytes.Buffer) {
 	var log bytes.Buffer
 	one, two := authtest.New(t, "https://one.example.com"), authtest.New(t, "https://two.example.com")
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	d := NewDoor(New([]Key{{Principal: "key", Token: alpha}}, logger), []token.Issuer{
+	d := NewAuthenticator(New([]Key{{Principal: "key", Token: alpha}}, logger), []token.Issuer{
 		{URL: one.URL, Transport: one, Implies: map[string][]string{"all": {"read"}}}, {URL: two.URL, Transport: two},
 	}, rules, logger)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -98,8 +98,8 @@ func (n *Node) beat() error {
 	return nil
 }
 
-// Took returns how long the last successful beat took.
-func (n *Node) Took() time.Duration { return time.Duration(n.beatTook.Load()) }
+// BeatTook returns how long the last successful beat took.
+func (n *Node) BeatTook() time.Duration { return time.Duration(n.beatTook.Load()) }
 
 // warnMembers logs, once each, faults of the store and of members. Only one goroutine calls it.
 func (n *Node) warnMembers(self *Member, seen *Seen) {
@@ -162,8 +162,8 @@ func (n *Node) apply(sent time.Time, seen Seen) {
 		}
 		if !first {
 			n.emptiedUntil = n.graceUntil
-			if n.o.Emptied != nil {
-				n.o.Emptied()
+			if n.o.StoreEmptied != nil {
+				n.o.StoreEmptied()
 			}
 			n.o.Log.Warn("the store lost the data of this instance, or its lease ended: its sessions are claimed again", "sessions", len(n.held))
 		}

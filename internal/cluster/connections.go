@@ -15,14 +15,14 @@ import (
 // has; the store keeps both alike.
 const connectionPrefix = "l:"
 
-// HomeKey returns the store's key for the connection to a server with an affinity key.
-func HomeKey(server, affinity string) string {
+// ConnectionKey returns the store's key for the connection to a server with an affinity key.
+func ConnectionKey(server, affinity string) string {
 	sum := sha256.Sum256([]byte(affinity))
 	return connectionPrefix + server + ":" + hex.EncodeToString(sum[:16])
 }
 
-// IsHome reports whether a key is that of a shared connection, and not of a session.
-func IsHome(key string) bool { return strings.HasPrefix(key, connectionPrefix) }
+// IsConnectionKey reports whether a key is that of a shared connection, and not of a session.
+func IsConnectionKey(key string) bool { return strings.HasPrefix(key, connectionPrefix) }
 
 // Claim makes this instance the owner of a shared connection, or returns the instance that owns it. It calls room
 // before: an error of room means that there is no room for one more. An instance that is about to stop

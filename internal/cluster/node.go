@@ -23,17 +23,17 @@ type Options struct {
 	Life time.Duration
 	// Stop says that no request begins without the store, not even while no instance reaches it.
 	Stop bool
-	// Most bounds the sessions of this instance. Shared connections are not counted.
-	Most int
-	Log  *slog.Logger
+	// MaxSessions bounds the sessions of this instance. Shared connections are not counted.
+	MaxSessions int
+	Log         *slog.Logger
 	// Lost is called when another instance owns a session, or a shared connection, of this one. It must
 	// not block.
 	Lost func(key string)
 	// Hooked is called with the numbers of the last webhooks after each beat. It must not block.
 	Hooked func(map[string]int64)
-	// Emptied is called when the store may have lost the data of this instance. It must not block. It may
+	// StoreEmptied is called when the store may have lost the data of this instance. It must not block. It may
 	// be nil.
-	Emptied func()
+	StoreEmptied func()
 	// Free returns how many more child processes this instance could run for others. It may be nil.
 	Free func() int
 	// Servers returns a hash of the names of the current servers of this instance.

@@ -209,7 +209,7 @@ func (view) Disconnect(string) {}
 // start starts an instance.
 func (w *world) start(id string) *Node {
 	v := view{w, id}
-	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, Most: w.most, Log: slog.New(slog.DiscardHandler),
+	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, MaxSessions: w.most, Log: slog.New(slog.DiscardHandler),
 		Lost: func(key string) {
 			w.mu.Lock()
 			w.ended[id] = append(w.ended[id], key)
@@ -455,7 +455,7 @@ func TestBackBeforeTaken(t *testing.T) {
 // A process is stopped while an answer of the store is on its way to it. When it goes on, it reads
 // that the session is its own, which was so before others counted it out (S-010, S-012).
 func TestOldAnswer(t *testing.T) {
-	home := HomeKey("files", "sessions\x00p")
+	home := ConnectionKey("files", "sessions\x00p")
 	for _, tc := range []struct {
 		name, key, what string
 		act             func(t *testing.T, w *world, b *Node)
@@ -499,7 +499,7 @@ func TestOldAnswer(t *testing.T) {
 						defer close(back)
 						w.set(w.cut, "b", true)
 						time.Sleep(lease + time.Second)
-						if IsHome(key) {
+						if IsConnectionKey(key) {
 							if _, mine, err := c.Claim(t.Context(), key, "files", enough); !mine || err != nil {
 								t.Errorf("Claim = %t, %v", mine, err)
 							}
@@ -1101,7 +1101,7 @@ func TestHomeAfterWipe(t *testing.T) {
 		in(t, func(t *testing.T, w *world) {
 			a, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
-			key := HomeKey("files", "sessions\x00p")
+			key := ConnectionKey("files", "sessions\x00p")
 			if _, mine, err := a.Claim(t.Context(), key, "files", enough); !mine || err != nil {
 				t.Fatalf("Claim = %t, %v", mine, err)
 			}
@@ -1128,7 +1128,7 @@ func TestHomesBesideSessions(t *testing.T) {
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(3 * lease)
 		for i := range 150 { // there may be 100 sessions
-			if _, mine, err := a.Claim(t.Context(), HomeKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
+			if _, mine, err := a.Claim(t.Context(), ConnectionKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
 				t.Fatalf("Claim = %t, %v", mine, err)
 			}
 		}
@@ -1148,7 +1148,7 @@ func TestHomesBesideSessions(t *testing.T) {
 			t.Errorf("others see %+v, %v", a.Members(), err)
 		}
 		for i := range 150 {
-			if err := a.Unclaim(t.Context(), HomeKey("files", fmt.Sprint(i))); err != nil {
+			if err := a.Unclaim(t.Context(), ConnectionKey("files", fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -87,7 +87,7 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		n.mu.Unlock()
 		return nil
 	}
-	d := &ending{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !release && !IsHome(h.Key)}
+	d := &ending{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !release && !IsConnectionKey(h.Key)}
 	d.Record = session.Record{Key: h.Key}
 	if release {
 		d.Record = h.Record
@@ -133,13 +133,13 @@ func (n *Node) finish(ctx context.Context, d *ending) error {
 // forget bounds n.ended. It returns how many of the forgotten endings the store does not know.
 // The caller holds n.mu.
 func (n *Node) forget() (owed int) {
-	if len(n.ended) <= 2*n.o.Most {
+	if len(n.ended) <= 2*n.o.MaxSessions {
 		return 0
 	}
 	old := time.Now().Add(-endedFor)
 	maps.DeleteFunc(n.ended, func(_ string, d *ending) bool { return !d.pending && d.at.Before(old) })
 	all := slices.SortedFunc(maps.Values(n.ended), func(a, b *ending) int { return b.at.Compare(a.at) })
-	for _, d := range all[min(n.o.Most, len(all)):] { // the oldest
+	for _, d := range all[min(n.o.MaxSessions, len(all)):] { // the oldest
 		delete(n.ended, d.Key)
 		if d.pending {
 			owed++
@@ -149,11 +149,11 @@ func (n *Node) forget() (owed int) {
 }
 
 // full reports whether there is no room for one more session. The caller holds n.mu.
-func (n *Node) full() bool { return len(n.held)-n.connections >= n.o.Most }
+func (n *Node) full() bool { return len(n.held)-n.connections >= n.o.MaxSessions }
 
 // add adds a session, or a shared connection. The caller holds n.mu.
 func (n *Node) add(e *entry) {
-	if n.held[e.Key] == nil && IsHome(e.Key) {
+	if n.held[e.Key] == nil && IsConnectionKey(e.Key) {
 		n.connections++
 	}
 	n.held[e.Key] = e
@@ -163,7 +163,7 @@ func (n *Node) add(e *entry) {
 func (n *Node) remove(e *entry) {
 	if n.held[e.Key] == e {
 		delete(n.held, e.Key)
-		if IsHome(e.Key) {
+		if IsConnectionKey(e.Key) {
 			n.connections--
 		}
 	}
@@ -453,7 +453,7 @@ func (n *Node) settle(e *entry) {
 	defer n.mu.Unlock()
 	if n.held[h.Key] != e { // it ended meanwhile, and may have been put again
 		if d := n.ended[h.Key]; d != nil && n.held[h.Key] == nil && !fenced {
-			d.unsure = err != nil && !d.released && !IsHome(h.Key)
+			d.unsure = err != nil && !d.released && !IsConnectionKey(h.Key)
 			d.Owner, d.Epoch = h.Owner, h.Epoch
 			d.pending, n.hasPending = true, true
 			if err == nil {
@@ -487,7 +487,7 @@ func (n *Node) markLost(e *entry) {
 		return // it ended meanwhile
 	}
 	n.counts.Lost.Add(1)
-	if IsHome(e.Key) {
+	if IsConnectionKey(e.Key) {
 		n.o.Log.Warn("shared connection closed: another instance owns it now", "server", e.Server)
 	} else {
 		n.o.Log.Warn("session closed: another instance took it over", "session", e.Key[:min(len(e.Key), 8)])

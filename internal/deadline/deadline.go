@@ -28,8 +28,8 @@ func of(ctx context.Context) *limits {
 	return l
 }
 
-// Stand holds all limits of a context until end is called.
-func Stand(ctx context.Context) (end func()) {
+// Hold holds all limits of a context until end is called.
+func Hold(ctx context.Context) (end func()) {
 	var all []func()
 	for l := of(ctx); l != nil; l = l.more {
 		all = append(all, l.hold())

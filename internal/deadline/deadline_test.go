@@ -35,7 +35,7 @@ func TestWithTimeout(t *testing.T) {
 				began := time.Now()
 				for _, s := range tc.stays {
 					time.AfterFunc(s.from, func() {
-						end := deadline.Stand(inner)
+						end := deadline.Hold(inner)
 						time.AfterFunc(s.to-s.from, func() { end(); end() })
 					})
 				}
@@ -56,7 +56,7 @@ func TestStand(t *testing.T) {
 		defer stop()
 		inner, cancel := deadline.WithTimeout(outer, time.Second, nil)
 		held := 0
-		end := deadline.Stand(deadline.With(context.WithoutCancel(inner), func() func() { held++; return func() { held-- } }))
+		end := deadline.Hold(deadline.With(context.WithoutCancel(inner), func() func() { held++; return func() { held-- } }))
 		time.Sleep(time.Hour)
 		if outer.Err() != nil || inner.Err() != nil || held != 1 {
 			t.Errorf("outer %v, inner %v, held %d", outer.Err(), inner.Err(), held)
@@ -70,6 +70,6 @@ func TestStand(t *testing.T) {
 		if outer.Err() == nil {
 			t.Error("the outer limit does not count again")
 		}
-		deadline.Stand(t.Context())() // without a limit there is nothing to do
+		deadline.Hold(t.Context())() // without a limit there is nothing to do
 	})
 }

@@ -71,14 +71,14 @@ const (
 	maxUnread = 64 << 10
 )
 
-// Hurry limits the time of a request's body from the beginning: a client may announce a body and
+// LimitBody limits the time of a request's body from the beginning: a client may announce a body and
 // never send it, and net/http waits for it before it answers. The reader of the body sets another
 // limit, and removes it after the body: then net/http would take the deadline for the client's
 // disconnection. A GET may lead to a stream, and no code reads its body. So Hurry reads it, and
 // returns the request without it. ok is false if the body did not arrive, or is too large.
 //
 // HTTP/2 needs none of it: there, nothing waits for an unread body.
-func Hurry(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
+func LimitBody(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
 	if r.ContentLength == 0 || r.ProtoMajor != 1 {
 		return r, true
 	}

@@ -15,12 +15,12 @@ import (
 // Received is one event that a Reader has read. Events without data are reported too if they have
 // an id, a retry or an empty line of data.
 type Received struct {
-	ID    string          // of this event; see HasID
-	HasID bool            // an empty id counts: it resets the position
-	Type  string          // "message" by default
-	Data  *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
-	Over  *jsonrpc.Finder // received the data of an event that is larger than the limit, or has no room
-	Retry time.Duration   // how long to wait before reopening the stream; see HasRetry
+	ID        string          // of this event; see HasID
+	HasID     bool            // an empty id counts: it resets the position
+	Type      string          // "message" by default
+	Data      *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
+	Oversized *jsonrpc.Finder // received the data of an event that is larger than the limit, or has no room
+	Retry     time.Duration   // how long to wait before reopening the stream; see HasRetry
 	// HasRetry distinguishes a retry of 0 from none.
 	HasRetry bool
 }
@@ -82,7 +82,7 @@ func (r *Reader) Next() (Received, error) {
 		field, value, err := r.line()
 		switch {
 		case err != nil:
-			e.Over = r.over
+			e.Oversized = r.over
 			r.forget()
 			if errors.Is(err, ErrEndless) {
 				return e, err
@@ -96,7 +96,7 @@ func (r *Reader) Next() (Received, error) {
 				e.Type = "message" // an event needs more than a type
 				continue
 			}
-			e.Data, e.Over = r.data, r.over
+			e.Data, e.Oversized = r.data, r.over
 			if e.Data != nil && len(e.Data.B) == 0 {
 				e.Data.Free()
 				e.Data = nil

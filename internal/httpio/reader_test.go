@@ -35,8 +35,8 @@ func read(r io.Reader, limit int) ([]string, error) {
 		if e.Data != nil {
 			s += fmt.Sprintf(" data=%q", e.Data.B)
 		}
-		if e.Over != nil {
-			s += fmt.Sprintf(" over=%s", e.Over.ID())
+		if e.Oversized != nil {
+			s += fmt.Sprintf(" over=%s", e.Oversized.ID())
 		}
 		all = append(all, s)
 		e.Data.Free()
@@ -163,13 +163,13 @@ func TestReaderEndless(t *testing.T) {
 			t.Fatalf("%s: %v, %v", test.name, e, err)
 		}
 		e, err := r.Next()
-		if !errors.Is(err, ErrEndless) || e.Data != nil || e.Over == nil || string(e.Over.ID()) != test.over || e.ID != test.id {
+		if !errors.Is(err, ErrEndless) || e.Data != nil || e.Oversized == nil || string(e.Oversized.ID()) != test.over || e.ID != test.id {
 			t.Errorf("%s: %+v, %v", test.name, e, err)
 		}
 		if most := (maxOver + 1) * limit * len(test.more); in.n > most || r.data != nil || r.wide != nil {
 			t.Errorf("%s: %d bytes were read, want %d at most, and nothing kept", test.name, in.n, most)
 		}
-		if e, err := r.Next(); !errors.Is(err, ErrEndless) || e.Over != nil {
+		if e, err := r.Next(); !errors.Is(err, ErrEndless) || e.Oversized != nil {
 			t.Errorf("%s: then %+v, %v", test.name, e, err)
 		}
 	}

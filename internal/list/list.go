@@ -100,5 +100,5 @@ func (k Kind) Announces(capabilities []byte) bool {
 	return gjson.GetBytes(capabilities, k.Capability()+".listChanged").Bool()
 }
 
-// Interest returns the member of a subscription for changes of the list (2026-07-28, subscriptions).
-func (k Kind) Interest() string { return k.Capability() + "ListChanged" }
+// Topic returns the member of a subscription for changes of the list (2026-07-28, subscriptions).
+func (k Kind) Topic() string { return k.Capability() + "ListChanged" }

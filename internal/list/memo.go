@@ -27,9 +27,9 @@ type Memo struct {
 	last Page
 }
 
-// At calls f to examine the list in an answer, unless it was the last one. f returns true if the list need
+// Once calls f to examine the list in an answer, unless it was the last one. f returns true if the list need
 // not be examined again.
-func (l *Memo) At(a *jsonrpc.Message, f func() bool) {
+func (l *Memo) Once(a *jsonrpc.Message, f func() bool) {
 	p := PageOf(a)
 	l.mu.Lock()
 	same := p != Page{} && p == l.last

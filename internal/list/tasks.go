@@ -42,8 +42,8 @@ func (c *TaskTools) MayAsk() bool {
 	return time.Since(c.requested) >= SurveyEvery
 }
 
-// Asks records a request for the list.
-func (c *TaskTools) Asks() {
+// Requested records a request for the list.
+func (c *TaskTools) Requested() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requested = time.Now()
@@ -81,7 +81,7 @@ func (c *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) er
 
 // Look reads a page of the list, the answer to r, unless it was the last one.
 func (c *TaskTools) Look(r, a *jsonrpc.Message) {
-	c.lastList.At(a, func() bool {
+	c.lastList.Once(a, func() bool {
 		c.note(a.Result, !gjson.GetBytes(r.Params, "cursor").Exists())
 		return true
 	})

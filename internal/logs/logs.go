@@ -43,9 +43,9 @@ type Log struct {
 // New returns a Log, which stores nothing yet.
 func New() *Log { return &Log{listeners: map[int]func(*Line){}, lines: NewRing[*Line](maxLines)} }
 
-// Look makes the log store lines until done is called, and a minute longer. It calls tell for each line;
+// Watch makes the log store lines until done is called, and a minute longer. It calls tell for each line;
 // tell must neither block nor log, and may be nil.
-func (l *Log) Look(tell func(*Line)) (done func()) {
+func (l *Log) Watch(tell func(*Line)) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.readers++

@@ -23,7 +23,7 @@ func TestLook(t *testing.T) {
 			t.Errorf("while nobody looks: %v", lines)
 		}
 		told := 0
-		done := l.Look(func(*Line) { told++ })
+		done := l.Watch(func(*Line) { told++ })
 		log.Info("now", "err", "none", slog.Group("g", "a", 1))
 		log.WithGroup("h").Warn("too", "b", 2)
 		log.Debug("never")
@@ -38,7 +38,7 @@ func TestLook(t *testing.T) {
 		done()
 		time.Sleep(30 * time.Second)
 		log.Warn("half a minute later")
-		l.Look(nil)()
+		l.Watch(nil)()
 		time.Sleep(59 * time.Second)
 		if lines, _ := l.Lines(10, all); len(lines) != 3 || told != 2 {
 			t.Errorf("before it ends: %v", lines)
@@ -48,7 +48,7 @@ func TestLook(t *testing.T) {
 		if lines, since := l.Lines(10, all); len(lines) != 0 || !since.IsZero() {
 			t.Errorf("after it has ended: %v", lines)
 		}
-		defer l.Look(nil)()
+		defer l.Watch(nil)()
 		for range 2 * maxLines {
 			log.Warn(strings.Repeat("x", 2*maxText))
 		}

@@ -220,9 +220,9 @@ func (s *Modern) Say(line string) {
 	}
 }
 
-// Heeded returns a channel that is closed when there is a subscription. Clients need not wait for
+// Subscribed returns a channel that is closed when there is a subscription. Clients need not wait for
 // that before they continue.
-func (s *Modern) Heeded() <-chan struct{} {
+func (s *Modern) Subscribed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	heeded := make(chan struct{})

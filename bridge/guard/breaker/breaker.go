@@ -58,10 +58,10 @@ type Server struct {
 	Go func(f func()) bool
 	// Open opens a connection without asking the breaker. done closes it, also after an error.
 	Open func(ctx context.Context, from *bridge.Caller) (done func(), err error)
-	// Noted is called with the reason when the circuit opens, and after each failed probe.
-	Noted func(why error)
-	// Works is called when the circuit closes again.
-	Works func()
+	// Opened is called with the reason when the circuit opens, and after each failed probe.
+	Opened func(why error)
+	// Closed is called when the circuit closes again.
+	Closed func()
 }
 
 // patience is how long callers wait for the outcome of a probe, counted from its start.
@@ -205,7 +205,7 @@ func (b *Breaker) opened() {
 func (b *Breaker) failed(a Attempt, err error, principal, text string) {
 	why := reason(err, principal)
 	if pause := a.Bad(errors.Is(err, bridge.ErrTimeout), why); pause > 0 {
-		b.s.Noted(b.statusError(why))
+		b.s.Opened(b.statusError(why))
 		b.s.Log.Warn(text, "for", pause.String(), "err", err)
 	}
 }

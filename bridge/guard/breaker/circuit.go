@@ -200,8 +200,8 @@ func (p *Probe) Failed(why string) (pause time.Duration) {
 	return pause
 }
 
-// Missed begins another pause of the same length: the probe had no result.
-func (p *Probe) Missed() { p.end(func(c *Circuit) { c.openFor(p.g.kind, c.pause) }) }
+// NoResult begins another pause of the same length: the probe had no result.
+func (p *Probe) NoResult() { p.end(func(c *Circuit) { c.openFor(p.g.kind, c.pause) }) }
 
 // Dropped lets the next probe begin at once: this one was not made.
 func (p *Probe) Dropped() { p.end(func(*Circuit) { p.pass(errVoid) }) }

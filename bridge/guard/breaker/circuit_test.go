@@ -63,7 +63,7 @@ func TestCircuitPause(t *testing.T) {
 			}
 			time.Sleep(pause)
 			p, _ := c.Try()
-			p.Missed()
+			p.NoResult()
 			if left, _ := c.Left(); left != pause {
 				t.Errorf("%v after a probe that has found out nothing, want %v", left, pause)
 			}

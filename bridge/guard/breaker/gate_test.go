@@ -15,7 +15,7 @@ func TestGateOpenings(t *testing.T) {
 	for name, end := range map[string]func(*Probe) (counts bool){
 		"works":  (*Probe).Worked,
 		"fails":  func(p *Probe) bool { return p.Failed("it fails still") > 0 },
-		"missed": func(p *Probe) bool { p.Missed(); return false },
+		"missed": func(p *Probe) bool { p.NoResult(); return false },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := NewCircuit(Options{Failures: 1})
@@ -83,7 +83,7 @@ func TestCircuitConcurrent(t *testing.T) {
 					probes.Add(-1)
 					switch n % 4 {
 					case 0:
-						p.Missed()
+						p.NoResult()
 					case 1:
 						p.Dropped()
 					default:

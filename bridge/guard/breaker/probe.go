@@ -24,16 +24,16 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 	case works:
 		if p.Worked() {
 			b.s.Log.Info("server is used again")
-			b.s.Works()
+			b.s.Closed()
 		}
 	case fails:
 		why := reason(err, from.Principal)
 		if pause := p.Failed(why); pause > 0 {
-			b.s.Noted(b.statusError(why))
+			b.s.Opened(b.statusError(why))
 			b.s.Log.Warn("circuit breaker stays open: the probe failed", "for", pause.String(), "err", err)
 		}
 	default:
-		p.Missed() // for example, no room for a connection
+		p.NoResult() // for example, no room for a connection
 	}
 }
 

@@ -170,5 +170,5 @@ func (f *fake) times() int {
 
 // changes announces a change of the tools over the connection.
 func (u *conn) changes() {
-	u.source.Heard(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
+	u.source.Notified(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
 }

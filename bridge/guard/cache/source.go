@@ -70,12 +70,12 @@ func (s *Source) drop(which func(*key) bool) {
 }
 
 // Opened implements lane.Observer, and so do Closed and Deaf: they change no list.
-func (s *Source) Opened() {}
-func (s *Source) Closed() {}
-func (s *Source) Deaf()   {}
+func (s *Source) Opened()       {}
+func (s *Source) Closed()       {}
+func (s *Source) NotListening() {}
 
-// Heard handles a notification of the server about changes.
-func (s *Source) Heard(n *jsonrpc.Message) {
+// Notified handles a notification of the server about changes.
+func (s *Source) Notified(n *jsonrpc.Message) {
 	if s != nil {
 		s.cache.heard(s, n)
 	}

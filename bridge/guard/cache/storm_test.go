@@ -92,7 +92,7 @@ func TestBooks(t *testing.T) {
 					case 0:
 						c.Forget()
 					case 1:
-						s.Heard(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
+						s.Notified(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
 					case 2:
 						s.Reopened(rng.IntN(2) == 0)
 					case 3:

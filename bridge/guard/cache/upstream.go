@@ -194,7 +194,7 @@ func (u *Cached) absent(s *bridge.Greeting) error {
 	switch state := u.lane.State(); {
 	case state == lane.Lost:
 		return errLost
-	case state == lane.Asleep && u.cache.server.Process:
+	case state == lane.Idle && u.cache.server.Process:
 		return errStopped
 	}
 	return nil

@@ -32,10 +32,10 @@ func BenchmarkLimits(b *testing.B) {
 	}{
 		{"off", func() bridge.Upstream { return up }},
 		{"places", func() bridge.Upstream {
-			return NewQueue("x", Options{}).Places().Wrap(up)
+			return NewQueue("x", Options{}).Slots().Wrap(up)
 		}},
 		{"places of principals", func() bridge.Upstream {
-			return NewQueue("x", Options{PerPrincipal: 100}).Places().Wrap(up)
+			return NewQueue("x", Options{PerPrincipal: 100}).Slots().Wrap(up)
 		}},
 		{"rate", func() bridge.Upstream { return NewRates("x", Options{Rate: many}).Wrap(up) }},
 		{"rates", func() bridge.Upstream {

@@ -29,8 +29,8 @@ type Options struct {
 	Tools map[string]Rate `yaml:"tools"`
 }
 
-// Paced reports whether there is any rate.
-func (o *Options) Paced() bool {
+// HasRate reports whether there is any rate.
+func (o *Options) HasRate() bool {
 	for _, r := range o.Tools {
 		if r.PerSecond > 0 {
 			return true

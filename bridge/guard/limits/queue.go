@@ -39,7 +39,7 @@ type line struct {
 // slot is a call's slot at a server, or its position in a line.
 type slot struct {
 	principal string
-	of        *Places
+	of        *Slots
 	counted   bool  // in the queue's counts
 	taken     bool  // it has a slot
 	parked    bool  // it gave its slot back
@@ -142,8 +142,8 @@ func (q *Queue) enter(ctx context.Context, p *slot) error {
 	return q.Refusal("it has %d calls under way, and none of them ended within %v (limits: calls, wait)", q.o.Calls, wait)
 }
 
-// Lapsed counts a call that waited too long, and returns its refusal.
-func (q *Queue) Lapsed(format string, args ...any) error {
+// TimedOut counts a call that waited too long, and returns its refusal.
+func (q *Queue) TimedOut(format string, args ...any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.refused.wait++
@@ -302,9 +302,9 @@ func (q *Queue) Length() int {
 
 // Status describes the calls at a server.
 type Status struct {
-	Places int // calls in flight with a slot
+	Slots  int // calls in flight with a slot
 	Queued int // calls that wait for a slot
-	Asking int // calls that gave their slot back: they wait for their clients, or listen
+	Parked int // calls that gave their slot back: they wait for their clients, or listen
 	// Refused counts the refused calls by the limit: queue, wait, per_principal.
 	Refused map[string]uint64
 }

@@ -17,7 +17,7 @@ import (
 // crowd makes calls at a server.
 type crowd struct {
 	g  *Queue
-	of *Places
+	of *Slots
 	mu sync.Mutex // guards in
 	in []string   // who has got a place, in order
 	wg sync.WaitGroup
@@ -25,7 +25,7 @@ type crowd struct {
 
 func newCrowd(o Options) *crowd {
 	g := NewQueue("x", o)
-	return &crowd{g: g, of: g.Places()}
+	return &crowd{g: g, of: g.Slots()}
 }
 
 // queuer is a call of a crowd.
@@ -144,7 +144,7 @@ func TestQueueSet(t *testing.T) {
 			t.Errorf("a second one of a caller: %v", more.err)
 		}
 		c.g.Set(Options{Calls: 1, Queue: 1, Wait: time.Second})
-		if got := c.g.Status(); got.Places != 3 || got.Queued != 2 || c.g.Length() != 1 || c.g.Wait() != time.Second {
+		if got := c.g.Status(); got.Slots != 3 || got.Queued != 2 || c.g.Length() != 1 || c.g.Wait() != time.Second {
 			t.Errorf("with fewer: %+v", got)
 		}
 		c.g.leave(&one.p)

@@ -134,8 +134,8 @@ func (d *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 // Unlisten ends what Listen began.
 func (d *Quota) Unlisten(from *bridge.Caller) { d.change(from.Principal, listensOf, -1, 0) }
 
-// Stay admits a session. Every success needs a Depart.
-func (d *Quota) Stay(from *bridge.Caller) error {
+// AddSession admits a session. Every success needs a Depart.
+func (d *Quota) AddSession(from *bridge.Caller) error {
 	most := d.now.Load().Sessions
 	if from.Principal == "" || d.change(from.Principal, sessionsOf, 1, most) {
 		return nil
@@ -143,8 +143,8 @@ func (d *Quota) Stay(from *bridge.Caller) error {
 	return full(&d.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", most)
 }
 
-// Depart ends what Stay began.
-func (d *Quota) Depart(from *bridge.Caller) {
+// RemoveSession ends what Stay began.
+func (d *Quota) RemoveSession(from *bridge.Caller) {
 	if from.Principal != "" {
 		d.change(from.Principal, sessionsOf, -1, 0)
 	}

@@ -46,7 +46,7 @@ const (
 
 // NewRates returns nil if there are no rates.
 func NewRates(server string, o Options) *Rates {
-	if !o.Paced() {
+	if !o.HasRate() {
 		return nil
 	}
 	t := &Rates{server: server}

@@ -9,33 +9,33 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Places holds the slots of the calls over one connection, or over one client's connections.
-type Places struct {
+// Slots holds the slots of the calls over one connection, or over one client's connections.
+type Slots struct {
 	queue *Queue
 	last  *slot // the newest call with a slot; guarded by queue.mu
 }
 
-// Places returns the slots of one connection. Wrap stands before the connection, and Client behind
+// Slots returns the slots of one connection. Wrap stands before the connection, and Client behind
 // it.
-func (q *Queue) Places() *Places { return &Places{queue: q} }
+func (q *Queue) Slots() *Slots { return &Slots{queue: q} }
 
 // Wrap returns up with its calls bounded by the queue.
-func (p *Places) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, p} }
+func (p *Slots) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, p} }
 
 // Client returns to as the client of the connection. If the server asks a question that names no
 // call, one of the calls gives its slot back.
-func (p *Places) Client(to bridge.Client) bridge.Client { return &askedClient{to, p} }
+func (p *Slots) Client(to bridge.Client) bridge.Client { return &askedClient{to, p} }
 
 // bounded is an Upstream whose calls need a slot.
 type bounded struct {
 	bridge.Upstream
-	places *Places
+	places *Slots
 }
 
 // askedClient is the Client of a connection whose calls need slots.
 type askedClient struct {
 	bridge.Client
-	places *Places
+	places *Slots
 }
 
 var _ bridge.Client = (*askedClient)(nil)
@@ -117,7 +117,7 @@ func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), 
 
 // parkOne takes the slot of one of the connection's calls: the server asked a question, and many do
 // not name the call. It does not matter which call it is, since slots are equal.
-func (p *Places) parkOne() {
+func (p *Slots) parkOne() {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
 	if p.last != nil {
@@ -126,7 +126,7 @@ func (p *Places) parkOne() {
 }
 
 // add adds a call with a slot. The caller holds queue.mu.
-func (s *Places) add(p *slot) {
+func (s *Slots) add(p *slot) {
 	if p.next = s.last; p.next != nil {
 		p.next.prev = p
 	}
@@ -134,7 +134,7 @@ func (s *Places) add(p *slot) {
 }
 
 // remove removes a call. The caller holds queue.mu.
-func (s *Places) remove(p *slot) {
+func (s *Slots) remove(p *slot) {
 	if p.prev != nil {
 		p.prev.next = p.next
 	} else {

@@ -26,8 +26,8 @@ type Server struct {
 	Name   string // without spaces or colons
 	Prefix string // starts the names that clients see; may be empty
 	Log    *slog.Logger
-	// Remembers reports whether a list may be stored, and served to other clients of the same principal.
-	Remembers func() bool
+	// Stores reports whether a list may be stored, and served to other clients of the same principal.
+	Stores func() bool
 	// Stateless takes the calls of stateless clients. The package does not close it.
 	Stateless bridge.Upstream
 	// Session returns the Upstream for a session of from. It opens nothing yet. Messages that the server sends

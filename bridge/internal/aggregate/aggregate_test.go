@@ -89,9 +89,9 @@ func of(names ...string) (all []*Server) {
 		all = append(all, &Server{
 			Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: &fake{name: name},
 			Serves: func(string) bool { return true }, Shows: func(list.Kind, string, string) bool { return true },
-			Greeting:  func(string) *bridge.Greeting { return nil },
-			Remembers: func() bool { return false },
-			Await:     func(*bridge.Caller, func()) (stop func()) { return func() {} },
+			Greeting: func(string) *bridge.Greeting { return nil },
+			Stores:   func() bool { return false },
+			Await:    func(*bridge.Caller, func()) (stop func()) { return func() {} },
 		})
 	}
 	return all

@@ -39,7 +39,7 @@ func (e *listeners) Notify(n *jsonrpc.Message) {
 	}
 	e.mu.Unlock()
 	for _, l := range to {
-		l.Hear(n)
+		l.Notify(n)
 	}
 }
 
@@ -208,24 +208,24 @@ func (f *partial) Notify(n *jsonrpc.Message) {
 		f.begun.Store(true)
 	case "notifications/tasks":
 		own := gjson.GetBytes(n.Params, "taskId").String()
-		f.l.Hear(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
+		f.l.Notify(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
 		return
 	default:
 		f.m.outdate(n.Method)
-		f.l.Hear(n)
+		f.l.Notify(n)
 		return
 	}
 	what, _ := subscribe.ReadWanted(n.Params) // an invalid list acknowledges nothing
 	for i, own := range what.Tasks {
 		what.Tasks[i] = f.m.taskID(own)
 	}
-	late := f.l.Begun() // the client got its acknowledgement without this one
+	late := f.l.Acknowledged() // the client got its acknowledgement without this one
 	if f.acknowledged(what) && !late {
 		return
 	}
 	what.Changes = f.part.Changes
 	what.Missed(func(n *jsonrpc.Message) {
 		f.m.s.Missed(n)
-		f.l.Hear(n)
+		f.l.Notify(n)
 	})
 }

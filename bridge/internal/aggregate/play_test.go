@@ -53,7 +53,7 @@ func newActor(t *testing.T, name, revision, capabilities string, results map[str
 	s := &actor{Upstream: bridgetest.NewUpstream(revision, capabilities), results: results}
 	s.Server = &aggregate.Server{
 		Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: upstream{s},
-		Remembers: func() bool { return true },
+		Stores: func() bool { return true },
 		Session: func(_ *bridge.Caller, to bridge.Client) (bridge.Upstream, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

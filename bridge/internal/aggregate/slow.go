@@ -115,7 +115,7 @@ func (s *slow) page(k list.Kind, revision string) []byte {
 // lastKnown returns the stored page of a slow list. It returns nil if pages of the server may not be stored, or
 // depend on the client's headers.
 func (m *member) lastKnown(k list.Kind) []byte {
-	if !m.s.Remembers() {
+	if !m.s.Stores() {
 		return nil
 	}
 	return m.catalog.slow.page(k, m.g.caller.Revision)

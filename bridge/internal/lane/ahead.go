@@ -27,7 +27,7 @@ func (o *Options) StartAhead(ctx, force context.Context) {
 	defer cancel()
 	switch err := a.StartAhead(ctx, force); {
 	case bridge.Exhausted(err):
-		o.Health.Lacked(err)
+		o.Health.NoRoom(err)
 	case err != nil:
 		o.Health.Failed(err)
 	}

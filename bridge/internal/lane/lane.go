@@ -35,8 +35,8 @@ type Lane struct {
 	client   bridge.Client
 	observer Observer
 	gate     Gate
-	givenUp  func()      // may be nil
-	stay     bridge.Stay // may be nil
+	givenUp  func()          // may be nil
+	stay     bridge.Handover // may be nil
 	wg       sync.WaitGroup
 	ctx      context.Context // ends when Close is called
 	cancel   context.CancelFunc
@@ -86,16 +86,16 @@ type conn struct {
 }
 
 var (
-	_ bridge.Client        = (*conn)(nil)
-	_ bridge.MissesChanges = (*conn)(nil)
-	_ bridge.Roomy         = (*conn)(nil)
-	_ bridge.Tapped        = (*conn)(nil)
-	_ Conn                 = (*conn)(nil)
+	_ bridge.Client         = (*conn)(nil)
+	_ bridge.StopsListening = (*conn)(nil)
+	_ bridge.Roomy          = (*conn)(nil)
+	_ bridge.Tapped         = (*conn)(nil)
+	_ Conn                  = (*conn)(nil)
 )
 
 // New returns a lane on behalf of from. It opens nothing yet.
 func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
-	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, stay: ends.Stay, level: ends.Level}
+	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, stay: ends.Handover, level: ends.Level}
 	if l.gate == nil {
 		l.gate = ungated{}
 	}
@@ -123,13 +123,13 @@ func (l *Lane) State() State {
 		return Ended
 	case l.conn != nil:
 		if d, ok := l.conn.raw.(bridge.ListensToChanges); ok && !d.ListensToChanges() {
-			return Deaf
+			return NotListening
 		}
 		return Open
 	case l.lost != nil:
 		return Lost
 	}
-	return Asleep
+	return Idle
 }
 
 // Presume sets the greeting of the client's other connections, until this lane has its own.
@@ -200,8 +200,8 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if r.Method == "initialize" {
 		return jsonrpc.NewResult(nil, c.up.Server().Result), nil // the lane may have another greeting by now
 	}
-	if r.From != nil && r.From.Stay != nil { // the process may have been suspended since the call began
-		if err := r.From.Stay.Sure(ctx); err != nil {
+	if r.From != nil && r.From.Handover != nil { // the process may have been suspended since the call began
+		if err := r.From.Handover.Confirm(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -211,7 +211,7 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	} else {
 		m, err = l.perform(ctx, c, r)
 	}
-	l.o.Health.Fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0 || bridge.Personal(l.o.Forward))
+	l.o.Health.CallDone(err, len(r.Header) > 0 || len(l.caller.Header) > 0 || bridge.Personal(l.o.Forward))
 	if errors.Is(err, bridge.ErrUnsent) {
 		c.Gone(err) // the connection may not have reported this yet
 	}
@@ -462,9 +462,9 @@ func (l *Lane) closeIdle() {
 // retire closes a connection that the lane no longer uses.
 func (l *Lane) retire(c *conn) {
 	l.observer.Closed()
-	if l.stay != nil && l.stay.Moves() {
-		if p, ok := c.raw.(bridge.Portable); ok {
-			p.Leave()
+	if l.stay != nil && l.stay.HandedOver() {
+		if p, ok := c.raw.(bridge.Resumable); ok {
+			p.Detach()
 		}
 	}
 	_ = c.up.Close(l.force) // the connection logs what matters
@@ -543,12 +543,12 @@ func (l *Lane) nextStart() time.Time {
 	return again
 }
 
-// MissesChanges implements bridge.MissesChanges.
-func (c *conn) MissesChanges() { c.l.observer.Deaf() }
+// MissesChanges implements bridge.StopsListening.
+func (c *conn) MissesChanges() { c.l.observer.NotListening() }
 
 // Notify passes on a notification that belongs to no call.
 func (c *conn) Notify(n *jsonrpc.Message) {
-	c.l.observer.Heard(n)
+	c.l.observer.Notified(n)
 	c.l.client.Notify(n)
 }
 

@@ -96,19 +96,19 @@ func (s *server) Closed() { s.note("Closed") }
 func (s *server) Reopened(lost bool) {
 	s.note(map[bool]string{true: "Reopened lost", false: "Reopened"}[lost])
 }
-func (s *server) Replaced()               { s.note("Replaced") }
-func (s *server) Deaf()                   { s.note("Deaf") }
-func (s *server) Heard(*jsonrpc.Message)  { s.note("Heard") }
-func (s *server) Ended()                  { s.note("Ended") }
-func (s *server) Notify(*jsonrpc.Message) { s.note("Notify") }
+func (s *server) Replaced()                 { s.note("Replaced") }
+func (s *server) NotListening()             { s.note("Deaf") }
+func (s *server) Notified(*jsonrpc.Message) { s.note("Heard") }
+func (s *server) Ended()                    { s.note("Ended") }
+func (s *server) Notify(*jsonrpc.Message)   { s.note("Notify") }
 
 type health struct{}
 
-func (health) Fared(error, bool)                {}
+func (health) CallDone(error, bool)             {}
 func (health) Failed(error)                     {}
-func (health) Lacked(error)                     {}
+func (health) NoRoom(error)                     {}
 func (health) Lost(error)                       {}
-func (health) Learned(string, *bridge.Greeting) {}
+func (health) Greeted(string, *bridge.Greeting) {}
 func (health) Opened()                          {}
 func (health) Restarted()                       {}
 
@@ -201,7 +201,7 @@ func TestDoors(t *testing.T) {
 			state lane.State
 			want  []string
 		}{
-			{"nothing yet", func() {}, lane.Asleep, nil},
+			{"nothing yet", func() {}, lane.Idle, nil},
 			{"a call", func() { _ = call(t, l, "resources/subscribe", `{"uri":"a:"}`) }, lane.Open,
 				[]string{"Pass", "open", "Opening", "Opened", "through the gate", "resources/subscribe"}},
 			{"a ping", func() { _ = l.Ping(t.Context(), time.Second) }, lane.Open, []string{"ping"}},
@@ -234,7 +234,7 @@ func TestOpeningStandsStill(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{opening: func(ctx context.Context) error {
 				if signs {
-					defer deadline.Stand(ctx)()
+					defer deadline.Hold(ctx)()
 				}
 				return backoff.For(ctx, time.Hour)
 			}}
@@ -265,7 +265,7 @@ func TestKeep(t *testing.T) {
 		}
 		release()
 		time.Sleep(time.Hour + time.Second)
-		if l.State() != lane.Asleep {
+		if l.State() != lane.Idle {
 			t.Errorf("state %d when nobody needs it", l.State())
 		}
 		if err := call(t, l, "x", "{}"); err != nil || !slices.Contains(s.take(), "Reopened") {

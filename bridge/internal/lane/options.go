@@ -56,15 +56,15 @@ func (o *Options) Set(s Settings) { o.Settings.Store(&s) }
 type Health interface {
 	// CallDone reports a call's outcome. headers means that it forwarded client headers, which may hold
 	// credentials.
-	Fared(err error, headers bool)
+	CallDone(err error, headers bool)
 	// Failed reports that a connection could not be opened, or was lost at once.
 	Failed(err error)
 	// NoRoom reports that the bridge itself had no room for a connection.
-	Lacked(err error)
+	NoRoom(err error)
 	// Lost reports that a connection ended by itself.
 	Lost(err error)
 	// Greeted reports the greeting of a handshake on behalf of a principal.
-	Learned(principal string, s *bridge.Greeting)
+	Greeted(principal string, s *bridge.Greeting)
 	// Opened reports a usable connection. Restarted reports an attempt after a failure or a loss.
 	Opened()
 	Restarted()
@@ -80,8 +80,8 @@ type Ends struct {
 	// GivenUp is called when a kept connection could not be opened again for some minutes, and after each
 	// further attempt. It may be nil.
 	GivenUp func()
-	// Stay is the session that owns the connection, if another instance may resume both; nil otherwise.
-	Stay bridge.Stay
+	// Handover is the session that owns the connection, if another instance may resume both; nil otherwise.
+	Handover bridge.Handover
 	// Level holds the params of the first logging/setLevel; nil for none.
 	Level []byte
 }
@@ -99,9 +99,9 @@ type Observer interface {
 	// Replaced reports that the server came back as another: see bridge.ErrReplaced.
 	Replaced()
 	// NotListening reports that the connection does not receive the server's own notifications for now.
-	Deaf()
+	NotListening()
 	// Notified reports a notification that belongs to no call.
-	Heard(n *jsonrpc.Message)
+	Notified(n *jsonrpc.Message)
 	// Ended reports that the lane opens no more connections.
 	Ended()
 }
@@ -148,11 +148,11 @@ type State int
 
 // These are the states of a lane.
 const (
-	Asleep State = iota // no connection: none was needed yet, or it was idle
+	Idle State = iota // no connection: none was needed yet, or it was idle
 	Open
-	Deaf  // open, but it does not receive the server's own notifications for now
-	Lost  // it ended by itself or could not be opened, and there is no other
-	Ended // the lane was closed
+	NotListening // open, but it does not receive the server's own notifications for now
+	Lost         // it ended by itself or could not be opened, and there is no other
+	Ended        // the lane was closed
 )
 
 // errNoRoom means that the bridge itself has no room for another connection.

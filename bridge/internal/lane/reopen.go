@@ -69,7 +69,7 @@ func (l *Lane) attempt() (*conn, error) {
 	if err == nil {
 		l.observer.Opened()
 		if err = l.restore(ctx, c); err != nil {
-			l.o.Health.Learned(l.caller.Principal, c.up.Server()) // the server works, as another
+			l.o.Health.Greeted(l.caller.Principal, c.up.Server()) // the server works, as another
 			return c, err
 		}
 	}
@@ -78,7 +78,7 @@ func (l *Lane) attempt() (*conn, error) {
 		l.failed(err)
 		return nil, err
 	}
-	l.o.Health.Learned(l.caller.Principal, c.up.Server())
+	l.o.Health.Greeted(l.caller.Principal, c.up.Server())
 	l.o.Health.Opened()
 	return c, nil
 }
@@ -87,7 +87,7 @@ func (l *Lane) attempt() (*conn, error) {
 // were rejected, other callers are not affected.
 func (l *Lane) failed(err error) {
 	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find a worker at once
-		l.o.Health.Lacked(err)
+		l.o.Health.NoRoom(err)
 		return
 	}
 	l.mu.Lock()
@@ -100,7 +100,7 @@ func (l *Lane) failed(err error) {
 	switch own := (len(l.caller.Header) > 0 || bridge.Personal(l.o.Forward)) && errors.Is(err, bridge.ErrCredentials); {
 	case closed, own:
 	case errors.Is(err, errNoRoom):
-		l.o.Health.Lacked(err)
+		l.o.Health.NoRoom(err)
 	default:
 		l.o.Health.Failed(err)
 	}

@@ -10,7 +10,7 @@ import (
 func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 	from := l.from()
 	if r, ok := l.o.Adapter.(bridge.Resumer); ok && l.stay != nil {
-		if carry, above := l.stay.Carry(l.o.Name); carry != nil {
+		if carry, above := l.stay.TakeResume(l.o.Name); carry != nil {
 			up, err := r.Resume(ctx, from, c, carry, above)
 			switch {
 			case err == nil || l.o.Settings.Load().EndWithServer && l.ctx.Err() != nil:
@@ -32,8 +32,8 @@ func (l *Lane) saveResume(up bridge.Upstream) {
 		return
 	}
 	var carry []byte
-	if p, ok := up.(bridge.Portable); ok {
-		carry = p.Carry()
+	if p, ok := up.(bridge.Resumable); ok {
+		carry = p.ResumeData()
 	}
-	l.stay.Carried(l.o.Name, carry)
+	l.stay.SaveResume(l.o.Name, carry)
 }

@@ -37,8 +37,8 @@ func (p portable) Resume(_ context.Context, _ *bridge.Caller, rest bridge.Client
 
 type carried struct{ conn }
 
-func (carried) Carry() []byte { return []byte("conversation") }
-func (c carried) Leave()      { c.s.note("leave") }
+func (carried) ResumeData() []byte { return []byte("conversation") }
+func (c carried) Detach()          { c.s.note("leave") }
 
 // stay is a session that another instance may resume.
 type stay struct {
@@ -48,16 +48,16 @@ type stay struct {
 	sure  error
 }
 
-func (s *stay) Sure(context.Context) error { return s.sure }
-func (s *stay) Carried(_ string, carry []byte) {
+func (s *stay) Confirm(context.Context) error { return s.sure }
+func (s *stay) SaveResume(_ string, carry []byte) {
 	s.s.note("carried " + string(carry))
 }
-func (s *stay) Carry(string) ([]byte, int64) {
+func (s *stay) TakeResume(string) ([]byte, int64) {
 	carry := s.carry
 	s.carry = nil
 	return carry, 7
 }
-func (s *stay) Moves() bool { return s.moves }
+func (s *stay) HandedOver() bool { return s.moves }
 
 // A lane resumes the connection of another instance, once, and hands over its own. A connection that is closed
 // for good is not handed over.
@@ -86,7 +86,7 @@ func TestCarry(t *testing.T) {
 					st.carry = nil
 				}
 				client := &leaver{}
-				l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: client, Observer: unseen{}, Stay: st})
+				l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: client, Observer: unseen{}, Handover: st})
 				if err := call(t, l, "ping", "{}"); (err != nil) != (c.want == nil) {
 					t.Errorf("ping = %v", err)
 				}
@@ -117,7 +117,7 @@ func TestCarryLost(t *testing.T) {
 		s := &server{}
 		o := options(s)
 		o.Adapter = portable{s}
-		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: bridge.Nobody{}, Observer: unseen{}, Stay: &stay{s: s, carry: []byte("conversation")}})
+		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: bridge.Nobody{}, Observer: unseen{}, Handover: &stay{s: s, carry: []byte("conversation")}})
 		_ = call(t, l, "ping", "{}")
 		s.rest.Gone(&bridge.Error{Kind: bridge.ErrLost, Public: "it died"})
 		_ = call(t, l, "ping", "{}")
@@ -142,7 +142,7 @@ func TestSure(t *testing.T) {
 		defer l.Close(t.Context())
 		st := &stay{s: s, sure: errors.New("another instance has the session")}
 		ask := func() error {
-			_, err := l.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), From: &bridge.Caller{Stay: st}})
+			_, err := l.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), From: &bridge.Caller{Handover: st}})
 			return err
 		}
 		if err := ask(); !errors.Is(err, st.sure) {
@@ -161,13 +161,13 @@ func TestSure(t *testing.T) {
 // unseen is an Observer that ignores everything.
 type unseen struct{}
 
-func (unseen) Opened()                {}
-func (unseen) Closed()                {}
-func (unseen) Reopened(bool)          {}
-func (unseen) Replaced()              {}
-func (unseen) Deaf()                  {}
-func (unseen) Ended()                 {}
-func (unseen) Heard(*jsonrpc.Message) {}
+func (unseen) Opened()                   {}
+func (unseen) Closed()                   {}
+func (unseen) Reopened(bool)             {}
+func (unseen) Replaced()                 {}
+func (unseen) NotListening()             {}
+func (unseen) Ended()                    {}
+func (unseen) Notified(*jsonrpc.Message) {}
 
 // queued is a server whose openings wait for their turn.
 type queued struct {

@@ -173,7 +173,7 @@ func (p *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	}
 	for _, k := range list.Announced {
 		if k.Changed() == n.Method {
-			_, surely = p.topics[topic{k.Interest(), "true", false}]
+			_, surely = p.topics[topic{k.Topic(), "true", false}]
 			return surely, false
 		}
 	}
@@ -489,7 +489,7 @@ func (n *attempt) grants(a topic) bool {
 // notifyMissed notifies a subscriber of what may have changed between two attempts. The caller holds s.mu.
 func (n *attempt) notifyMissed(p *subscriber) {
 	for _, k := range list.Announced {
-		a := topic{k.Interest(), "true", false}
+		a := topic{k.Topic(), "true", false}
 		if _, asked := p.topics[a]; asked && n.grants(a) {
 			p.r.Back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}

@@ -39,7 +39,7 @@ func NewChanges(send func(*jsonrpc.Message)) *Changes { return &Changes{send: se
 // Changed returns the key of the change that a notification reports, or "" for others.
 func Changed(n *jsonrpc.Message) string {
 	switch {
-	case !era.TellsChange(n.Method):
+	case !era.ReportsChange(n.Method):
 		return ""
 	case n.Method == "notifications/resources/updated":
 		return n.URI()

@@ -48,7 +48,7 @@ func ReadWanted(params []byte) (w Wanted, fault string) {
 	}
 	w.Changes = map[string]bool{}
 	for _, k := range list.Announced {
-		if all.Get(k.Interest()).Bool() {
+		if all.Get(k.Topic()).Bool() {
 			w.Changes[k.Changed()] = true
 		}
 	}
@@ -115,7 +115,7 @@ func (w *Wanted) Raw() []byte {
 	}
 	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {
-			add(k.Interest(), []byte("true"))
+			add(k.Topic(), []byte("true"))
 		}
 	}
 	if len(w.URIs) > 0 {
@@ -182,7 +182,7 @@ func NewListener(back bridge.Client, wants Wanted) *Listener {
 }
 
 // Notify passes on a notification, after the acknowledgement.
-func (l *Listener) Hear(n *jsonrpc.Message) {
+func (l *Listener) Notify(n *jsonrpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -193,8 +193,8 @@ func (l *Listener) Hear(n *jsonrpc.Message) {
 	}
 }
 
-// Begun reports whether the client has the acknowledgement.
-func (l *Listener) Begun() bool {
+// Acknowledged reports whether the client has the acknowledgement.
+func (l *Listener) Acknowledged() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.begun

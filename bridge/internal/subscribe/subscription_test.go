@@ -23,12 +23,12 @@ func (c *told) Notify(n *jsonrpc.Message) { c.all = append(c.all, bridgetest.Tex
 func TestListener(t *testing.T) {
 	c := &told{}
 	l := subscribe.NewListener(c, subscribe.Wanted{Changes: map[string]bool{list.Tools.Changed(): true}, URIs: []string{"a"}})
-	l.Wants.Missed(l.Hear)
+	l.Wants.Missed(l.Notify)
 	if len(c.all) > 0 {
 		t.Errorf("told %q before the acknowledgement", c.all)
 	}
 	l.Acknowledge(&l.Wants)
-	l.Hear(subscribe.Updated("b"))
+	l.Notify(subscribe.Updated("b"))
 	want := []string{
 		`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,

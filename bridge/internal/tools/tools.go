@@ -229,7 +229,7 @@ func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 	}
 	m := u.t.memory(r.From.Principal)
 	var bad map[string]error
-	m.seen.At(a, func() bool {
+	m.seen.Once(a, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		before := m.tools.filled

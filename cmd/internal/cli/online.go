@@ -100,7 +100,7 @@ func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 	if asks && o.Introspection.URL == "" {
 		if m.Introspection == "" {
 			faults = append(faults, "its metadata names no introspection_endpoint: set url under introspection")
-		} else if err := jwks.Safe(m.Introspection); err != nil {
+		} else if err := jwks.CheckAddress(m.Introspection); err != nil {
 			faults = append(faults, "introspection_endpoint "+err.Error())
 		} else {
 			remarks = append(remarks, "opaque tokens are asked about at "+m.Introspection)

@@ -86,15 +86,15 @@ func restSum(r *rest.Report) string {
 		return "its document is at a URL, and was not read" + r.Advice
 	}
 	sum := fmt.Sprintf("%s, %d bytes in a list, mode: %s", count(r.Tools, "tool"), r.Size, r.Mode)
-	if r.Unsaid > 0 {
-		sum += fmt.Sprintf(", without output schemas of %d bytes", r.Unsaid)
+	if r.OutputsOmitted > 0 {
+		sum += fmt.Sprintf(", without output schemas of %d bytes", r.OutputsOmitted)
 	}
 	if r.Mode == rest.ModeSearch {
 		sum = fmt.Sprintf("%s in the list; %s, found by search (mode: search; a list of all would have %d bytes)", count(r.Listed, "tool"), count(r.Tools, "operation"), r.Size)
 	}
-	if r.Uncounted && r.Tools == 0 {
+	if r.CatalogUnread && r.Tools == 0 {
 		sum = "its catalogue is no file, and was not read"
-	} else if r.Uncounted {
+	} else if r.CatalogUnread {
 		sum += ", without those of its catalogue, which is no file and was not read"
 	}
 	if r.Resources > 0 {

@@ -65,20 +65,20 @@ func Transport(caFile string) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// Safe reports a fault of an issuer's address: it must be https, or http on this machine.
-func Safe(address string) error {
+// CheckAddress reports a fault of an issuer's address: it must be https, or http on this machine.
+func CheckAddress(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
 		return errors.New("must be a URL such as https://idp.example.com")
-	case u.Scheme == "https" || u.Scheme == "http" && Local(u.Hostname()):
+	case u.Scheme == "https" || u.Scheme == "http" && IsLoopback(u.Hostname()):
 		return nil
 	}
 	return errors.New("must be https: over http, anybody on the network could replace the keys; http is for this machine only")
 }
 
-// Local reports whether a host is this machine.
-func Local(host string) bool {
+// IsLoopback reports whether a host is this machine.
+func IsLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
@@ -157,7 +157,7 @@ func (s *Set) discover(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := Safe(m.Keys); err != nil {
+	if err := CheckAddress(m.Keys); err != nil {
 		return "", fmt.Errorf("the metadata of the issuer: jwks_uri %w", err)
 	}
 	return m.Keys, nil

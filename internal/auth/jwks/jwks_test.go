@@ -264,11 +264,11 @@ func TestRenewal(t *testing.T) {
 			}
 			i.Set(authtest.NewKey(t, "k2", "ES256"))
 			time.Sleep(tc.every - time.Second)
-			if found[0].Gone() {
+			if found[0].Withdrawn() {
 				t.Errorf("%q: gone too early", tc.control)
 			}
 			time.Sleep(2 * time.Second)
-			if !found[0].Gone() {
+			if !found[0].Withdrawn() {
 				t.Errorf("%q: not gone", tc.control)
 			}
 		})
@@ -331,7 +331,7 @@ func TestSafe(t *testing.T) {
 		"https://idp.example.com/x": true, "http://127.0.0.1:9/x": true, "http://[::1]/x": true, "http://localhost/x": true,
 		"http://idp.example.com": false, "http://169.254.169.254/x": false, "file:///etc/passwd": false, "": false, "https://a:b@idp.example.com": false,
 	} {
-		if err := jwks.Safe(address); (err == nil) != good {
+		if err := jwks.CheckAddress(address); (err == nil) != good {
 			t.Errorf("Safe(%q) = %v", address, err)
 		}
 	}

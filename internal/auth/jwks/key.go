@@ -26,8 +26,8 @@ type Key struct {
 	withdrawn atomic.Bool
 }
 
-// Gone reports whether the issuer has withdrawn the key.
-func (k *Key) Gone() bool { return k.withdrawn.Load() }
+// Withdrawn reports whether the issuer has withdrawn the key.
+func (k *Key) Withdrawn() bool { return k.withdrawn.Load() }
 
 // fits reports whether the key fits an algorithm (I-014).
 func (k *Key) fits(alg string) bool {

@@ -187,7 +187,7 @@ func (e *Endpoint) lookUp(ctx context.Context) {
 	case m.Introspection == "":
 		err = errors.New("the metadata of the issuer has no introspection_endpoint: set url under introspection")
 	default:
-		if err = jwks.Safe(m.Introspection); err != nil {
+		if err = jwks.CheckAddress(m.Introspection); err != nil {
 			err = fmt.Errorf("the metadata of the issuer: introspection_endpoint %w", err)
 		}
 	}

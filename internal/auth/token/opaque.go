@@ -63,7 +63,7 @@ func (in *Introspection) Wrong() (key, rule string) {
 		return ": client", "has key_id or algorithm, which need key_file"
 	case in.Client.Algorithm != "" && !slices.Contains(assertion.Algorithms, in.Client.Algorithm):
 		return ": client: algorithm", "must be one of " + strings.Join(assertion.Algorithms, ", ")
-	case in.URL != "" && jwks.Safe(in.URL) != nil:
+	case in.URL != "" && jwks.CheckAddress(in.URL) != nil:
 		return ": url", "must be https, since tokens and the secret of the client are sent there; http is for this machine only"
 	case in.Cache < 0 || in.Cache > MaxCache:
 		return ": cache", "must be at most 5m: a revoked token works for that long"

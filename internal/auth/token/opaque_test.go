@@ -192,24 +192,24 @@ func TestAskedAgain(t *testing.T) {
 		says(i, func(string) any { return active(i, claims{"active": good, "exp": end}) })
 		first, _ := r.check("opaque")
 		time.Sleep(61 * time.Second)
-		if again, res := r.check("opaque"); res != OK || i.Asked(introspection) != 2 || again.Gone() {
+		if again, res := r.check("opaque"); res != OK || i.Asked(introspection) != 2 || again.Revoked() {
 			t.Fatalf("%s after %d questions", res, i.Asked(introspection))
 		}
 		good = false
 		time.Sleep(59 * time.Second)
-		if _, res := r.check("opaque"); res != OK || first.Gone() {
+		if _, res := r.check("opaque"); res != OK || first.Revoked() {
 			t.Errorf("within a minute: %s", res)
 		}
 		time.Sleep(2 * time.Second)
-		if _, res := r.check("opaque"); res != Invalid || !first.Gone() {
-			t.Errorf("when it was revoked: %s; the first has heard: %t", res, first.Gone())
+		if _, res := r.check("opaque"); res != Invalid || !first.Revoked() {
+			t.Errorf("when it was revoked: %s; the first has heard: %t", res, first.Revoked())
 		}
 		good = true
 		if _, res := r.check("opaque"); res != Invalid {
 			t.Errorf("within 5 s of the refusal: %s", res)
 		}
 		time.Sleep(refusedLife + time.Second)
-		if now, res := r.check("opaque"); res != OK || now.Gone() || !first.Gone() {
+		if now, res := r.check("opaque"); res != OK || now.Revoked() || !first.Revoked() {
 			t.Errorf("good again: %s", res)
 		}
 		time.Sleep(time.Until(time.Unix(end, 0).Add(DefaultSkew)) + time.Second)

@@ -131,12 +131,12 @@ type Token struct {
 	ended *atomic.Bool
 }
 
-// Gone reports whether the issuer has revoked the token, or the key that has signed it.
-func (t *Token) Gone() bool {
+// Revoked reports whether the issuer has revoked the token, or the key that has signed it.
+func (t *Token) Revoked() bool {
 	if t.key == nil {
 		return t.ended.Load()
 	}
-	return t.key.Gone() || t.loginEnded != nil && t.loginEnded()
+	return t.key.Withdrawn() || t.loginEnded != nil && t.loginEnded()
 }
 
 // Fronted reports whether the bridge itself has issued the token to a user of the issuer. No other server
@@ -145,7 +145,7 @@ func (t *Token) Fronted() bool { return t.loginEnded != nil }
 
 // valid reports whether a verified token is still valid without another check.
 func (t *Token) valid(now time.Time) bool {
-	return !t.Gone() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))
+	return !t.Revoked() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))
 }
 
 // Resource is the audience that a token needs: Root + Path, or Root alone, which is the whole bridge.

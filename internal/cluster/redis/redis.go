@@ -80,7 +80,7 @@ func New(c redis.UniversalClient, o Options) *Store {
 
 // recordKey returns the key of the record of a session, or of a shared connection.
 func (s *Store) recordKey(key string) string {
-	if cluster.IsHome(key) {
+	if cluster.IsConnectionKey(key) {
 		return s.o.Prefix + ":" + key
 	}
 	return s.o.Prefix + ":s:" + key

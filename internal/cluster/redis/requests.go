@@ -30,8 +30,8 @@ type Requests struct {
 
 var _ queue.Queue = (*Requests)(nil)
 
-// Offers returns the queue. It logs entries of foreign programs to log.
-func (s *Store) Offers(log *slog.Logger) *Requests {
+// Requests returns the queue. It logs entries of foreign programs to log.
+func (s *Store) Requests(log *slog.Logger) *Requests {
 	return &Requests{s, seal.NewShared("cluster offer", s.o.Secrets...), log}
 }
 

@@ -28,7 +28,7 @@ func TestOffers(t *testing.T) {
 		if err := c.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		return redis.New(c, options("A")).Offers(quiet)
+		return redis.New(c, options("A")).Requests(quiet)
 	})
 }
 
@@ -46,7 +46,7 @@ func TestOffersCluster(t *testing.T) {
 		n++
 		o := options("A")
 		o.Prefix = fmt.Sprint("b", n)
-		return redis.New(c, o).Offers(quiet)
+		return redis.New(c, o).Requests(quiet)
 	})
 }
 
@@ -58,7 +58,7 @@ func TestOffersGarbage(t *testing.T) {
 	defer c.Close()
 	const line = "b:{q}:a"
 	said := &strings.Builder{}
-	q := redis.New(c, options("A")).Offers(slog.New(slog.NewTextHandler(said, nil)))
+	q := redis.New(c, options("A")).Requests(slog.New(slog.NewTextHandler(said, nil)))
 	stranger := options("B")
 	stranger.Secrets = []string{"another secret of more than 32 characters"}
 	add := func(id string) {
@@ -99,7 +99,7 @@ func TestOffersGarbage(t *testing.T) {
 	for _, values := range []map[string]any{{"o": "garbage"}, {"x": "y"}, {"o": ""}, {"o": strings.Repeat("z", 100_000)}} {
 		c.XAdd(ctx, &goredis.XAddArgs{Stream: line, Values: values})
 	}
-	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", queue.Request{ID: "forged", Front: "the front"}, 100); err != nil {
+	if _, err := redis.New(c, stranger).Requests(quiet).Add(ctx, "a", queue.Request{ID: "forged", Front: "the front"}, 100); err != nil {
 		t.Fatal(err)
 	}
 	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the request of another line
@@ -150,7 +150,7 @@ func TestOffersRights(t *testing.T) {
 	}
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
 	defer c.Close()
-	q := redis.New(c, options("A")).Offers(quiet)
+	q := redis.New(c, options("A")).Requests(quiet)
 	entry, err := q.Add(ctx, "a", queue.Request{ID: "1", Front: "A"}, 10)
 	if err != nil {
 		t.Fatal(err)

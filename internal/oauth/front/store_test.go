@@ -315,7 +315,7 @@ func TestEnded(t *testing.T) {
 		code := b.signIn(ask(id)).Get("code")
 		access, _, _ := r.tokens(form(id, code))
 		used, err := r.good(access, filesURL)
-		if err != nil || used.Gone() {
+		if err != nil || used.Revoked() {
 			t.Fatal(err)
 		}
 		body, err := base64.RawURLEncoding.DecodeString(strings.Split(access, ".")[1])
@@ -335,12 +335,12 @@ func TestEnded(t *testing.T) {
 		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" { // used twice: the login ends
 			t.Fatal(fault)
 		}
-		if _, err := r.good(access, filesURL); err == nil || !used.Gone() {
-			t.Errorf("the token of a login that has ended goes on: %v, gone %t", err, used.Gone())
+		if _, err := r.good(access, filesURL); err == nil || !used.Revoked() {
+			t.Errorf("the token of a login that has ended goes on: %v, gone %t", err, used.Revoked())
 		}
 		others()
-		if _, err := r.good(access, filesURL); err == nil || !used.Gone() {
-			t.Errorf("the token of a login that has ended counts again: %v, gone %t", err, used.Gone())
+		if _, err := r.good(access, filesURL); err == nil || !used.Revoked() {
+			t.Errorf("the token of a login that has ended counts again: %v, gone %t", err, used.Revoked())
 		}
 	})
 }

@@ -344,7 +344,7 @@ func (p *Person) publicError(err error) error {
 // await waits for work to end, up to patience. Deadlines of the call stop meanwhile, since the
 // server does not have the request yet (I-212).
 func (p *Person) await(ctx context.Context, w *work) error {
-	defer deadline.Stand(ctx)()
+	defer deadline.Hold(ctx)()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {

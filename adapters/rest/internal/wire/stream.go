@@ -66,7 +66,7 @@ func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, prog
 	r := httpio.NewReader(&capped{body, s.o.MaxBody + maxOverhead}, s.o.MaxBody)
 	for {
 		e, err := r.Next()
-		if e.Over != nil {
+		if e.Oversized != nil {
 			a.more, a.why = true, tooLarge
 			return
 		}

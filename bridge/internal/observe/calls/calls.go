@@ -411,7 +411,7 @@ func (o *call) Notify(n *jsonrpc.Message) {
 		}
 		o.mark("progress", text)
 	}
-	o.exchange.Said(n)
+	o.exchange.Notified(n)
 	o.Client.Notify(n)
 }
 

@@ -270,8 +270,8 @@ func (e *Exchange) Failed(why string) {
 	}
 }
 
-// Said shows a notification about the request to the client.
-func (e *Exchange) Said(m *jsonrpc.Message) {
+// Notified shows a notification about the request to the client.
+func (e *Exchange) Notified(m *jsonrpc.Message) {
 	if e != nil {
 		e.t.Pass(e.w, false, nil, m, nil)
 	}

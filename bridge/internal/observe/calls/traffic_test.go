@@ -99,7 +99,7 @@ func TestExchange(t *testing.T) {
 		if e := all.Asked("files", "1f0c9a7e", "dev", request); e != nil {
 			t.Error("told although nobody looks")
 		} else {
-			e.Said(progress) // nothing happens
+			e.Notified(progress) // nothing happens
 			e.Answered(answer)
 			e.Failed("x")
 		}
@@ -107,7 +107,7 @@ func TestExchange(t *testing.T) {
 		defer all.Look(p)()
 		defer all.Look(other)()
 		e := all.Asked("files", "1f0c9a7e", "dev", request)
-		e.Said(progress)
+		e.Notified(progress)
 		time.Sleep(time.Second)
 		e.Answered(answer)
 		e.Answered(nil)

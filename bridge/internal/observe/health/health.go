@@ -96,8 +96,8 @@ func (s *Server) Failed(err error) {
 	s.last, s.lastAt = err, now
 }
 
-// Lacked logs, at intervals, that the bridge had no room for a connection. It is no failure of the server.
-func (s *Server) Lacked(err error) {
+// NoRoom logs, at intervals, that the bridge had no room for a connection. It is no failure of the server.
+func (s *Server) NoRoom(err error) {
 	now, said := time.Now().UnixNano(), s.noRoomLogged.Load()
 	if now-said >= int64(noRoomEvery) && s.noRoomLogged.CompareAndSwap(said, now) {
 		s.o.Log.Warn("connection not opened", "err", err)
@@ -106,9 +106,9 @@ func (s *Server) Lacked(err error) {
 
 const noRoomEvery = 10 * time.Second
 
-// Fared records the outcome of a call: a server may be unreachable although its session lives. A rejected request
+// CallDone records the outcome of a call: a server may be unreachable although its session lives. A rejected request
 // is no failure. Rejected credentials are one if they are the bridge's own, without headers of the caller.
-func (s *Server) Fared(err error, headers bool) {
+func (s *Server) CallDone(err error, headers bool) {
 	switch {
 	case err == nil:
 		if s.failing.Load() {
@@ -136,8 +136,8 @@ func (s *Server) Works() {
 	}
 }
 
-// Learned records the greeting of a handshake for a principal: the server works.
-func (s *Server) Learned(principal string, greeting *bridge.Greeting) {
+// Greeted records the greeting of a handshake for a principal: the server works.
+func (s *Server) Greeted(principal string, greeting *bridge.Greeting) {
 	s.mu.Lock()
 	s.known = greeting
 	s.greetings.Add(s.greetingKey(principal), greeting)
@@ -152,11 +152,11 @@ func (s *Server) Restarted() { s.restarts.Add(1) }
 // Lost records that a connection ended by itself.
 func (s *Server) Lost(err error) {
 	s.losses.Add(1)
-	s.Noted(err)
+	s.RecordFailure(err)
 }
 
-// Noted records the last failure or loss.
-func (s *Server) Noted(err error) {
+// RecordFailure records the last failure or loss.
+func (s *Server) RecordFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.lastAt = err, time.Now()

@@ -32,7 +32,7 @@ func TestAwait(t *testing.T) {
 			Left: func() time.Duration { return 0 },
 			Try: func(from *bridge.Caller) {
 				if tries = append(tries, time.Since(began)); len(tries) == 4 {
-					s.Learned(from.Principal, &bridge.Greeting{Revision: "2025-11-25"})
+					s.Greeted(from.Principal, &bridge.Greeting{Revision: "2025-11-25"})
 				}
 			},
 		})
@@ -63,11 +63,11 @@ func TestFailing(t *testing.T) {
 			&bridge.Error{Kind: bridge.ErrTimeout},
 			nil,
 		} {
-			if s.Fared(err, false); s.Failing() != nil {
+			if s.CallDone(err, false); s.Failing() != nil {
 				t.Errorf("%v makes it fail", err)
 			}
 		}
-		s.Fared(&bridge.Error{Kind: bridge.ErrUnavailable, Public: "gone"}, false)
+		s.CallDone(&bridge.Error{Kind: bridge.ErrUnavailable, Public: "gone"}, false)
 		if st := s.Status(); s.Failing() == nil || st.Usable || st.Failures != 1 {
 			t.Errorf("a server out of reach: %+v", st)
 		}
@@ -75,7 +75,7 @@ func TestFailing(t *testing.T) {
 		if st := s.Status(); s.Failing() != nil || !st.Usable || st.Failure == nil {
 			t.Errorf("a minute later: %+v", st)
 		}
-		s.Fared(nil, false)
+		s.CallDone(nil, false)
 		if st := s.Status(); st.Failure != nil || st.Last == nil {
 			t.Errorf("when it has answered: %+v", st)
 		}
@@ -86,7 +86,7 @@ func TestFailing(t *testing.T) {
 func TestGreetings(t *testing.T) {
 	s := health.New(health.Options{Log: slog.New(slog.DiscardHandler)})
 	for n := range 5000 {
-		s.Learned(strconv.Itoa(n), &bridge.Greeting{})
+		s.Greeted(strconv.Itoa(n), &bridge.Greeting{})
 	}
 	kept := 0
 	for n := range 5000 {

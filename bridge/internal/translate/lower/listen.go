@@ -166,6 +166,6 @@ func (l *Translator) changed(n *jsonrpc.Message) {
 		l.watched.Of(n.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
 	}
 	for ln := range to {
-		ln.Hear(n)
+		ln.Notify(n)
 	}
 }

@@ -30,7 +30,7 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 	if !known && l.of.Tools.MayAsk() {
 		// Some servers answer a call without a task with a result that clients take for the tool's own.
 		l.listTools(ctx, r.From)
-		l.of.Tools.Asks()
+		l.of.Tools.Requested()
 		required, known = l.of.Tools.Requires(name)
 	}
 	if !required {

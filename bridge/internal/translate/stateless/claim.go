@@ -119,7 +119,7 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 		if !time.Now().Before(c.until) {
 			p.quit(&c)
 			p.o.Legacy.Log.Debug("no exclusive connection for a call", "err", why)
-			return nil, p.o.Queue.Lapsed("all its connections serve calls with possible questions, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
+			return nil, p.o.Queue.TimedOut("all its connections serve calls with possible questions, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
 		}
 		if why = p.press(&c); why != nil {
 			p.legacy.EvictStale(c.from.Principal)

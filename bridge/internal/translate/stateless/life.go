@@ -169,7 +169,7 @@ func (p *Pool) shut(l *slot) {
 		return
 	}
 	delete(p.all, l)
-	ctx, left := p.o.Leaving()
+	ctx, left := p.o.Closing()
 	p.wg.Go(func() {
 		defer left()
 		l.lower.Close(ctx)

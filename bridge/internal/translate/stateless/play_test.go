@@ -77,7 +77,7 @@ func (q queue) Length() int         { return q.length }
 func (q queue) Refusal(format string, args ...any) error {
 	return fmt.Errorf("refused: "+format, args...)
 }
-func (q queue) Lapsed(format string, args ...any) error {
+func (q queue) TimedOut(format string, args ...any) error {
 	return fmt.Errorf("lapsed: "+format, args...)
 }
 
@@ -106,8 +106,8 @@ func play(t *testing.T, revision, capabilities string, o stateless.Options) *sta
 		}
 		return nil
 	}
-	o.Heard = func(n *jsonrpc.Message) { s.heard = append(s.heard, n.Method) }
-	o.Leaving = func() (context.Context, func()) { return context.Background(), func() {} }
+	o.Notified = func(n *jsonrpc.Message) { s.heard = append(s.heard, n.Method) }
+	o.Closing = func() (context.Context, func()) { return context.Background(), func() {} }
 	o.Open = func(from *bridge.Caller, rest bridge.Client) stateless.Line {
 		c := &connection{Upstream: bridgetest.NewUpstream(revision, capabilities), s: s, n: len(s.all) + 1, from: from, rest: rest}
 		c.Serve = func(r *bridge.Request) *jsonrpc.Message {
@@ -493,7 +493,7 @@ func (p *places) Instance(_ context.Context, _, id string) (bridge.Away, error) 
 func TestPlaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := &places{}
-		s := play(t, era.Rev20251125, `{}`, stateless.Options{Places: at, Homed: true})
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Places: at, Owned: true})
 		for range 2 {
 			bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x"}`), `{"at":"the owner"}`)
 		}
@@ -513,11 +513,11 @@ func TestPlaced(t *testing.T) {
 		c := s.all[1].Next()
 		c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
 		state := statePattern.FindString(<-done)
-		s.pool.LeaveHome("session key")
+		s.pool.LeaveOwner("session key")
 		if s.pool.Status().Found != 1 {
 			t.Error("a connection was given up for a key that is not its own")
 		}
-		s.pool.LeaveHome(at.keys[0])
+		s.pool.LeaveOwner(at.keys[0])
 		if s.pool.Status().Found != 0 || s.pool.Status().Waiting != 1 {
 			t.Errorf("Status() = %+v", s.pool.Status())
 		}
@@ -529,7 +529,7 @@ func TestPlaced(t *testing.T) {
 
 		// A modern server over HTTP is served where the request arrives.
 		at.keys = nil
-		s = play(t, era.LatestModern, `{}`, stateless.Options{Places: at, Homed: true})
+		s = play(t, era.LatestModern, `{}`, stateless.Options{Places: at, Owned: true})
 		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{"here":1}`) }
 		bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x"}`), `"here":1`)
 		if len(at.keys) > 0 {
@@ -548,7 +548,7 @@ func TestPlacedResume(t *testing.T) {
 		c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
 		params := `{"name":"x",` + statePattern.FindString(v.answer()) + `,"inputResponses":{"r1":{"roots":[]}}}`
 		at := &places{}
-		s := play(t, era.Rev20251125, `{}`, stateless.Options{Places: at, Homed: true, Legacy: lower.Options{Instance: "second"}})
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Places: at, Owned: true, Legacy: lower.Options{Instance: "second"}})
 		bridgetest.Contains(t, s.call("p", "tools/call", params), `{"at":"first"}`)
 		at.gone = true
 		bridgetest.Contains(t, s.call("p", "tools/call", params), "its instance of the bridge has ended")

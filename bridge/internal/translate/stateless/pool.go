@@ -151,7 +151,7 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		inner.Back = bridge.Nobody{}
 		r = &inner
 	}
-	if p.o.Places != nil && p.o.Homed {
+	if p.o.Places != nil && p.o.Owned {
 		return p.placed(ctx, r)
 	}
 	return p.Here(ctx, r)
@@ -450,9 +450,9 @@ func (p *Pool) add(c *identity, from *bridge.Caller, group, key string, keyed bo
 
 // newSlot returns a slot for these clients. Its connection opens on demand.
 func (p *Pool) newSlot(c *identity, from *bridge.Caller, group, key string, of lower.Clients) *slot {
-	if from.Stay != nil { // the right to call belongs to a request, not to the connection
+	if from.Handover != nil { // the right to call belongs to a request, not to the connection
 		own := *from
-		own.Stay, from = nil, &own
+		own.Handover, from = nil, &own
 	}
 	l := &slot{p: p, identity: c, key: key, group: group, once: of.Once}
 	l.lost, l.lose = context.WithCancel(context.Background())

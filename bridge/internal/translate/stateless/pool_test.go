@@ -67,8 +67,8 @@ func pool(t *testing.T, revision string, o stateless.Options) (p *stateless.Pool
 		return &line{n: *made, from: from, server: bridge.Greeting{Revision: revision, Capabilities: []byte("{}"), Result: []byte("{}")}, closed: closed}
 	}
 	o.Refuse = func(*bridge.Request) *jsonrpc.Message { return nil }
-	o.Heard = func(*jsonrpc.Message) {}
-	o.Leaving = func() (context.Context, func()) { return context.Background(), func() {} }
+	o.Notified = func(*jsonrpc.Message) {}
+	o.Closing = func() (context.Context, func()) { return context.Background(), func() {} }
 	return stateless.New(o), made, closed
 }
 

@@ -66,7 +66,7 @@ type relayed struct {
 
 // Notify passes on a notification about the call, of any method.
 func (c *relayed) Notify(n *jsonrpc.Message) {
-	c.slot.p.o.Heard(n)
+	c.slot.p.o.Notified(n)
 	if era.Wanted(n, c.level) {
 		c.Client.Notify(n)
 	}

@@ -44,18 +44,18 @@ type Options struct {
 	// Places finds the instance of a connection, if the server is Homed; nil means this one. Process means that
 	// each connection has a process, so that connections to a modern server have an owner, too.
 	Places  bridge.Places
-	Homed   bool
+	Owned   bool
 	Process bool
 	// Open returns a connection on behalf of from. Its Client is to. It opens on demand.
 	Open func(from *bridge.Caller, to bridge.Client) Line
 	// Refuse returns the error of a request that contradicts itself, or nil.
 	Refuse func(*bridge.Request) *jsonrpc.Message
-	// Heard is called with notifications on a modern server's call streams, and with changes that may have been
+	// Notified is called with notifications on a modern server's call streams, and with changes that may have been
 	// missed.
-	Heard func(*jsonrpc.Message)
-	// Leaving counts a connection that closes in the background, until left is called. The close is forced when
+	Notified func(*jsonrpc.Message)
+	// Closing counts a connection that closes in the background, until left is called. The close is forced when
 	// ctx ends.
-	Leaving func() (ctx context.Context, left func())
+	Closing func() (ctx context.Context, left func())
 }
 
 // Queue configures the wait for exclusive connections, and makes the errors of calls that get none.
@@ -63,7 +63,7 @@ type Queue interface {
 	Wait() time.Duration
 	Length() int
 	Refusal(format string, args ...any) error
-	Lapsed(format string, args ...any) error
+	TimedOut(format string, args ...any) error
 }
 
 // Shares bounds the connections of one principal.

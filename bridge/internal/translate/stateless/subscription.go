@@ -134,7 +134,7 @@ func (c *subscription) Notify(n *jsonrpc.Message) {
 	c.again = false
 	had, _ := subscribe.ReadWanted(n.Params)
 	had.Missed(func(n *jsonrpc.Message) {
-		c.h.p.o.Heard(n)
+		c.h.p.o.Notified(n)
 		c.back.Notify(n)
 	})
 }

@@ -40,14 +40,14 @@ type Options struct {
 type Access struct {
 	o             Options
 	guard         atomic.Pointer[guard]
-	keys          *auth.Door     // nil without access rules
-	front         *front.Front   // gives tokens to users of an issuer; nil if not configured
-	disk          *disk.Disk     // stores the logins of front; nil if it has no folder
-	grants        *filter.Grants // what each caller may use; nil without access rules
-	rejections    sync.Map       // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
-	failedKeys    *limit         // of failed keys
-	unknownTokens *limit         // of well-formed tokens that their issuer does not know
-	lookups       *lookups       // at issuers: each may end with a failed key or an unknown token
+	keys          *auth.Authenticator // nil without access rules
+	front         *front.Front        // gives tokens to users of an issuer; nil if not configured
+	disk          *disk.Disk          // stores the logins of front; nil if it has no folder
+	grants        *filter.Grants      // what each caller may use; nil without access rules
+	rejections    sync.Map            // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
+	failedKeys    *limit              // of failed keys
+	unknownTokens *limit              // of well-formed tokens that their issuer does not know
+	lookups       *lookups            // at issuers: each may end with a failed key or an unknown token
 	streams       streams
 	use           atomic.Pointer[tokenUse]
 	pending       atomic.Pointer[config.Config] // the configuration that is about to be applied; nil if there is none
@@ -95,7 +95,7 @@ func (a *Access) Close() {
 func (a *Access) Keyed() bool { return a.keys != nil }
 
 // Door returns the verifier of keys and tokens; nil without access rules.
-func (a *Access) Door() *auth.Door { return a.keys }
+func (a *Access) Door() *auth.Authenticator { return a.keys }
 
 // Front returns the front of an issuer; nil if none is configured.
 func (a *Access) Front() *front.Front { return a.front }

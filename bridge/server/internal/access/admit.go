@@ -37,10 +37,10 @@ func (a *Access) Start() {
 	if a.keys == nil {
 		return
 	}
-	a.keys.Heed(a.o.KeysChanged)
+	a.keys.OnChange(a.o.KeysChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { a.keys.Follow(ctx) })
+	wg.Go(func() { a.keys.Watch(ctx) })
 	wg.Go(func() { a.keys.Run(ctx) })
 	switch { // a front that stores in memory has nothing to watch
 	case a.front == nil:

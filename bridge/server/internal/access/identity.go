@@ -31,7 +31,7 @@ import (
 
 // newDoor makes the verifier of keys and tokens; nil without access rules. The fault says why
 // tokens cannot be checked as configured.
-func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Door, fault error) {
+func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Authenticator, fault error) {
 	if len(c.Access) == 0 {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Doo
 		issuer.Transport = transport
 		issuers = append(issuers, issuer)
 	}
-	return auth.NewDoor(auth.New(keysOf(c), log), issuers, rulesOf(c), log), fault
+	return auth.NewAuthenticator(auth.New(keysOf(c), log), issuers, rulesOf(c), log), fault
 }
 
 // newFront makes the front of an issuer; nil if none is configured. Several instances share its

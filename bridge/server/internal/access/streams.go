@@ -30,7 +30,7 @@ type sessionStreams struct {
 
 // remaining returns how long the streams may last.
 func (l *sessionStreams) remaining() time.Duration {
-	if l.last.Gone() {
+	if l.last.Revoked() {
 		return 0
 	}
 	return time.Until(l.last.Until)
@@ -74,7 +74,7 @@ func (l *streams) follow(r *http.Request, server, which string) (followed *http.
 func (l *streams) extend(key string, t *token.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one := l.bySession[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Gone()) {
+	if one := l.bySession[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Revoked()) {
 		one.last = t
 	}
 }

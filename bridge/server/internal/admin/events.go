@@ -183,7 +183,7 @@ func (e *Events) begin(wants streamQuery, c *Call) *stream {
 		s.ends = append(s.ends, e.Calls.Traffic.Look(l))
 	}
 	if wants.has("log") {
-		s.ends = append(s.ends, e.Logs.Look(l.Line))
+		s.ends = append(s.ends, e.Logs.Watch(l.Line))
 	}
 	return s
 }

@@ -82,7 +82,7 @@ func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
 	out.Sessions = append(out.Sessions, all[:min(len(all), limit)]...)
 	if c.Look {
 		t := o.Bridge.Totals()
-		out.Sessionless = &Sessionless{t.Stateless, t.Listens}
+		out.Sessionless = &Sessionless{t.Stateless, t.Subscriptions}
 	}
 	return out
 }
@@ -339,7 +339,7 @@ func (o *Operator) showLog(c *Call) (any, error) {
 	if text := c.Query.Get("level"); text != "" && least.UnmarshalText([]byte(text)) != nil {
 		return nil, &Refusal{Status: http.StatusBadRequest, Code: "query", Message: "level must be one of DEBUG, INFO, WARN, ERROR"}
 	}
-	o.Logs.Look(nil)()
+	o.Logs.Watch(nil)()
 	server := c.Query.Get("server")
 	lines, since := o.Logs.Lines(limit, func(one *logs.Line) bool {
 		var level slog.Level

@@ -168,7 +168,7 @@ func (s *Pages) open(r *http.Request) (p Page, ok bool) {
 // which is used instead. known is false if Signed answered the request: the sign-in has ended, or
 // PageHeader is missing.
 func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p Page, ok, known bool) {
-	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.Shows(r.Header) {
+	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.HasCredential(r.Header) {
 		return Page{}, false, true
 	}
 	now := time.Now()

@@ -27,7 +27,7 @@ type Bridge struct {
 	// Workers returns the state of the cluster's workers; nil for a single instance.
 	Workers func() placement.WorkerStatus
 	// Door verifies tokens; nil without issuers.
-	Door *auth.Door
+	Door *auth.Authenticator
 }
 
 // AddBridge adds the metrics that are read from the bridge.
@@ -112,7 +112,7 @@ func newGauges(b Bridge) *gauges {
 	whole("ready", "Whether /readyz answers 200.", gauge, func(t *overview) float64 { return truth(t.ready) })
 	whole("requests_in_flight", "Requests of clients in flight, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
 	whole("stateless_requests_in_flight", "Requests in flight of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Stateless) })
-	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Listens) })
+	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Subscriptions) })
 	whole("in_flight_bytes", "Size of the messages of clients in flight.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
 	whole("in_flight_limit_bytes", "The limit of in_flight_bytes.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
@@ -137,7 +137,7 @@ func newGauges(b Bridge) *gauges {
 		g.instance = prometheus.NewDesc("mcp_bridge_cluster_state", "1 for the current state of this instance: sure, frozen (no instance reaches the store) or isolated (this one does not).", []string{"state"}, nil)
 		whole("cluster_members", "Live instances, as this one sees them.", gauge, func(*overview) float64 { return float64(len(b.Cluster.Members())) })
 		whole("cluster_members_unreached", "Live instances that this one could not reach the last time.", gauge, func(*overview) float64 { return float64(b.Cluster.UnreachedCount()) })
-		whole("cluster_store_seconds", "How long the store took for the last heartbeat that it answered.", gauge, func(*overview) float64 { return b.Cluster.Took().Seconds() })
+		whole("cluster_store_seconds", "How long the store took for the last heartbeat that it answered.", gauge, func(*overview) float64 { return b.Cluster.BeatTook().Seconds() })
 		whole("cluster_requests_forwarded_total", "Requests that were forwarded to the instance of their session.", counter, func(*overview) float64 { return float64(n.Forwarded.Load()) })
 		whole("cluster_requests_refused_total", "Requests that were refused because the instance of their session is unreachable.", counter, func(*overview) float64 { return float64(n.Refused.Load()) })
 		whole("cluster_sessions_taken_over_total", "Sessions that this instance took over from others.", counter, func(*overview) float64 { return float64(n.Taken.Load()) })
@@ -183,7 +183,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	for _, w := range g.whole {
 		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&all))
 	}
-	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
+	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Aggregate), "")
 	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.b.Refused()), "", "connections")
 	if g.instance != nil {
 		now := g.b.Cluster.State()

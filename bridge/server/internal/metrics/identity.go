@@ -9,7 +9,7 @@ import (
 )
 
 // identity collects the metrics of authentication, and of issuers.
-type identity struct{ door *auth.Door }
+type identity struct{ door *auth.Authenticator }
 
 var (
 	authTotal             = prometheus.NewDesc("mcp_bridge_auth_total", "Requests by the result of checking their key or token: ok, missing, expired, audience (it is for something else), issuer (not a configured one), signature, invalid, scope (a call needed one that the token lacked; counted as ok too), denied (no access rule fits), or unavailable (it could not be checked).", []string{"result"}, nil)

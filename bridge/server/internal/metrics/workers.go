@@ -45,6 +45,6 @@ func (w *workers) Collect(to chan<- prometheus.Metric) {
 	same := func(name string) string { return name }
 	show(w.queued, st.Queued, same)
 	show(w.waiting, st.Waiting, same)
-	show(w.lanes, st.Lanes, func(id string) string { return id[:min(len(id), session.TagLength)] })
+	show(w.lanes, st.Tunnels, func(id string) string { return id[:min(len(id), session.TagLength)] })
 	show(w.children, st.Running, same)
 }

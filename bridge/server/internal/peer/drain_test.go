@@ -115,7 +115,7 @@ func TestBarred(t *testing.T) {
 		t.Fatal(err)
 	}
 	records := session.NewMemory(10)
-	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: discard})
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
 	p.Join(n)
 	n.Start("127.0.0.1:1")
 	defer n.Close(t.Context())
@@ -161,7 +161,7 @@ func TestAdoptOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: discard})
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
 	p.Join(n)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -24,11 +24,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Homes serves the shared connections of this instance to other instances.
-type Homes interface {
-	// Mine reports whether this instance owns the connection to a server with that affinity key, perhaps since
+// Owners serves the shared connections of this instance to other instances.
+type Owners interface {
+	// Owns reports whether this instance owns the connection to a server with that affinity key, perhaps since
 	// now.
-	Mine(ctx context.Context, server, affinity string) bool
+	Owns(ctx context.Context, server, affinity string) bool
 	// ServeTunnel serves a tunnel. Its headers name the server and the affinity key.
 	ServeTunnel(w http.ResponseWriter, r *http.Request)
 	// Call makes a request of a stateless client. The error is ErrElsewhere when this instance is not the owner.
@@ -205,7 +205,7 @@ func (p *Peers) handleOwners(mux *http.ServeMux) {
 		switch err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&a); {
 		case err != nil:
 			http.Error(w, "not a question about an owner", http.StatusBadRequest)
-		case p.node.Await(r.Context(), "") == nil && p.o.Homes().Mine(r.Context(), a.Server, a.Affinity):
+		case p.node.Await(r.Context(), "") == nil && p.o.Owners().Owns(r.Context(), a.Server, a.Affinity):
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.WriteHeader(http.StatusMisdirectedRequest)
@@ -217,14 +217,14 @@ func (p *Peers) handleOwners(mux *http.ServeMux) {
 			http.Error(w, "not a principal", http.StatusBadRequest)
 			return
 		}
-		p.o.Homes().ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
+		p.o.Owners().ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
 	})
 	mux.HandleFunc("POST "+version+"pool/{server}", p.pool)
 	mux.HandleFunc("POST "+version+leavePath+"{what}", func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		switch r.PathValue("what") {
 		case LeaveOwner:
-			err = p.o.Homes().Leave(r.Context(), idOf(r.TLS))
+			err = p.o.Owners().Leave(r.Context(), idOf(r.TLS))
 		case LeaveWorker:
 			err = p.o.Workers().Leave(r.Context(), idOf(r.TLS))
 		default:
@@ -272,7 +272,7 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out.cancel = cancel
-	a, err := p.o.Homes().Call(ctx, server, affinity, &bridge.Request{Message: m, From: &from, Header: from.Header, Identity: from.Identity, Back: out, Logs: r.Header.Get(logsHeader) != ""})
+	a, err := p.o.Owners().Call(ctx, server, affinity, &bridge.Request{Message: m, From: &from, Header: from.Header, Identity: from.Identity, Back: out, Logs: r.Header.Get(logsHeader) != ""})
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		out.close()

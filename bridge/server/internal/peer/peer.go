@@ -46,8 +46,8 @@ type Options struct {
 	Adopt func(id string, h session.Held) error
 	// MCP and Messages serve forwarded requests of clients.
 	MCP, Messages func(server string, w http.ResponseWriter, r *http.Request)
-	// Homes returns the server of shared connections.
-	Homes func() Homes
+	// Owners returns the server of shared connections.
+	Owners func() Owners
 	// Workers returns the two sides of workers at this instance.
 	Workers func() Workers
 	// MaxMessage bounds one message of a stateless client between instances, in bytes.
@@ -230,8 +230,8 @@ func (p *Peers) Disconnect(id string) {
 	}
 }
 
-// Who returns the id of the instance that answers at an address.
-func (p *Peers) Who(ctx context.Context, address string) (string, error) {
+// IDAt returns the id of the instance that answers at an address.
+func (p *Peers) IDAt(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.connect)
 	defer cancel()
 	conn, err := p.o.Dial(ctx, "tcp", address)

@@ -203,7 +203,7 @@ func TestAdoptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	records := session.NewMemory(10)
-	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: slog.New(slog.DiscardHandler)})
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
 	p.Join(n)
 	n.Start("127.0.0.1:1")
 	defer n.Close(t.Context())

@@ -25,10 +25,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// HomeOptions configure Homes. All are required.
-type HomeOptions struct {
+// OwnerOptions configure Homes. All are required.
+type OwnerOptions struct {
 	Node  *cluster.Node
-	Peers HomePeers
+	Peers OwnerPeers
 	Lease time.Duration
 	Drain time.Duration // how long an instance may take to stop
 	Log   *slog.Logger
@@ -38,8 +38,8 @@ type HomeOptions struct {
 	Gateway    Gateway
 }
 
-// HomePeers sends requests to other instances, as peer.Peers does.
-type HomePeers interface {
+// OwnerPeers sends requests to other instances, as peer.Peers does.
+type OwnerPeers interface {
 	AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error
 	Call(ctx context.Context, m cluster.Member, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
 	OwnerTunnel(m cluster.Member) remote.Config
@@ -48,26 +48,26 @@ type HomePeers interface {
 
 // Gateway has the connections of this instance.
 type Gateway interface {
-	// Joint joins the connection to a server that sessions share. It also returns which headers of clients
+	// Join joins the connection to a server that sessions share. It also returns which headers of clients
 	// are forwarded to the server.
-	Joint(server string, from bridge.Caller, rest bridge.Client) (Joint, []bridge.Forward, error)
-	// Pooled makes the request of a stateless client over a connection of this instance.
-	Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
-	// Left closes the connections of an affinity key as soon as they are unused: this instance no longer owns
+	Join(server string, from bridge.Caller, rest bridge.Client) (SharedConnection, []bridge.Forward, error)
+	// CallPool makes the request of a stateless client over a connection of this instance.
+	CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
+	// Release closes the connections of an affinity key as soon as they are unused: this instance no longer owns
 	// them, or is about to give them up. It does not wait.
-	Left(server, key string)
+	Release(server, key string)
 }
 
-// Joint is one user of a shared connection.
-type Joint interface {
+// SharedConnection is one user of a shared connection.
+type SharedConnection interface {
 	bridge.Upstream
 	// Keep opens the connection and keeps it open until release is called.
 	Keep(ctx context.Context) (release func(), err error)
 }
 
-// Homes holds the shared connections that this instance owns, and knows the owners of others.
-type Homes struct {
-	o       HomeOptions
+// Owners holds the shared connections that this instance owns, and knows the owners of others.
+type Owners struct {
+	o       OwnerOptions
 	tunnels *TunnelSessions
 	known   *lru.Cache[string, string] // other owners, by store key
 	out     *outbound
@@ -84,8 +84,8 @@ type Homes struct {
 }
 
 var (
-	_ bridge.Places = (*Homes)(nil)
-	_ peer.Homes    = (*Homes)(nil)
+	_ bridge.Places = (*Owners)(nil)
+	_ peer.Owners   = (*Owners)(nil)
 )
 
 // connectionKey names the connections to a server that one instance owns together. Their affinity key begins
@@ -93,7 +93,7 @@ var (
 type connectionKey struct{ server, affinity string }
 
 // storeKey returns the key of the claim in the store.
-func (w connectionKey) storeKey() string { return cluster.HomeKey(w.server, w.affinity) }
+func (w connectionKey) storeKey() string { return cluster.ConnectionKey(w.server, w.affinity) }
 
 // principal returns the principal of the clients, or nothing when all clients share the connection.
 func (w connectionKey) principal() string {
@@ -105,7 +105,7 @@ func (w connectionKey) principal() string {
 // claim is the ownership of a shared connection by this instance.
 type claim struct {
 	connectionKey
-	h        *Homes
+	h        *Owners
 	key      string
 	uses     int
 	since    time.Time       // when the last use ended
@@ -135,9 +135,9 @@ const (
 	ownerRetry = 200 * time.Millisecond
 )
 
-// NewHomes makes Homes. Close ends it.
-func NewHomes(o HomeOptions) *Homes {
-	h := &Homes{o: o, out: newOutbound(), claims: map[string]*claim{}, pending: map[string]*pendingClaim{}}
+// NewOwners makes Homes. Close ends it.
+func NewOwners(o OwnerOptions) *Owners {
+	h := &Owners{o: o, out: newOutbound(), claims: map[string]*claim{}, pending: map[string]*pendingClaim{}}
 	h.ending, h.end = context.WithCancel(context.Background())
 	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
 	h.tunnels = NewTunnelSessions(TunnelSessionOptions{
@@ -149,7 +149,7 @@ func NewHomes(o HomeOptions) *Homes {
 
 // acquire counts one use of a connection until done, and claims the connection first if it has no owner. It
 // returns the owner, and no claim, when another instance owns it.
-func (h *Homes) acquire(ctx context.Context, server, affinity string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
+func (h *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
 	its := connectionKey{server, affinity}
 	key := its.storeKey()
 	for {
@@ -200,14 +200,14 @@ func (h *Homes) acquire(ctx context.Context, server, affinity string, keep time.
 }
 
 // endClaim ends a pending claim. The caller holds h.mu.
-func (h *Homes) endClaim(key string, b *pendingClaim) {
+func (h *Owners) endClaim(key string, b *pendingClaim) {
 	delete(h.pending, key)
 	close(b.done)
 }
 
 // makeRoom makes room for one more claim. At a limit it gives up the claim that was unused for longest, and fails
 // when all are in use.
-func (h *Homes) makeRoom(by *pendingClaim, its connectionKey) error {
+func (h *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -260,7 +260,7 @@ func full(server, what string, most int) error {
 }
 
 // releaseUse ends one use of a claim. A claim that stays unused for keep is given up.
-func (h *Homes) releaseUse(c *claim, keep time.Duration) {
+func (h *Owners) releaseUse(c *claim, keep time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.uses--
@@ -274,7 +274,7 @@ func (h *Homes) releaseUse(c *claim, keep time.Duration) {
 }
 
 // expire gives up a claim that stayed unused.
-func (h *Homes) expire(c *claim) {
+func (h *Owners) expire(c *claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.uses == 0 && c.timer != nil && h.claims[c.key] == c && !h.stopping {
@@ -283,7 +283,7 @@ func (h *Homes) expire(c *claim) {
 }
 
 // giveUp gives up an unused claim. The caller holds h.mu.
-func (h *Homes) giveUp(c *claim) {
+func (h *Owners) giveUp(c *claim) {
 	delete(h.claims, c.key)
 	if c.timer != nil {
 		c.timer.Stop()
@@ -300,19 +300,19 @@ func (h *Homes) giveUp(c *claim) {
 }
 
 // dropped closes the connections of a claim that ended.
-func (h *Homes) dropped(c *claim) {
+func (h *Owners) dropped(c *claim) {
 	c.markLost()
-	h.o.Gateway.Left(c.server, c.affinity)
+	h.o.Gateway.Release(c.server, c.affinity)
 }
 
-func (h *Homes) unclaim(key string) {
+func (h *Owners) unclaim(key string) {
 	if err := h.o.Node.Unclaim(context.Background(), key); err != nil && !errors.Is(err, session.ErrFenced) {
 		h.o.Log.Debug("the claim of a shared connection could not be given up", "err", err)
 	}
 }
 
 // Lost ends the claim of a key that another instance owns now.
-func (h *Homes) Lost(key string) {
+func (h *Owners) Lost(key string) {
 	h.mu.Lock()
 	c := h.claims[key]
 	delete(h.claims, key)
@@ -325,20 +325,20 @@ func (h *Homes) Lost(key string) {
 	}
 }
 
-// Leave implements peer.Homes.
-func (h *Homes) Leave(ctx context.Context, instance string) error {
+// Leave implements peer.Owners.
+func (h *Owners) Leave(ctx context.Context, instance string) error {
 	return h.out.leave(ctx, instance, h.o.Node)
 }
 
-// Here returns how many shared connections this instance owns.
-func (h *Homes) Here() int {
+// Owned returns how many shared connections this instance owns.
+func (h *Owners) Owned() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.claims)
 }
 
 // deadAfter is how long an owner that does not answer is tried: after that it would be found dead.
-func (h *Homes) deadAfter() time.Duration { return h.o.Lease + 2*time.Second }
+func (h *Owners) deadAfter() time.Duration { return h.o.Lease + 2*time.Second }
 
 // recheckEvery is how often an instance that stops closes unused connections.
 const recheckEvery = 50 * time.Millisecond
@@ -346,7 +346,7 @@ const recheckEvery = 50 * time.Millisecond
 // Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. It asks
 // the other instances to leave, waits for their answers, and gives up unused claims. New requests wait at their
 // instances for the next owner. The end of ctx cuts each wait short.
-func (h *Homes) Drain(ctx context.Context) {
+func (h *Owners) Drain(ctx context.Context) {
 	h.mu.Lock()
 	h.stopping = true
 	for _, c := range h.claims {
@@ -365,7 +365,7 @@ func (h *Homes) Drain(ctx context.Context) {
 }
 
 // giveUpIdle gives up each claim as soon as it is unused, until Close. Calls of other instances wait for that.
-func (h *Homes) giveUpIdle() {
+func (h *Owners) giveUpIdle() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -383,7 +383,7 @@ func (h *Homes) giveUpIdle() {
 			all := slices.Collect(maps.Values(h.claims))
 			h.mu.Unlock()
 			for _, c := range all { // an open connection without users counts as a use of its claim
-				h.o.Gateway.Left(c.server, c.affinity)
+				h.o.Gateway.Release(c.server, c.affinity)
 			}
 			if backoff.For(h.ending, recheckEvery) != nil {
 				return
@@ -393,7 +393,7 @@ func (h *Homes) giveUpIdle() {
 }
 
 // Close gives up all claims. Their connections must be closed before.
-func (h *Homes) Close() {
+func (h *Owners) Close() {
 	h.mu.Lock()
 	h.stopping, h.closed = true, true
 	h.end()
@@ -410,11 +410,11 @@ func (h *Homes) Close() {
 	h.wg.Wait()
 }
 
-// CloseLanes closes the tunnels of other instances to this one. The caller closes the connections after that.
-func (h *Homes) CloseLanes(ctx context.Context) { h.tunnels.Close(ctx) }
+// CloseTunnels closes the tunnels of other instances to this one. The caller closes the connections after that.
+func (h *Owners) CloseTunnels(ctx context.Context) { h.tunnels.Close(ctx) }
 
-// Mine implements peer.Homes.
-func (h *Homes) Mine(ctx context.Context, server, affinity string) bool {
+// Owns implements peer.Owners.
+func (h *Owners) Owns(ctx context.Context, server, affinity string) bool {
 	if h.tunnels.Stopping().Err() != nil {
 		return false
 	}
@@ -427,7 +427,7 @@ func (h *Homes) Mine(ctx context.Context, server, affinity string) bool {
 }
 
 // Home implements bridge.Places.
-func (h *Homes) Home(server, affinity string, here bridge.Away) bridge.Away {
+func (h *Owners) Home(server, affinity string, here bridge.Away) bridge.Away {
 	return &ownerRoute{connectionKey{server, affinity}, h, here}
 }
 
@@ -445,7 +445,7 @@ func unreachable(server string, err error) error {
 // ownerRoute sends the requests of stateless clients to the owner of their connection.
 type ownerRoute struct {
 	connectionKey
-	h     *Homes
+	h     *Owners
 	local bridge.Away // used when this instance is the owner
 }
 
@@ -514,7 +514,7 @@ func (a *ownerRoute) locate(ctx context.Context, key string) (at cluster.Member,
 // claim; its client's instance makes it again at the next owner.
 func (c *claim) call(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	inner, from := *r, *r.From
-	from.Stay = leaseStay{c}
+	from.Handover = leaseStay{c}
 	inner.From = &from
 	if r.Method != era.Listen {
 		return call(ctx, &inner)
@@ -552,22 +552,22 @@ func (c *claim) checkLease(ctx context.Context) error {
 // leaseStay is the Stay of requests of stateless clients at the owner.
 type leaseStay struct{ c *claim }
 
-var _ bridge.Stay = leaseStay{}
+var _ bridge.Handover = leaseStay{}
 
-// Sure implements bridge.Stay.
-func (r leaseStay) Sure(ctx context.Context) error { return r.c.checkLease(ctx) }
+// Confirm implements bridge.Handover.
+func (r leaseStay) Confirm(ctx context.Context) error { return r.c.checkLease(ctx) }
 
-// Carried implements bridge.Stay: no instance resumes the connection.
-func (leaseStay) Carried(string, []byte) {}
+// SaveResume implements bridge.Handover: no instance resumes the connection.
+func (leaseStay) SaveResume(string, []byte) {}
 
-// Carry implements bridge.Stay.
-func (leaseStay) Carry(string) ([]byte, int64) { return nil, 0 }
+// TakeResume implements bridge.Handover.
+func (leaseStay) TakeResume(string) ([]byte, int64) { return nil, 0 }
 
-// Moves implements bridge.Stay.
-func (leaseStay) Moves() bool { return false }
+// HandedOver implements bridge.Handover.
+func (leaseStay) HandedOver() bool { return false }
 
 // Instance implements bridge.Places.
-func (h *Homes) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
+func (h *Owners) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
 	m, ok := h.o.Node.Member(id)
 	if !ok {
 		_ = h.o.Node.Beat(ctx) // it may have just started
@@ -580,7 +580,7 @@ func (h *Homes) Instance(ctx context.Context, server, id string) (bridge.Away, e
 
 // parkedRoute sends requests to the instance that has a parked call.
 type parkedRoute struct {
-	h      *Homes
+	h      *Owners
 	server string
 	at     cluster.Member
 }
@@ -600,8 +600,8 @@ func (w *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 // parked is the affinity key of parked calls: their instance serves them also when it is not the owner.
 const parked = "\x00parked"
 
-// Call implements peer.Homes.
-func (h *Homes) Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
+// Call implements peer.Owners.
+func (h *Owners) Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == era.Listen { // it lasts, and continues at the next owner
 		var stop context.CancelFunc
 		ctx, stop = context.WithCancel(ctx)
@@ -616,7 +616,7 @@ func (h *Homes) Call(ctx context.Context, server, affinity string, r *bridge.Req
 		}
 	}
 	here := func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-		return h.o.Gateway.Pooled(ctx, server, r)
+		return h.o.Gateway.CallPool(ctx, server, r)
 	}
 	if affinity == parked {
 		return here(ctx, r)

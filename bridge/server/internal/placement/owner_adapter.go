@@ -16,7 +16,7 @@ import (
 )
 
 // Shared implements bridge.Places.
-func (h *Homes) Shared(server string, forward []bridge.Forward, all bool, here bridge.Adapter) bridge.Adapter {
+func (h *Owners) Shared(server string, forward []bridge.Forward, all bool, here bridge.Adapter) bridge.Adapter {
 	p := &ownerAdapter{h, server, forward, all, here}
 	if b, ok := here.(bridge.BoundsOpenings); ok {
 		return &bounded{p, b.BoundsOpenings()}
@@ -35,22 +35,22 @@ func (b *bounded) BoundsOpenings() time.Duration { return b.wait }
 
 // ownerAdapter opens the connections that sessions share, at their owner.
 type ownerAdapter struct {
-	h       *Homes
+	h       *Owners
 	server  string
 	forward []bridge.Forward
 	all     bool
 	local   bridge.Adapter
 }
 
-// OfSessions begins the affinity keys of connections for sessions, unless all sessions share one.
-const OfSessions = "sessions\x00"
+// SessionAffinity begins the affinity keys of connections for sessions, unless all sessions share one.
+const SessionAffinity = "sessions\x00"
 
 // affinityKey returns the affinity key of a session: sessions with the same key share a connection.
 func (p *ownerAdapter) affinityKey(from *bridge.Caller) string {
 	if p.all {
 		return ""
 	}
-	affinity := OfSessions + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
+	affinity := SessionAffinity + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
 	for _, f := range bridge.Lasting(p.forward) {
 		for _, value := range from.Header[f.To] {
 			affinity += "\x00" + f.To + ":" + value

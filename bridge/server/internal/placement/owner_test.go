@@ -37,12 +37,12 @@ type world struct {
 	beats map[string]cluster.Member
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
-	homes map[string]*Homes
+	homes map[string]*Owners
 }
 
 // instance is one of them.
 type instance struct {
-	*Homes
+	*Owners
 	w     *world
 	id    string
 	calls func(m cluster.Member) error // to another instance
@@ -55,7 +55,7 @@ type instance struct {
 func in(t *testing.T, f func(t *testing.T, a, b *instance)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}, homes: map[string]*Homes{}}
+		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}, homes: map[string]*Owners{}}
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(2 * lease)
 		f(t, a, b)
@@ -65,16 +65,16 @@ func in(t *testing.T, f func(t *testing.T, a, b *instance)) {
 func (w *world) start(id string) *instance {
 	i := &instance{w: w, id: id}
 	n := cluster.New(cluster.Options{
-		Self: cluster.Member{ID: id}, Store: view{i}, Registry: view{i}, Peers: view{i}, Lease: lease, Life: time.Hour, Most: 100, Log: slog.New(slog.DiscardHandler),
+		Self: cluster.Member{ID: id}, Store: view{i}, Registry: view{i}, Peers: view{i}, Lease: lease, Life: time.Hour, MaxSessions: 100, Log: slog.New(slog.DiscardHandler),
 		Lost: func(key string) { i.Lost(key) },
 	})
-	i.Homes = NewHomes(HomeOptions{Node: n, Peers: i, Lease: lease, Drain: time.Minute, Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, MaxBytes: 1 << 20, Gateway: i})
+	i.Owners = NewOwners(OwnerOptions{Node: n, Peers: i, Lease: lease, Drain: time.Minute, Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, MaxBytes: 1 << 20, Gateway: i})
 	w.mu.Lock()
-	w.nodes[id], w.homes[id] = n, i.Homes
+	w.nodes[id], w.homes[id] = n, i.Owners
 	w.mu.Unlock()
 	n.Start(id + ":1")
 	w.t.Cleanup(func() {
-		i.CloseLanes(context.Background())
+		i.CloseTunnels(context.Background())
 		i.Close()
 		n.Close(context.Background())
 	})
@@ -229,25 +229,25 @@ func (i *instance) Call(_ context.Context, m cluster.Member, _, _ string, r *bri
 // OwnerTunnel implements Peers.
 func (*instance) OwnerTunnel(cluster.Member) remote.Config { return remote.Config{} }
 
-// Joint implements Gateway.
-func (*instance) Joint(string, bridge.Caller, bridge.Client) (Joint, []bridge.Forward, error) {
+// Join implements Gateway.
+func (*instance) Join(string, bridge.Caller, bridge.Client) (SharedConnection, []bridge.Forward, error) {
 	return nil, nil, bridge.ErrUnknownServer
 }
 
-// Pooled implements Gateway. A subscription lasts; what else there is, is sent.
-func (i *instance) Pooled(ctx context.Context, _ string, r *bridge.Request) (*jsonrpc.Message, error) {
+// CallPool implements Gateway. A subscription lasts; what else there is, is sent.
+func (i *instance) CallPool(ctx context.Context, _ string, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == era.Listen {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	if err := r.From.Stay.Sure(ctx); err != nil { // as a lane asks
+	if err := r.From.Handover.Confirm(ctx); err != nil { // as a lane asks
 		return nil, err
 	}
 	return jsonrpc.NewResult(nil, []byte(`"here"`)), nil
 }
 
-// Left implements Gateway.
-func (i *instance) Left(_, key string) {
+// Release implements Gateway.
+func (i *instance) Release(_, key string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.left = append(i.left, key)
@@ -272,7 +272,7 @@ func (i *instance) has(key string) bool {
 type local struct{ i *instance }
 
 func (l local) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	return l.i.Pooled(ctx, "files", r)
+	return l.i.CallPool(ctx, "files", r)
 }
 
 func request(t *testing.T, method string) *bridge.Request {
@@ -388,7 +388,7 @@ type waiter struct {
 
 func (l waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	<-l.may
-	return l.i.Pooled(ctx, "files", r)
+	return l.i.CallPool(ctx, "files", r)
 }
 
 // A request that comes to an owner that was paused, and waits until that is known, is not made
@@ -396,15 +396,15 @@ func (l waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 func TestPausedWaits(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
 		const affinity = "sessions\x00alice"
-		if !a.Mine(t.Context(), "files", affinity) {
+		if !a.Owns(t.Context(), "files", affinity) {
 			t.Fatal("not the owner")
 		}
 		a.w.pause(a, func() {
-			if !b.Mine(t.Context(), "files", affinity) {
+			if !b.Owns(t.Context(), "files", affinity) {
 				t.Fatal("not the next owner")
 			}
 		})
-		if a.Mine(t.Context(), "files", affinity) {
+		if a.Owns(t.Context(), "files", affinity) {
 			t.Error("there are two owners")
 		}
 	})
@@ -421,12 +421,12 @@ func TestListenMoves(t *testing.T) {
 			ended <- err
 		}()
 		go func() { // of a client of b
-			_, err := a.Homes.Call(t.Context(), "files", affinity, request(t, era.Listen))
+			_, err := a.Owners.Call(t.Context(), "files", affinity, request(t, era.Listen))
 			ended <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
 		a.w.pause(a, func() {
-			if !b.Mine(t.Context(), "files", affinity) {
+			if !b.Owns(t.Context(), "files", affinity) {
 				t.Fatal("not the next owner")
 			}
 		})
@@ -449,7 +449,7 @@ func TestListenMoves(t *testing.T) {
 func TestNoHome(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
 		const affinity = "stateless\x00alice"
-		if !b.Mine(t.Context(), "files", affinity) {
+		if !b.Owns(t.Context(), "files", affinity) {
 			t.Fatal("not the owner")
 		}
 		asked := 0
@@ -494,11 +494,11 @@ func TestDrainGivesUp(t *testing.T) {
 		time.Sleep(time.Second) // a claim takes a beat
 		a.Drain(t.Context())
 		time.Sleep(time.Second)
-		if !b.Mine(t.Context(), "files", called) {
+		if !b.Owns(t.Context(), "files", called) {
 			t.Error("an owner that nobody uses is not given up")
 		}
 		for _, affinity := range []string{busy, ""} {
-			if b.Mine(t.Context(), "files", affinity) {
+			if b.Owns(t.Context(), "files", affinity) {
 				t.Errorf("%q has two owners", affinity)
 			}
 		}
@@ -511,11 +511,11 @@ func TestDrainGivesUp(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for _, affinity := range []string{busy, ""} {
-			if !b.Mine(t.Context(), "files", affinity) {
+			if !b.Owns(t.Context(), "files", affinity) {
 				t.Errorf("the owner of %q is not given up when it is not used any more", affinity)
 			}
 		}
-		if n := a.Here(); n != 0 {
+		if n := a.Owned(); n != 0 {
 			t.Errorf("%d owners are left", n)
 		}
 	})
@@ -617,7 +617,7 @@ func TestRoom(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := a.Here(); n != maxPerCaller {
+		if n := a.Owned(); n != maxPerCaller {
 			t.Errorf("%d owners of one caller, want %d", n, maxPerCaller)
 		}
 		if !a.has("stateless\x00alice\x00X-Tenant:0") || a.has(fmt.Sprint("stateless\x00alice\x00X-Tenant:", 3*maxPerCaller-1)) {
@@ -658,7 +658,7 @@ func (queued) BoundsOpenings() time.Duration { return time.Minute }
 
 // Whose openings wait in a queue of their own does so for shared connections, too.
 func TestQueued(t *testing.T) {
-	h := &Homes{}
+	h := &Owners{}
 	if b, ok := h.Shared("files", nil, true, queued{&server{}}).(bridge.BoundsOpenings); !ok || b.BoundsOpenings() != time.Minute {
 		t.Error("the queue is not the bound")
 	}

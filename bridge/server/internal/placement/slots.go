@@ -102,7 +102,7 @@ func (d *slots) Room() (servers []string, free int, changed <-chan struct{}) {
 	var works []string
 	for _, name := range d.o.Placed() {
 		if l, ok := d.o.Local(name); ok && d.startable(name, l) {
-			works, most[name] = append(works, name), l.Most
+			works, most[name] = append(works, name), l.MaxProcesses
 		}
 	}
 	d.mu.Lock()
@@ -125,7 +125,7 @@ func (d *slots) Room() (servers []string, free int, changed <-chan struct{}) {
 			servers = append(servers, name)
 		}
 	}
-	return servers, min(d.o.Places-len(d.taken), maxOpening-opening), d.changed
+	return servers, min(d.o.Slots-len(d.taken), maxOpening-opening), d.changed
 }
 
 // startable reports whether a server can be started here, as far as that is known. Only one goroutine calls it.
@@ -155,7 +155,7 @@ func (d *slots) free() int {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return max(d.o.Places-len(d.taken), 0)
+	return max(d.o.Slots-len(d.taken), 0)
 }
 
 // running returns the number of taken slots, by server.
@@ -173,7 +173,7 @@ func (d *slots) running() map[string]int {
 func (d *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.taken) >= d.o.Places || d.o.Node.Draining() {
+	if len(d.taken) >= d.o.Slots || d.o.Node.Draining() {
 		return "", nil, false
 	}
 	p := &slot{slots: d, grant: rand.Text(), server: server, requests: map[*slotRequest]struct{}{}}

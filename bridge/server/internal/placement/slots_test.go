@@ -139,8 +139,8 @@ func bubble(t *testing.T, f func(*testing.T, *rig)) {
 		log := slog.New(slog.DiscardHandler)
 		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: g.live, Peers: g.live, Lease: 6 * time.Second, Log: log})
 		g.Workers = NewWorkers(WorkerOptions{
-			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
-			Local: func(string) (Local, bool) { return Local{Adapter: g.a, Most: 2}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
+			Local: func(string) (Local, bool) { return Local{Adapter: g.a, MaxProcesses: 2}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 		})
 		node.Start("127.0.0.1:1")
 		<-node.Joined()
@@ -392,7 +392,7 @@ func TestPlaces(t *testing.T) {
 		}
 		broken := errors.New("there is no such program")
 		g.slots.o.Local = func(string) (Local, bool) {
-			return Local{Adapter: g.a, Most: 3, Check: func() error { return broken }}, true
+			return Local{Adapter: g.a, MaxProcesses: 3, Check: func() error { return broken }}, true
 		}
 		time.Sleep(grantLife + time.Second)
 		room("it cannot be started", "[] 1")

@@ -66,7 +66,7 @@ func ResumeTunnel(ctx context.Context, w TunnelOptions, from *bridge.Caller, res
 }
 
 func open(w TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*streamable.Upstream, *bridge.Caller) (bridge.Upstream, error)) (*Tunnel, error) {
-	a, err := streamable.NewUpstream(w.Server, w.HTTP, conn.Options{Log: w.Log, MaxMessage: w.MaxMessage, Timeouts: w.Timeouts, Era: conn.EraLegacy, Hasty: true})
+	a, err := streamable.NewUpstream(w.Server, w.HTTP, conn.Options{Log: w.Log, MaxMessage: w.MaxMessage, Timeouts: w.Timeouts, Era: conn.EraLegacy, FailFast: true})
 	if err != nil {
 		return nil, err
 	}

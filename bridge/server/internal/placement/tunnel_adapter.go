@@ -10,16 +10,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
-// ServeTunnel implements peer.Homes.
-func (h *Homes) ServeTunnel(w http.ResponseWriter, r *http.Request) { h.tunnels.Serve(w, r) }
+// ServeTunnel implements peer.Owners.
+func (h *Owners) ServeTunnel(w http.ResponseWriter, r *http.Request) { h.tunnels.Serve(w, r) }
 
 // tunnelAdapter is the Adapter behind the tunnels of other instances: each joins a shared connection of this
 // instance.
-type tunnelAdapter Homes
+type tunnelAdapter Owners
 
 // Open joins the shared connection that the headers of the tunnel name.
 func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	h := (*Homes)(s)
+	h := (*Owners)(s)
 	server, _ := peer.Decode(from.Header.Get(peer.ServerHeader))
 	affinity, _ := peer.Decode(from.Header.Get(peer.AffinityHeader))
 	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger)
@@ -31,7 +31,7 @@ func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 	}
 	its := *from
 	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
-	joint, forward, err := h.o.Gateway.Joint(server, its, rest)
+	joint, forward, err := h.o.Gateway.Join(server, its, rest)
 	if err != nil {
 		done()
 		return nil, err
@@ -42,7 +42,7 @@ func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 		done()
 		return nil, err
 	}
-	p := &sharedUpstream{Joint: joint, greeting: joint.Server(), forward: forward}
+	p := &sharedUpstream{SharedConnection: joint, greeting: joint.Server(), forward: forward}
 	moved := context.AfterFunc(c.lost, func() {
 		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText})
 	})
@@ -56,7 +56,7 @@ func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 
 // sharedUpstream is the use of a shared connection by one tunnel.
 type sharedUpstream struct {
-	Joint
+	SharedConnection
 	greeting *bridge.Greeting
 	forward  []bridge.Forward
 	end      func()
@@ -76,13 +76,13 @@ func (p *sharedUpstream) Attributes() bool { return true }
 // of the client, and claims.
 func (p *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	r.Header, r.Identity = p.forwarded(r.Header)
-	return p.Joint.Call(ctx, r)
+	return p.SharedConnection.Call(ctx, r)
 }
 
 // Notify sends a notification.
 func (p *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header, r.Identity = p.forwarded(r.Header)
-	return p.Joint.Notify(ctx, r)
+	return p.SharedConnection.Notify(ctx, r)
 }
 
 func (p *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identity) {
@@ -105,7 +105,7 @@ func (p *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identi
 
 // Close leaves the shared connection.
 func (p *sharedUpstream) Close(ctx context.Context) error {
-	err := p.Joint.Close(ctx)
+	err := p.SharedConnection.Close(ctx)
 	p.end()
 	return err
 }

@@ -25,8 +25,8 @@ type WorkerOptions struct {
 	Queue queue.Queue
 	// Runs says that this instance is a worker.
 	Runs bool
-	// Places is how many child processes may run here for others.
-	Places int
+	// Slots is how many child processes may run here for others.
+	Slots int
 	// Placed returns the names of the servers with place: workers.
 	Placed func() []string
 	// Local returns how such a server is started here.
@@ -40,9 +40,9 @@ type WorkerOptions struct {
 
 // Local is how a server is started at a worker.
 type Local struct {
-	Adapter bridge.Adapter
-	Most    int          // processes of the server at one worker
-	Check   func() error // why no process can be started here, if that is known; may be nil
+	Adapter      bridge.Adapter
+	MaxProcesses int          // processes of the server at one worker
+	Check        func() error // why no process can be started here, if that is known; may be nil
 }
 
 // WorkerPeers sends requests to other instances, as peer.Peers does.
@@ -101,8 +101,8 @@ func (w *Workers) Leave(ctx context.Context, instance string) error {
 	return w.out.leave(ctx, instance, w.o.Node)
 }
 
-// Again adds the waiting requests to the queue again: the store may have lost them. It does not block.
-func (w *Workers) Again() { w.front.RequestAgain() }
+// RequestAgain adds the waiting requests to the queue again: the store may have lost them. It does not block.
+func (w *Workers) RequestAgain() { w.front.RequestAgain() }
 
 // Free returns how many more child processes may run here for others.
 func (w *Workers) Free() int {
@@ -134,7 +134,7 @@ func (w *Workers) Close(ctx context.Context) {
 // WorkerStatus is the status of Workers.
 type WorkerStatus struct {
 	Waiting map[string]int // requests of this instance that wait for a worker, by server
-	Lanes   map[string]int // tunnels of this instance, by worker
+	Tunnels map[string]int // tunnels of this instance, by worker
 	Running map[string]int // child processes here for others, by server
 	Queued  map[string]int // requests in the queue, of all instances, by server; nil if the store is unreachable
 	// Stopping says that calls of others to processes here wait for another worker.
@@ -144,7 +144,7 @@ type WorkerStatus struct {
 // Status returns the status. It asks the store for the lengths of the queues.
 func (w *Workers) Status() WorkerStatus {
 	w.mu.Lock()
-	st := WorkerStatus{Waiting: w.front.Waiting(), Lanes: maps.Clone(w.tunnels), Running: w.slots.running(), Stopping: w.slots.tunnels.Stopping().Err() != nil}
+	st := WorkerStatus{Waiting: w.front.Waiting(), Tunnels: maps.Clone(w.tunnels), Running: w.slots.running(), Stopping: w.slots.tunnels.Stopping().Err() != nil}
 	w.mu.Unlock()
 	names := w.o.Placed()
 	if len(names) == 0 {

@@ -139,7 +139,7 @@ type carryState struct {
 	Inner  json.RawMessage `json:"inner"` // of the tunnel's session
 }
 
-// epochBits is the number of bits below the epoch in the ids of requests: see bridge.Stay.
+// epochBits is the number of bits below the epoch in the ids of requests: see bridge.Handover.
 const epochBits = 32
 
 // Resume implements bridge.Resumer: it takes the child process over from the former owner of the session.
@@ -195,7 +195,7 @@ type workerUpstream struct {
 	grant  queue.Grant
 }
 
-var _ bridge.Portable = (*workerUpstream)(nil)
+var _ bridge.Resumable = (*workerUpstream)(nil)
 
 // pingMethod pings the child process: a plain ping is answered by the worker itself.
 const pingMethod = "bridge/ping"
@@ -256,13 +256,13 @@ func (l *workerUpstream) failureOf(answer []byte) error {
 	return nil
 }
 
-// Carry implements bridge.Portable.
-func (l *workerUpstream) Carry() []byte {
-	p, ok := l.Upstream.(bridge.Portable)
+// ResumeData implements bridge.Resumable.
+func (l *workerUpstream) ResumeData() []byte {
+	p, ok := l.Upstream.(bridge.Resumable)
 	if !ok {
 		return nil
 	}
-	within := p.Carry()
+	within := p.ResumeData()
 	if within == nil {
 		return nil
 	}
@@ -270,10 +270,10 @@ func (l *workerUpstream) Carry() []byte {
 	return carry
 }
 
-// Leave implements bridge.Portable.
-func (l *workerUpstream) Leave() {
-	if p, ok := l.Upstream.(bridge.Portable); ok {
-		p.Leave()
+// Detach implements bridge.Resumable.
+func (l *workerUpstream) Detach() {
+	if p, ok := l.Upstream.(bridge.Resumable); ok {
+		p.Detach()
 	}
 }
 

@@ -61,8 +61,8 @@ func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loo
 	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
 	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
 	l.w = NewWorkers(WorkerOptions{
-		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
-		Local: func(string) (Local, bool) { return Local{Adapter: a, Most: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
+		Local: func(string) (Local, bool) { return Local{Adapter: a, MaxProcesses: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 	})
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !first(rw) {
@@ -105,8 +105,8 @@ func TestReclaim(t *testing.T) {
 	if n := l.told.Load(); n != 2 {
 		t.Errorf("%d grants were given, want 2", n)
 	}
-	carry := up.(bridge.Portable).Carry()
-	up.(bridge.Portable).Leave()
+	carry := up.(bridge.Resumable).ResumeData()
+	up.(bridge.Resumable).Detach()
 	_ = up.Close(context.Background())
 	l.mute.Store(2)
 	adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).(bridge.Resumer)
