@@ -75,7 +75,7 @@ func fault(b block, keys []string) error {
 
 type kindError string
 
-func (e kindError) Error() string { return string(e) }
+func (k kindError) Error() string { return string(k) }
 
 const errNotOurs = kindError("it has no key of a configuration: correct it, or name it among the exceptions with a reason")
 

@@ -29,20 +29,20 @@ type target struct {
 	direct    bool // no bridge is in between
 }
 
-func (w target) open() mcp.Transport {
-	switch w.transport {
+func (t target) open() mcp.Transport {
+	switch t.transport {
 	case "streamable":
-		return &mcp.StreamableClientTransport{Endpoint: w.url}
+		return &mcp.StreamableClientTransport{Endpoint: t.url}
 	case "sse":
-		return &mcp.SSEClientTransport{Endpoint: w.url}
+		return &mcp.SSEClientTransport{Endpoint: t.url}
 	case "stdio":
 		patience := left() // a bridge has a child of its own to end
-		if w.direct {
+		if t.direct {
 			patience = time.Second
 		}
-		return &mcp.CommandTransport{Command: exec.Command(w.command[0], w.command[1:]...), TerminateDuration: patience}
+		return &mcp.CommandTransport{Command: exec.Command(t.command[0], t.command[1:]...), TerminateDuration: patience}
 	}
-	panic("unknown transport " + w.transport)
+	panic("unknown transport " + t.transport)
 }
 
 // A peer is a client of the Go SDK with everything that the server sent it.
@@ -75,7 +75,7 @@ type (
 	emptyResult struct{ mcp.ResultBase }
 )
 
-func (p *emptyParams) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
+func (e *emptyParams) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
 
 const unknownMethod = "no/such/method"
 

@@ -80,19 +80,19 @@ func startLedger(t *testing.T) *ledger {
 	return c
 }
 
-func (c *ledger) count(tag string) int {
-	if c.file != "" {
-		text, _ := os.ReadFile(c.file) // none has been executed yet
+func (l *ledger) count(tag string) int {
+	if l.file != "" {
+		text, _ := os.ReadFile(l.file) // none has been executed yet
 		return strings.Count("\n"+string(text), "\n"+tag+"\n")
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ran[tag]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ran[tag]
 }
 
 // servers is the counter as the bridge reaches it.
-func (c *ledger) servers() map[string]any {
-	return map[string]any{"counter": map[string]any{"http": map[string]any{"url": c.url}}}
+func (l *ledger) servers() map[string]any {
+	return map[string]any{"counter": map[string]any{"http": map[string]any{"url": l.url}}}
 }
 
 // What became of a call.
@@ -111,7 +111,7 @@ type worked struct {
 
 // call makes one call at an instance, and answers the question that comes meanwhile at
 // another one. Whatever happens, there is one answer or a broken connection (S-020).
-func (c *ledger) call(f *fleet, ctx context.Context, session, at, other string, w work) (how string) {
+func (l *ledger) call(f *fleet, ctx context.Context, session, at, other string, w work) (how string) {
 	id := fmt.Sprintf("%q", "id of "+w.Tag)
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"work","arguments":{"tag":%q,"ask":%t,"ms":%d},"_meta":{"progressToken":%q}}}`, id, w.Tag, w.Ask, w.MS, "of "+w.Tag)
 	r, err := http.NewRequestWithContext(ctx, "POST", at+"/mcp", strings.NewReader(body))
@@ -241,19 +241,19 @@ func (f *fleet) crowd(c *ledger, n int, session, at, other string) *crowd {
 }
 
 // goesOn waits for more calls that succeed.
-func (g *crowd) goesOn(t *testing.T, what string, more int32) {
+func (c *crowd) goesOn(t *testing.T, what string, more int32) {
 	t.Helper()
-	from := g.good.Load()
-	if _, ok := eventually(func() (int32, bool) { n := g.good.Load(); return n, n >= from+more }); !ok {
-		t.Fatalf("%s: %s does not go on after %s", what, g.name, g.tally())
+	from := c.good.Load()
+	if _, ok := eventually(func() (int32, bool) { n := c.good.Load(); return n, n >= from+more }); !ok {
+		t.Fatalf("%s: %s does not go on after %s", what, c.name, c.tally())
 	}
 }
 
-func (g *crowd) tally() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (c *crowd) tally() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	tally := map[string]int{}
-	for _, w := range g.how {
+	for _, w := range c.how {
 		tally[w.how]++
 	}
 	return fmt.Sprint(tally)
@@ -261,12 +261,12 @@ func (g *crowd) tally() string {
 
 // end stops the callers. What became of their calls is one of those, and none was
 // executed twice (S-021).
-func (g *crowd) end(t *testing.T, c *ledger, may ...string) {
+func (c *crowd) end(t *testing.T, one *ledger, may ...string) {
 	t.Helper()
-	close(g.stop)
-	g.all.Wait()
-	for _, w := range g.how {
-		n := c.count(w.Tag)
+	close(c.stop)
+	c.all.Wait()
+	for _, w := range c.how {
+		n := one.count(w.Tag)
 		if w.how != succeeded && !slices.Contains(may, w.how) {
 			t.Errorf("%s: %s", w.Tag, w.how)
 		}

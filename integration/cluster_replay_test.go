@@ -73,17 +73,17 @@ func TestClusterReplay(t *testing.T) {
 }
 
 // open makes a request whose response is read as it comes.
-func (c *legacyClient) open(t *testing.T, method, last, body string) *http.Response {
+func (l *legacyClient) open(t *testing.T, method, last, body string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, method, c.base+"/mcp", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, l.base+"/mcp", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Mcp-Session-Id", c.session)
+	r.Header.Set("Mcp-Session-Id", l.session)
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
 	}

@@ -151,12 +151,12 @@ func TestClusterRolling(t *testing.T) {
 
 // tries makes a call that has to be answered with that text, once. It returns what is
 // wrong.
-func (c *legacyClient) tries(params, text string) (fault string) {
+func (l *legacyClient) tries(params, text string) (fault string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	id := fmt.Sprint(c.next.Add(1))
+	id := fmt.Sprint(l.next.Add(1))
 	began := time.Now()
-	res, body, err := c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":`+params+`}`)
+	res, body, err := l.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":`+params+`}`)
 	if err != nil {
 		return fmt.Sprintf("%v after %v", err, time.Since(began))
 	}
@@ -167,10 +167,10 @@ func (c *legacyClient) tries(params, text string) (fault string) {
 }
 
 // begins begins another session at the same place, and makes a call there.
-func (c *legacyClient) begins() (fault string) {
+func (l *legacyClient) begins() (fault string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	fresh := &legacyClient{base: c.base}
+	fresh := &legacyClient{base: l.base}
 	res, body, err := fresh.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
 	if err != nil || res.StatusCode != http.StatusOK {
 		return fmt.Sprintf("initialize: %v %s %v", res, body, err)

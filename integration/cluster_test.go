@@ -219,15 +219,15 @@ func (f *fleet) begin(base string) *legacyClient {
 // owner returns the instance where the session began.
 func (f *fleet) owner(c *legacyClient) *process { return f.tags[c.session[:6]] }
 
-func (c *legacyClient) post(ctx context.Context, body string) (*http.Response, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, "POST", c.base+"/mcp", strings.NewReader(body))
+func (l *legacyClient) post(ctx context.Context, body string) (*http.Response, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", l.base+"/mcp", strings.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	if c.session != "" {
-		r.Header.Set("Mcp-Session-Id", c.session)
+	if l.session != "" {
+		r.Header.Set("Mcp-Session-Id", l.session)
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {

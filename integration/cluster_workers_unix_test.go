@@ -268,13 +268,13 @@ func listens(t *testing.T, session, base string) (stop func()) {
 }
 
 // ends ends the session.
-func (c *legacyClient) ends(t *testing.T) {
+func (l *legacyClient) ends(t *testing.T) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "DELETE", c.base+"/mcp", nil)
+	r, err := http.NewRequestWithContext(t.Context(), "DELETE", l.base+"/mcp", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Mcp-Session-Id", c.session)
+	r.Header.Set("Mcp-Session-Id", l.session)
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ type eraCell struct {
 	Control   string   `json:"control,omitempty"` // the address of the test, for deaths.mjs
 }
 
-func (c eraCell) String() string { return fmt.Sprintf("%s/%s/%s", c.Client, c.Transport, c.SDK) }
+func (e eraCell) String() string { return fmt.Sprintf("%s/%s/%s", e.Client, e.Transport, e.SDK) }
 
 // clientSDKs are those that have clients of a revision.
 func clientSDKs(revision string) []string {
@@ -203,9 +203,9 @@ func TestErasDirect(t *testing.T) {
 }
 
 // start starts a server on HTTP and returns its address.
-func (s eraServer) start(t *testing.T, transport string) string {
+func (e eraServer) start(t *testing.T, transport string) string {
 	t.Helper()
-	command := s.command(t, s.revision, transport)
+	command := e.command(t, e.revision, transport)
 	p := start(t, exec.Command(command[0], command[1:]...))
 	if transport == "sse" {
 		return p.base + "/sse"
@@ -215,16 +215,16 @@ func (s eraServer) start(t *testing.T, transport string) string {
 
 // kind starts the server, unless the bridge is to start it, and returns how
 // the bridge reaches it.
-func (s eraServer) kind(t *testing.T, upstream string) map[string]any {
+func (e eraServer) kind(t *testing.T, upstream string) map[string]any {
 	t.Helper()
 	switch upstream {
 	case "stdio":
-		command := s.command(t, s.revision, "stdio")
+		command := e.command(t, e.revision, "stdio")
 		return map[string]any{"stdio": map[string]any{"command": command[0], "args": command[1:]}}
 	case "sse":
-		return map[string]any{"sse": map[string]any{"url": s.start(t, "sse")}}
+		return map[string]any{"sse": map[string]any{"url": e.start(t, "sse")}}
 	}
-	return map[string]any{"http": map[string]any{"url": s.start(t, "streamable")}}
+	return map[string]any{"http": map[string]any{"url": e.start(t, "streamable")}}
 }
 
 // playCells runs the script for the cells, one after another, and makes a

@@ -288,28 +288,28 @@ type tail struct {
 	report []string
 }
 
-func (o *tail) add(line string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (t *tail) add(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if len(line) > 1000 {
 		line = line[:1000] + "…\n"
 	}
-	if len(o.report) > 0 || strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic: ") {
-		if len(o.report) < 120 {
-			o.report = append(o.report, line)
+	if len(t.report) > 0 || strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic: ") {
+		if len(t.report) < 120 {
+			t.report = append(t.report, line)
 			return
 		}
 	}
-	if len(o.lines) == 200 {
-		o.lines = o.lines[1:]
+	if len(t.lines) == 200 {
+		t.lines = t.lines[1:]
 	}
-	o.lines = append(o.lines, line)
+	t.lines = append(t.lines, line)
 }
 
-func (o *tail) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Join(o.lines, "") + strings.Join(o.report, "")
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines, "") + strings.Join(t.report, "")
 }
 
 // runNode runs a script of this folder or of a package to its end and returns

@@ -76,15 +76,15 @@ type inspection struct {
 
 // run runs it, with a user at the browser that it opens. It returns its output, all that it
 // has written, its exit code, and how often the user has signed in.
-func (r inspection) run(t *testing.T, user *browser) (output, all string, code, opened int) {
+func (i inspection) run(t *testing.T, user *browser) (output, all string, code, opened int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	callback := fmt.Sprintf("http://127.0.0.1:%d/callback", freePort(t))
-	cmd := exec.CommandContext(ctx, node(t), append([]string{r.program, "--cli", r.address, "--format", "json", "--connect-timeout", "120000", "--callback-url", callback}, r.args...)...)
+	cmd := exec.CommandContext(ctx, node(t), append([]string{i.program, "--cli", i.address, "--format", "json", "--connect-timeout", "120000", "--callback-url", callback}, i.args...)...)
 	cmd.SysProcAttr = dieWithParent()
 	cmd.WaitDelay = left()
-	cmd.Env = append(os.Environ(), "HOME="+r.kept, "MCP_STORAGE_DIR="+r.kept, "MCP_INSPECTOR_SECRET_STORE=file",
+	cmd.Env = append(os.Environ(), "HOME="+i.kept, "MCP_STORAGE_DIR="+i.kept, "MCP_INSPECTOR_SECRET_STORE=file",
 		// It signs nobody in without a terminal unless it may open a browser: "true" is that
 		// browser, and the address is also on stderr.
 		"MCP_AUTO_OPEN_ENABLED=true", "BROWSER=true", "NO_COLOR=1")

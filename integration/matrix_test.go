@@ -202,8 +202,8 @@ func startReference(t *testing.T, server reference, transport string) string {
 // lineWriter keeps what is written to it.
 type lineWriter struct{ to *tail }
 
-func (w lineWriter) Write(b []byte) (int, error) {
-	w.to.add(string(b))
+func (l lineWriter) Write(b []byte) (int, error) {
+	l.to.add(string(b))
 	return len(b), nil
 }
 

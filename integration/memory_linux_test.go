@@ -224,12 +224,12 @@ func deafSSE(t *testing.T, at string) *deafClient {
 	return c
 }
 
-func (c *deafClient) call(t *testing.T, id int, size int) {
-	c.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"flood","arguments":{"bytes":%d}}}`, id, size))
+func (d *deafClient) call(t *testing.T, id int, size int) {
+	d.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"flood","arguments":{"bytes":%d}}}`, id, size))
 }
 
-func (c *deafClient) post(t *testing.T, text string) {
-	res, err := rawHTTP.Post(c.endpoint, "application/json", strings.NewReader(text))
+func (d *deafClient) post(t *testing.T, text string) {
+	res, err := rawHTTP.Post(d.endpoint, "application/json", strings.NewReader(text))
 	if err != nil {
 		t.Error(err)
 		return

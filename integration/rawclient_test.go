@@ -77,15 +77,15 @@ func clientOf(ctx context.Context) *http.Client {
 	return rawHTTP
 }
 
-func (c *rawClient) post(ctx context.Context, body []byte) (*reply, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+func (r *rawClient) post(ctx context.Context, body []byte) (*reply, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	if c.session != "" {
-		req.Header.Set("Mcp-Session-Id", c.session)
+	if r.session != "" {
+		req.Header.Set("Mcp-Session-Id", r.session)
 		req.Header.Set("MCP-Protocol-Version", legacy)
 	}
 	resp, err := clientOf(ctx).Do(req)
@@ -93,18 +93,18 @@ func (c *rawClient) post(ctx context.Context, body []byte) (*reply, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	r := &reply{status: resp.StatusCode, header: resp.Header}
+	one := &reply{status: resp.StatusCode, header: resp.Header}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		return r, r.fromStream(resp.Body)
+		return one, one.fromStream(resp.Body)
 	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
 	}
-	if json.Unmarshal(text, &r.answer) != nil {
-		r.body = string(text)
+	if json.Unmarshal(text, &one.answer) != nil {
+		one.body = string(text)
 	}
-	return r, nil
+	return one, nil
 }
 
 // fromStream reads events up to the answer.
@@ -204,32 +204,32 @@ func rawCall(tool string, args map[string]any) []byte {
 	return text
 }
 
-func (c *rawClient) tool(ctx context.Context, tool string, args map[string]any) (*reply, error) {
-	return c.post(ctx, rawCall(tool, args))
+func (r *rawClient) tool(ctx context.Context, tool string, args map[string]any) (*reply, error) {
+	return r.post(ctx, rawCall(tool, args))
 }
 
 // must calls a tool that has to answer with text.
-func (c *rawClient) must(t *testing.T, tool string, args map[string]any) string {
+func (r *rawClient) must(t *testing.T, tool string, args map[string]any) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := c.tool(ctx, tool, args)
+	reply, err := r.tool(ctx, tool, args)
 	if err != nil {
 		t.Fatalf("%s: %v", tool, err)
 	}
-	text, ok := r.text()
+	text, ok := reply.text()
 	if !ok {
-		t.Fatalf("%s: %v", tool, r)
+		t.Fatalf("%s: %v", tool, reply)
 	}
 	return text
 }
 
-func (c *rawClient) end(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.url, nil)
+func (r *rawClient) end(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, r.url, nil)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Mcp-Session-Id", c.session)
+	req.Header.Set("Mcp-Session-Id", r.session)
 	resp, err := clientOf(ctx).Do(req)
 	if err != nil {
 		return err
@@ -299,8 +299,8 @@ func openSSE(ctx context.Context, base string) (*rawSSE, error) {
 	return s, nil
 }
 
-func (s *rawSSE) post(ctx context.Context, m string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint, strings.NewReader(m))
+func (r *rawSSE) post(ctx context.Context, m string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.endpoint, strings.NewReader(m))
 	if err != nil {
 		return err
 	}
@@ -316,9 +316,9 @@ func (s *rawSSE) post(ctx context.Context, m string) error {
 	return nil
 }
 
-func (s *rawSSE) next(ctx context.Context) (string, error) {
+func (r *rawSSE) next(ctx context.Context) (string, error) {
 	select {
-	case e, ok := <-s.events:
+	case e, ok := <-r.events:
 		if !ok {
 			return "", io.ErrUnexpectedEOF
 		}

@@ -306,9 +306,9 @@ func endless(w http.ResponseWriter, r *http.Request, kind string) {
 }
 
 // ended checks that the bridge has let go of all answers.
-func (a *hostileAPI) ended(t *testing.T, kind string) {
+func (h *hostileAPI) ended(t *testing.T, kind string) {
 	t.Helper()
-	if n, ok := eventually(func() (int32, bool) { n := a.running.Load(); return n, n == 0 }); !ok {
+	if n, ok := eventually(func() (int32, bool) { n := h.running.Load(); return n, n == 0 }); !ok {
 		t.Errorf("%s: the bridge still reads %d answers", kind, n)
 	}
 }

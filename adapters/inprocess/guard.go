@@ -78,26 +78,26 @@ type runs struct {
 	by map[string]int
 }
 
-func (t *runs) begin(method string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.by == nil {
-		t.by = map[string]int{}
+func (r *runs) begin(method string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]int{}
 	}
-	t.by[method]++
+	r.by[method]++
 }
 
-func (t *runs) end(method string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.by[method]--; t.by[method] == 0 {
-		delete(t.by, method)
+func (r *runs) end(method string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by[method]--; r.by[method] == 0 {
+		delete(r.by, method)
 	}
 }
 
 // methods returns the methods whose handlers run, sorted.
-func (t *runs) methods() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Sorted(maps.Keys(t.by))
+func (r *runs) methods() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.by))
 }

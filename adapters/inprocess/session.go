@@ -177,11 +177,11 @@ func raw(id sdk.ID) []byte {
 }
 
 // limited delivers a message unless it is above the limit.
-func (u *session) limited(m *jsonrpc.Message) error {
-	if size := m.Len(); size > u.a.o.MaxMessage+conn.EnvelopeRoom {
-		u.tooLarge(m, size)
+func (s *session) limited(m *jsonrpc.Message) error {
+	if size := m.Len(); size > s.a.o.MaxMessage+conn.EnvelopeRoom {
+		s.tooLarge(m, size)
 		m.Release()
 		return nil
 	}
-	return u.deliver(m)
+	return s.deliver(m)
 }

@@ -112,52 +112,52 @@ type session struct {
 }
 
 // Server returns what the server declared in the handshake.
-func (u *session) Server() *bridge.Greeting { return u.server }
+func (s *session) Server() *bridge.Greeting { return s.server }
 
 // unreadWhy is the error of a server that does not read its input.
 const unreadWhy = "it does not read what is sent to it"
 
 // unread ends a connection whose queue is overfull. watch calls Gone: that must not happen during a
 // delivery.
-func (u *session) unread() {
-	err := u.a.name.Lost(unreadWhy, conn.ErrFull)
-	u.queue.Stop(err, conn.ErrFull)
-	u.Fail(err)
+func (s *session) unread() {
+	err := s.a.name.Lost(unreadWhy, conn.ErrFull)
+	s.queue.Stop(err, conn.ErrFull)
+	s.Fail(err)
 }
 
 // watch waits for the end of the server's half, and ends the connection if it is not closed.
-func (u *session) watch(wait func() error) {
-	defer close(u.done)
+func (s *session) watch(wait func() error) {
+	defer close(s.done)
 	cause := wait()
 	why := "it ended the session"
 	if errors.Is(cause, conn.ErrFull) {
 		why = unreadWhy
 	}
-	err := u.a.name.Lost(why, cause)
-	u.mu.Lock()
-	news, gone := u.life.End(err)
-	u.mu.Unlock()
+	err := s.a.name.Lost(why, cause)
+	s.mu.Lock()
+	news, gone := s.life.End(err)
+	s.mu.Unlock()
 	if !news {
 		return
 	}
-	u.cancel(err)
-	u.queue.Stop(err, io.EOF)
-	u.Fail(err)
+	s.cancel(err)
+	s.queue.Stop(err, io.EOF)
+	s.Fail(err)
 	if gone {
-		u.rest.Gone(err)
+		s.rest.Gone(err)
 	}
 }
 
 // deliver handles a message of the server, and owns it. Several goroutines of the server may call
 // it: the order of the calls is the order of the wire.
-func (u *session) deliver(m *jsonrpc.Message) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.life.IsClosed() || u.life.Over() != nil {
+func (s *session) deliver(m *jsonrpc.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.IsClosed() || s.life.Over() != nil {
 		m.Release()
 		return mcp.ErrConnectionClosed
 	}
-	u.Deliver(m)
+	s.Deliver(m)
 	return nil
 }
 
@@ -166,54 +166,54 @@ const closeGrace = 250 * time.Millisecond
 
 // Close ends the session: the contexts of its handlers end. Close returns when all handlers have
 // returned, or after it has waited long enough.
-func (u *session) Close(ctx context.Context) error {
-	u.mu.Lock()
-	u.life.Close()
-	u.mu.Unlock()
-	err := u.a.name.Closed()
-	u.Fail(err)
-	u.cancel(err)
-	u.queue.Stop(err, io.EOF)
-	timer := time.NewTimer(u.a.o.Stop)
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.life.Close()
+	s.mu.Unlock()
+	err := s.a.name.Closed()
+	s.Fail(err)
+	s.cancel(err)
+	s.queue.Stop(err, io.EOF)
+	timer := time.NewTimer(s.a.o.Stop)
 	defer timer.Stop()
 	select {
-	case <-u.done:
+	case <-s.done:
 		return nil
 	case <-timer.C:
 	case <-ctx.Done():
 		timer.Reset(closeGrace)
 		select {
-		case <-u.done:
+		case <-s.done:
 			return nil
 		case <-timer.C:
 		}
 	}
-	if methods := u.runs.methods(); len(methods) > 0 {
-		u.a.o.Log.Warn("a handler still runs after its session was closed: it ignores its context", "method", strings.Join(methods, ", "))
+	if methods := s.runs.methods(); len(methods) > 0 {
+		s.a.o.Log.Warn("a handler still runs after its session was closed: it ignores its context", "method", strings.Join(methods, ", "))
 	} else {
-		u.a.o.Log.Warn("the server has not ended a session that was closed")
+		s.a.o.Log.Warn("the server has not ended a session that was closed")
 	}
 	return nil
 }
 
 // tooLarge settles a message of the server that is above the limit.
-func (u *session) tooLarge(m *jsonrpc.Message, size int) {
-	u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "bytes", size, "method", m.Method)
-	what := fmt.Sprintf("larger than the limit of %d bytes", u.a.o.MaxMessage)
+func (s *session) tooLarge(m *jsonrpc.Message, size int) {
+	s.a.o.Log.Warn("message dropped: larger than the limit", "limit", s.a.o.MaxMessage, "bytes", size, "method", m.Method)
+	what := fmt.Sprintf("larger than the limit of %d bytes", s.a.o.MaxMessage)
 	if m.IsResponse() {
-		u.Unanswerable(m.ID, "its answer is "+what)
+		s.Unanswerable(m.ID, "its answer is "+what)
 		return
 	}
-	u.refuse(m, "the request is "+what)
+	s.refuse(m, "the request is "+what)
 }
 
 // refuse answers a question of the server that is not passed on.
-func (u *session) refuse(q *jsonrpc.Message, why string) {
+func (s *session) refuse(q *jsonrpc.Message, why string) {
 	if !q.IsRequest() {
 		return
 	}
 	m := jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil)
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, q.ID, nil)
-	_ = u.queue.Send(context.Background(), conn.Outgoing{Line: line, Urgent: true}) // after Stop, the reader of the queue has its error
+	_ = s.queue.Send(context.Background(), conn.Outgoing{Line: line, Urgent: true}) // after Stop, the reader of the queue has its error
 }

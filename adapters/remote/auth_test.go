@@ -11,10 +11,10 @@ import (
 // counting is an Authorizer that counts refusals, and has requests sent again once.
 type counting struct{ refused int }
 
-func (a *counting) Token(context.Context) (string, error) { return "t", nil }
+func (c *counting) Token(context.Context) (string, error) { return "t", nil }
 
-func (a *counting) Refused(_ context.Context, _ string, _ http.Header, _, before int) (bool, error) {
-	a.refused++
+func (c *counting) Refused(_ context.Context, _ string, _ http.Header, _, before int) (bool, error) {
+	c.refused++
 	return before == 0, nil
 }
 

@@ -225,7 +225,7 @@ func (c *cleaned) Unwrap() error { return c.err }
 type RedirectError string
 
 // Error implements error.
-func (e RedirectError) Error() string { return string(e) }
+func (r RedirectError) Error() string { return string(r) }
 
 // sameOrigin allows redirects only within the same server, and only those that repeat the request
 // unchanged.
@@ -297,6 +297,6 @@ func TLSFault(err error) bool {
 // proxyError is the status with which a proxy refused to connect.
 type proxyError int
 
-func (e proxyError) Error() string {
-	return fmt.Sprintf("the proxy refuses to connect (HTTP %d)", int(e))
+func (p proxyError) Error() string {
+	return fmt.Sprintf("the proxy refuses to connect (HTTP %d)", int(p))
 }

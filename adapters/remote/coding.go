@@ -22,11 +22,11 @@ var plain = []string{"identity"}
 type CodingError string
 
 // Error names the coding.
-func (e CodingError) Error() string {
-	if !httpguts.ValidHeaderFieldName(string(e)) || len(e) > 40 { // it is a token, too
+func (c CodingError) Error() string {
+	if !httpguts.ValidHeaderFieldName(string(c)) || len(c) > 40 { // it is a token, too
 		return "its answer has a Content-Encoding that the bridge did not ask for: it reads only gzip"
 	}
-	return fmt.Sprintf("its answer has the Content-Encoding %s, which the bridge did not ask for: it reads only gzip", string(e))
+	return fmt.Sprintf("its answer has the Content-Encoding %s, which the bridge did not ask for: it reads only gzip", string(c))
 }
 
 // decoded returns a response with its body decompressed. If the status is no success, the body is

@@ -35,15 +35,15 @@ var (
 
 // Open opens a connection over the transport that worked last, or the other one. If both fail, the
 // error has both reasons.
-func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	first := e.works.Load()
+func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	first := a.works.Load()
 	if first > 0 {
 		first--
 	}
-	one, other := e.Candidates[first], e.Candidates[1-first]
+	one, other := a.Candidates[first], a.Candidates[1-first]
 	up, err := one.Open(ctx, from, rest)
 	if err == nil {
-		e.works.Store(first + 1)
+		a.works.Store(first + 1)
 		return up, nil
 	}
 	if !errors.Is(err, ErrOtherTransport) || ctx.Err() != nil {
@@ -51,36 +51,36 @@ func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	up, also := other.Open(ctx, from, rest)
 	if also == nil {
-		if e.works.Swap(2-first) != 2-first {
-			e.Log.Info("transport found", "server", e.Server, "transport", other.Title)
+		if a.works.Swap(2-first) != 2-first {
+			a.Log.Info("transport found", "server", a.Server, "transport", other.Title)
 		}
 		return up, nil
 	}
 	return nil, &bridge.Error{
-		Server: e.Server, Kind: bridge.ErrUnavailable,
+		Server: a.Server, Kind: bridge.ErrUnavailable,
 		Public: one.Title + ": " + forClient(err) + "; " + other.Title + ": " + forClient(also),
 		Err:    joined(forLog(err), forLog(also)),
 	}
 }
 
 // Resume continues a connection of another instance, over the transport that can be continued.
-func (e *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
-	for i, w := range e.Candidates {
+func (a *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+	for i, w := range a.Candidates {
 		if r, ok := w.Adapter.(bridge.Resumer); ok {
 			up, err := r.Resume(ctx, from, rest, carry, above)
 			if err == nil {
-				e.works.Store(int32(i + 1))
+				a.works.Store(int32(i + 1))
 			}
 			return up, err
 		}
 	}
-	return nil, &bridge.Error{Server: e.Server, Kind: bridge.ErrUnavailable, Public: "its session cannot be resumed"}
+	return nil, &bridge.Error{Server: a.Server, Kind: bridge.ErrUnavailable, Public: "its session cannot be resumed"}
 }
 
 // Transport returns the name of the transport that worked last, or "".
-func (e *Adapter) Transport() string {
-	if n := e.works.Load(); n > 0 {
-		return e.Candidates[n-1].Transport
+func (a *Adapter) Transport() string {
+	if n := a.works.Load(); n > 0 {
+		return a.Candidates[n-1].Transport
 	}
 	return ""
 }

@@ -173,16 +173,16 @@ type tokens struct {
 	fail error
 }
 
-func (a *tokens) Token(context.Context) (string, error) {
-	if len(a.all) == 0 {
-		return "", a.fail
+func (t *tokens) Token(context.Context) (string, error) {
+	if len(t.all) == 0 {
+		return "", t.fail
 	}
-	return a.all[0], nil
+	return t.all[0], nil
 }
 
-func (a *tokens) Refused(_ context.Context, _ string, _ http.Header, _, _ int) (bool, error) {
-	a.all = a.all[1:]
-	return len(a.all) > 0 || a.fail != nil, nil
+func (t *tokens) Refused(_ context.Context, _ string, _ http.Header, _, _ int) (bool, error) {
+	t.all = t.all[1:]
+	return len(t.all) > 0 || t.fail != nil, nil
 }
 
 // A request that was refused goes out again, whole, as often as there is another token.

@@ -26,13 +26,13 @@ type streamTransport struct {
 }
 
 // RoundTrip implements http.RoundTripper. The end of the request's context closes the connection.
-func (l *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l.proxy != nil {
-		if at, err := l.proxy(r); err != nil || at != nil {
-			return l.other.RoundTrip(r)
+func (s *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.proxy != nil {
+		if at, err := s.proxy(r); err != nil || at != nil {
+			return s.other.RoundTrip(r)
 		}
 	}
-	c, err := l.connect(r)
+	c, err := s.connect(r)
 	if err != nil {
 		return nil, err
 	}
@@ -51,16 +51,16 @@ func (l *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // connect opens the connection.
-func (l *streamTransport) connect(r *http.Request) (net.Conn, error) {
+func (s *streamTransport) connect(r *http.Request) (net.Conn, error) {
 	host := r.URL.Hostname()
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as net/http does; on failure it is an address, or invalid
 		host = ascii
 	}
-	c, err := l.dial(r.Context(), "tcp", net.JoinHostPort(host, port(r.URL)))
+	c, err := s.dial(r.Context(), "tcp", net.JoinHostPort(host, port(r.URL)))
 	if err != nil || r.URL.Scheme != "https" {
 		return c, err
 	}
-	secure := l.tls.Clone()
+	secure := s.tls.Clone()
 	if secure == nil {
 		secure = &tls.Config{}
 	}
@@ -110,10 +110,10 @@ type streamBody struct {
 }
 
 // Read implements io.Reader. After the end of the request's context, the error is its cause.
-func (b *streamBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (s *streamBody) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		if cause := context.Cause(b.ctx); cause != nil {
+		if cause := context.Cause(s.ctx); cause != nil {
 			err = cause
 		}
 	}
@@ -121,10 +121,10 @@ func (b *streamBody) Read(p []byte) (int, error) {
 }
 
 // Close closes the connection; the rest of the response is discarded.
-func (b *streamBody) Close() error {
-	b.stop()
-	return b.c.Close()
+func (s *streamBody) Close() error {
+	s.stop()
+	return s.c.Close()
 }
 
 // CloseIdleConnections closes idle connections of requests that went through a proxy.
-func (l *streamTransport) CloseIdleConnections() { l.other.CloseIdleConnections() }
+func (s *streamTransport) CloseIdleConnections() { s.other.CloseIdleConnections() }

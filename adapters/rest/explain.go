@@ -71,21 +71,21 @@ type explainer struct {
 // generated is the origin of what the bridge makes itself.
 const generated = "generated"
 
-func (x *explainer) add(what, text, from string) {
-	if text = strings.Join(strings.Fields(x.redact(text)), " "); text != "" {
-		x.out = append(x.out, Line{what, sanitize.Short(text, 120), from})
+func (e *explainer) add(what, text, from string) {
+	if text = strings.Join(strings.Fields(e.redact(text)), " "); text != "" {
+		e.out = append(e.out, Line{what, sanitize.Short(text, 120), from})
 	}
 }
 
 // config returns the origin of a key of the entry.
-func (x *explainer) config(key string) string { return x.at(x.e.LineOf(key)) }
+func (e *explainer) config(key string) string { return e.at(e.e.LineOf(key)) }
 
 // at returns the origin of a line in the configuration.
-func (x *explainer) at(line int) string {
-	if rule := x.rules[line]; rule > 0 {
-		return fmt.Sprintf("%s (rule %d)", at(x.file, line), rule)
+func (e *explainer) at(line int) string {
+	if rule := e.rules[line]; rule > 0 {
+		return fmt.Sprintf("%s (rule %d)", at(e.file, line), rule)
 	}
-	return at(x.file, line)
+	return at(e.file, line)
 }
 
 func at(file string, line int) string {
@@ -97,95 +97,95 @@ func at(file string, line int) string {
 
 // own reports whether the tool comes from the configuration and not from an operation.
 // operation's.
-func (x *explainer) own() bool { return x.e != nil && x.e.Request != "" }
+func (e *explainer) own() bool { return e.e != nil && e.e.Request != "" }
 
 // source returns the origin of a tool that the configuration changes.
-func (x *explainer) source() string {
-	switch op := x.t.Operation; {
-	case x.own():
-		return x.config("request")
+func (e *explainer) source() string {
+	switch op := e.t.Operation; {
+	case e.own():
+		return e.config("request")
 	case op.File != "":
 		return at(op.File, op.Line)
 	}
 	return "catalogue"
 }
 
-func (x *explainer) lines() []Line {
-	x.head()
-	x.arguments()
-	x.templates()
-	x.calls()
-	return x.out
+func (e *explainer) lines() []Line {
+	e.head()
+	e.arguments()
+	e.templates()
+	e.calls()
+	return e.out
 }
 
 // head explains what clients see of the tool itself.
-func (x *explainer) head() {
-	t, op, e := x.t, x.t.Operation, x.e
-	if e == nil {
-		e = &toolset.Entry{}
+func (e *explainer) head() {
+	t, op, entry := e.t, e.t.Operation, e.e
+	if entry == nil {
+		entry = &toolset.Entry{}
 	}
 	name := generated + " of method and path"
 	switch {
-	case e.Name != "", e.Lines["name"] > 0:
-		name = x.config("name")
-	case x.own():
-		name = at(x.file, e.Line)
+	case entry.Name != "", entry.Lines["name"] > 0:
+		name = e.config("name")
+	case e.own():
+		name = at(e.file, entry.Line)
 	case op.MCP.Name != "":
-		name = x.source() + " (x-mcp)"
+		name = e.source() + " (x-mcp)"
 	case op.ID == t.Name, op.File == "":
-		name = x.source()
+		name = e.source()
 	case op.ID != "":
-		name = generated + " of " + op.ID + " at " + x.source()
+		name = generated + " of " + op.ID + " at " + e.source()
 	}
-	x.add("name", t.Name, name)
-	if uri := x.r.uris[t]; uri != "" {
-		x.add("resource", uri, x.config("as"))
+	e.add("name", t.Name, name)
+	if uri := e.r.uris[t]; uri != "" {
+		e.add("resource", uri, e.config("as"))
 	}
-	x.add("request", toolset.RequestOf(op), x.source())
+	e.add("request", toolset.RequestOf(op), e.source())
 	said := func(key, own, extension string) string {
 		switch {
 		case own != "":
-			return x.config(key)
+			return e.config(key)
 		case extension != "":
-			return x.source() + " (x-mcp)"
-		case x.own(), op.Summary == "" && op.Description == "":
+			return e.source() + " (x-mcp)"
+		case e.own(), op.Summary == "" && op.Description == "":
 			return generated
 		}
-		return x.source()
+		return e.source()
 	}
-	x.add("title", t.Title, said("title", e.Title, op.MCP.Title))
-	x.add("description", t.Description, said("about", e.About, op.MCP.Description))
+	e.add("title", t.Title, said("title", entry.Title, op.MCP.Title))
+	e.add("description", t.Description, said("about", entry.About, op.MCP.Description))
 	hints := generated + " of " + op.Method
-	if e.Writes != nil {
-		hints = x.config("writes")
+	if entry.Writes != nil {
+		hints = e.config("writes")
 	} else if m := op.MCP; m.ReadOnly != nil || m.Destructive != nil || m.Idempotent != nil || m.OpenWorld != nil {
-		hints = x.source() + " (x-mcp)"
+		hints = e.source() + " (x-mcp)"
 	}
 	a := t.Annotations
-	x.add("hints", fmt.Sprintf("read-only: %t, destructive: %t, idempotent: %t", a.ReadOnly, a.Destructive, a.Idempotent), hints)
+	e.add("hints", fmt.Sprintf("read-only: %t, destructive: %t, idempotent: %t", a.ReadOnly, a.Destructive, a.Idempotent), hints)
 }
 
 // arguments explains the arguments that clients see, and those that are hidden.
-func (x *explainer) arguments() {
+func (e *explainer) arguments() {
 	places := map[string]openapi.Argument{}
-	for _, a := range x.t.Arguments {
+	for _, a := range e.t.Arguments {
 		places[a.Name] = a
 	}
 	entries, seen := map[string]*toolset.Arg{}, map[string]string{}
-	if x.e != nil {
-		for i := range x.e.Args {
-			a := &x.e.Args[i]
+	if e.e != nil {
+		for i := range e.e.Args {
+			a := &e.e.Args[i]
 			entries[a.Name] = a
 			seen[cmp.Or(a.As, a.Name)] = a.Name
 		}
 	}
-	for i := range x.t.Shared.Args {
-		a := &x.t.Shared.Args[i]
+	for i := range e.t.Shared.Args {
+		a := &e.t.Shared.Args[i]
 		entries[a.Name] = a
 		seen[cmp.Or(a.As, a.Name)] = a.Name
 	}
-	required := gjson.GetBytes(x.t.InputSchema, "required").Array()
-	gjson.GetBytes(x.t.InputSchema, "properties").ForEach(func(k, v gjson.Result) bool {
+	required := gjson.GetBytes(e.t.InputSchema, "required").Array()
+	gjson.GetBytes(e.t.InputSchema, "properties").ForEach(func(k, v gjson.Result) bool {
 		shown := k.String()
 		name := cmp.Or(seen[shown], shown)
 		text := v.Raw
@@ -195,37 +195,37 @@ func (x *explainer) arguments() {
 		if where := where(places[name]); where != "" {
 			text = where + ", " + text
 		}
-		x.add("argument "+shown, text, x.argument(places[name], shown, entries[name]))
+		e.add("argument "+shown, text, e.argument(places[name], shown, entries[name]))
 		return true
 	})
 	gone := func(all []toolset.Arg) {
 		for i := range all {
 			switch a := &all[i]; {
 			case a.Off:
-				x.add("no argument "+a.Name, "off", x.at(a.Line))
+				e.add("no argument "+a.Name, "off", e.at(a.Line))
 			case a.Value != nil:
-				x.add("no argument "+a.Name, "always "+string(a.Value), x.at(a.Line))
+				e.add("no argument "+a.Name, "always "+string(a.Value), e.at(a.Line))
 			}
 		}
 	}
-	gone(x.t.Shared.Args)
-	for _, name := range slices.Sorted(maps.Keys(x.t.Shared.Filled)) {
-		key, verb := x.t.Shared.Filled[name], "sends"
+	gone(e.t.Shared.Args)
+	for _, name := range slices.Sorted(maps.Keys(e.t.Shared.Filled)) {
+		key, verb := e.t.Shared.Filled[name], "sends"
 		if key == "headers" {
 			verb = "send"
 		}
-		x.add("no argument "+name, key+" of the API "+verb+" it", x.file)
+		e.add("no argument "+name, key+" of the API "+verb+" it", e.file)
 	}
-	if x.e == nil {
+	if e.e == nil {
 		return
 	}
-	gone(x.e.Args)
-	for _, name := range slices.Sorted(maps.Keys(x.t.Hidden)) {
-		key, what := x.t.Hidden[name], " sets what it is for"
+	gone(e.e.Args)
+	for _, name := range slices.Sorted(maps.Keys(e.t.Hidden)) {
+		key, what := e.t.Hidden[name], " sets what it is for"
 		if key == "headers" {
 			what = " set what it is for"
 		}
-		x.add("no argument "+name, key+what, x.config(key))
+		e.add("no argument "+name, key+what, e.config(key))
 	}
 }
 
@@ -241,59 +241,59 @@ func where(a openapi.Argument) string {
 }
 
 // argument returns the origin of an argument.
-func (x *explainer) argument(a openapi.Argument, shown string, e *toolset.Arg) string {
-	from := x.source()
+func (e *explainer) argument(a openapi.Argument, shown string, arg *toolset.Arg) string {
+	from := e.source()
 	switch {
-	case shown == toolset.PickArg && x.t.Picks:
+	case shown == toolset.PickArg && e.t.Picks:
 		return generated + " (pick)"
-	case e != nil && (x.own() || a.Place == ""): // the document does not have it
-		return x.at(e.Line)
-	case a.Parameter != nil && x.r.doc != nil:
-		if file, line := x.r.doc.Where(a.Parameter); line > 0 {
+	case arg != nil && (e.own() || a.Place == ""): // the document does not have it
+		return e.at(arg.Line)
+	case a.Parameter != nil && e.r.doc != nil:
+		if file, line := e.r.doc.Where(a.Parameter); line > 0 {
 			from = at(file, line)
 		}
 	}
-	if e != nil {
-		from += ", " + x.at(e.Line)
+	if arg != nil {
+		from += ", " + e.at(arg.Line)
 	}
-	if a.Place == openapi.InBody && x.e != nil && len(x.e.Body) > 0 && !x.own() {
-		from += ", without what is set at " + x.config("body")
+	if a.Place == openapi.InBody && e.e != nil && len(e.e.Body) > 0 && !e.own() {
+		from += ", without what is set at " + e.config("body")
 	}
 	return from
 }
 
 // templates explains what the configuration adds to the request.
-func (x *explainer) templates() {
-	if x.e == nil {
+func (e *explainer) templates() {
+	if e.e == nil {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(x.e.Headers)) {
-		x.add("header "+name, x.e.Headers[name], x.config("headers: "+name))
+	for _, name := range slices.Sorted(maps.Keys(e.e.Headers)) {
+		e.add("header "+name, e.e.Headers[name], e.config("headers: "+name))
 	}
-	gjson.ParseBytes(x.e.Query).ForEach(func(k, v gjson.Result) bool {
-		x.add("query "+k.String(), v.Raw, x.config("query: "+k.String()))
+	gjson.ParseBytes(e.e.Query).ForEach(func(k, v gjson.Result) bool {
+		e.add("query "+k.String(), v.Raw, e.config("query: "+k.String()))
 		return true
 	})
-	body := gjson.ParseBytes(x.e.Body)
+	body := gjson.ParseBytes(e.e.Body)
 	if !body.IsObject() {
-		x.add("body", body.Raw, x.config("body"))
+		e.add("body", body.Raw, e.config("body"))
 		return
 	}
 	body.ForEach(func(k, v gjson.Result) bool {
-		x.add("body."+k.String(), v.Raw, x.config("body: "+k.String()))
+		e.add("body."+k.String(), v.Raw, e.config("body: "+k.String()))
 		return true
 	})
 }
 
 // calls explains the settings of calls.
-func (x *explainer) calls() {
-	t, c := x.t, x.r.config
-	e := cmp.Or(x.e, t.Published, &toolset.Entry{})
+func (e *explainer) calls() {
+	t, c := e.t, e.r.config
+	entry := cmp.Or(e.e, t.Published, &toolset.Entry{})
 	from := func(key string) string {
-		if x.e == nil {
-			return x.source()
+		if e.e == nil {
+			return e.source()
 		}
-		return x.config(key)
+		return e.config(key)
 	}
 	set := func(key string, own, api bool) string {
 		switch {
@@ -304,46 +304,46 @@ func (x *explainer) calls() {
 		}
 		return "default"
 	}
-	timeout := cmp.Or(e.Timeout, x.r.timeout)
-	if x.r.most > 0 {
-		timeout = min(timeout, x.r.most)
+	timeout := cmp.Or(entry.Timeout, e.r.timeout)
+	if e.r.most > 0 {
+		timeout = min(timeout, e.r.most)
 	}
-	x.add("timeout", timeout.String(), set("timeout", e.Timeout > 0, true))
-	attempts := cmp.Or(e.Attempts, c.Attempts, toolset.DefaultAttempts)
+	e.add("timeout", timeout.String(), set("timeout", entry.Timeout > 0, true))
+	attempts := cmp.Or(entry.Attempts, c.Attempts, toolset.DefaultAttempts)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {
-	case !toolset.Repeatable(t.Operation.Method) && !t.Settings.Repeat && !e.SendsKey(t.Operation):
+	case !toolset.Repeatable(t.Operation.Method) && !t.Settings.Repeat && !entry.SendsKey(t.Operation):
 		text, attempts = "none: a "+t.Operation.Method+" is not made twice", 1
-		x.add("retry", text, generated)
+		e.add("retry", text, generated)
 	case attempts == 1:
-		x.add("retry", "off", set("retry", e.Attempts > 0, true))
+		e.add("retry", "off", set("retry", entry.Attempts > 0, true))
 	default:
-		x.add("retry", text, set("retry", e.Attempts > 0, c.Attempts > 0))
+		e.add("retry", text, set("retry", entry.Attempts > 0, c.Attempts > 0))
 	}
 	if t.Operation.Method == "GET" {
 		text := "off"
 		if !t.Settings.Uncached {
 			text = "as the answers allow"
-			if e.KeepFor > 0 {
-				text += ", otherwise " + e.KeepFor.String()
+			if entry.KeepFor > 0 {
+				text += ", otherwise " + entry.KeepFor.String()
 			}
 		}
-		x.add("cache", text, set("cache", e.Cache != nil, c.Cache > 0))
+		e.add("cache", text, set("cache", entry.Cache != nil, c.Cache > 0))
 	}
 	if most := t.Settings.MaxAnswer; most > 0 {
-		x.add("answer", fmt.Sprintf("at most %d bytes", most), from("limits: answer"))
+		e.add("answer", fmt.Sprintf("at most %d bytes", most), from("limits: answer"))
 	}
-	x.add("result", e.Result, from("result"))
-	x.add("error", e.Error, from("error: text"))
-	x.add("error when", e.ErrorIf, from("error: when"))
+	e.add("result", entry.Result, from("result"))
+	e.add("error", entry.Error, from("error: text"))
+	e.add("error when", entry.ErrorIf, from("error: when"))
 	switch {
 	case t.OutputSchema != nil:
-		x.add("output", string(t.OutputSchema), x.source())
-	case e.Output != nil && !*e.Output:
-		x.add("output", "no schema: off", from("output"))
-	case e.Result != "":
-		x.add("output", "no schema: result changes answers", from("result"))
+		e.add("output", string(t.OutputSchema), e.source())
+	case entry.Output != nil && !*entry.Output:
+		e.add("output", "no schema: off", from("output"))
+	case entry.Result != "":
+		e.add("output", "no schema: result changes answers", from("result"))
 	case t.OutputOmitted:
-		x.add("output", "no schema: the list would be too long", generated)
+		e.add("output", "no schema: the list would be too long", generated)
 	}
 }

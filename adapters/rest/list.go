@@ -54,11 +54,11 @@ func itemOf(t *toolset.Tool, raw []byte) item {
 }
 
 // append appends the item as it stands in a list.
-func (it *item) append(dst []byte) []byte {
-	if it.t == nil {
-		return append(dst, it.raw...)
+func (i *item) append(dst []byte) []byte {
+	if i.t == nil {
+		return append(dst, i.raw...)
 	}
-	return appendEntry(dst, it.t)
+	return appendEntry(dst, i.t)
 }
 
 // keyRequest is the key of a tool's request in _meta.

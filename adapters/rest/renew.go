@@ -15,14 +15,14 @@ type wakeup struct {
 }
 
 // answer reports the outcome. nil is no webhook's request.
-func (l *wakeup) answer(e *edition, err error) {
-	if l == nil {
+func (w *wakeup) answer(e *edition, err error) {
+	if w == nil {
 		return
 	}
-	if l.err = err; err == nil {
-		l.tools = len(e.tools)
+	if w.err = err; err == nil {
+		w.tools = len(e.tools)
 	}
-	close(l.done)
+	close(w.done)
 }
 
 // ErrElsewhere refuses a catalogue in a webhook's request.
@@ -34,10 +34,10 @@ type CatalogError struct {
 }
 
 // Error implements error.
-func (e *CatalogError) Error() string { return e.Err.Error() }
+func (c *CatalogError) Error() string { return c.Err.Error() }
 
 // Unwrap returns the fault.
-func (e *CatalogError) Unwrap() error { return e.Err }
+func (c *CatalogError) Unwrap() error { return c.Err }
 
 // Renew reads everything again at once, for a webhook. body is the new catalogue if it has no file
 // or URL. Renew returns how many tools there are. The error is ErrElsewhere or a *CatalogError if

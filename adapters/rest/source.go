@@ -148,7 +148,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 // documentError says why a document is unusable.
 type documentError struct{ error }
 
-func (e *documentError) Unwrap() error { return e.error }
+func (d *documentError) Unwrap() error { return d.error }
 
 // readOverlays reads the overlays for the document.
 func (c *Config) readOverlays() ([]*overlay.Overlay, error) {

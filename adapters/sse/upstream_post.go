@@ -67,168 +67,168 @@ type post struct {
 func (p *post) notification() bool { return p.Call == 0 && p.Method != "" }
 
 // Send implements conn.Sender. It does not wait for the server.
-func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
-	p := &post{Outgoing: m, done: make(chan struct{})}
+func (p *poster) Send(ctx context.Context, m conn.Outgoing) error {
+	one := &post{Outgoing: m, done: make(chan struct{})}
 	size := len(m.Line.B)
 	for {
-		o.mu.Lock()
-		count := len(o.queue) + len(o.under)
-		if o.err == nil && (o.wait.Overflows(m.Urgent) || m.Urgent && count > 2*maxPosts) {
-			why := o.c.u.name.Lost("it does not accept messages", conn.ErrFull)
-			o.err = why
-			o.c.giveUp(why)
+		p.mu.Lock()
+		count := len(p.queue) + len(p.under)
+		if p.err == nil && (p.wait.Overflows(m.Urgent) || m.Urgent && count > 2*maxPosts) {
+			why := p.c.u.name.Lost("it does not accept messages", conn.ErrFull)
+			p.err = why
+			p.c.giveUp(why)
 		}
-		if o.err != nil {
-			defer o.mu.Unlock()
-			return o.c.u.name.Unsent("its connection has ended", o.err)
+		if p.err != nil {
+			defer p.mu.Unlock()
+			return p.c.u.name.Unsent("its connection has ended", p.err)
 		}
-		if (m.Urgent || count < maxPosts) && o.wait.Add(m.Urgent, size) {
-			if !o.busy && p.Call != 0 {
-				o.begin(p)
+		if (m.Urgent || count < maxPosts) && p.wait.Add(m.Urgent, size) {
+			if !p.busy && one.Call != 0 {
+				p.begin(one)
 			} else {
-				o.queue = append(o.queue, p)
-				if !o.busy {
-					o.busy = true
-					o.wg.Go(o.run)
+				p.queue = append(p.queue, one)
+				if !p.busy {
+					p.busy = true
+					p.wg.Go(p.run)
 				}
 			}
-			o.mu.Unlock()
+			p.mu.Unlock()
 			return nil
 		}
-		if err := o.wait.Await(ctx, &o.mu); err != nil {
+		if err := p.wait.Await(ctx, &p.mu); err != nil {
 			return err
 		}
 	}
 }
 
 // run starts the POSTs of the queue, each in its turn.
-func (o *poster) run() {
+func (p *poster) run() {
 	for {
-		o.mu.Lock()
-		if len(o.queue) == 0 || o.err != nil {
-			o.busy = false
-			o.mu.Unlock()
+		p.mu.Lock()
+		if len(p.queue) == 0 || p.err != nil {
+			p.busy = false
+			p.mu.Unlock()
 			return
 		}
-		p := o.queue[0]
+		one := p.queue[0]
 		var before []*post
-		if p.notification() {
-			for b := range o.under {
+		if one.notification() {
+			for b := range p.under {
 				if !b.slow {
 					before = append(before, b)
 				}
 			}
 		}
 		if len(before) == 0 {
-			o.queue = o.queue[1:]
-			o.begin(p)
+			p.queue = p.queue[1:]
+			p.begin(one)
 		}
-		o.mu.Unlock()
+		p.mu.Unlock()
 		switch {
 		case len(before) > 0:
-			o.await(before) // and check again
-		case p.Call == 0:
-			o.await([]*post{p})
+			p.await(before) // and check again
+		case one.Call == 0:
+			p.await([]*post{one})
 		}
 	}
 }
 
 // await waits until the POSTs have been answered, or orderLimit has passed.
-func (o *poster) await(posts []*post) {
+func (p *poster) await(posts []*post) {
 	late := time.After(orderLimit)
-	for _, p := range posts {
+	for _, one := range posts {
 		select {
-		case <-p.done:
+		case <-one.done:
 			continue
-		case <-o.c.ctx.Done():
+		case <-p.c.ctx.Done():
 		case <-late:
 		}
-		o.mu.Lock()
-		for _, p := range posts {
-			p.slow = true
+		p.mu.Lock()
+		for _, item := range posts {
+			item.slow = true
 		}
-		o.mu.Unlock()
+		p.mu.Unlock()
 		return
 	}
 }
 
 // begin starts a POST. The caller holds o.mu.
-func (o *poster) begin(p *post) {
-	o.under[p] = struct{}{}
-	o.wg.Go(func() {
-		o.deliver(p)
-		close(p.done)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.under, p)
-		o.wait.Remove(len(p.Line.B))
+func (p *poster) begin(one *post) {
+	p.under[one] = struct{}{}
+	p.wg.Go(func() {
+		p.deliver(one)
+		close(one.done)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.under, one)
+		p.wait.Remove(len(one.Line.B))
 	})
 }
 
 // halt makes all sends fail with err from now on. Calls that certainly have not reached the server
 // may be made again on another connection.
-func (o *poster) halt(err *bridge.Error) {
-	o.mu.Lock()
-	if o.err == nil {
-		o.err = err
+func (p *poster) halt(err *bridge.Error) {
+	p.mu.Lock()
+	if p.err == nil {
+		p.err = err
 	}
-	unsent := o.queue
-	o.queue = nil
-	for p := range o.under {
-		if !p.sent {
-			unsent = append(unsent, p)
+	unsent := p.queue
+	p.queue = nil
+	for post := range p.under {
+		if !post.sent {
+			unsent = append(unsent, post)
 		}
 	}
-	o.wait.Wake()
-	o.mu.Unlock()
-	for _, p := range unsent {
-		o.c.Abort(p.Call, o.c.u.name.Unsent("its connection has ended", err))
+	p.wait.Wake()
+	p.mu.Unlock()
+	for _, one := range unsent {
+		p.c.Abort(one.Call, p.c.u.name.Unsent("its connection has ended", err))
 	}
 }
 
 // deliver makes the POST, and repeats it while nothing of it was sent.
-func (o *poster) deliver(p *post) {
-	ctx, cancel := context.WithCancel(o.c.ctx)
+func (p *poster) deliver(one *post) {
+	ctx, cancel := context.WithCancel(p.c.ctx)
 	defer cancel()
-	o.watch(p, cancel)
-	defer p.timer.Stop()
-	if p.Call == 0 { // the timer ends no call that is waited for
+	p.watch(one, cancel)
+	defer one.timer.Stop()
+	if one.Call == 0 { // the timer ends no call that is waited for
 		ctx = deadline.With(ctx, func() func() {
-			p.timer.Stop()
-			return func() { p.timer.Reset(answerLimit) }
+			one.timer.Stop()
+			return func() { one.timer.Reset(answerLimit) }
 		})
 	}
 	for try := 1; ; try++ {
-		if !o.wanted(p) || !o.mark(p, true) {
+		if !p.wanted(one) || !p.mark(one, true) {
 			return // it was given up, or halt settled it
 		}
-		res, err := o.c.u.do(o.request(ctx, p))
+		res, err := p.c.u.do(p.request(ctx, one))
 		if err == nil {
-			o.c.posted(p, res)
+			p.c.posted(one, res)
 			return
 		}
 		unsent := remote.Unsent(err)
 		if unsent {
-			o.mark(p, false)
+			p.mark(one, false)
 		}
 		if unsent && !remote.TLSFault(err) && try < tries && backoff.For(ctx, firstPause<<(try-1)) == nil {
 			continue
 		}
-		o.c.failed(p, err)
+		p.c.failed(one, err)
 		return
 	}
 }
 
 // watch ends a POST without an answer when its message is not needed any more.
-func (o *poster) watch(p *post, cancel func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p.timer = time.AfterFunc(answerLimit, func() {
-		waited := p.Call != 0 && o.wanted(p)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if _, open := o.under[p]; waited && open {
-			p.timer.Reset(answerLimit)
+func (p *poster) watch(one *post, cancel func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one.timer = time.AfterFunc(answerLimit, func() {
+		waited := one.Call != 0 && p.wanted(one)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, open := p.under[one]; waited && open {
+			one.timer.Reset(answerLimit)
 		} else {
 			cancel()
 		}
@@ -236,31 +236,31 @@ func (o *poster) watch(p *post, cancel func()) {
 }
 
 // wanted reports whether a message is still needed.
-func (o *poster) wanted(p *post) bool { return p.Call == 0 || o.c.Waits(p.Call) }
+func (p *poster) wanted(one *post) bool { return one.Call == 0 || p.c.Waits(one.Call) }
 
 // mark records whether a message may have reached the server. It reports false when nothing is sent
 // any more.
-func (o *poster) mark(p *post, sent bool) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err != nil {
+func (p *poster) mark(one *post, sent bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
 		return false
 	}
-	p.sent = sent
+	one.sent = sent
 	return true
 }
 
 // request returns the request for a message. The garbage collector frees the line: the HTTP client
 // may still read it after the response.
-func (o *poster) request(ctx context.Context, p *post) *http.Request {
-	h := p.Header
+func (p *poster) request(ctx context.Context, one *post) *http.Request {
+	h := one.Header
 	if h == nil {
-		h = o.header
+		h = p.header
 	}
-	r := o.c.u.client.Request(remote.WithIdentity(ctx, cmp.Or(p.Identity, o.identity)), http.MethodPost, o.c.endpoint, h, p.Line.B)
+	r := p.c.u.client.Request(remote.WithIdentity(ctx, cmp.Or(one.Identity, p.identity)), http.MethodPost, p.c.endpoint, h, one.Line.B)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "*/*")
-	p.Trace.Put(r.Header)
+	one.Trace.Put(r.Header)
 	return r
 }
 

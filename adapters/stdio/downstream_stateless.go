@@ -34,23 +34,23 @@ type statelessCall struct {
 var _ bridge.Stream = (*statelessCall)(nil)
 
 // Send implements bridge.Stream.
-func (v *statelessCall) Send(e replay.Event) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (s *statelessCall) Send(e replay.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case v.over:
+	case s.over:
 		return false
-	case v.listens && gateway.Unread(v.p.out, v.p.o.MaxMessage):
-		v.stop(errUnread) // its client must not miss changes unnoticed
+	case s.listens && gateway.Unread(s.p.out, s.p.o.MaxMessage):
+		s.stop(errUnread) // its client must not miss changes unnoticed
 		return false
 	}
 	if e.Key != "" {
 		// The events of one subscription must not replace those of others (R-146).
-		e.Key = strconv.Quote(string(v.id)) + e.Key
+		e.Key = strconv.Quote(string(s.id)) + e.Key
 	}
-	e.Must = e.Must || v.listens && v.said == 0 // the acknowledgement (R-142)
-	v.said++
-	return v.p.Send(e)
+	e.Must = e.Must || s.listens && s.said == 0 // the acknowledgement (R-142)
+	s.said++
+	return s.p.Send(e)
 }
 
 // takeStateless handles a message that belongs to no session. It reports false for messages of a
@@ -120,42 +120,42 @@ func (t *text) keep() (free func()) {
 	return t.free
 }
 
-func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
-	m, err := v.p.b.Call(ctx, a.m, g)
-	m = v.p.forClient(m, err)
+func (s *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
+	m, err := s.p.b.Call(ctx, a.m, g)
+	m = s.p.forClient(m, err)
 	a.free()
-	v.p.mu.Lock()
-	delete(v.p.stateless, v) // before its id may be reused
-	v.p.mu.Unlock()
-	v.answer(m, context.Cause(ctx))
-	v.stop(nil)
-	if !v.listens {
-		v.p.calls.Add(-1)
+	s.p.mu.Lock()
+	delete(s.p.stateless, s) // before its id may be reused
+	s.p.mu.Unlock()
+	s.answer(m, context.Cause(ctx))
+	s.stop(nil)
+	if !s.listens {
+		s.p.calls.Add(-1)
 	}
 }
 
 // answer sends the answer. A call that the client cancelled has none (R-092). For a call that the
 // bridge cancelled, why is the reason.
-func (v *statelessCall) answer(m *jsonrpc.Message, why error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.over {
+func (s *statelessCall) answer(m *jsonrpc.Message, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
 		m.Release()
 		return
 	}
-	v.over = true
+	s.over = true
 	switch {
 	case m != nil:
 	case errors.Is(why, errUnread):
-		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the subscription has ended: the client did not read its events", []byte(`{"bridge":"overloaded"}`))
+		m = jsonrpc.NewError(s.id, jsonrpc.CodeInternal, "the subscription has ended: the client did not read its events", []byte(`{"bridge":"overloaded"}`))
 	default:
-		m = jsonrpc.NewError(v.id, jsonrpc.CodeInternal, "the bridge is stopping; whether the server acted on the request is unknown", []byte(`{"bridge":"stopping"}`))
+		m = jsonrpc.NewError(s.id, jsonrpc.CodeInternal, "the bridge is stopping; whether the server acted on the request is unknown", []byte(`{"bridge":"stopping"}`))
 	}
-	closing := v.listens && m.Error == nil
-	v.p.answer(m)
+	closing := s.listens && m.Error == nil
+	s.p.answer(m)
 	if closing { // one page of the specification requires the result, and another one this (R-145)
-		n := jsonrpc.NewCancelled(v.id, "the subscription has ended")
-		v.p.Send(replay.Event{Data: n.Append(nil, nil, nil), Must: true})
+		n := jsonrpc.NewCancelled(s.id, "the subscription has ended")
+		s.p.Send(replay.Event{Data: n.Append(nil, nil, nil), Must: true})
 	}
 }
 

@@ -296,4 +296,4 @@ func FuzzMessage(f *testing.F) {
 
 type senderFunc func(context.Context, *jsonrpc.Buffer) error
 
-func (f senderFunc) Send(ctx context.Context, m conn.Outgoing) error { return f(ctx, m.Line) }
+func (s senderFunc) Send(ctx context.Context, m conn.Outgoing) error { return s(ctx, m.Line) }

@@ -110,10 +110,10 @@ func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 }
 
 // attach makes rest the receiver of what belongs to no call, and starts to read the output.
-func (u *child) attach(rest bridge.Client) {
-	u.rest = rest
-	u.Conn = conn.New(string(u.a.name), u, rest, u.a.o.Timeouts)
-	u.wg.Go(u.output(u.p.stdout, u.a.o.MaxMessage+conn.EnvelopeRoom).run)
+func (c *child) attach(rest bridge.Client) {
+	c.rest = rest
+	c.Conn = conn.New(string(c.a.name), c, rest, c.a.o.Timeouts)
+	c.wg.Go(c.output(c.p.stdout, c.a.o.MaxMessage+conn.EnvelopeRoom).run)
 }
 
 // child is one child process, and the connection to it.
@@ -139,31 +139,31 @@ type child struct {
 
 // starting reports whether the child has not read its first request yet. Where the operating system
 // does not tell, it is false.
-func (u *child) starting() bool { return holds(u.p.stdin) }
+func (c *child) starting() bool { return holds(c.p.stdin) }
 
 // Server returns what the server declared in the handshake.
-func (u *child) Server() *bridge.Greeting { return u.server }
+func (c *child) Server() *bridge.Greeting { return c.server }
 
 // unopened returns err as Open returns it. If the child has ended by itself, that is the reason,
 // unless it refused the handshake before.
-func (u *child) unopened(err error) error {
-	u.lastWords(context.Background())
+func (c *child) unopened(err error) error {
+	c.lastWords(context.Background())
 	if errors.Is(err, bridge.ErrNoHandshake) {
 		return err
 	}
-	return u.a.name.Ended(u.life.Over(), err)
+	return c.a.name.Ended(c.life.Over(), err)
 }
 
 // withStderr returns err with the last lines of the child's standard error, and the variables that it
 // may have missed. It adds nothing if the child answered: the answer says more.
-func (u *child) withStderr(err error) error {
+func (c *child) withStderr(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
 		return err
 	}
 	quoted := *e
-	quoted.Stderr = u.tail.String()
-	quoted.Err = errors.Join(e.Err, heldBack(u.held, quoted.Stderr))
+	quoted.Stderr = c.tail.String()
+	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr))
 	return &quoted
 }
 
@@ -172,23 +172,23 @@ const unreadWhy = "it does not read its input"
 
 // Send implements conn.Sender. If the write fails because the child has just ended, the error says
 // so.
-func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
-	err := u.out.Send(ctx, m)
-	if err != nil && !m.Urgent && u.isUnread() != nil && u.exits() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.gone == nil { // one error for all sends: the circuit breaker counts it once
-			u.gone = u.a.name.Lost(ended(u.p.State()), err)
+func (c *child) Send(ctx context.Context, m conn.Outgoing) error {
+	err := c.out.Send(ctx, m)
+	if err != nil && !m.Urgent && c.isUnread() != nil && c.exits() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.gone == nil { // one error for all sends: the circuit breaker counts it once
+			c.gone = c.a.name.Lost(ended(c.p.State()), err)
 		}
-		return u.gone
+		return c.gone
 	}
 	return err
 }
 
 // exits reports whether the child has ended, or ends within exitGrace.
-func (u *child) exits() bool {
+func (c *child) exits() bool {
 	select {
-	case <-u.p.Exited():
+	case <-c.p.Exited():
 		return true
 	case <-time.After(exitGrace):
 		return false
@@ -197,81 +197,81 @@ func (u *child) exits() bool {
 
 // failWrites records that the child cannot be written to. The reader ends the connection: answers may
 // still be unread. Most likely the child has ended, which the reader will see.
-func (u *child) failWrites(err error) error {
-	u.mu.Lock()
-	u.unread = err
-	u.mu.Unlock()
-	readFor(u.p.stdout, exitGrace)
-	return u.a.name.Lost(unreadWhy, err)
+func (c *child) failWrites(err error) error {
+	c.mu.Lock()
+	c.unread = err
+	c.mu.Unlock()
+	readFor(c.p.stdout, exitGrace)
+	return c.a.name.Lost(unreadWhy, err)
 }
 
 // leaderEnded makes sends fail after the child has ended by itself, although a descendant may hold its
 // pipes open. Later calls can go to another child. Calls in flight wait for the rest of the output.
-func (u *child) leaderEnded(state string) {
+func (c *child) leaderEnded(state string) {
 	why := ended(state)
-	u.out.stop(u.a.name.Unsent(why, u.a.name.Lost(why, nil)))
+	c.out.stop(c.a.name.Unsent(why, c.a.name.Lost(why, nil)))
 }
 
 func ended(state string) string { return "its process has ended (" + state + ")" }
 
 // end ends the connection for a reason of the child's. Only the reader calls it, so that nothing is
 // delivered after Gone. Close stops the process.
-func (u *child) end(why string, cause error) {
-	u.lastLines()
-	err := u.a.name.Lost(why, cause)
-	err.Stderr = u.tail.String()
-	news, gone := u.life.End(err)
+func (c *child) end(why string, cause error) {
+	c.lastLines()
+	err := c.a.name.Lost(why, cause)
+	err.Stderr = c.tail.String()
+	news, gone := c.life.End(err)
 	if !news {
 		return
 	}
-	u.out.stop(err)
-	u.Fail(err)
+	c.out.stop(err)
+	c.Fail(err)
 	if gone {
-		u.rest.Gone(err)
+		c.rest.Gone(err)
 	}
 }
 
 // Close stops the child and all processes that it started.
-func (u *child) Close(ctx context.Context) error {
-	u.lastWords(ctx)
-	u.life.Close()
-	err := u.a.name.Closed()
-	u.Fail(err)
-	u.out.stop(err)
-	u.lastLines()
-	u.p.Stop(ctx, stopTimes{stdin: u.a.c.StopStdin, term: u.a.c.StopTerm})
-	u.wg.Wait()
-	u.out.wg.Wait()
-	u.a.o.Log.Info("child stopped", "pid", u.p.Pid(), "state", u.p.State())
+func (c *child) Close(ctx context.Context) error {
+	c.lastWords(ctx)
+	c.life.Close()
+	err := c.a.name.Closed()
+	c.Fail(err)
+	c.out.stop(err)
+	c.lastLines()
+	c.p.Stop(ctx, stopTimes{stdin: c.a.c.StopStdin, term: c.a.c.StopTerm})
+	c.wg.Wait()
+	c.out.wg.Wait()
+	c.a.o.Log.Info("child stopped", "pid", c.p.Pid(), "state", c.p.State())
 	return nil
 }
 
 // Pid returns the id of the child process, for operators.
-func (u *child) Pid() int { return u.p.Pid() }
+func (c *child) Pid() int { return c.p.Pid() }
 
 // LastLines returns the last lines of the child's standard error, for operators.
-func (u *child) LastLines() string { return u.tail.String() }
+func (c *child) LastLines() string { return c.tail.String() }
 
 // lastWords waits until the output of a child that has ended by itself is read: it may have
 // answered calls before. The reader has a deadline.
-func (u *child) lastWords(ctx context.Context) {
-	if !u.p.hasExited() {
+func (c *child) lastWords(ctx context.Context) {
+	if !c.p.hasExited() {
 		return
 	}
 	select {
-	case <-u.read:
+	case <-c.read:
 	case <-ctx.Done():
 	}
 }
 
 // lastLines waits until the log of a child that has ended by itself is read: it probably has the
 // reason, and Stop would cut it off.
-func (u *child) lastLines() {
-	if !u.p.hasExited() {
+func (c *child) lastLines() {
+	if !c.p.hasExited() {
 		return
 	}
 	select {
-	case <-u.logged:
+	case <-c.logged:
 	case <-time.After(exitGrace):
 	}
 }
@@ -282,11 +282,11 @@ const exitGrace = 250 * time.Millisecond
 
 // output returns the pump of the child's output. Lines longer than limit, or without room, are
 // dropped. The end of the output ends the connection.
-func (u *child) output(r io.Reader, limit int) *pump {
-	texts := &conn.Parser{Options: u.a.o, Conn: u.Conn, Quotes: true, Unit: "lines",
+func (c *child) output(r io.Reader, limit int) *pump {
+	texts := &conn.Parser{Options: c.a.o, Conn: c.Conn, Quotes: true, Unit: "lines",
 		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
 	first := true
-	in := u.Intake()
+	in := c.Intake()
 	p := &pump{lines: newLineReader(r, limit, func() io.Writer {
 		in.Size(0)
 		return &jsonrpc.Finder{}
@@ -295,8 +295,8 @@ func (u *child) output(r io.Reader, limit int) *pump {
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
 		defer in.Drop()
 		if big, ok := over.(*jsonrpc.Finder); ok {
-			u.a.o.Log.Warn("message dropped", "why", in.Why(u.a.o.MaxMessage), "id", string(big.ID()))
-			u.AnswerNotKept(&in, big.ID(), u.a.o.MaxMessage)
+			c.a.o.Log.Warn("message dropped", "why", in.Why(c.a.o.MaxMessage), "id", string(big.ID()))
+			c.AnswerNotKept(&in, big.ID(), c.a.o.MaxMessage)
 			return
 		}
 		line := buf.B
@@ -308,39 +308,39 @@ func (u *child) output(r io.Reader, limit int) *pump {
 			buf.Free()
 			return
 		}
-		texts.Parse(buf, line, &in, u.Deliver)
+		texts.Parse(buf, line, &in, c.Deliver)
 	}
 	p.end = func() {
 		in.Drop() // of an incomplete line
 		texts.Warn()
-		u.finish()
-		close(u.read)
+		c.finish()
+		close(c.read)
 	}
 	return p
 }
 
 // finish ends the connection after the child's output.
-func (u *child) finish() {
-	if u.exits() {
-		u.end(ended(u.p.State()), nil)
-	} else if unread := u.isUnread(); unread != nil {
-		u.end(unreadWhy, unread)
+func (c *child) finish() {
+	if c.exits() {
+		c.end(ended(c.p.State()), nil)
+	} else if unread := c.isUnread(); unread != nil {
+		c.end(unreadWhy, unread)
 	} else {
-		u.end("it closed its output", nil)
+		c.end("it closed its output", nil)
 	}
 }
 
-func (u *child) isUnread() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.unread
+func (c *child) isUnread() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unread
 }
 
 // maxLogLine is the length at which a line of the child's log is cut.
 const maxLogLine = 8 << 10
 
 // errors returns the pump of the child's standard error, which logs any text.
-func (u *child) errors(r io.Reader) *pump {
+func (c *child) errors(r io.Reader) *pump {
 	p := &pump{lines: newLineReader(r, maxLogLine, func() io.Writer { return &head{limit: maxLogLine} })}
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
 		line := bytes.TrimRight(buf.B, "\r")
@@ -348,14 +348,14 @@ func (u *child) errors(r io.Reader) *pump {
 			line = append(long.b, "…"...)
 		}
 		if len(line) > 0 {
-			u.a.said.add(line)
-			u.tail.add(line)
+			c.a.said.add(line)
+			c.tail.add(line)
 		}
 		buf.Free()
 	}
 	p.end = func() {
-		u.a.said.report()
-		close(u.logged)
+		c.a.said.report()
+		close(c.logged)
 	}
 	return p
 }

@@ -95,10 +95,10 @@ type outcome struct {
 }
 
 // ended reports whether the child ended instead of answering.
-func (c outcome) ended() bool { return errors.Is(c.err, bridge.ErrLost) }
+func (o outcome) ended() bool { return errors.Is(o.err, bridge.ErrLost) }
 
 // refused reports whether initialize was answered, but not as a legacy server does.
-func (c outcome) refused() bool { return errors.Is(c.err, bridge.ErrNoHandshake) }
+func (o outcome) refused() bool { return errors.Is(o.err, bridge.ErrNoHandshake) }
 
 func (o *opening) discover(ctx context.Context) (c outcome) {
 	c.server, c.verdict, c.err = conn.Discover(ctx, o.u.Conn, o.from)
@@ -203,16 +203,16 @@ const silenceChecks = 8
 
 // over reports, after the timer has fired, whether the wait is over. Otherwise it restarts the
 // timer.
-func (p *silenceTimer) over() bool {
+func (s *silenceTimer) over() bool {
 	switch {
-	case p.read:
+	case s.read:
 		return true
-	case p.u.starting():
-		p.u.a.o.Log.Debug("the child has not read server/discover yet")
-		p.Reset(p.u.a.silence / silenceChecks)
+	case s.u.starting():
+		s.u.a.o.Log.Debug("the child has not read server/discover yet")
+		s.Reset(s.u.a.silence / silenceChecks)
 	default:
-		p.read = true
-		p.Reset(p.u.a.silence)
+		s.read = true
+		s.Reset(s.u.a.silence)
 	}
 	return false
 }

@@ -31,39 +31,39 @@ type starter struct {
 
 // fork calls f on the starter's thread. Each success must be followed by leave, when the group has
 // ended.
-func (n *starter) fork(f func() (pid int, err error)) (pid int, err error) {
-	n.mu.Lock()
-	if n.users == 0 {
-		n.jobs, n.ended = make(chan func(*watchdog)), make(chan struct{})
-		go serve(n.jobs, n.ended)
+func (s *starter) fork(f func() (pid int, err error)) (pid int, err error) {
+	s.mu.Lock()
+	if s.users == 0 {
+		s.jobs, s.ended = make(chan func(*watchdog)), make(chan struct{})
+		go serve(s.jobs, s.ended)
 	}
-	n.users++
-	n.mu.Unlock()
+	s.users++
+	s.mu.Unlock()
 
-	n.do(func(w *watchdog) {
+	s.do(func(w *watchdog) {
 		w.wake() // before the child, so that it learns of it at once
 		if pid, err = f(); err == nil {
 			w.add(pid)
 		}
 	})
 	if err != nil {
-		n.quit()
+		s.quit()
 	}
 	return pid, err
 }
 
 // leave records that a group has ended. After the last one, leave returns when the thread is
 // released and the watchdog is reaped.
-func (n *starter) leave(pid int) {
-	n.do(func(w *watchdog) { w.remove(pid) })
-	n.quit()
+func (s *starter) leave(pid int) {
+	s.do(func(w *watchdog) { w.remove(pid) })
+	s.quit()
 }
 
 // do runs f on the starter's thread. The caller is one of its users.
-func (n *starter) do(f func(*watchdog)) {
-	n.mu.Lock()
-	jobs := n.jobs
-	n.mu.Unlock()
+func (s *starter) do(f func(*watchdog)) {
+	s.mu.Lock()
+	jobs := s.jobs
+	s.mu.Unlock()
 	done := make(chan struct{})
 	jobs <- func(w *watchdog) {
 		defer close(done)
@@ -72,14 +72,14 @@ func (n *starter) do(f func(*watchdog)) {
 	<-done
 }
 
-func (n *starter) quit() {
-	n.mu.Lock()
-	n.users--
-	last, ended := n.users == 0, n.ended
+func (s *starter) quit() {
+	s.mu.Lock()
+	s.users--
+	last, ended := s.users == 0, s.ended
 	if last {
-		close(n.jobs)
+		close(s.jobs)
 	}
-	n.mu.Unlock()
+	s.mu.Unlock()
 	if last {
 		<-ended
 	}

@@ -55,50 +55,50 @@ func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, bo
 	return v
 }
 
-func (v *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body) {
-	defer close(v.done)
-	a, err := v.d.b.Call(ctx, m, g)
+func (s *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body) {
+	defer close(s.done)
+	a, err := s.d.b.Call(ctx, m, g)
 	body.Free()
-	v.answer = answered{a, err}
-	v.mu.Lock()
-	v.over = true
-	v.mu.Unlock()
+	s.answer = answered{a, err}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
 }
 
 // Send implements bridge.Stream.
-func (v *statelessCall) Send(e replay.Event) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.over || !v.as.events {
+func (s *statelessCall) Send(e replay.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || !s.as.events {
 		return false
 	}
-	if v.events == nil {
-		v.events = v.d.b.NewLog(v.whose, statelessLimits, false)
-		e.Must = v.listens() // the acknowledgement comes first
+	if s.events == nil {
+		s.events = s.d.b.NewLog(s.whose, statelessLimits, false)
+		e.Must = s.listens() // the acknowledgement comes first
 	}
-	if v.events.Append(e) != nil {
-		if v.listens() {
-			v.over = true
-			v.stop(bridge.ErrCancelled)
+	if s.events.Append(e) != nil {
+		if s.listens() {
+			s.over = true
+			s.stop(bridge.ErrCancelled)
 		}
 		return false
 	}
-	wake(v.wake)
+	wake(s.wake)
 	return true
 }
 
-func (v *statelessCall) listens() bool { return v.method == listen }
+func (s *statelessCall) listens() bool { return s.method == listen }
 
 // log returns the log of the call, or nil if it is empty.
-func (v *statelessCall) log() *replay.Log {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.events
+func (s *statelessCall) log() *replay.Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events
 }
 
-func (v *statelessCall) ended() bool {
+func (s *statelessCall) ended() bool {
 	select {
-	case <-v.done:
+	case <-s.done:
 		return true
 	default:
 		return false
@@ -106,69 +106,69 @@ func (v *statelessCall) ended() bool {
 }
 
 // end cancels the call, if it has not ended, and waits for its end.
-func (v *statelessCall) end() {
-	v.stop(bridge.ErrCancelled)
-	<-v.done
-	v.answer.m.Release()
-	if v.events != nil { // nothing is added any more
-		v.events.Close()
+func (s *statelessCall) end() {
+	s.stop(bridge.ErrCancelled)
+	<-s.done
+	s.answer.m.Release()
+	if s.events != nil { // nothing is added any more
+		s.events.Close()
 	}
 }
 
 // reply writes the response to the POST: as JSON if the answer comes soon and alone, otherwise as a
 // stream of events.
-func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
+func (s *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 	var late <-chan time.Time
-	if v.method != discover { // its status must show the fault
-		late = v.as.late()
+	if s.method != discover { // its status must show the fault
+		late = s.as.late()
 	}
 	select {
-	case <-v.done:
-	case <-v.wake:
+	case <-s.done:
+	case <-s.wake:
 	case <-late:
 	case <-r.Context().Done():
-		v.end()
+		s.end()
 		return
 	}
-	if v.as.json && v.ended() && v.log() == nil {
-		if v.answer.m != nil {
-			writeAnswer(w, answerStatus(v.method, v.answer), v.answer)
+	if s.as.json && s.ended() && s.log() == nil {
+		if s.answer.m != nil {
+			writeAnswer(w, answerStatus(s.method, s.answer), s.answer)
 		}
-		v.end()
+		s.end()
 		return
 	}
-	if v.listens() { // subscriptions are many and mostly silent
+	if s.listens() { // subscriptions are many and mostly silent
 		if run, abort, ok := httpio.Detach(w, r); ok {
-			v.d.detach(v, abort, func() {
-				run(v.serve)
-				v.end()
+			s.d.detach(s, abort, func() {
+				run(s.serve)
+				s.end()
 			})
 			return
 		}
 	}
 	if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise the connection cannot stream
-		v.serve(r.Context(), ew)
+		s.serve(r.Context(), ew)
 		ew.Close()
 	}
-	v.end()
+	s.end()
 }
 
 // serve writes the stream until it ends, or the client disconnects.
-func (v *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
-	beat := time.NewTicker(v.d.o.Heartbeat)
+func (s *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
+	beat := time.NewTicker(s.d.o.Heartbeat)
 	defer beat.Stop()
 	for {
-		ended := v.ended() // before the last write
-		if v.write(w) != nil {
+		ended := s.ended() // before the last write
+		if s.write(w) != nil {
 			return
 		}
 		if ended {
-			v.last(w)
+			s.last(w)
 			return
 		}
 		select {
-		case <-v.wake:
-		case <-v.done:
+		case <-s.wake:
+		case <-s.done:
 		case <-beat.C:
 			if w.Beat() != nil {
 				return
@@ -180,8 +180,8 @@ func (v *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
 }
 
 // write writes the events that were added since the last time.
-func (v *statelessCall) write(w *httpio.Writer) error {
-	said := v.log()
+func (s *statelessCall) write(w *httpio.Writer) error {
+	said := s.log()
 	if said == nil {
 		return nil
 	}
@@ -189,8 +189,8 @@ func (v *statelessCall) write(w *httpio.Writer) error {
 }
 
 // last writes the answer. A cancelled call has none.
-func (v *statelessCall) last(w *httpio.Writer) {
-	m := v.answer.m
+func (s *statelessCall) last(w *httpio.Writer) {
+	m := s.answer.m
 	if m == nil {
 		return
 	}

@@ -60,8 +60,8 @@ func modernHeaders(body string, more ...string) []string {
 }
 
 // send makes a request as it should be.
-func (h *modernRig) send(body string, more ...string) *wiretest.Reply {
-	return h.Do("POST", "/mcp", body, modernHeaders(body, more...)...)
+func (m *modernRig) send(body string, more ...string) *wiretest.Reply {
+	return m.Do("POST", "/mcp", body, modernHeaders(body, more...)...)
 }
 
 // The table of protocol.md C3: what decides which era a request is of.
@@ -236,8 +236,8 @@ func TestLadder(t *testing.T) {
 
 // twice makes a request in which a header stands twice, and returns the
 // response as it is.
-func (h *modernRig) twice(body, name, one, other string) string {
-	conn := h.Dial()
+func (m *modernRig) twice(body, name, one, other string) string {
+	conn := m.Dial()
 	defer conn.Close()
 	head := modernHeaders(body)
 	text := "POST /mcp HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"

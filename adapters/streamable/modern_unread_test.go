@@ -15,8 +15,8 @@ import (
 )
 
 // unread makes a request on a connection whose client does not read.
-func (h *modernRig) unread(body string) net.Conn {
-	conn := h.Dial()
+func (m *modernRig) unread(body string) net.Conn {
+	conn := m.Dial()
 	head := ""
 	for h := range slices.Chunk(modernHeaders(body), 2) {
 		head += h[0] + ": " + h[1] + "\r\n"

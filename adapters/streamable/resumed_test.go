@@ -221,10 +221,10 @@ type together struct {
 	all sync.WaitGroup
 }
 
-func (s *together) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
-	s.all.Done()
-	s.all.Wait()
-	return s.Store.Take(ctx, session, stream, seq, mark)
+func (t *together) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
+	t.all.Done()
+	t.all.Wait()
+	return t.Store.Take(ctx, session, stream, seq, mark)
 }
 
 // Two requests that take a stream at once have it once: what the slower one has read takes

@@ -34,4 +34,4 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 }
 
 // Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.
-func (a *Upstream) Close() { a.client.Close() }
+func (u *Upstream) Close() { u.client.Close() }

@@ -57,12 +57,12 @@ func (w *wire) Detach() {
 
 // Resume implements bridge.Resumer. The first request shows whether the server still knows the
 // session.
-func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+func (u *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	var c portableState
 	if err := json.Unmarshal(carry, &c); err != nil {
-		return nil, a.name.Unavailable("the connection of another instance cannot be continued", err)
+		return nil, u.name.Unavailable("the connection of another instance cannot be continued", err)
 	}
-	w := newWire(ctx, a, from, rest)
+	w := newWire(ctx, u, from, rest)
 	server, err := w.Conn.Resume(c.Server, above)
 	if err == nil && (c.Session == "" || !w.admit(c.Session)) {
 		err = errors.New("invalid session id")
@@ -70,12 +70,12 @@ func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.
 	if err != nil {
 		w.stopListening()
 		w.stop()
-		return nil, a.name.Unavailable("the connection of another instance cannot be continued", err)
+		return nil, u.name.Unavailable("the connection of another instance cannot be continued", err)
 	}
 	w.server = server
-	w.cookie.Restore(a.client.URL(), c.Cookies)
+	w.cookie.Restore(u.client.URL(), c.Cookies)
 	w.agree(server.Revision)
-	a.eras.Learn(conn.EraLegacy, true)
+	u.eras.Learn(conn.EraLegacy, true)
 	w.mu.Lock()
 	w.open = true
 	w.wg.Go(w.listen)

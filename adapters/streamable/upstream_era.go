@@ -13,79 +13,79 @@ import (
 // Open opens a connection on behalf of from. It begins with the server's known era, otherwise with
 // the era of from. The error wraps remote.ErrOtherTransport when the server seems to speak
 // HTTP+SSE.
-func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	first, other := a.eras.Order(from)
+func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	first, other := u.eras.Order(from)
 	if first == conn.EraModern {
-		return a.modernFirst(ctx, from, rest, other)
+		return u.modernFirst(ctx, from, rest, other)
 	}
-	return a.legacyFirst(ctx, from, rest, other)
+	return u.legacyFirst(ctx, from, rest, other)
 }
 
 // legacyFirst opens a connection by initialize. A server that refuses it may be a modern one.
-func (a *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
-	w, unknown, err := a.initialize(ctx, from, rest)
+func (u *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
+	w, unknown, err := u.initialize(ctx, from, rest)
 	if err == nil {
 		return w, nil
 	}
 	if !other || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoHandshake) && !errors.Is(err, remote.ErrOtherTransport) {
 		return nil, err
 	}
-	m, undiscovered, also := a.discover(ctx, from, rest)
+	m, undiscovered, also := u.discover(ctx, from, rest)
 	if also != nil && undiscovered && unknown {
-		m, also = a.list(ctx, from, rest)
+		m, also = u.list(ctx, from, rest)
 	}
 	if also != nil {
-		a.o.Log.Debug("the server is no modern one either", "err", also)
+		u.o.Log.Debug("the server is no modern one either", "err", also)
 		return nil, err
 	}
-	a.eras.Learn(conn.EraLegacy, false)
+	u.eras.Learn(conn.EraLegacy, false)
 	return m, nil
 }
 
 // modernFirst opens a connection by server/discover. A server that answers unlike a modern one is a
 // legacy server (protocol.md C2).
-func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
-	m, undiscovered, err := a.discover(ctx, from, rest)
+func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
+	m, undiscovered, err := u.discover(ctx, from, rest)
 	switch {
 	case err == nil:
 		return m, nil
 	case undiscovered && !other:
-		if m, err = a.list(ctx, from, rest); err != nil {
+		if m, err = u.list(ctx, from, rest); err != nil {
 			return nil, err
 		}
 		return m, nil
 	case !other || ctx.Err() != nil || !errors.Is(err, errNotModern):
 		return nil, err
 	}
-	w, unknown, err := a.initialize(ctx, from, rest)
+	w, unknown, err := u.initialize(ctx, from, rest)
 	if err == nil {
-		a.eras.Learn(conn.EraModern, false)
+		u.eras.Learn(conn.EraModern, false)
 		return w, nil
 	}
 	if !undiscovered || !unknown || ctx.Err() != nil {
 		return nil, err
 	}
-	m, also := a.list(ctx, from, rest)
+	m, also := u.list(ctx, from, rest)
 	if also != nil {
 		return nil, err
 	}
-	a.eras.Learn(conn.EraLegacy, false)
+	u.eras.Learn(conn.EraLegacy, false)
 	return m, nil
 }
 
 // initialize opens a connection to a legacy server. unknown reports whether the server answered
 // with 404 that it does not know the method.
-func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
-	w = newWire(ctx, a, from, rest)
-	w.server, err = conn.Handshake(ctx, w.Conn, from, a.o.Revision)
+func (u *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
+	w = newWire(ctx, u, from, rest)
+	w.server, err = conn.Handshake(ctx, w.Conn, from, u.o.Revision)
 	if err == nil {
 		err = w.opened(ctx)
 	}
 	if err != nil {
 		_ = w.Close(context.Background()) // ctx may have ended; the session is deleted all the same
-		return nil, w.unknownInitialize.Load(), a.name.Unopened(err)
+		return nil, w.unknownInitialize.Load(), u.name.Unopened(err)
 	}
-	a.eras.Learn(conn.EraLegacy, true)
+	u.eras.Learn(conn.EraLegacy, true)
 	return w, false, nil
 }
 
@@ -96,8 +96,8 @@ var errNotModern = errors.New("no answer of a modern server")
 // discover opens a connection to a modern server. The error wraps errNotModern when the server seems
 // to be a legacy one. undiscovered reports whether the server answered as a modern server without
 // that method does.
-func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
-	m = newStateless(ctx, a, from, rest)
+func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
+	m = newStateless(ctx, u, from, rest)
 	s, v, err := conn.Discover(ctx, m.Conn, from)
 	if err == nil {
 		err = m.notModern(v)
@@ -107,34 +107,34 @@ func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 	}
 	if err != nil {
 		_ = m.Close(context.Background()) // it does not wait for the server
-		return nil, m.fault().undiscovered(), a.name.Unopened(err)
+		return nil, m.fault().undiscovered(), u.name.Unopened(err)
 	}
 	return m, false, nil
 }
 
 // list opens a connection to a server that knows neither server/discover nor
 // initialize (protocol.md C2.4).
-func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
-	m := newStateless(ctx, a, from, rest)
+func (u *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
+	m := newStateless(ctx, u, from, rest)
 	m.undiscovered = true
 	s, err := conn.DiscoverByListing(ctx, m.Conn, from)
 	switch {
 	case err == nil && s == nil:
-		err = a.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
+		err = u.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
 	case err == nil:
 		err = m.opened(s)
 	}
 	if err != nil {
 		_ = m.Close(context.Background())
-		return nil, a.name.Unopened(err)
+		return nil, u.name.Unopened(err)
 	}
 	return m, nil
 }
 
 // notModern returns why a verdict does not show a modern server, or nil.
-func (m *stateless) notModern(v conn.Verdict) error {
-	a := m.a
-	switch f := m.fault(); {
+func (s *stateless) notModern(v conn.Verdict) error {
+	a := s.a
+	switch f := s.fault(); {
 	case v == conn.SaysModern:
 		return nil
 	case v == conn.SaysLegacy:

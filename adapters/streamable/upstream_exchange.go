@@ -49,77 +49,77 @@ type exchange struct {
 	marked  conn.Signal
 }
 
-func (p *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
-	p.l, p.call, p.id, p.method, p.header, p.identity, p.traced, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Identity, m.Trace, m.Line
-	p.deliver = deliver
-	p.ctx, p.stop = context.WithCancel(l.ctx)
-	p.trace.GotConn = func(httptrace.GotConnInfo) { p.writes.Add(1) }
-	p.trace.WroteRequest = p.wrote
+func (e *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
+	e.l, e.call, e.id, e.method, e.header, e.identity, e.traced, e.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Identity, m.Trace, m.Line
+	e.deliver = deliver
+	e.ctx, e.stop = context.WithCancel(l.ctx)
+	e.trace.GotConn = func(httptrace.GotConnInfo) { e.writes.Add(1) }
+	e.trace.WroteRequest = e.wrote
 }
 
 // wrote records that the request was written.
-func (p *exchange) wrote(i httptrace.WroteRequestInfo) {
-	p.writes.Add(-1)
+func (e *exchange) wrote(i httptrace.WroteRequestInfo) {
+	e.writes.Add(-1)
 	if i.Err != nil {
 		return
 	}
-	p.mark(&p.written)
+	e.mark(&e.written)
 }
 
-func (p *exchange) mark(what *bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (e *exchange) mark(what *bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	*what = true
-	p.marked.Wake()
+	e.marked.Wake()
 }
 
 // awaitSent waits until the request was written or never will be, and reports which. Only one goroutine
 // may call it.
-func (p *exchange) awaitSent(ctx context.Context) bool {
-	p.mu.Lock()
-	if !p.written && !p.over {
-		_ = p.marked.Await(ctx, &p.mu)
-		p.mu.Lock()
+func (e *exchange) awaitSent(ctx context.Context) bool {
+	e.mu.Lock()
+	if !e.written && !e.over {
+		_ = e.marked.Await(ctx, &e.mu)
+		e.mu.Lock()
 	}
-	defer p.mu.Unlock()
-	return p.written
+	defer e.mu.Unlock()
+	return e.written
 }
 
 // send sends the request. It never repeats a request of which a byte may have reached the server
 // (protocol.md D0.8).
-func (p *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
-	ctx := httptrace.WithClientTrace(p.ctx, &p.trace)
-	return p.l.a.reach(p.ctx, by,
+func (e *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
+	ctx := httptrace.WithClientTrace(e.ctx, &e.trace)
+	return e.l.a.reach(e.ctx, by,
 		func() *http.Request { return request(ctx) },
-		func() bool { return p.l.Waits(p.call) })
+		func() bool { return e.l.Waits(e.call) })
 }
 
 // free frees the memory of the request, which is not sent again.
-func (p *exchange) free() {
-	if p.writes.Load() == 0 {
-		p.line.Free()
+func (e *exchange) free() {
+	if e.writes.Load() == 0 {
+		e.line.Free()
 	} // otherwise the server answered before it read the whole request: the memory is in use
-	p.line = nil
+	e.line = nil
 }
 
 // end ends the exchange, and settles the call if it is not settled.
-func (p *exchange) end() {
-	if p.lingerTimer != nil {
-		p.lingerTimer.Stop()
+func (e *exchange) end() {
+	if e.lingerTimer != nil {
+		e.lingerTimer.Stop()
 	}
-	p.stop()
-	p.mark(&p.over)
-	p.l.Abort(p.call, p.l.a.name.Lost("it did not answer", nil)) // no effect on a settled call
-	p.l.ended(p.call)
+	e.stop()
+	e.mark(&e.over)
+	e.l.Abort(e.call, e.l.a.name.Lost("it did not answer", nil)) // no effect on a settled call
+	e.l.ended(e.call)
 }
 
 // isAnswer reports whether m answers the call; otherwise it releases m. Ids are the bridge's own, and
 // no server has a reason to answer one call in the response to another.
-func (p *exchange) isAnswer(m *jsonrpc.Message) bool {
-	if string(m.ID) == string(p.id) {
+func (e *exchange) isAnswer(m *jsonrpc.Message) bool {
+	if string(m.ID) == string(e.id) {
 		return true
 	}
-	p.l.a.o.Log.Debug("dropped an answer to another request")
+	e.l.a.o.Log.Debug("dropped an answer to another request")
 	m.Release()
 	return false
 }
@@ -127,25 +127,25 @@ func (p *exchange) isAnswer(m *jsonrpc.Message) bool {
 // single takes a response that is one JSON body. 2025-03-26 allows other messages before the
 // answer, as a batch (A9). The error is for a call that is still without an answer; it is nil if
 // single has settled the call.
-func (p *exchange) single(res *http.Response) *bridge.Error {
-	a := p.l.a
-	in := p.l.Intake()
+func (e *exchange) single(res *http.Response) *bridge.Error {
+	a := e.l.a
+	in := e.l.Intake()
 	defer in.Drop()
 	buf, err := readBody(res, a.limit, &in)
 	switch {
 	case errors.Is(err, errNotKept):
-		p.l.AnswerNotKept(&in, p.id, a.o.MaxMessage)
+		e.l.AnswerNotKept(&in, e.id, a.o.MaxMessage)
 		return nil
 	case err != nil:
-		p.l.Abort(p.call, a.name.Lost("the connection to it broke", err))
+		e.l.Abort(e.call, a.name.Lost("the connection to it broke", err))
 		return nil
 	}
 	batch := jsonrpc.IsBatch(buf.B)
-	fault := p.l.messages(buf, &in, func(m *jsonrpc.Message) {
+	fault := e.l.messages(buf, &in, func(m *jsonrpc.Message) {
 		if m.IsResponse() && m.ID == nil && !batch {
-			m.ID, p.adopted = p.id, true // an error without id can only be about this request
+			m.ID, e.adopted = e.id, true // an error without id can only be about this request
 		}
-		p.deliver(m)
+		e.deliver(m)
 	})
 	if fault != nil {
 		return a.name.Invalid("its answer is "+fault.Error(), nil)
@@ -159,18 +159,18 @@ const linger = time.Second
 
 // read takes events until the stream ends, or until the call has an answer that leaves the stream
 // open. If seen is not nil, it is called with each event first.
-func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
+func (e *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 	defer res.Body.Close()
-	in := p.l.Intake()
+	in := e.l.Intake()
 	defer in.Drop()
-	r := httpio.NewReader(res.Body, p.l.a.limit)
+	r := httpio.NewReader(res.Body, e.l.a.limit)
 	r.Room = in.Size
 	for ; ; in.Drop() {
 		ev, err := r.Next()
-		if errors.Is(err, httpio.ErrEndless) && p.method != listen {
+		if errors.Is(err, httpio.ErrEndless) && e.method != listen {
 			// The event belongs to this call, and nothing can follow it.
-			p.answered = true
-			p.l.AnswerNotKept(&in, p.id, p.l.a.o.MaxMessage)
+			e.answered = true
+			e.l.AnswerNotKept(&in, e.id, e.l.a.o.MaxMessage)
 		}
 		if err != nil {
 			return err
@@ -178,35 +178,35 @@ func (p *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 		if seen != nil {
 			seen(ev)
 		}
-		p.event(&ev, &in)
-		if !p.answered || p.lingerTimer != nil {
+		e.event(&ev, &in)
+		if !e.answered || e.lingerTimer != nil {
 			continue
 		}
-		if p.l.Waits(p.call) {
+		if e.l.Waits(e.call) {
 			return nil
 		}
-		p.lingerTimer = time.AfterFunc(linger, p.stop)
+		e.lingerTimer = time.AfterFunc(linger, e.stop)
 	}
 }
 
-func (p *exchange) event(ev *httpio.Received, in *conn.Intake) {
+func (e *exchange) event(ev *httpio.Received, in *conn.Intake) {
 	switch {
-	case ev.Oversized != nil && string(jsonrpc.Unquoted(ev.Oversized.ID())) == string(p.id):
-		p.answered = true
-		p.l.AnswerNotKept(in, p.id, p.l.a.o.MaxMessage)
+	case ev.Oversized != nil && string(jsonrpc.Unquoted(ev.Oversized.ID())) == string(e.id):
+		e.answered = true
+		e.l.AnswerNotKept(in, e.id, e.l.a.o.MaxMessage)
 	case ev.Oversized != nil:
-		p.l.a.o.Log.Warn("message dropped", "why", in.Why(p.l.a.o.MaxMessage))
+		e.l.a.o.Log.Warn("message dropped", "why", in.Why(e.l.a.o.MaxMessage))
 	case ev.Data != nil && ev.Type == "message":
-		p.l.messages(ev.Data, in, p.deliver)
+		e.l.messages(ev.Data, in, e.deliver)
 	default:
 		ev.Data.Free()
 	}
 }
 
 // unexpectedType settles a call whose successful response is neither JSON nor events.
-func (p *exchange) unexpectedType(res *http.Response) {
+func (e *exchange) unexpectedType(res *http.Response) {
 	abort(res)
-	p.l.Abort(p.call, p.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
+	e.l.Abort(e.call, e.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
 
 // Attempts to reach a server that refuses connections: it may be about to start.
@@ -217,8 +217,8 @@ const (
 
 // patience returns for how long connecting is tried again. It ends before the call times out: a
 // timeout would mean that the call may have been executed.
-func (a *Upstream) patience() time.Duration {
-	t := a.o.Timeouts.Now()
+func (u *Upstream) patience() time.Duration {
+	t := u.o.Timeouts.Now()
 	most := reachFor
 	for _, limit := range []time.Duration{t.Idle, t.Max} {
 		if limit > 0 {
@@ -229,15 +229,15 @@ func (a *Upstream) patience() time.Duration {
 }
 
 // reach sends a request. It repeats it while nothing of it was sent and wanted reports true.
-func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
-	most := a.patience()
+func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
+	most := u.patience()
 	began, wait := time.Now(), min(reachPause, most/2)
 	for {
 		if !wanted() {
 			return nil, errNobodyWaits
 		}
 		res, err := by(request())
-		if err == nil || !remote.Unsent(err) || remote.TLSFault(err) || a.o.FailFast || time.Since(began)+wait > most || backoff.For(ctx, wait) != nil {
+		if err == nil || !remote.Unsent(err) || remote.TLSFault(err) || u.o.FailFast || time.Since(began)+wait > most || backoff.For(ctx, wait) != nil {
 			return res, err
 		}
 		wait = min(2*wait, time.Second)

@@ -114,13 +114,13 @@ func (h *host) forget() {
 	}
 }
 
-func (s *hosted) die() {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	for id, o := range s.h.sessions {
-		if o == s {
-			delete(s.h.sessions, id)
-			close(s.dead)
+func (h *hosted) die() {
+	h.h.mu.Lock()
+	defer h.h.mu.Unlock()
+	for id, o := range h.h.sessions {
+		if o == h {
+			delete(h.h.sessions, id)
+			close(h.dead)
 		}
 	}
 }
@@ -132,30 +132,30 @@ type told struct {
 }
 
 // send implements adaptertest.Server.Send.
-func (s *hosted) send(about, line []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.streams[string(about)]
+func (h *hosted) send(about, line []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := h.streams[string(about)]
 	var m told
 	_ = json.Unmarshal(line, &m)
 	answer := m.Method == "" && bytes.Equal(m.ID, about)
 	switch {
-	case st == nil, s.h.apart && (m.Method != "" && m.ID != nil || m.Method == "notifications/cancelled"):
-		st = s.standalone
-	case s.h.json && st.answered:
+	case st == nil, h.h.apart && (m.Method != "" && m.ID != nil || m.Method == "notifications/cancelled"):
+		st = h.standalone
+	case h.h.json && st.answered:
 		return // whether it comes before or after the answer would be chance
-	case s.h.json && !answer:
-		st = s.standalone
+	case h.h.json && !answer:
+		st = h.standalone
 	}
 	st.answered = st.answered || answer
 	st.append(line)
 }
 
 // append adds an event. The caller holds the session's lock.
-func (st *hostStream) append(line []byte) {
-	st.events = append(st.events, bytes.Clone(line))
-	close(st.changed)
-	st.changed = make(chan struct{})
+func (h *hostStream) append(line []byte) {
+	h.events = append(h.events, bytes.Clone(line))
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -189,146 +189,146 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, m told) {
+func (h *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, m told) {
 	if m.Method == "" || m.ID == nil {
 		var id string
 		_ = json.Unmarshal(m.ID, &id)
-		s.mu.Lock()
-		barrier := s.barriers[id]
-		delete(s.barriers, id)
-		s.mu.Unlock()
+		h.mu.Lock()
+		barrier := h.barriers[id]
+		delete(h.barriers, id)
+		h.mu.Unlock()
 		if barrier != nil {
 			close(barrier)
 		} else {
-			s.Receive(body)
-			s.mu.Lock()
-			s.heard = append(s.heard, string(body))
-			close(s.news)
-			s.news = make(chan struct{})
-			s.mu.Unlock()
+			h.Receive(body)
+			h.mu.Lock()
+			h.heard = append(h.heard, string(body))
+			close(h.news)
+			h.news = make(chan struct{})
+			h.mu.Unlock()
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	st := &hostStream{name: string(m.ID), changed: make(chan struct{})}
-	if s.h.ids && !s.h.json {
+	if h.h.ids && !h.h.json {
 		st.events = [][]byte{nil} // priming
 	}
-	s.mu.Lock()
-	s.streams[st.name] = st
-	s.mu.Unlock()
+	h.mu.Lock()
+	h.streams[st.name] = st
+	h.mu.Unlock()
 	if m.Method == "test/await" {
-		s.await(r, body)
+		h.await(r, body)
 	}
-	s.Receive(body)
-	if s.h.json {
-		s.plain(w, r, st)
+	h.Receive(body)
+	if h.h.json {
+		h.plain(w, r, st)
 	} else {
-		s.serve(w, r, st, 0)
+		h.serve(w, r, st, 0)
 	}
 }
 
 // await waits for what a request of the suite awaits. The suite takes for it the
 // first that has the text in it, which must not be the request; but requests
 // overtake what has no answer here.
-func (s *hosted) await(r *http.Request, body []byte) {
+func (h *hosted) await(r *http.Request, body []byte) {
 	var m struct{ Params struct{ Await string } }
 	_ = json.Unmarshal(body, &m)
 	for {
-		s.mu.Lock()
-		news := s.news
-		found := slices.ContainsFunc(s.heard, func(line string) bool { return strings.Contains(line, m.Params.Await) })
-		s.mu.Unlock()
+		h.mu.Lock()
+		news := h.news
+		found := slices.ContainsFunc(h.heard, func(line string) bool { return strings.Contains(line, m.Params.Await) })
+		h.mu.Unlock()
 		if found {
 			return
 		}
-		s.wait(r, news)
+		h.wait(r, news)
 	}
 }
 
 // plain answers with JSON.
-func (s *hosted) plain(w http.ResponseWriter, r *http.Request, st *hostStream) {
+func (h *hosted) plain(w http.ResponseWriter, r *http.Request, st *hostStream) {
 	for {
-		s.mu.Lock()
+		h.mu.Lock()
 		changed, events := st.changed, st.events
-		s.mu.Unlock()
+		h.mu.Unlock()
 		if len(events) > 0 {
-			s.barrier(r)
+			h.barrier(r)
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
 			_, _ = w.Write(events[0])
 			return
 		}
-		s.wait(r, changed)
+		h.wait(r, changed)
 	}
 }
 
 // barrier waits until what was said on the standalone stream has been read, so
 // that an answer comes after it: it sends a ping there and waits for its answer.
-func (s *hosted) barrier(r *http.Request) {
-	s.mu.Lock()
-	if len(s.standalone.events) == 0 {
-		s.mu.Unlock()
+func (h *hosted) barrier(r *http.Request) {
+	h.mu.Lock()
+	if len(h.standalone.events) == 0 {
+		h.mu.Unlock()
 		return
 	}
-	s.count++
-	id := "barrier-" + strconv.Itoa(s.count)
+	h.count++
+	id := "barrier-" + strconv.Itoa(h.count)
 	passed := make(chan struct{})
-	s.barriers[id] = passed
-	s.standalone.append([]byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`))
-	s.mu.Unlock()
-	s.wait(r, passed)
+	h.barriers[id] = passed
+	h.standalone.append([]byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`))
+	h.mu.Unlock()
+	h.wait(r, passed)
 }
 
 // wait waits for what. It breaks the connection when the session has ended or
 // the client has gone.
-func (s *hosted) wait(r *http.Request, what <-chan struct{}) {
+func (h *hosted) wait(r *http.Request, what <-chan struct{}) {
 	select {
 	case <-what:
-	case <-s.dead:
+	case <-h.dead:
 		panic(http.ErrAbortHandler)
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
 	}
 }
 
-func (s *hosted) get(w http.ResponseWriter, r *http.Request) {
+func (h *hosted) get(w http.ResponseWriter, r *http.Request) {
 	name, n, found := strings.Cut(r.Header.Get("Last-Event-ID"), "~")
-	st, at := s.standalone, 0
+	st, at := h.standalone, 0
 	if found {
 		at, _ = strconv.Atoi(n)
 		at++
 		if name != "g" {
-			s.mu.Lock()
-			st = s.streams[name]
-			s.mu.Unlock()
+			h.mu.Lock()
+			st = h.streams[name]
+			h.mu.Unlock()
 		}
 	}
 	if st == nil {
 		http.Error(w, "no such stream", http.StatusBadRequest)
 		return
 	}
-	s.serve(w, r, st, at)
+	h.serve(w, r, st, at)
 }
 
 // serve writes a stream from its event number at on.
-func (s *hosted) serve(w http.ResponseWriter, r *http.Request, st *hostStream, at int) {
+func (h *hosted) serve(w http.ResponseWriter, r *http.Request, st *hostStream, at int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
 	_ = flush()
 	for {
-		s.mu.Lock()
-		changed, events, over := st.changed, st.events, st.answered && st != s.standalone
-		s.mu.Unlock()
+		h.mu.Lock()
+		changed, events, over := st.changed, st.events, st.answered && st != h.standalone
+		h.mu.Unlock()
 		if over {
-			s.barrier(r)
+			h.barrier(r)
 		}
 		for ; at < len(events); at++ {
-			if s.h.ids {
+			if h.h.ids {
 				fmt.Fprintf(w, "retry: 1\nid: %s~%d\n", st.name, at)
 			}
 			fmt.Fprintf(w, "data: %s\n\n", events[at])
-			if s.h.cut {
+			if h.h.cut {
 				return
 			}
 		}
@@ -336,6 +336,6 @@ func (s *hosted) serve(w http.ResponseWriter, r *http.Request, st *hostStream, a
 		if over {
 			return
 		}
-		s.wait(r, changed)
+		h.wait(r, changed)
 	}
 }

@@ -32,82 +32,82 @@ type legacyCall struct {
 }
 
 // run sends the call and takes its response.
-func (e *legacyCall) run() {
-	defer e.end()
-	w := e.w
-	res, err := e.send(w.a.do, func(ctx context.Context) *http.Request {
-		r := w.request(ctx, http.MethodPost, e.header, e.identity, e.line.B)
-		e.traced.Put(r.Header)
+func (l *legacyCall) run() {
+	defer l.end()
+	w := l.w
+	res, err := l.send(w.a.do, func(ctx context.Context) *http.Request {
+		r := w.request(ctx, http.MethodPost, l.header, l.identity, l.line.B)
+		l.traced.Put(r.Header)
 		return r
 	})
-	e.free()
+	l.free()
 	switch {
 	case errors.Is(err, errNobodyWaits):
 	case err != nil:
-		w.Abort(e.call, remote.Failure(w.a.name, err))
+		w.Abort(l.call, remote.Failure(w.a.name, err))
 	default:
-		e.response(res)
+		l.response(res)
 	}
 }
 
-func (e *legacyCall) response(res *http.Response) {
-	w := e.w
-	if e.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {
+func (l *legacyCall) response(res *http.Response) {
+	w := l.w
+	if l.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {
 		abort(res)
-		w.Abort(e.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
+		w.Abort(l.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
 		return
 	}
 	switch kind := httpio.MediaType(res.Header); {
 	case res.StatusCode/100 != 2:
-		e.refused(w.a.readRefusal(res))
+		l.refused(w.a.readRefusal(res))
 	case kind == httpio.Events:
-		e.follow(res)
+		l.follow(res)
 	case kind == httpio.JSON:
-		e.whole(res)
-	case e.method == "initialize":
+		l.whole(res)
+	case l.method == "initialize":
 		abort(res)
-		w.Abort(e.call, w.a.name.Unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
+		w.Abort(l.call, w.a.name.Unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
 	case res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
 		discard(res)
-		e.awaitElsewhere()
+		l.awaitElsewhere()
 	default:
-		e.unexpectedType(res)
+		l.unexpectedType(res)
 	}
 }
 
 // whole takes a response that is one JSON body.
-func (e *legacyCall) whole(res *http.Response) {
-	e.w.Abort(e.call, e.single(res)) // no effect on a settled call
+func (l *legacyCall) whole(res *http.Response) {
+	l.w.Abort(l.call, l.single(res)) // no effect on a settled call
 }
 
 // awaitElsewhere waits for the answer to a call that the server has only accepted. That is against the
 // specification, but some servers answer on the standalone stream, if it is open.
-func (e *legacyCall) awaitElsewhere() {
+func (l *legacyCall) awaitElsewhere() {
 	select {
-	case <-e.ctx.Done():
-	case <-e.w.listening.Done():
-		e.w.Abort(e.call, e.w.a.name.Invalid("it accepted the request and gave no answer", nil))
+	case <-l.ctx.Done():
+	case <-l.w.listening.Done():
+		l.w.Abort(l.call, l.w.a.name.Invalid("it accepted the request and gave no answer", nil))
 	}
 }
 
 // take takes a message from the response of the call. It owns m.
-func (e *legacyCall) take(m *jsonrpc.Message) {
-	w := e.w
+func (l *legacyCall) take(m *jsonrpc.Message) {
+	w := l.w
 	if !m.IsResponse() {
-		w.receive(e.call, m)
+		w.receive(l.call, m)
 		return
 	}
-	if !e.isAnswer(m) {
+	if !l.isAnswer(m) {
 		return
 	}
-	e.answered = true
-	if e.method == "initialize" {
+	l.answered = true
+	if l.method == "initialize" {
 		w.agree(gjson.GetBytes(m.Result, "protocolVersion").String())
 	}
 	if session, _ := w.identity(); m.Error != nil && session != "" && forgets(m.Error) {
-		if idempotent(e.method) {
+		if idempotent(l.method) {
 			m.Release()
-			w.Abort(e.call, w.forget("answered with an error"))
+			w.Abort(l.call, w.forget("answered with an error"))
 			return
 		}
 		// A tool may have sessions of its own, and report a lost one after it acted. The bridge
@@ -145,22 +145,22 @@ const (
 )
 
 // follow reads the stream of the call until its answer, and resumes it when it breaks.
-func (e *legacyCall) follow(res *http.Response) {
-	w := e.w
+func (l *legacyCall) follow(res *http.Response) {
+	w := l.w
 	retries := 0
 	for {
 		news := false
-		err := e.read(res, func(ev httpio.Received) { news = e.note(ev) || news })
-		if e.answered || !w.Waits(e.call) {
+		err := l.read(res, func(ev httpio.Received) { news = l.note(ev) || news })
+		if l.answered || !w.Waits(l.call) {
 			return
 		}
-		if e.last == "" {
-			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
+		if l.last == "" {
+			w.Abort(l.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
 			return
 		}
 		_, revision := w.identity()
 		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // the server expects the client to poll (A8)
-		wait := max(e.retry, minRetry)
+		wait := max(l.retry, minRetry)
 		switch {
 		case news:
 			retries = 0
@@ -170,7 +170,7 @@ func (e *legacyCall) follow(res *http.Response) {
 			retries++
 			wait = max(wait, backOff(retries))
 		}
-		if res = e.resume(wait, &retries); res == nil {
+		if res = l.resume(wait, &retries); res == nil {
 			return
 		}
 	}
@@ -189,24 +189,24 @@ func backOff(n int) time.Duration { return backoff.Grown(defaultRetry, maxPause,
 
 // resume opens the stream again behind its last event. It returns nil if nobody waits for the call
 // any more, or if it has settled the call.
-func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
-	w := e.w
+func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
+	w := l.w
 	for {
 		if *retries >= maxRetries {
-			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke and could not be resumed", nil))
+			w.Abort(l.call, w.a.name.Lost("the stream of its answer broke and could not be resumed", nil))
 			return nil
 		}
-		if backoff.For(e.ctx, wait) != nil || !w.Waits(e.call) {
+		if backoff.For(l.ctx, wait) != nil || !w.Waits(l.call) {
 			return nil
 		}
-		r := w.request(e.ctx, http.MethodGet, e.header, e.identity, nil)
-		r.Header["Last-Event-Id"] = []string{e.last}
+		r := w.request(l.ctx, http.MethodGet, l.header, l.identity, nil)
+		r.Header["Last-Event-Id"] = []string{l.last}
 		res, err := w.a.do(r)
 		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.Events {
 			return res
 		}
 		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.JSON {
-			e.whole(res)
+			l.whole(res)
 			return nil
 		}
 		if err == nil {
@@ -216,23 +216,23 @@ func (e *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 				if session, _ := w.identity(); session != "" && refusal.forgets() {
 					w.forget(refusal.String())
 				}
-				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server received the request
+				w.Abort(l.call, w.a.name.Lost(how, nil)) // the server received the request
 				return nil
 			}
 		}
 		*retries++
-		wait = max(e.retry, backOff(*retries))
+		wait = max(l.retry, backOff(*retries))
 	}
 }
 
 // note records the id and retry of an event. It reports whether the id is a new one.
-func (e *legacyCall) note(ev httpio.Received) (news bool) {
+func (l *legacyCall) note(ev httpio.Received) (news bool) {
 	if ev.HasRetry {
-		e.retry = ev.Retry
+		l.retry = ev.Retry
 	}
 	if ev.HasID {
-		news = ev.ID != e.last
-		e.last = eventID(ev.ID)
+		news = ev.ID != l.last
+		l.last = eventID(ev.ID)
 	}
 	return news
 }
@@ -246,21 +246,21 @@ func eventID(id string) string {
 }
 
 // refused settles a call whose response is no success.
-func (e *legacyCall) refused(r *refusal) {
-	w := e.w
+func (l *legacyCall) refused(r *refusal) {
+	w := l.w
 	session, _ := w.identity()
-	if e.method == "initialize" && r.status == http.StatusNotFound && r.unknownMethod(e.id) {
+	if l.method == "initialize" && r.status == http.StatusNotFound && r.unknownMethod(l.id) {
 		w.unknownInitialize.Store(true)
 	}
 	switch {
-	case session != "" && r.forgets() && !r.unknownMethod(e.id):
-		w.Abort(e.call, w.forget(r.String()))
-	case !r.credentials() && r.answers(e.id):
+	case session != "" && r.forgets() && !r.unknownMethod(l.id):
+		w.Abort(l.call, w.forget(r.String()))
+	case !r.credentials() && r.answers(l.id):
 		w.Deliver(r.message)
 		r.message = nil
-	case e.method == "initialize" && r.otherTransport():
-		w.Abort(e.call, w.a.name.Rejected(r.describe("it refused to initialize"), otherTransport(r.status)))
+	case l.method == "initialize" && r.otherTransport():
+		w.Abort(l.call, w.a.name.Rejected(r.describe("it refused to initialize"), otherTransport(r.status)))
 	default:
-		w.Abort(e.call, w.verdict(r))
+		w.Abort(l.call, w.verdict(r))
 	}
 }

@@ -127,7 +127,7 @@ type misser struct {
 	told atomic.Int64
 }
 
-func (h *misser) MissesChanges() { h.told.Add(1) }
+func (m *misser) MissesChanges() { m.told.Add(1) }
 
 // While the standalone stream is broken off the connection says that it does not
 // hear what the server says, and tells it when that begins.

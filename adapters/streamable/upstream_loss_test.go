@@ -206,4 +206,4 @@ func TestUpstreamSecrets(t *testing.T) {
 
 type writerFunc func([]byte) (int, error)
 
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }

@@ -44,26 +44,26 @@ func newStateless(ctx context.Context, a *Upstream, from *bridge.Caller, rest br
 }
 
 // opened records that Open succeeds.
-func (w *stateless) opened(s *bridge.Greeting) error {
-	s.Mirrors = true
-	w.a.eras.Learn(conn.EraModern, true)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.server, w.open = s, true
+func (s *stateless) opened(greeting *bridge.Greeting) error {
+	greeting.Mirrors = true
+	s.a.eras.Learn(conn.EraModern, true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server, s.open = greeting, true
 	return nil
 }
 
 // Send implements conn.Sender. A call gets a POST of its own. A cancellation ends that POST: the
 // closed stream cancels the call at the server. A modern server accepts nothing else
 //
-func (w *stateless) Send(_ context.Context, m conn.Outgoing) error {
+func (s *stateless) Send(_ context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
-		q := newModernCall(w, m)
-		return w.begin(&q.exchange, q.run)
+		q := newModernCall(s, m)
+		return s.begin(&q.exchange, q.run)
 	}
 	m.Line.Free()
 	if m.Cancels != 0 {
-		if p := w.exchange(m.Cancels); p != nil {
+		if p := s.exchange(m.Cancels); p != nil {
 			p.stop()
 		}
 	}
@@ -90,21 +90,21 @@ func (f fault) undiscovered() bool {
 }
 
 // fault returns the error of the last server/discover.
-func (w *stateless) fault() fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.found
+func (s *stateless) fault() fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found
 }
 
 // setFault stores the error of a server/discover.
-func (w *stateless) setFault(status int, raw []byte) {
+func (s *stateless) setFault(status int, raw []byte) {
 	f := fault{status: status}
 	if raw != nil {
 		f.code, f.text = gjson.GetBytes(raw, "code").Int(), printable(gjson.GetBytes(raw, "message").Str)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.found = f
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = f
 }
 
 // eraCheckLimit bounds a check of the server's era, for which a call waits.
@@ -113,19 +113,19 @@ const eraCheckLimit = 10 * time.Second
 // stillModern reports whether the server is still a modern one, after an answer that no modern server
 // gives. It sends server/discover, unless a check is in flight. A missing answer is no evidence
 //
-func (w *stateless) stillModern(ctx context.Context) bool {
-	w.mu.Lock()
-	if w.why != nil { // another call was faster
-		defer w.mu.Unlock()
+func (s *stateless) stillModern(ctx context.Context) bool {
+	s.mu.Lock()
+	if s.why != nil { // another call was faster
+		defer s.mu.Unlock()
 		return false
 	}
-	d := w.check
+	d := s.check
 	mine := d == nil
 	if mine {
 		d = &eraCheck{done: make(chan struct{})}
-		w.check = d
+		s.check = d
 	}
-	w.mu.Unlock()
+	s.mu.Unlock()
 	if !mine {
 		select {
 		case <-d.done:
@@ -136,14 +136,14 @@ func (w *stateless) stillModern(ctx context.Context) bool {
 	}
 	within, cancel := context.WithTimeout(ctx, eraCheckLimit)
 	defer cancel()
-	_, v, err := conn.Discover(within, w.Conn, w.from)
+	_, v, err := conn.Discover(within, s.Conn, s.from)
 	if err == nil {
-		err = w.notModern(v)
+		err = s.notModern(v)
 	}
-	d.modern = v != conn.SaysOther && !errors.Is(err, errNotModern) || w.undiscovered && w.fault().undiscovered()
-	w.mu.Lock()
-	w.check = nil
-	w.mu.Unlock()
+	d.modern = v != conn.SaysOther && !errors.Is(err, errNotModern) || s.undiscovered && s.fault().undiscovered()
+	s.mu.Lock()
+	s.check = nil
+	s.mu.Unlock()
 	close(d.done)
 	return d.modern
 }
@@ -151,18 +151,18 @@ func (w *stateless) stillModern(ctx context.Context) bool {
 // changed ends the connection because the server is not a modern one any more. The next connection
 // detects the era anew. Calls in flight may still be answered, but subscriptions end. The
 // error is for a call that had no effect.
-func (w *stateless) changed(how string) *bridge.Error {
-	err := w.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
+func (s *stateless) changed(how string) *bridge.Error {
+	err := s.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
 	var listens []*exchange
-	w.retire(err, func() {
-		for _, p := range w.calls {
+	s.retire(err, func() {
+		for _, p := range s.calls {
 			if p.method == listen {
 				listens = append(listens, p)
 			}
 		}
-	}, func() { w.a.eras.Forget(conn.EraModern) })
+	}, func() { s.a.eras.Forget(conn.EraModern) })
 	for _, p := range listens {
-		w.Abort(p.call, w.a.name.Lost("another server answers at this address now", nil))
+		s.Abort(p.call, s.a.name.Lost("another server answers at this address now", nil))
 		p.stop()
 	}
 	return err
@@ -170,16 +170,16 @@ func (w *stateless) changed(how string) *bridge.Error {
 
 // Close ends the calls. If the server has changed, Close waits until ctx ends for calls that may
 // still be answered.
-func (w *stateless) Close(ctx context.Context) error {
-	w.closeOnce(ctx, w.shut)
+func (s *stateless) Close(ctx context.Context) error {
+	s.closeOnce(ctx, s.shut)
 	return nil
 }
 
-func (w *stateless) shut() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.finish()
-	w.wg.Wait()
-	w.cancelForce()
+func (s *stateless) shut() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.finish()
+	s.wg.Wait()
+	s.cancelForce()
 }

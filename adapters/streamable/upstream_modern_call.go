@@ -43,47 +43,47 @@ func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
 }
 
 // run sends the call and takes its response.
-func (q *modernCall) run() {
-	defer q.end()
-	if q.method == discover {
-		q.w.setFault(0, nil)
+func (m *modernCall) run() {
+	defer m.end()
+	if m.method == discover {
+		m.w.setFault(0, nil)
 	}
-	q.post()
-	if q.again { // the server refused the call before it acted on it
-		q.again, q.answered, q.bare = false, false, true
-		q.post()
+	m.post()
+	if m.again { // the server refused the call before it acted on it
+		m.again, m.answered, m.bare = false, false, true
+		m.post()
 	}
-	q.free()
+	m.free()
 }
 
 // post sends the request once and takes the response.
-func (q *modernCall) post() {
-	w := q.w
-	res, err := q.dispatch()
-	if !q.repeatable() {
-		q.free()
+func (m *modernCall) post() {
+	w := m.w
+	res, err := m.dispatch()
+	if !m.repeatable() {
+		m.free()
 	}
 	switch {
 	case errors.Is(err, errNobodyWaits):
 	case err != nil:
-		w.Abort(q.call, remote.Failure(w.a.name, err))
+		w.Abort(m.call, remote.Failure(w.a.name, err))
 	default:
-		q.status = res.StatusCode
-		q.response(res)
+		m.status = res.StatusCode
+		m.response(res)
 	}
 }
 
 // dispatch sends the request. A subscription gets an HTTP connection of its own, and is sent in
 // another goroutine: connecting takes a deep stack, which the goroutine that waits for events would
 // keep.
-func (q *modernCall) dispatch() (res *http.Response, err error) {
-	if q.method != listen {
-		return q.send(q.w.a.do, q.request)
+func (m *modernCall) dispatch() (res *http.Response, err error) {
+	if m.method != listen {
+		return m.send(m.w.a.do, m.request)
 	}
 	done := make(chan struct{})
-	q.w.wg.Go(func() {
+	m.w.wg.Go(func() {
 		defer close(done)
-		res, err = q.send(q.w.a.stream, q.request)
+		res, err = m.send(m.w.a.stream, m.request)
 	})
 	<-done
 	return res, err
@@ -92,12 +92,12 @@ func (q *modernCall) dispatch() (res *http.Response, err error) {
 // request returns the request. The bridge itself sets the headers that repeat the body (2026-07-28,
 // B7), whatever is configured or forwarded. It removes those of sessions and resumption, which a
 // modern server does not have.
-func (q *modernCall) request(ctx context.Context) *http.Request {
-	header := q.header
+func (m *modernCall) request(ctx context.Context) *http.Request {
+	header := m.header
 	if header == nil {
-		header = q.w.from.Header
+		header = m.w.from.Header
 	}
-	r := q.w.link.request(ctx, http.MethodPost, header, q.identity, q.line.B)
+	r := m.w.link.request(ctx, http.MethodPost, header, m.identity, m.line.B)
 	h := r.Header
 	for _, name := range []string{"Mcp-Session-Id", "Last-Event-Id", era.HeaderName} {
 		delete(h, name)
@@ -105,107 +105,107 @@ func (q *modernCall) request(ctx context.Context) *http.Request {
 	h["Accept"] = []string{acceptBoth}
 	h["Content-Type"] = []string{httpio.JSON}
 	h[era.HeaderVersion] = []string{era.LatestModern}
-	h[era.HeaderMethod] = []string{era.EncodeHeader(q.method)}
+	h[era.HeaderMethod] = []string{era.EncodeHeader(m.method)}
 	switch {
-	case q.out.About && q.bare:
-		h[era.HeaderName] = []string{q.out.Name}
-	case q.out.About:
-		h[era.HeaderName] = []string{era.EncodeHeader(q.out.Name)}
+	case m.out.About && m.bare:
+		h[era.HeaderName] = []string{m.out.Name}
+	case m.out.About:
+		h[era.HeaderName] = []string{era.EncodeHeader(m.out.Name)}
 	}
-	maps.Copy(h, q.out.Mirror)
-	q.traced.Put(h)
+	maps.Copy(h, m.out.Mirror)
+	m.traced.Put(h)
 	return r
 }
 
 // repeatable reports whether the request can be sent again with the unencoded name: some servers
 // compare it undecoded (2026-07-28, B7). A name that HTTP changes, or that looks encoded, must not
 // be sent so.
-func (q *modernCall) repeatable() bool {
-	name := q.out.Name
-	if !q.out.About || q.bare || era.EncodeHeader(name) == name {
+func (m *modernCall) repeatable() bool {
+	name := m.out.Name
+	if !m.out.About || m.bare || era.EncodeHeader(name) == name {
 		return false
 	}
 	same, ok := era.DecodeHeader(name)
 	return ok && same == name && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-func (q *modernCall) response(res *http.Response) {
-	w := q.w
+func (m *modernCall) response(res *http.Response) {
+	w := m.w
 	switch kind := httpio.MediaType(res.Header); {
 	case res.StatusCode/100 != 2:
-		q.refused(w.a.readRefusal(res))
+		m.refused(w.a.readRefusal(res))
 	case kind == httpio.Events:
-		err := broken(q.read(res, nil))
-		if q.method == discover && err == nil {
-			q.abortDiscover("its answer to server/discover has no answer in it")
-		} else if !q.answered {
-			w.Abort(q.call, w.a.name.Lost("the stream of its answer broke", err))
+		err := broken(m.read(res, nil))
+		if m.method == discover && err == nil {
+			m.abortDiscover("its answer to server/discover has no answer in it")
+		} else if !m.answered {
+			w.Abort(m.call, w.a.name.Lost("the stream of its answer broke", err))
 		}
 	case kind == httpio.JSON:
-		fault := q.single(res)
+		fault := m.single(res)
 		switch {
-		case q.again:
-		case q.method == discover:
-			q.abortDiscover("its answer to server/discover is no answer to it")
+		case m.again:
+		case m.method == discover:
+			m.abortDiscover("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(q.call, fault) // no effect on a settled call
+			w.Abort(m.call, fault) // no effect on a settled call
 		}
-	case q.method == discover:
+	case m.method == discover:
 		abort(res)
-		q.abortDiscover("it answered server/discover with neither JSON nor events")
+		m.abortDiscover("it answered server/discover with neither JSON nor events")
 	default:
-		q.unexpectedType(res)
+		m.unexpectedType(res)
 	}
 }
 
 // abortDiscover settles server/discover with an error, if it is not settled: no modern server answers so
 // (protocol.md C2.5).
-func (q *modernCall) abortDiscover(what string) {
-	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errNotModern))
+func (m *modernCall) abortDiscover(what string) {
+	m.w.Abort(m.call, m.w.a.name.Unavailable(what, errNotModern))
 }
 
 // take takes a message from the response. It owns m.
-func (q *modernCall) take(m *jsonrpc.Message) {
-	w := q.w
+func (m *modernCall) take(message *jsonrpc.Message) {
+	w := m.w
 	switch {
-	case m.IsResponse() && !q.isAnswer(m):
+	case message.IsResponse() && !m.isAnswer(message):
 		return
-	case !m.IsResponse() && (m.ID != nil || q.early):
-		w.a.o.Log.Debug("dropped a message that a server must not send", "method", m.Method)
-		m.Release()
+	case !message.IsResponse() && (message.ID != nil || m.early):
+		w.a.o.Log.Debug("dropped a message that a server must not send", "method", message.Method)
+		message.Release()
 		return
-	case !m.IsResponse():
-		w.DeliverOn(q.call, m)
-		return
-	}
-	q.answered = true
-	switch code := gjson.GetBytes(m.Error, "code").Int(); {
-	case m.Error == nil:
-	case q.method == discover && q.adopted:
-		w.setFault(q.status, nil)
-	case q.method == discover:
-		w.setFault(q.status, m.Error)
-	case code == jsonrpc.CodeHeaderMismatch && q.repeatable():
-		q.again = true
-		m.Release()
-		return
-	case code == jsonrpc.CodeUnsupportedVersion && !q.early && conn.Classify(m.Error) != conn.NoVerdict:
-		m.Release()
-		w.Abort(q.call, w.changed("it names other revisions"))
+	case !message.IsResponse():
+		w.DeliverOn(m.call, message)
 		return
 	}
-	w.DeliverOn(q.call, m)
+	m.answered = true
+	switch code := gjson.GetBytes(message.Error, "code").Int(); {
+	case message.Error == nil:
+	case m.method == discover && m.adopted:
+		w.setFault(m.status, nil)
+	case m.method == discover:
+		w.setFault(m.status, message.Error)
+	case code == jsonrpc.CodeHeaderMismatch && m.repeatable():
+		m.again = true
+		message.Release()
+		return
+	case code == jsonrpc.CodeUnsupportedVersion && !m.early && conn.Classify(message.Error) != conn.NoVerdict:
+		message.Release()
+		w.Abort(m.call, w.changed("it names other revisions"))
+		return
+	}
+	w.DeliverOn(m.call, message)
 }
 
 // refused takes a response that is no success. A JSON-RPC error in it is the answer, if a
 // modern server certainly made it.
-func (q *modernCall) refused(r *refusal) {
-	w := q.w
-	own := r.answers(q.id)
+func (m *modernCall) refused(r *refusal) {
+	w := m.w
+	own := r.answers(m.id)
 	answer := own
-	if m := r.message; m != nil && m.ID == nil && r.status/100 == 4 {
-		answer, q.adopted = true, true // it can only be about this request
-		m.ID = q.id
+	if msg := r.message; msg != nil && msg.ID == nil && r.status/100 == 4 {
+		answer, m.adopted = true, true // it can only be about this request
+		msg.ID = m.id
 	}
 	code := int64(0)
 	if answer {
@@ -213,17 +213,17 @@ func (q *modernCall) refused(r *refusal) {
 	}
 	switch {
 	case r.credentials():
-		w.Abort(q.call, w.a.refused(r))
-	case q.method == discover && code != jsonrpc.CodeUnsupportedVersion && !r.showsEra():
-		w.Abort(q.call, w.a.refused(r))
-	case q.method == discover && !answer:
-		q.abortDiscover(r.describe("it refuses server/discover"))
-	case !q.early && q.method != discover && r.untypical(own, code) && !w.stillModern(q.ctx):
-		w.Abort(q.call, w.changed(r.String()))
+		w.Abort(m.call, w.a.refused(r))
+	case m.method == discover && code != jsonrpc.CodeUnsupportedVersion && !r.showsEra():
+		w.Abort(m.call, w.a.refused(r))
+	case m.method == discover && !answer:
+		m.abortDiscover(r.describe("it refuses server/discover"))
+	case !m.early && m.method != discover && r.untypical(own, code) && !w.stillModern(m.ctx):
+		w.Abort(m.call, w.changed(r.String()))
 	case answer:
-		q.take(r.message)
+		m.take(r.message)
 	default:
-		w.Abort(q.call, w.a.refused(r))
+		w.Abort(m.call, w.a.refused(r))
 	}
 }
 

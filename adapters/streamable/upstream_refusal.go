@@ -28,7 +28,7 @@ type refusal struct {
 // maxRefusal is how much of the body of a refusal is read.
 const maxRefusal = 64 << 10
 
-func (a *Upstream) readRefusal(res *http.Response) *refusal {
+func (u *Upstream) readRefusal(res *http.Response) *refusal {
 	defer res.Body.Close()
 	r := &refusal{status: res.StatusCode}
 	r.after, r.asked = remote.RetryAfter(res.Header)
@@ -36,7 +36,7 @@ func (a *Upstream) readRefusal(res *http.Response) *refusal {
 	if err != nil {
 		return r
 	}
-	if m, err := a.o.Read(body); err == nil && m.Error != nil {
+	if m, err := u.o.Read(body); err == nil && m.Error != nil {
 		r.message, r.text = m, gjson.GetBytes(m.Error, "message").Str
 	} else if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
 		r.text = m.Str // almost JSON-RPC: an invalid id, or no version
@@ -179,6 +179,6 @@ func (r *refusal) credentials() bool {
 }
 
 // refused returns the error of a request that was refused without an answer.
-func (a *Upstream) refused(r *refusal) *bridge.Error {
-	return a.name.Refused(r.status, r.after, r.asked, false, r.describe)
+func (u *Upstream) refused(r *refusal) *bridge.Error {
+	return u.name.Refused(r.status, r.after, r.asked, false, r.describe)
 }

@@ -128,29 +128,29 @@ func (m *Mirror) find(arguments []byte) []argument {
 	return found
 }
 
-func (at *branch) look(object []byte, found []argument) {
+func (b *branch) look(object []byte, found []argument) {
 	var times map[*branch]int
 	rawjson.Each(object, func(name, value []byte) {
-		b := at.branches[string(name)]
-		if b == nil {
+		one := b.branches[string(name)]
+		if one == nil {
 			return
 		}
 		if times == nil {
-			times = make(map[*branch]int, len(at.branches))
+			times = make(map[*branch]int, len(b.branches))
 		}
-		times[b]++
+		times[one]++
 		switch {
-		case times[b] == 2:
-			b.mark(found)
+		case times[one] == 2:
+			one.mark(found)
 			return
-		case times[b] > 2:
+		case times[one] > 2:
 			return
 		}
-		if b.header > 0 && rawjson.Given(value) {
-			found[b.header-1].raw = value
+		if one.header > 0 && rawjson.Given(value) {
+			found[one.header-1].raw = value
 		}
-		if b.branches != nil {
-			b.look(value, found)
+		if one.branches != nil {
+			one.look(value, found)
 		}
 	})
 }

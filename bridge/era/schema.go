@@ -54,55 +54,55 @@ var (
 )
 
 // value visits a schema, or the schemas of an array, at i. It returns the index behind it, or -1.
-func (w *schemaWalk) value(i, depth int, plain bool) int {
+func (s *schemaWalk) value(i, depth int, plain bool) int {
 	switch {
-	case i < len(w.b) && w.b[i] == '{':
-		return w.schema(i, depth, plain)
-	case i < len(w.b) && w.b[i] == '[':
-		if depth >= w.depth {
-			return w.stop(errDeep)
+	case i < len(s.b) && s.b[i] == '{':
+		return s.schema(i, depth, plain)
+	case i < len(s.b) && s.b[i] == '[':
+		if depth >= s.depth {
+			return s.stop(errDeep)
 		}
-		return each(w.b, i, func(_ []byte, _, from int) int { return w.value(from, depth+1, false) })
+		return each(s.b, i, func(_ []byte, _, from int) int { return s.value(from, depth+1, false) })
 	}
-	return rawjson.End(w.b, i)
+	return rawjson.End(s.b, i)
 }
 
-func (w *schemaWalk) stop(err error) int {
-	if w.err == nil {
-		w.err = err
+func (s *schemaWalk) stop(err error) int {
+	if s.err == nil {
+		s.err = err
 	}
 	return -1
 }
 
-func (w *schemaWalk) schema(i, depth int, plain bool) int {
-	if depth >= w.depth {
-		return w.stop(errDeep)
+func (s *schemaWalk) schema(i, depth int, plain bool) int {
+	if depth >= s.depth {
+		return s.stop(errDeep)
 	}
-	if w.nodes--; w.nodes < 0 {
-		return w.stop(errLarge)
+	if s.nodes--; s.nodes < 0 {
+		return s.stop(errLarge)
 	}
 	var here []annotation
 	var types [][]byte
-	end := each(w.b, i, func(name []byte, at, from int) int {
+	end := each(s.b, i, func(name []byte, at, from int) int {
 		var end int
 		switch string(name) {
 		case annotationName:
-			if end = rawjson.End(w.b, from); end <= from {
+			if end = rawjson.End(s.b, from); end <= from {
 				return -1
 			}
-			here = append(here, annotation{value: w.b[from:end], place: jsonrpc.Span{Key: at, Value: from, End: end}})
+			here = append(here, annotation{value: s.b[from:end], place: jsonrpc.Span{Key: at, Value: from, End: end}})
 		case "default", "const", "enum", "examples", "example":
-			end = rawjson.End(w.b, from)
+			end = rawjson.End(s.b, from)
 		case "type":
-			if end = rawjson.End(w.b, from); end > from {
-				types = append(types, w.b[from:end])
+			if end = rawjson.End(s.b, from); end > from {
+				types = append(types, s.b[from:end])
 			}
 		case "properties":
-			end = w.named(from, depth, plain)
+			end = s.named(from, depth, plain)
 		case "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions":
-			end = w.named(from, depth, false)
+			end = s.named(from, depth, false)
 		default:
-			end = w.value(from, depth+1, false)
+			end = s.value(from, depth+1, false)
 		}
 		return end
 	})
@@ -110,21 +110,21 @@ func (w *schemaWalk) schema(i, depth int, plain bool) int {
 		return -1
 	}
 	for _, a := range here {
-		a.path, a.types, a.plain = slices.Clone(w.path), types, plain && len(w.path) > 0
-		w.found(a)
+		a.path, a.types, a.plain = slices.Clone(s.path), types, plain && len(s.path) > 0
+		s.found(a)
 	}
 	return end
 }
 
 // named visits an object whose members are named schemas.
-func (w *schemaWalk) named(i, depth int, plain bool) int {
-	if i >= len(w.b) || w.b[i] != '{' {
-		return w.value(i, depth, false)
+func (s *schemaWalk) named(i, depth int, plain bool) int {
+	if i >= len(s.b) || s.b[i] != '{' {
+		return s.value(i, depth, false)
 	}
-	return each(w.b, i, func(name []byte, _, from int) int {
-		w.path = append(w.path, string(name))
-		end := w.value(from, depth+1, plain)
-		w.path = w.path[:len(w.path)-1]
+	return each(s.b, i, func(name []byte, _, from int) int {
+		s.path = append(s.path, string(name))
+		end := s.value(from, depth+1, plain)
+		s.path = s.path[:len(s.path)-1]
 		return end
 	})
 }

@@ -187,29 +187,29 @@ type filteredClient struct {
 }
 
 // Notify passes a notification on, unless it is about a hidden resource.
-func (s *filteredClient) Notify(n *jsonrpc.Message) {
-	if n.Method != "notifications/resources/updated" || s.f.now.Load()[list.Resources].passes(n.URI()) {
-		s.Client.Notify(n)
+func (f *filteredClient) Notify(n *jsonrpc.Message) {
+	if n.Method != "notifications/resources/updated" || f.f.now.Load()[list.Resources].passes(n.URI()) {
+		f.Client.Notify(n)
 	}
 }
 
 // Call makes a call, unless it is about a hidden item. A list is filtered by the rules in force when
 // it arrives: a client that is notified of new rules may ask at once.
-func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
-		a, err := u.Upstream.Call(ctx, r)
-		if of := u.f.now.Load()[k]; err == nil && a.Error == nil && of != nil {
+		a, err := f.Upstream.Call(ctx, r)
+		if of := f.f.now.Load()[k]; err == nil && a.Error == nil && of != nil {
 			a = k.Edit(a, of.describe)
 		}
 		return a, err
 	}
-	of := u.f.now.Load()
+	of := f.f.now.Load()
 	if r.Method == era.Listen {
-		return u.listen(ctx, r, of)
+		return f.listen(ctx, r, of)
 	}
 	k, about := subject(r.Method)
 	if !about || of[k] == nil && (r.Method != era.Complete || of[list.Templates] == nil) {
-		return u.Upstream.Call(ctx, r)
+		return f.Upstream.Call(ctx, r)
 	}
 	m, no := of.admit(k, r)
 	if no != nil {
@@ -217,15 +217,15 @@ func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	}
 	inner := *r
 	inner.Message = m
-	return u.Upstream.Call(ctx, &inner)
+	return f.Upstream.Call(ctx, &inner)
 }
 
 // listen makes a subscription without hidden resources.
-func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*jsonrpc.Message, error) {
+func (f *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*jsonrpc.Message, error) {
 	inner := *r
-	inner.Back = u.f.Client(r.Back)
+	inner.Back = f.f.Client(r.Back)
 	if of[list.Resources] == nil {
-		return u.Upstream.Call(ctx, &inner)
+		return f.Upstream.Call(ctx, &inner)
 	}
 	params := r.Whole()
 	wants, fault := subscribe.ReadListen(params)
@@ -236,7 +236,7 @@ func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*j
 	if len(seen) < len(wants.URIs) {
 		inner.Message = subscribe.Narrowed(params, "resourceSubscriptions", seen)
 	}
-	return u.Upstream.Call(ctx, &inner)
+	return f.Upstream.Call(ctx, &inner)
 }
 
 // subject returns the kind of a request's item.
@@ -256,22 +256,22 @@ func subject(method string) (list.Kind, bool) {
 
 // admit returns the message for the server. For a hidden item it returns the answer to the client,
 // as if the item did not exist.
-func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
-	m := r.Message
+func (r *rules) admit(k list.Kind, request *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	m := request.Message
 	if m.Doubtful() {
 		return nil, jsonrpc.InvalidParams(bridge.NameDoubtful)
 	}
 	if m.Method == era.Complete {
-		return of.admitCompletion(r)
+		return r.admitCompletion(request)
 	}
 	if k == list.Resources {
-		if m.URI() == "" || !of[k].passes(m.URI()) {
-			return nil, list.NoResource(r.From.Modern(), m.URI())
+		if m.URI() == "" || !r[k].passes(m.URI()) {
+			return nil, list.NoResource(request.From.Modern(), m.URI())
 		}
 		return m, nil
 	}
 	seen := m.Name()
-	own, ok := of[k].internal(seen)
+	own, ok := r[k].internal(seen)
 	switch {
 	case !ok, seen == "": // the server may take even a name that is no text, as JavaScript takes ["a"]
 		return nil, k.Unknown(seen)
@@ -282,18 +282,18 @@ func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonr
 }
 
 // admitCompletion is admit for completion/complete, whose item stands deeper in the params.
-func (of *rules) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
-	ref, no := list.ReferenceOf(r.Message)
+func (r *rules) admitCompletion(request *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	ref, no := list.ReferenceOf(request.Message)
 	if no != nil {
 		return nil, no
 	}
 	if ref.URI != "" {
-		if !of[list.Templates].passes(ref.URI) {
-			return nil, list.NoResource(r.From.Modern(), ref.URI)
+		if !r[list.Templates].passes(ref.URI) {
+			return nil, list.NoResource(request.From.Modern(), ref.URI)
 		}
 		return ref.Located(), nil
 	}
-	own, ok := of[list.Prompts].internal(ref.Name)
+	own, ok := r[list.Prompts].internal(ref.Name)
 	if !ok {
 		return nil, list.Prompts.Unknown(ref.Name)
 	}

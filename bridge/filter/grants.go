@@ -84,8 +84,8 @@ func (f *Filter) Serves(principal string) bool {
 
 // Call makes a call, unless the caller's grant does not cover it. With access rules, a list is
 // private to its caller: nothing between them may cache it for others (I-059).
-func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	a, err := u.call(ctx, r)
+func (g *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	a, err := g.call(ctx, r)
 	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {
 		if whole := a.Whole(); gjson.GetBytes(whole, "cacheScope").Str == "public" {
 			a = a.Replaced(rawjson.SetFirst(whole, "cacheScope", []byte(`"private"`)))
@@ -94,30 +94,30 @@ func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return a, err
 }
 
-func (u *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	g, known := u.f.grants.Of(r.From.Principal)
+func (g *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	grant, known := g.f.grants.Of(r.From.Principal)
 	switch {
-	case !known, !g.Covers(u.f.server): // also while the principal's sessions here are being ended
-		return nil, &bridge.Error{Server: u.f.server, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
-	case g.everything(), r.Method != "tools/call" && r.Method != list.Tools.Method():
-		return u.Upstream.Call(ctx, r)
+	case !known, !grant.Covers(g.f.server): // also while the principal's sessions here are being ended
+		return nil, &bridge.Error{Server: g.f.server, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
+	case grant.everything(), r.Method != "tools/call" && r.Method != list.Tools.Method():
+		return g.Upstream.Call(ctx, r)
 	case r.Method == list.Tools.Method():
-		return u.list(ctx, r, g)
+		return g.list(ctx, r, grant)
 	case r.Doubtful():
 		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil
-	case r.Name() == "", !g.Passes(r.Name()): // the server may take even a name that is no text, as JavaScript takes ["a"]
+	case r.Name() == "", !grant.Passes(r.Name()): // the server may take even a name that is no text, as JavaScript takes ["a"]
 		return list.Tools.Unknown(r.Name()), nil
 	}
-	return u.Upstream.Call(ctx, r)
+	return g.Upstream.Call(ctx, r)
 }
 
-func (u *granted) list(ctx context.Context, r *bridge.Request, g Grant) (*jsonrpc.Message, error) {
-	a, err := u.Upstream.Call(ctx, r)
+func (g *granted) list(ctx context.Context, r *bridge.Request, grant Grant) (*jsonrpc.Message, error) {
+	a, err := g.Upstream.Call(ctx, r)
 	if err != nil || a.Error != nil {
 		return a, err
 	}
 	return list.Tools.Edit(a, func(item []byte, name string) []byte {
-		if !g.Passes(name) {
+		if !grant.Passes(name) {
 			return nil
 		}
 		return item

@@ -27,27 +27,27 @@ type Settings struct {
 }
 
 // applySettings applies the settings, and returns the principals with changed grants.
-func (b *Gateway) applySettings(s *Settings) (changed map[string]bool) {
+func (g *Gateway) applySettings(s *Settings) (changed map[string]bool) {
 	if s == nil {
 		return nil
 	}
-	b.idle.Store(int64(s.SessionIdle))
-	b.left.Store(int64(s.SessionLeft))
-	b.quota.Set(s.PerPrincipal)
-	changed = b.grants.Set(s.Grants)
-	b.laneShares.Set(len(s.Grants))
-	b.bytes.Set(len(s.Grants))
+	g.idle.Store(int64(s.SessionIdle))
+	g.left.Store(int64(s.SessionLeft))
+	g.quota.Set(s.PerPrincipal)
+	changed = g.grants.Set(s.Grants)
+	g.laneShares.Set(len(s.Grants))
+	g.bytes.Set(len(s.Grants))
 	return changed
 }
 
 // regrant ends sessions and calls of principals at servers that they may no longer use,
 // and announces changed lists to their clients. Calls of the aggregate may continue for
 // drain; leave is as in retire.
-func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, looking report.Rounds, leave func(context.Context, *aggregate.Server)) {
+func (g *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, looking report.Rounds, leave func(context.Context, *aggregate.Server)) {
 	for _, s := range now.servers {
 		s.laneShares.Set(s.users()) // a new principal changes no grant
 		for principal := range changed {
-			if err := b.allowed(s, s.o.Name, principal); err != nil {
+			if err := g.allowed(s, s.o.Name, principal); err != nil {
 				s.pool.Revoke(principal, err)
 			}
 		}
@@ -55,20 +55,20 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	if len(changed) == 0 {
 		return
 	}
-	b.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
-	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
+	g.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
+	for _, o := range g.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
 		at := o.bindings.Current().Server
-		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
+		if err := g.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
 		} else {
 			subscribe.NotifyChanged(o.changes, []list.Kind{list.Tools})
 		}
 	}
-	b.wg.Go(func() {
+	g.wg.Go(func() {
 		end := time.Now().Add(drain)
 		for _, s := range now.servers {
-			s.reports.Drain(b.life, time.Until(end), looking, nil)
-			leave(b.force, s.member)
+			s.reports.Drain(g.life, time.Until(end), looking, nil)
+			leave(g.force, s.member)
 		}
 	})
 }
@@ -86,30 +86,30 @@ func (s *server) users() (n int) {
 // Revoke ends everything of a principal whose key was removed: sessions, streams,
 // calls in flight, parked calls and subscriptions. Until Restore, the principal can
 // begin nothing. Other principals are not affected.
-func (b *Gateway) Revoke(principal string) {
-	calls := b.revoked.Revoke(principal)
-	ended := b.open(func(s *Session) bool { return s.caller.Principal == principal })
+func (g *Gateway) Revoke(principal string) {
+	calls := g.revoked.Revoke(principal)
+	ended := g.open(func(s *Session) bool { return s.caller.Principal == principal })
 	for _, s := range ended {
 		s.End(errRevoked)
 	}
-	for _, r := range b.table.Load().servers {
+	for _, r := range g.table.Load().servers {
 		r.pool.Revoke(principal, errRevoked)
 	}
-	b.log.Info("sessions and calls of a caller ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
+	g.log.Info("sessions and calls of a caller ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
 }
 
 // Restore admits a revoked principal again.
-func (b *Gateway) Restore(principal string) { b.revoked.Restore(principal) }
+func (g *Gateway) Restore(principal string) { g.revoked.Restore(principal) }
 
 // Allowed returns nil if the principal may use the server of that name, which is as
 // in Initialize. Its error is ErrUnknownServer, or of the kind ErrDenied.
-func (b *Gateway) Allowed(server, principal string) error {
-	return b.allowed(b.table.Load().at(server), server, principal)
+func (g *Gateway) Allowed(server, principal string) error {
+	return g.allowed(g.table.Load().at(server), server, principal)
 }
 
 // allowed is Allowed for a server that the table holds; s is nil for the aggregate.
-func (b *Gateway) allowed(s *server, name, principal string) error {
-	if err := b.revoked.Check(principal); err != nil {
+func (g *Gateway) allowed(s *server, name, principal string) error {
+	if err := g.revoked.Check(principal); err != nil {
 		return err
 	}
 	switch {
@@ -120,7 +120,7 @@ func (b *Gateway) allowed(s *server, name, principal string) error {
 	case name != "":
 		return bridge.ErrUnknownServer
 	}
-	for _, one := range b.table.Load().servers {
+	for _, one := range g.table.Load().servers {
 		if one.filter.Serves(principal) {
 			return nil
 		}
@@ -131,16 +131,16 @@ func (b *Gateway) allowed(s *server, name, principal string) error {
 // Shared returns the shared connections to a server, and its forwarded headers; nil without
 // sharing. Sessions of other instances join them without guards for clients: these guards
 // run at the other instance.
-func (b *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
-	if s := b.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
+func (g *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
+	if s := g.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
 		return s.shared, s.o.Forward
 	}
 	return nil, nil
 }
 
 // Pool returns the pool that serves a server's stateless clients; nil for an unknown server.
-func (b *Gateway) Pool(name string) *stateless.Pool {
-	if s := b.table.Load().named[name]; s != nil {
+func (g *Gateway) Pool(name string) *stateless.Pool {
+	if s := g.table.Load().named[name]; s != nil {
 		return s.pool
 	}
 	return nil

@@ -14,28 +14,28 @@ import (
 
 // Portable reports whether another instance can continue a session. It cannot where a
 // session ends with its connection (restart: false), unless that connection moves too.
-func (b *Gateway) Portable(r *session.Record) bool {
-	return !slices.ContainsFunc(b.table.Load().servers, func(s *server) bool {
+func (g *Gateway) Portable(r *session.Record) bool {
+	return !slices.ContainsFunc(g.table.Load().servers, func(s *server) bool {
 		return (r.Server == "" || s.o.Name == r.Server) && s.ends() && r.Carry[s.o.Name] == nil
 	})
 }
 
 // Adopt continues a session of another instance; h is its record, taken over from there.
 // The first call opens the connection.
-func (b *Gateway) Adopt(h session.Held) (*Session, error) {
-	if err := b.Allowed(h.Server, h.Principal); err != nil {
+func (g *Gateway) Adopt(h session.Held) (*Session, error) {
+	if err := g.Allowed(h.Server, h.Principal); err != nil {
 		return nil, err
 	}
-	s := b.newSession(h.Key, h.Server, callerOf(&h.Record))
+	s := g.newSession(h.Key, h.Server, callerOf(&h.Record))
 	s.held, s.ready, s.used, s.bindings.Current().Handover = h, true, true, newHandover()
 	if stay, ok := s.caller.Handover.(*stay); ok {
 		stay.Resume(&h)
 	}
-	if err := b.add(s); err != nil {
+	if err := g.add(s); err != nil {
 		s.cancel(err)
 		return nil, err
 	}
-	if err := s.bindings.Connect(b.force, s.ctx); err != nil {
+	if err := s.bindings.Connect(g.force, s.ctx); err != nil {
 		s.End(err)
 		return nil, err
 	}
@@ -161,12 +161,12 @@ func (s *Session) moves() bool {
 }
 
 // Move ends the session of that key here, because another instance owns it.
-func (b *Gateway) Move(key string) { b.move(func(s *Session) bool { return s.id == key }) }
+func (g *Gateway) Move(key string) { g.move(func(s *Session) bool { return s.id == key }) }
 
 // MoveIdle ends the sessions without calls in flight, so that other instances continue
 // them. It returns the number of sessions that were here.
-func (b *Gateway) MoveIdle() (left int) {
-	b.move(func(s *Session) bool {
+func (g *Gateway) MoveIdle() (left int) {
+	g.move(func(s *Session) bool {
 		left++
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -176,8 +176,8 @@ func (b *Gateway) MoveIdle() (left int) {
 }
 
 // move ends the selected sessions with ErrMoved.
-func (b *Gateway) move(which func(*Session) bool) {
-	for _, s := range b.open(which) {
+func (g *Gateway) move(which func(*Session) bool) {
+	for _, s := range g.open(which) {
 		s.End(ErrMoved)
 	}
 }

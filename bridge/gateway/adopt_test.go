@@ -19,17 +19,17 @@ type slowKeeper struct {
 	running int
 }
 
-func (k *slowKeeper) Save(ctx context.Context, h session.Held) error {
+func (s *slowKeeper) Save(ctx context.Context, h session.Held) error {
 	if len(h.Subs) == 0 {
-		return k.Memory.Save(ctx, h)
+		return s.Memory.Save(ctx, h)
 	}
-	k.saves = append(k.saves, h)
-	k.running++
-	defer func() { k.running-- }()
-	if len(k.saves) == 1 {
-		<-k.release
+	s.saves = append(s.saves, h)
+	s.running++
+	defer func() { s.running-- }()
+	if len(s.saves) == 1 {
+		<-s.release
 	}
-	return k.Memory.Save(ctx, h)
+	return s.Memory.Save(ctx, h)
 }
 
 // Two changes of a session at once are stored in their order, although the store is slow with the first:

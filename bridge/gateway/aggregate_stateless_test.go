@@ -26,9 +26,9 @@ type modernFake struct {
 	result string // of server/discover
 }
 
-func (s *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := &fakeWire{f: s.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
-	w.Conn = conn.New("fake", w, rest, s.times)
+func (m *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := &fakeWire{f: m.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
+	w.Conn = conn.New("fake", w, rest, m.times)
 	w.wg.Go(w.run)
 	var verdict conn.Verdict
 	var err error
@@ -36,10 +36,10 @@ func (s *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.
 		_ = w.Close(ctx)
 		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is not what it was", Err: err}
 	}
-	s.mu.Lock()
-	s.wires = append(s.wires, w)
-	w.n = len(s.wires)
-	s.mu.Unlock()
+	m.mu.Lock()
+	m.wires = append(m.wires, w)
+	w.n = len(m.wires)
+	m.mu.Unlock()
 	return w, nil
 }
 

@@ -826,7 +826,7 @@ type instantWire struct {
 	server *bridge.Greeting
 }
 
-func (w *instantWire) Send(_ context.Context, m conn.Outgoing) error {
+func (i *instantWire) Send(_ context.Context, m conn.Outgoing) error {
 	result := `{}`
 	if m.Method == "initialize" {
 		result = everything
@@ -836,11 +836,11 @@ func (w *instantWire) Send(_ context.Context, m conn.Outgoing) error {
 		if err != nil {
 			return err
 		}
-		w.Deliver(a)
+		i.Deliver(a)
 	}
 	return nil
 }
 
-func (w *instantWire) Server() *bridge.Greeting { return w.server }
+func (i *instantWire) Server() *bridge.Greeting { return i.server }
 
-func (w *instantWire) Close(context.Context) error { w.Fail(bridge.ErrShutdown); return nil }
+func (i *instantWire) Close(context.Context) error { i.Fail(bridge.ErrShutdown); return nil }

@@ -34,25 +34,25 @@ type bindings[S any] struct {
 // Init sets the first binding, to the server at; Reach makes its chain. make returns a chain
 // and opens nothing. end ends the session. later runs shut for a former binding, or drops it,
 // and then End shuts. end and later must not block.
-func (s *bindings[S]) Init(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
-	s.make, s.end, s.later = make, end, later
-	s.now.Store(s.binding(at))
+func (b *bindings[S]) Init(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
+	b.make, b.end, b.later = make, end, later
+	b.now.Store(b.binding(at))
 }
 
-func (s *bindings[S]) binding(at S) *binding[S] {
-	return &binding[S]{Server: at, all: s, replaced: make(chan struct{})}
+func (b *bindings[S]) binding(at S) *binding[S] {
+	return &binding[S]{Server: at, all: b, replaced: make(chan struct{})}
 }
 
 // Current returns the current binding.
-func (s *bindings[S]) Current() *binding[S] { return s.now.Load() }
+func (b *bindings[S]) Current() *binding[S] { return b.now.Load() }
 
 // Current reports whether the binding is the current one.
-func (w *binding[S]) Current() bool { return w.all.Current() == w }
+func (b *binding[S]) Current() bool { return b.all.Current() == b }
 
 // Enter returns the current binding for a call. Until Leave, only End closes it.
-func (s *bindings[S]) Enter() *binding[S] {
+func (b *bindings[S]) Enter() *binding[S] {
 	for {
-		w := s.Current()
+		w := b.Current()
 		w.calls.Add(1)
 		if w.Current() {
 			return w
@@ -62,19 +62,19 @@ func (s *bindings[S]) Enter() *binding[S] {
 }
 
 // Leave ends a call that entered. The last one shuts a former binding.
-func (w *binding[S]) Leave() {
-	if w.calls.Add(-1) == 0 && !w.Current() {
-		w.all.later(w.shut)
+func (b *binding[S]) Leave() {
+	if b.calls.Add(-1) == 0 && !b.Current() {
+		b.all.later(b.shut)
 	}
 }
 
 // shut closes the chain once. It returns when the chain is closed.
-func (w *binding[S]) shut(ctx context.Context) {
-	w.all.mu.Lock()
-	up := w.Chain
-	w.all.mu.Unlock()
+func (b *binding[S]) shut(ctx context.Context) {
+	b.all.mu.Lock()
+	up := b.Chain
+	b.all.mu.Unlock()
 	if up != nil {
-		w.closed.Do(func() { _ = up.Close(ctx) })
+		b.closed.Do(func() { _ = up.Close(ctx) })
 	}
 }
 
@@ -85,19 +85,19 @@ func anyBusy[S any](ways []*binding[S]) bool {
 
 // Connect makes the chain of the current binding. life is the session's context; its cause is
 // the error when the session ended.
-func (s *bindings[S]) Connect(ctx, life context.Context) error {
+func (b *bindings[S]) Connect(ctx, life context.Context) error {
 	for {
-		w := s.Current()
-		up, err := s.make(w)
+		w := b.Current()
+		up, err := b.make(w)
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		ended, counts := s.ended, w.Current()
+		b.mu.Lock()
+		ended, counts := b.ended, w.Current()
 		if counts && !ended {
 			w.Chain = up
 		}
-		s.mu.Unlock()
+		b.mu.Unlock()
 		if counts && !ended {
 			return nil
 		}
@@ -111,58 +111,58 @@ func (s *bindings[S]) Connect(ctx, life context.Context) error {
 // Replace makes a binding to at the current one, and returns it if session state must be
 // restored there. It returns nil for a session that did not begin or has ended. Calls in
 // flight keep the former binding until the last one leaves: see End.
-func (s *bindings[S]) Replace(ctx context.Context, at S) *binding[S] {
-	was, w := s.Current(), s.binding(at)
-	up, err := s.make(w)
+func (b *bindings[S]) Replace(ctx context.Context, at S) *binding[S] {
+	was, w := b.Current(), b.binding(at)
+	up, err := b.make(w)
 	if err != nil {
-		s.end(err)
+		b.end(err)
 		return nil
 	}
-	s.mu.Lock()
-	begun := was.Chain != nil && !s.ended
+	b.mu.Lock()
+	begun := was.Chain != nil && !b.ended
 	if begun {
 		w.Chain, w.Handover = up, resumedHandover()
 	} else {
 		w.Handover = was.Handover
 	}
-	if !s.ended {
-		s.now.Store(w)
+	if !b.ended {
+		b.now.Store(w)
 		close(was.replaced)
 	}
-	s.mu.Unlock()
+	b.mu.Unlock()
 	if !begun { // Reach makes it
 		_ = up.Close(ctx)
 		return nil
 	}
 	if was.calls.Load() == 0 {
-		s.later(was.shut)
+		b.later(was.shut)
 	}
 	return w
 }
 
 // Close closes the current chain. Afterwards Reach and Renew change nothing.
-func (s *bindings[S]) Close(ctx context.Context) {
-	s.mu.Lock()
-	s.ended = true
-	up := s.Current().Chain
-	s.mu.Unlock()
+func (b *bindings[S]) Close(ctx context.Context) {
+	b.mu.Lock()
+	b.ended = true
+	up := b.Current().Chain
+	b.mu.Unlock()
 	if up != nil {
 		_ = up.Close(ctx) // the wrappers log their errors
 	}
 }
 
 // Released marks the session as released. The session calls it after Close.
-func (s *bindings[S]) Released() { close(s.Current().replaced) }
+func (b *bindings[S]) Released() { close(b.Current().replaced) }
 
 // End ends the session with err if the binding is still current, and waits for its release.
 // Otherwise it closes the binding's chain, calls in flight included.
-func (w *binding[S]) End(ctx context.Context, err error) {
-	if w.Current() {
-		w.all.end(err)
-		<-w.replaced
+func (b *binding[S]) End(ctx context.Context, err error) {
+	if b.Current() {
+		b.all.end(err)
+		<-b.replaced
 		return
 	}
-	w.shut(ctx)
+	b.shut(ctx)
 }
 
 // awaitBindings waits until none of the bindings is current, or left is closed. It reports

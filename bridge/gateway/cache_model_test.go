@@ -24,22 +24,22 @@ type wavering struct {
 	lies []string          // what clients were wrongly given
 }
 
-func (s *wavering) serve(w *fakeWire, m *jsonrpc.Message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (w *wavering) serve(one *fakeWire, m *jsonrpc.Message) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch m.Method {
 	case "tools/list":
-		list := fmt.Sprintf(`{"tools":[{"name":"w%d.%d"}]}`, w.n, s.at[w])
-		time.AfterFunc(time.Duration(s.rng.IntN(4))*10*time.Millisecond, func() { w.answer(m, list) })
+		list := fmt.Sprintf(`{"tools":[{"name":"w%d.%d"}]}`, one.n, w.at[one])
+		time.AfterFunc(time.Duration(w.rng.IntN(4))*10*time.Millisecond, func() { one.answer(m, list) })
 	case "tools/call":
-		if s.rng.IntN(2) == 0 {
-			w.answer(m, `{"content":[]}`)
+		if w.rng.IntN(2) == 0 {
+			one.answer(m, `{"content":[]}`)
 			m = nil
 		}
-		s.at[w]++
-		w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"edition":%d,"wire":%d}}}`, s.at[w], w.n))
+		w.at[one]++
+		one.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"edition":%d,"wire":%d}}}`, w.at[one], one.n))
 		if m != nil {
-			w.answer(m, `{"content":[]}`)
+			one.answer(m, `{"content":[]}`)
 		}
 	default:
 		return false
@@ -49,19 +49,19 @@ func (s *wavering) serve(w *fakeWire, m *jsonrpc.Message) bool {
 
 // check looks at the list that a client has got, who was told of that edition of
 // its own connection's; 0 means that it was told of none.
-func (s *wavering) check(answer string, wire, edition int64) {
+func (w *wavering) check(answer string, wire, edition int64) {
 	name := gjson.Get(answer, "result.tools.0.name").Str
-	var w, e int64
-	_, err := fmt.Sscanf(name, "w%d.%d", &w, &e)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var count, e int64
+	_, err := fmt.Sscanf(name, "w%d.%d", &count, &e)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case err != nil:
-		s.lies = append(s.lies, "no list: "+answer)
-	case edition > 0 && (w != wire || e < edition):
-		s.lies = append(s.lies, fmt.Sprintf("after edition %d of connection %d: %s", edition, wire, name))
-	case edition == 0 && e > 0 && wire != 0 && w != wire:
-		s.lies = append(s.lies, fmt.Sprintf("connection %d was given %s", wire, name))
+		w.lies = append(w.lies, "no list: "+answer)
+	case edition > 0 && (count != wire || e < edition):
+		w.lies = append(w.lies, fmt.Sprintf("after edition %d of connection %d: %s", edition, wire, name))
+	case edition == 0 && e > 0 && wire != 0 && count != wire:
+		w.lies = append(w.lies, fmt.Sprintf("connection %d was given %s", wire, name))
 	}
 }
 
@@ -137,35 +137,35 @@ type fickle struct {
 	lies    []string
 }
 
-func (s *fickle) serve(w *statelessWire, m *jsonrpc.Message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (f *fickle) serve(w *statelessWire, m *jsonrpc.Message) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch m.Method {
 	case era.Listen:
-		s.listens[string(m.ID)] = true
+		f.listens[string(m.ID)] = true
 		w.acknowledge(m)
 	case "notifications/cancelled":
-		delete(s.listens, string(m.RequestID()))
+		delete(f.listens, string(m.RequestID()))
 	case "tools/list":
-		list := fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"e%d"}],"ttlMs":600000,"cacheScope":"public"}`, s.edition)
-		time.AfterFunc(time.Duration(s.rng.IntN(4))*10*time.Millisecond, func() { w.reply(m, list) })
+		list := fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"e%d"}],"ttlMs":600000,"cacheScope":"public"}`, f.edition)
+		time.AfterFunc(time.Duration(f.rng.IntN(4))*10*time.Millisecond, func() { w.reply(m, list) })
 	case "tools/call":
-		s.edition++
-		for id := range s.listens {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s,"edition":%d}}}`, id, s.edition))
+		f.edition++
+		for id := range f.listens {
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s,"edition":%d}}}`, id, f.edition))
 		}
 		w.reply(m, `{"resultType":"complete","content":[]}`)
 	}
 	return true
 }
 
-func (s *fickle) check(answer string, edition int64) {
+func (f *fickle) check(answer string, edition int64) {
 	var e int64
 	_, err := fmt.Sscanf(gjson.Get(answer, "result.tools.0.name").Str, "e%d", &e)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil || e < edition {
-		s.lies = append(s.lies, fmt.Sprintf("after edition %d: %s", edition, answer))
+		f.lies = append(f.lies, fmt.Sprintf("after edition %d: %s", edition, answer))
 	}
 }
 

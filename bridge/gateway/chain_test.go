@@ -51,7 +51,7 @@ type chainEnd struct {
 // core, such as lane.(*Lane).Call.
 var method = regexp.MustCompile(`/bridge/bridge/(?:\w+/)*(?:gateway\.|(\w+\.))\(?\*?(\w+)\)?\.Call$`)
 
-func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Message, err error) {
+func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Message, err error) {
 	if r.Method == "tools/call" {
 		pcs := make([]uintptr, 200)
 		frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
@@ -64,11 +64,11 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 			}
 		}
 		slices.Reverse(links)
-		e.c.mu.Lock()
-		e.c.saw = append(e.c.saw, strings.Join(links, " > "))
-		e.c.mu.Unlock()
+		c.c.mu.Lock()
+		c.c.saw = append(c.c.saw, strings.Join(links, " > "))
+		c.c.mu.Unlock()
 	}
-	return e.Upstream.Call(ctx, r)
+	return c.Upstream.Call(ctx, r)
 }
 
 // TestChains states the wrappers that a call passes when every option is set, the

@@ -37,28 +37,28 @@ type StatelessClient struct {
 var _ bridge.Client = (*StatelessClient)(nil)
 
 // Notify sends a notification of the call. One of a subscription carries its id.
-func (c *StatelessClient) Notify(n *jsonrpc.Message) {
-	if c.Subscription == nil {
-		c.Back.Send(NotificationEvent(n))
+func (s *StatelessClient) Notify(n *jsonrpc.Message) {
+	if s.Subscription == nil {
+		s.Back.Send(NotificationEvent(n))
 		return
 	}
 	if what := subscribe.Changed(n); what != "" {
-		c.Changes.Notify(what, n)
+		s.Changes.Notify(what, n)
 		return
 	}
-	c.Tell(n)
+	s.Tell(n)
 }
 
 // Tell sends a notification of the subscription, with its id.
-func (c *StatelessClient) Tell(n *jsonrpc.Message) {
-	c.Back.Send(NotificationEvent(subscribe.Tagged(n, c.Subscription)))
+func (s *StatelessClient) Tell(n *jsonrpc.Message) {
+	s.Back.Send(NotificationEvent(subscribe.Tagged(n, s.Subscription)))
 }
 
 // Ask refuses: a stateless client gets no requests.
-func (c *StatelessClient) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (s *StatelessClient) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
 	return nil
 }
 
 // Gone does nothing: the call itself fails.
-func (c *StatelessClient) Gone(error) {}
+func (s *StatelessClient) Gone(error) {}

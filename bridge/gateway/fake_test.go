@@ -99,97 +99,97 @@ func (f *fake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client
 	return w, nil
 }
 
-func (w *fakeWire) run() {
+func (f *fakeWire) run() {
 	for {
 		select {
-		case <-w.done:
+		case <-f.done:
 			return
-		case do := <-w.queue:
+		case do := <-f.queue:
 			do()
 		}
 	}
 }
 
 // Send implements Sender.
-func (w *fakeWire) Send(_ context.Context, m conn.Outgoing) error {
+func (f *fakeWire) Send(_ context.Context, m conn.Outgoing) error {
 	line, told := m.Line, m.Trace != bridge.Trace{}
 	text := string(line.B)
 	line.Free()
-	w.queue <- func() {
-		w.mu.Lock()
-		if w.got = append(w.got, text); told {
-			w.traces++
+	f.queue <- func() {
+		f.mu.Lock()
+		if f.got = append(f.got, text); told {
+			f.traces++
 		}
-		w.mu.Unlock()
+		f.mu.Unlock()
 		m, err := jsonrpc.Parse([]byte(text))
 		if err != nil {
 			panic(err) // the bridge sends messages only
 		}
 		switch {
-		case w.f.serve != nil && w.f.serve(w, m):
+		case f.f.serve != nil && f.f.serve(f, m):
 		case m.Method == "initialize":
-			w.answer(m, cmp.Or(w.f.result, everything))
+			f.answer(m, cmp.Or(f.f.result, everything))
 		case m.IsRequest():
-			w.answer(m, "{}")
+			f.answer(m, "{}")
 		}
 	}
 	return nil
 }
 
-func (w *fakeWire) answer(m *jsonrpc.Message, result string) {
-	w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+func (f *fakeWire) answer(m *jsonrpc.Message, result string) {
+	f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
 }
 
 // say makes the server send a message.
-func (w *fakeWire) say(text string) {
-	w.queue <- func() {
+func (f *fakeWire) say(text string) {
+	f.queue <- func() {
 		buf := jsonrpc.NewBuffer(len(text))
 		buf.B = append(buf.B, text...)
 		m, err := jsonrpc.Parse(buf.B)
 		if err != nil {
 			panic(err)
 		}
-		w.Deliver(m.Own(buf))
+		f.Deliver(m.Own(buf))
 	}
 }
 
 // die ends the connection by itself.
-func (w *fakeWire) die() {
-	w.queue <- func() {
+func (f *fakeWire) die() {
+	f.queue <- func() {
 		err := &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died", Err: errors.New("secret reason")}
-		if w.Fail(err) {
-			w.rest.Gone(err)
+		if f.Fail(err) {
+			f.rest.Gone(err)
 		}
 	}
 }
 
-func (w *fakeWire) Server() *bridge.Greeting { return w.server }
+func (f *fakeWire) Server() *bridge.Greeting { return f.server }
 
 // Attributes implements Attributing.
-func (w *fakeWire) Attributes() bool { return w.f.told }
+func (f *fakeWire) Attributes() bool { return f.f.told }
 
-func (w *fakeWire) Close(ctx context.Context) error {
-	w.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})
-	if w.f.closes != nil {
-		w.f.closes(ctx, w)
+func (f *fakeWire) Close(ctx context.Context) error {
+	f.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})
+	if f.f.closes != nil {
+		f.f.closes(ctx, f)
 	}
-	w.once.Do(func() { close(w.done) })
-	w.wg.Wait()
+	f.once.Do(func() { close(f.done) })
+	f.wg.Wait()
 	return nil
 }
 
 // log returns what the server got, when all is quiet.
-func (w *fakeWire) log() []string {
+func (f *fakeWire) log() []string {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.got)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.got)
 }
 
 // received is log without the handshake.
-func (w *fakeWire) received() []string {
+func (f *fakeWire) received() []string {
 	var all []string
-	for _, line := range w.log() {
+	for _, line := range f.log() {
 		if !strings.Contains(line, `"initialize"`) && !strings.Contains(line, `"notifications/initialized"`) {
 			all = append(all, line)
 		}

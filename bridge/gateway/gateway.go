@@ -269,94 +269,94 @@ func New(o Options) *Gateway {
 
 // Room returns a principal's share of Options.MaxBytes; the empty name stands for
 // no particular principal.
-func (b *Gateway) Room(principal string) limits.Room { return b.bytes.Room(principal) }
+func (g *Gateway) Room(principal string) limits.Room { return g.bytes.Room(principal) }
 
 // OffersModern reports whether the address of that server offers 2026-07-28; an
 // empty name means the aggregate, or the only server. Where it does not, the caller
 // treats a stateless request like one before initialize.
-func (b *Gateway) OffersModern(server string) bool {
-	offer := b.offer
-	if r := b.table.Load().at(server); r != nil {
+func (g *Gateway) OffersModern(server string) bool {
+	offer := g.offer
+	if r := g.table.Load().at(server); r != nil {
 		offer = r.offer
 	}
 	return offer != OfferLegacy
 }
 
 // Drain refuses new calls, and waits for the calls in flight or the end of ctx.
-func (b *Gateway) Drain(ctx context.Context) error {
-	b.stopListening()
-	return b.inFlight.Drain(ctx)
+func (g *Gateway) Drain(ctx context.Context) error {
+	g.stopListening()
+	return g.inFlight.Drain(ctx)
 }
 
 // Draining reports whether Drain or Close was called.
-func (b *Gateway) Draining() bool { return b.inFlight.Draining() }
+func (g *Gateway) Draining() bool { return g.inFlight.Draining() }
 
 // Activity returns the number of calls in flight, and of all calls so far.
-func (b *Gateway) Activity() (now int, all uint64) { return b.inFlight.Activity() }
+func (g *Gateway) Activity() (now int, all uint64) { return g.inFlight.Activity() }
 
 // enter admits a call of any client. After a nil error, leave must be called.
-func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
-	if err := b.inFlight.Enter(); err != nil {
+func (g *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
+	if err := g.inFlight.Enter(); err != nil {
 		return err
 	}
-	if err := b.quota.Enter(from, m); err != nil {
-		b.inFlight.Leave()
+	if err := g.quota.Enter(from, m); err != nil {
+		g.inFlight.Leave()
 		return err
 	}
 	return nil
 }
 
 // leave releases what enter took.
-func (b *Gateway) leave(from *bridge.Caller) {
-	b.quota.Leave(from)
-	b.inFlight.Leave()
+func (g *Gateway) leave(from *bridge.Caller) {
+	g.quota.Leave(from)
+	g.inFlight.Leave()
 }
 
 // Close ends all sessions and connections, and returns when all their goroutines
 // ended. The end of ctx forces connections to close at once.
-func (b *Gateway) Close(ctx context.Context) {
-	b.inFlight.Shut()
-	b.stopListening()
-	stop := context.AfterFunc(ctx, b.hurry)
+func (g *Gateway) Close(ctx context.Context) {
+	g.inFlight.Shut()
+	g.stopListening()
+	stop := context.AfterFunc(ctx, g.hurry)
 	defer stop()
-	b.applying.Lock() // no Apply comes after this
-	b.mu.Lock()
-	b.closed = true
-	b.applying.Unlock()
-	open := slices.Collect(maps.Keys(b.sessions))
-	b.mu.Unlock()
+	g.applying.Lock() // no Apply comes after this
+	g.mu.Lock()
+	g.closed = true
+	g.applying.Unlock()
+	open := slices.Collect(maps.Keys(g.sessions))
+	g.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, s := range open {
 		wg.Go(func() { s.close(ctx, bridge.ErrShutdown) })
 	}
 	wg.Wait()
-	wg.Go(func() { _ = b.stateless.Close(ctx) })
-	for _, r := range b.table.Load().servers {
+	wg.Go(func() { _ = g.stateless.Close(ctx) })
+	for _, r := range g.table.Load().servers {
 		wg.Go(func() { r.close(ctx) })
 	}
 	wg.Wait()
-	b.stop()
-	b.wg.Wait()
-	b.workers.Stop()
-	b.hurry()
+	g.stop()
+	g.wg.Wait()
+	g.workers.Stop()
+	g.hurry()
 }
 
 // run runs f in a goroutine that Close awaits. It reports false after Close.
-func (b *Gateway) run(f func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+func (g *Gateway) run(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
 		return false
 	}
-	b.wg.Go(f)
+	g.wg.Go(f)
 	return true
 }
 
 // open returns the sessions for which which is true.
-func (b *Gateway) open(which func(*Session) bool) (all []*Session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for s := range b.sessions {
+func (g *Gateway) open(which func(*Session) bool) (all []*Session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for s := range g.sessions {
 		if which(s) {
 			all = append(all, s)
 		}
@@ -369,9 +369,9 @@ func (b *Gateway) open(which func(*Session) bool) (all []*Session) {
 const sweepEvery = 30 * time.Second
 
 // sweep ends idle sessions until ctx ends.
-func (b *Gateway) sweep(ctx context.Context) {
+func (g *Gateway) sweep(ctx context.Context) {
 	every := func() time.Duration {
-		return max(min(sweepEvery, time.Duration(min(b.idle.Load(), b.left.Load()))/4), 10*time.Millisecond)
+		return max(min(sweepEvery, time.Duration(min(g.idle.Load(), g.left.Load()))/4), 10*time.Millisecond)
 	}
 	tick := time.NewTicker(every())
 	defer tick.Stop()
@@ -381,13 +381,13 @@ func (b *Gateway) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		all := b.open(func(*Session) bool { return true })
-		b.quota.Sweep(time.Now())
-		for _, r := range b.table.Load().servers {
+		all := g.open(func(*Session) bool { return true })
+		g.quota.Sweep(time.Now())
+		for _, r := range g.table.Load().servers {
 			r.rates.Sweep(time.Now())
 		}
 		for _, s := range all {
-			if s.idleFor(time.Now()) > s.idleLimit(time.Duration(b.idle.Load()), time.Duration(b.left.Load())) {
+			if s.idleFor(time.Now()) > s.idleLimit(time.Duration(g.idle.Load()), time.Duration(g.left.Load())) {
 				s.End(bridge.ErrIdle)
 			}
 		}

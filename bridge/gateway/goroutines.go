@@ -30,38 +30,38 @@ func newGoroutines() *goroutines {
 }
 
 // Run calls f in a goroutine, and does not wait for it. After Stop it reports false.
-func (c *goroutines) Run(f func()) bool {
+func (g *goroutines) Run(f func()) bool {
 	select {
-	case c.work <- f:
+	case g.work <- f:
 		return true
 	default:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped {
 		return false
 	}
-	c.wg.Go(func() { c.serve(f) })
+	g.wg.Go(func() { g.serve(f) })
 	return true
 }
 
-func (c *goroutines) serve(f func()) {
+func (g *goroutines) serve(f func()) {
 	enough := time.NewTimer(idleFor)
 	defer enough.Stop()
 	for {
 		f()
 		f = nil // an idle goroutine keeps nothing that f refers to
-		if c.idle.Add(1) > maxIdle {
-			c.idle.Add(-1)
+		if g.idle.Add(1) > maxIdle {
+			g.idle.Add(-1)
 			return
 		}
 		enough.Reset(idleFor)
 		select {
-		case f = <-c.work:
+		case f = <-g.work:
 		case <-enough.C:
-		case <-c.over:
+		case <-g.over:
 		}
-		c.idle.Add(-1)
+		g.idle.Add(-1)
 		if f == nil {
 			return
 		}
@@ -69,12 +69,12 @@ func (c *goroutines) serve(f func()) {
 }
 
 // Stop returns when all functions have returned.
-func (c *goroutines) Stop() {
-	c.mu.Lock()
-	if !c.stopped {
-		c.stopped = true
-		close(c.over)
+func (g *goroutines) Stop() {
+	g.mu.Lock()
+	if !g.stopped {
+		g.stopped = true
+		close(g.over)
 	}
-	c.mu.Unlock()
-	c.wg.Wait()
+	g.mu.Unlock()
+	g.wg.Wait()
 }

@@ -38,13 +38,13 @@ func newGuardedLine(up, guarded bridge.Upstream, lane guardedLane, tools *tools.
 }
 
 // Checked returns the line with the checks of the list of tools.
-func (l *guardedLine) Checked() bridge.Upstream { return l.checked }
+func (g *guardedLine) Checked() bridge.Upstream { return g.checked }
 
 // Holds reports whether the cache has the answer to a request. See stateless.Line.
-func (l *guardedLine) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
-	if !l.kept.Holds(r, s, why) {
+func (g *guardedLine) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
+	if !g.kept.Holds(r, s, why) {
 		return false
 	}
-	l.Presume(s)
+	g.Presume(s)
 	return true
 }

@@ -47,10 +47,10 @@ func resumedHandover() *handover {
 }
 
 // Done reports whether the state is restored. A nil handover has nothing to restore.
-func (a *handover) Done() bool { return a == nil || a.done.Load() }
+func (h *handover) Done() bool { return h == nil || h.done.Load() }
 
 // Waits sets whether a goroutine waits to resume without a call, and returns the former value.
-func (a *handover) Waits(now bool) (before bool) { return a.waiting.Swap(now) }
+func (h *handover) Waits(now bool) (before bool) { return h.waiting.Swap(now) }
 
 // maxIntroduction limits the params of initialize in bytes, since the session keeps them.
 const maxIntroduction = 256 << 10
@@ -120,17 +120,17 @@ func callerOf(r *session.Record) *bridge.Caller {
 // Resume restores the session's state at the server once, and calls changed for each list
 // that may have changed. The error is a kind of bridge.ErrReplaced if the server changed and
 // the session cannot continue.
-func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
-	if a.Done() {
+func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
+	if h.Done() {
 		return nil
 	}
 	select {
-	case <-a.turn:
+	case <-h.turn:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { a.turn <- struct{}{} }()
-	if a.Done() {
+	defer func() { h.turn <- struct{}{} }()
+	if h.Done() {
 		return nil
 	}
 	r := record()
@@ -153,8 +153,8 @@ func (a *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	for _, uri := range r.Subs {
 		notifyServer(ctx, up, from, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`), log)
 	}
-	a.done.Store(true)
-	if !a.announced {
+	h.done.Store(true)
+	if !h.announced {
 		announceLists(now, changed)
 	}
 	return nil

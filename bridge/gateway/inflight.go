@@ -21,57 +21,57 @@ type InFlight struct {
 const MaxInFlight = 4096
 
 // Enter admits a call. After a nil error, Leave must be called.
-func (f *InFlight) Enter() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (i *InFlight) Enter() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	switch {
-	case f.closed:
+	case i.closed:
 		return bridge.ErrShutdown
-	case f.n >= MaxInFlight:
+	case i.n >= MaxInFlight:
 		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the bridge has too many calls in flight", MaxInFlight)}
 	}
-	f.n++
-	f.total++
+	i.n++
+	i.total++
 	return nil
 }
 
 // Leave ends a call.
-func (f *InFlight) Leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.n--; f.n == 0 && f.empty != nil {
-		close(f.empty)
-		f.empty = nil
+func (i *InFlight) Leave() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.n--; i.n == 0 && i.empty != nil {
+		close(i.empty)
+		i.empty = nil
 	}
 }
 
 // Shut refuses new calls.
-func (f *InFlight) Shut() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
+func (i *InFlight) Shut() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = true
 }
 
 // Draining reports whether calls are refused.
-func (f *InFlight) Draining() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.closed
+func (i *InFlight) Draining() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.closed
 }
 
 // Drain refuses new calls, and waits for the calls in flight or the end of ctx.
-func (f *InFlight) Drain(ctx context.Context) error {
-	f.mu.Lock()
-	f.closed = true
-	if f.n == 0 {
-		f.mu.Unlock()
+func (i *InFlight) Drain(ctx context.Context) error {
+	i.mu.Lock()
+	i.closed = true
+	if i.n == 0 {
+		i.mu.Unlock()
 		return nil
 	}
-	if f.empty == nil {
-		f.empty = make(chan struct{})
+	if i.empty == nil {
+		i.empty = make(chan struct{})
 	}
-	empty := f.empty
-	f.mu.Unlock()
+	empty := i.empty
+	i.mu.Unlock()
 	select {
 	case <-empty:
 		return nil
@@ -81,8 +81,8 @@ func (f *InFlight) Drain(ctx context.Context) error {
 }
 
 // Activity returns the number of calls in flight, and of all calls so far.
-func (f *InFlight) Activity() (now int, all uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.n, f.total
+func (i *InFlight) Activity() (now int, all uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.n, i.total
 }

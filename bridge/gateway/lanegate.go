@@ -21,8 +21,8 @@ type laneGate struct {
 var _ lane.Gate = laneGate{}
 
 // Opening implements lane.Gate.
-func (g laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
-	opened, err := g.Breaker.Opening(ctx, from, g.Own)
+func (l laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+	opened, err := l.Breaker.Opening(ctx, from, l.Own)
 	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream {
 		guarded := opened(c, up, err)
 		if _, away := up.(bridge.LivesElsewhere); away { // its own instance has the breaker
@@ -31,14 +31,14 @@ func (g laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.C
 		if err != nil {
 			return guarded
 		}
-		return g.Open.Add(c, up, guarded, from, g.kind())
+		return l.Open.Add(c, up, guarded, from, l.kind())
 	}, err
 }
 
 // kind returns the connection's kind as operators see it.
-func (g laneGate) kind() string {
-	if g.Share == "session" && !g.Own {
+func (l laneGate) kind() string {
+	if l.Share == "session" && !l.Own {
 		return "stateless"
 	}
-	return g.Share
+	return l.Share
 }

@@ -62,8 +62,8 @@ type statelessWire struct {
 	got []string   // what the server received, one line each
 }
 
-func (f *statelessFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := &statelessWire{f: f, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{})}
+func (s *statelessFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := &statelessWire{f: s, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{})}
 	w.Conn = conn.New("fake", w, rest, conn.Timeouts{})
 	w.wg.Go(func() {
 		for {
@@ -75,123 +75,123 @@ func (f *statelessFake) Open(ctx context.Context, from *bridge.Caller, rest brid
 			}
 		}
 	})
-	s, v, err := conn.Discover(ctx, w.Conn, from)
+	greeting, v, err := conn.Discover(ctx, w.Conn, from)
 	if err != nil || v != conn.SaysModern {
 		_ = w.Close(ctx)
 		return nil, errors.Join(err, fmt.Errorf("verdict %d", v))
 	}
-	s.Mirrors = f.mirrors
-	w.server = s
-	f.mu.Lock()
-	f.wires = append(f.wires, w)
-	f.mu.Unlock()
+	greeting.Mirrors = s.mirrors
+	w.server = greeting
+	s.mu.Lock()
+	s.wires = append(s.wires, w)
+	s.mu.Unlock()
 	return w, nil
 }
 
 // Send implements Sender.
-func (w *statelessWire) Send(_ context.Context, m conn.Outgoing) error {
+func (s *statelessWire) Send(_ context.Context, m conn.Outgoing) error {
 	text := string(m.Line.B)
 	m.Line.Free()
-	w.queue <- func() {
-		w.mu.Lock()
-		w.got = append(w.got, text)
-		w.mu.Unlock()
+	s.queue <- func() {
+		s.mu.Lock()
+		s.got = append(s.got, text)
+		s.mu.Unlock()
 		m, err := jsonrpc.Parse([]byte(text))
 		if err != nil {
 			panic(err) // the bridge sends messages only
 		}
 		switch {
 		case m.Method == "server/discover":
-			w.reply(m, cmp.Or(w.f.discover, announced))
-		case w.f.serve != nil:
-			w.f.serve(w, m)
+			s.reply(m, cmp.Or(s.f.discover, announced))
+		case s.f.serve != nil:
+			s.f.serve(s, m)
 		}
 	}
 	return nil
 }
 
 // reply answers a request with a result.
-func (w *statelessWire) reply(m *jsonrpc.Message, result string) {
+func (s *statelessWire) reply(m *jsonrpc.Message, result string) {
 	if !m.IsRequest() {
 		return
 	}
-	w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+	s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
 }
 
 // say makes the server send a message.
-func (w *statelessWire) say(text string) {
-	w.queue <- func() {
+func (s *statelessWire) say(text string) {
+	s.queue <- func() {
 		buf := jsonrpc.NewBuffer(len(text))
 		buf.B = append(buf.B, text...)
 		m, err := jsonrpc.Parse(buf.B)
 		if err != nil {
 			panic(err)
 		}
-		w.Deliver(m.Own(buf))
+		s.Deliver(m.Own(buf))
 	}
 }
 
 // acknowledge begins the subscription that m asks for, less some resources.
-func (w *statelessWire) acknowledge(m *jsonrpc.Message, less ...string) {
+func (s *statelessWire) acknowledge(m *jsonrpc.Message, less ...string) {
 	params := string(rawjson.Delete(m.Params, "_meta"))
 	for _, uri := range less {
 		params = strings.NewReplacer(","+rawjson.Quote(uri), "", rawjson.Quote(uri)+",", "", rawjson.Quote(uri), "").Replace(params)
 	}
-	w.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},` + params[1:] + `}`)
+	s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},` + params[1:] + `}`)
 }
 
 // tell sends a notification of the subscription of that id.
-func (w *statelessWire) tell(id []byte, method, uri string) {
+func (s *statelessWire) tell(id []byte, method, uri string) {
 	if uri != "" {
 		uri = `,"uri":` + rawjson.Quote(uri)
 	}
-	w.say(`{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(id) + `}` + uri + `}}`)
+	s.say(`{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(id) + `}` + uri + `}}`)
 }
 
 // die ends the connection by itself.
-func (w *statelessWire) die() {
-	w.queue <- func() {
+func (s *statelessWire) die() {
+	s.queue <- func() {
 		err := &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"}
-		if w.Fail(err) {
-			w.rest.Gone(err)
+		if s.Fail(err) {
+			s.rest.Gone(err)
 		}
 	}
 }
 
-func (w *statelessWire) Server() *bridge.Greeting { return w.server }
+func (s *statelessWire) Server() *bridge.Greeting { return s.server }
 
 // Attributes implements Attributing.
-func (w *statelessWire) Attributes() bool { return !w.f.line }
+func (s *statelessWire) Attributes() bool { return !s.f.line }
 
-func (w *statelessWire) Close(context.Context) error {
-	w.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})
-	w.once.Do(func() { close(w.done) })
-	w.wg.Wait()
+func (s *statelessWire) Close(context.Context) error {
+	s.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})
+	s.once.Do(func() { close(s.done) })
+	s.wg.Wait()
 	return nil
 }
 
 // wire returns the nth connection that was opened, from 1, when all is quiet.
-func (f *statelessFake) wire(n int) *statelessWire {
+func (s *statelessFake) wire(n int) *statelessWire {
 	synctest.Wait()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.wires[n-1]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wires[n-1]
 }
 
-func (f *statelessFake) opened() int {
+func (s *statelessFake) opened() int {
 	synctest.Wait()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.wires)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wires)
 }
 
 // received returns what the server got of that method, when all is quiet.
-func (w *statelessWire) received(method string) []*jsonrpc.Message {
+func (s *statelessWire) received(method string) []*jsonrpc.Message {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []*jsonrpc.Message
-	for _, line := range w.got {
+	for _, line := range s.got {
 		if m, err := jsonrpc.Parse([]byte(line)); err == nil && m.Method == method {
 			all = append(all, m)
 		}
@@ -200,12 +200,12 @@ func (w *statelessWire) received(method string) []*jsonrpc.Message {
 }
 
 // take returns what has come since the last take, when all is quiet.
-func (w *statelessWire) take() []string {
+func (s *statelessWire) take() []string {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	got := slices.Clone(w.got)
-	w.got = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := slices.Clone(s.got)
+	s.got = nil
 	return got
 }
 

@@ -19,9 +19,9 @@ import (
 
 // filters returns what the subscriptions that the server was asked for are
 // about, in order.
-func (w *statelessWire) filters() []string {
+func (s *statelessWire) filters() []string {
 	var all []string
-	for _, m := range w.received(era.Listen) {
+	for _, m := range s.received(era.Listen) {
 		all = append(all, gjson.GetBytes(m.Params, "notifications").Raw)
 	}
 	return all
@@ -29,9 +29,9 @@ func (w *statelessWire) filters() []string {
 
 // cancelled returns the ids of what the server was told that it is not wanted
 // any more.
-func (w *statelessWire) cancelled() []string {
+func (s *statelessWire) cancelled() []string {
 	var all []string
-	for _, m := range w.received("notifications/cancelled") {
+	for _, m := range s.received("notifications/cancelled") {
 		all = append(all, string(m.RequestID()))
 	}
 	return all
@@ -112,11 +112,11 @@ func TestListen(t *testing.T) {
 }
 
 // wire1 is the first connection, outside of a bubble.
-func (f *statelessFake) wire1(t *testing.T) *statelessWire {
+func (s *statelessFake) wire1(t *testing.T) *statelessWire {
 	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.wires[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wires[0]
 }
 
 // What comes on the stream of another call, which is read at the same time, is

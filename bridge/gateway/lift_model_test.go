@@ -26,58 +26,58 @@ type whims struct {
 	unheard  []string        // of those, at some moment
 }
 
-func (s *whims) serve(w *statelessWire, m *jsonrpc.Message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (w *whims) serve(one *statelessWire, m *jsonrpc.Message) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch m.Method {
 	case "notifications/cancelled":
 		id := string(m.RequestID())
-		s.ended[id] = true
-		delete(s.open, id)
-		s.look()
+		w.ended[id] = true
+		delete(w.open, id)
+		w.look()
 	case era.Listen:
-		s.asked++
-		refuses := s.asked > 1 && s.rng.IntN(4) == 0
-		time.AfterFunc(time.Duration(s.rng.IntN(4))*70*time.Millisecond, func() { s.begin(w, m, refuses) })
+		w.asked++
+		refuses := w.asked > 1 && w.rng.IntN(4) == 0
+		time.AfterFunc(time.Duration(w.rng.IntN(4))*70*time.Millisecond, func() { w.begin(one, m, refuses) })
 	}
 	return true
 }
 
-func (s *whims) begin(w *statelessWire, m *jsonrpc.Message, refuses bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (w *whims) begin(one *statelessWire, m *jsonrpc.Message, refuses bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	id := string(m.ID)
 	switch {
-	case s.ended[id]:
+	case w.ended[id]:
 	case refuses:
-		w.say(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"no"}}`)
+		one.say(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"no"}}`)
 	default:
-		s.open[id] = nil
+		w.open[id] = nil
 		for _, uri := range gjson.GetBytes(m.Params, "notifications.resourceSubscriptions").Array() {
-			s.open[id] = append(s.open[id], uri.Str)
+			w.open[id] = append(w.open[id], uri.Str)
 		}
-		w.acknowledge(m)
+		one.acknowledge(m)
 	}
 }
 
 // look notes what the client does not hear of although it was told so.
-func (s *whims) look() {
-	for uri, promised := range s.promised {
+func (w *whims) look() {
+	for uri, promised := range w.promised {
 		heard := false
-		for _, uris := range s.open {
+		for _, uris := range w.open {
 			heard = heard || slices.Contains(uris, uri)
 		}
 		if promised && !heard {
-			s.unheard = append(s.unheard, uri)
+			w.unheard = append(w.unheard, uri)
 		}
 	}
 }
 
-func (s *whims) promise(uri string, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.promised[uri] = is
-	s.look()
+func (w *whims) promise(uri string, is bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.promised[uri] = is
+	w.look()
 }
 
 // R-147, R-148: from the answer to resources/subscribe until the client ends it,

@@ -79,65 +79,65 @@ type liftLeg struct {
 
 func (l *liftLeg) Send(e replay.Event) bool { return !l.broken && l.d.heard.Send(e) }
 
-func (d *liftDialogue) play(where, step, text string) {
+func (l *liftDialogue) play(where, step, text string) {
 	switch {
 	case step == "discover":
-		d.f.discover = text
+		l.f.discover = text
 	case step == "client":
 		for line := range strings.Lines(text) {
-			d.client(strings.TrimSpace(line))
+			l.client(strings.TrimSpace(line))
 		}
 	case step == "server":
 		for line := range strings.Lines(text) {
-			d.f.wire(1).say(strings.TrimSpace(line))
+			l.f.wire(1).say(strings.TrimSpace(line))
 		}
 	case step == "client got":
-		d.compare(where, d.heard.take(), text)
+		l.compare(where, l.heard.take(), text)
 	case step == "server got":
-		d.compare(where, d.f.wire(1).take(), text)
+		l.compare(where, l.f.wire(1).take(), text)
 	case step == "streams break":
-		for _, l := range d.calls {
-			l.broken = true
+		for _, liftLeg := range l.calls {
+			liftLeg.broken = true
 		}
 	case step == "client ends":
-		d.s.End(bridge.ErrEnded)
+		l.s.End(bridge.ErrEnded)
 	case strings.HasPrefix(step, "after "):
 		pause, err := time.ParseDuration(step[len("after "):])
 		if err != nil {
-			d.t.Fatal(err)
+			l.t.Fatal(err)
 		}
 		synctest.Wait()
 		time.Sleep(pause)
 	default:
-		d.t.Fatalf("%s: what is that?", where)
+		l.t.Fatalf("%s: what is that?", where)
 	}
 	synctest.Wait()
 }
 
-func (d *liftDialogue) client(line string) {
-	m := bridgetest.Parse(d.t, line)
+func (l *liftDialogue) client(line string) {
+	m := bridgetest.Parse(l.t, line)
 	switch {
 	case m.Method == "initialize":
-		s, a, err := d.b.Initialize(context.Background(), "fake", "id", "", nil, m)
+		s, a, err := l.b.Initialize(context.Background(), "fake", "id", "", nil, m)
 		if err != nil {
-			d.t.Fatal(err)
+			l.t.Fatal(err)
 		}
-		d.s = s
-		s.Attach(&d.heard)
-		d.heard.Send(replay.Event{Data: []byte(bridgetest.Text(a))})
+		l.s = s
+		s.Attach(&l.heard)
+		l.heard.Send(replay.Event{Data: []byte(bridgetest.Text(a))})
 	case m.IsRequest():
-		l := &liftLeg{d: d}
-		d.calls = append(d.calls, l)
-		d.s.Enter(m, nil, l).Go(func(a *jsonrpc.Message, _ error) {
+		one := &liftLeg{d: l}
+		l.calls = append(l.calls, one)
+		l.s.Enter(m, nil, one).Go(func(a *jsonrpc.Message, _ error) {
 			if a != nil {
-				d.heard.Send(replay.Event{Data: []byte(bridgetest.Text(a))})
+				l.heard.Send(replay.Event{Data: []byte(bridgetest.Text(a))})
 			}
 		})
 	case m.IsNotification():
-		d.s.Notify(m, nil)
+		l.s.Notify(m, nil)
 	default:
-		if err := d.s.Answer(m); err != nil {
-			d.t.Errorf("Answer(%s) = %v", line, err)
+		if err := l.s.Answer(m); err != nil {
+			l.t.Errorf("Answer(%s) = %v", line, err)
 		}
 	}
 	synctest.Wait()
@@ -145,20 +145,20 @@ func (d *liftDialogue) client(line string) {
 
 var madeUp = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
-func (d *liftDialogue) compare(where string, got []string, want string) {
-	d.t.Helper()
+func (l *liftDialogue) compare(where string, got []string, want string) {
+	l.t.Helper()
 	all := strings.Join(got, "\n")
-	if d.s != nil {
-		all = strings.ReplaceAll(all, string(d.s.caller.Meta().Members()), "{who}")
+	if l.s != nil {
+		all = strings.ReplaceAll(all, string(l.s.caller.Meta().Members()), "{who}")
 	}
 	all = madeUp.ReplaceAllStringFunc(all, func(id string) string {
-		if d.names[id] == "" {
-			d.names[id] = fmt.Sprintf("{e%d}", len(d.names)+1)
+		if l.names[id] == "" {
+			l.names[id] = fmt.Sprintf("{e%d}", len(l.names)+1)
 		}
-		return d.names[id]
+		return l.names[id]
 	})
 	if all != want {
-		d.t.Errorf("%s:\ngot\n%s\nwant\n%s", where, all, want)
+		l.t.Errorf("%s:\ngot\n%s\nwant\n%s", where, all, want)
 	}
 }
 

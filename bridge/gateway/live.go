@@ -128,50 +128,50 @@ func (e *Envelope) open() Envelope {
 // Call and Notify.
 //
 // The session ends with this process: see InitializePortable.
-func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	return b.begin(ctx, server, id, principal, e, m, true)
+func (g *Gateway) Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	return g.begin(ctx, server, id, principal, e, m, true)
 }
 
 // InitializePortable is Initialize for a session that another instance may continue by
 // Adopt. Its client must not depend on a stream of this instance.
-func (b *Gateway) InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	return b.begin(ctx, server, id, principal, e, m, false)
+func (g *Gateway) InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	return g.begin(ctx, server, id, principal, e, m, false)
 }
 
-func (b *Gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
+func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
-	if err := b.Allowed(server, principal); err != nil {
-		return nil, b.reject(shortID(key), &bridge.Caller{Principal: principal}, m, err), err
+	if err := g.Allowed(server, principal); err != nil {
+		return nil, g.reject(shortID(key), &bridge.Caller{Principal: principal}, m, err), err
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
 		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
-		b.reports.Reject(shortID(key), &bridge.Caller{Principal: principal}, m, a, nil)
+		g.reports.Reject(shortID(key), &bridge.Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
 	with := e.open()
-	caller.Header, caller.Identity, caller.Params = b.forwarded(with.Header), with.Identity, b.tracing.Untraced(caller.Params)
-	if err := b.enter(caller, m); err != nil {
-		return nil, b.reject(shortID(key), caller, m, err), err
+	caller.Header, caller.Identity, caller.Params = g.forwarded(with.Header), with.Identity, g.tracing.Untraced(caller.Params)
+	if err := g.enter(caller, m); err != nil {
+		return nil, g.reject(shortID(key), caller, m, err), err
 	}
-	defer b.leave(caller)
-	s := b.newSession(key, server, caller)
+	defer g.leave(caller)
+	s := g.newSession(key, server, caller)
 	s.held.Bound = bound
-	if err := b.add(s); err != nil {
+	if err := g.add(s); err != nil {
 		s.cancel(err)
-		return nil, b.reject(shortID(key), caller, m, err), err
+		return nil, g.reject(shortID(key), caller, m, err), err
 	}
 	arrival := new(report.Arrival)
 	if s.bindings.Current().Server == nil { // otherwise its binding counts it
-		b.reports.Look(arrival)
+		g.reports.Look(arrival)
 		defer arrival.Found()
 	}
-	came := b.reports.Arrive(arrival, shortID(key), with.Header)
-	life, span := b.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID())
+	came := g.reports.Arrive(arrival, shortID(key), with.Header)
+	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
-	b.reports.Depart(came, caller, m, a, err)
+	g.reports.Depart(came, caller, m, a, err)
 	if err != nil {
 		s.End(err)
 		return nil, Refusal(mid, err), err
@@ -192,14 +192,14 @@ func (s *Session) who() []any {
 }
 
 // newSession returns a session that is not yet registered.
-func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
-	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
+func (g *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
+	s := &Session{b: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
-	if lease, ok := b.store.(session.Leased); ok {
+	if lease, ok := g.store.(session.Leased); ok {
 		caller.Handover = newStay(lease, key, s.keep, s.moves)
 	}
 	s.changes = subscribe.NewChanges(s.tell)
-	s.bindings.Init(nil, s.chain, s.End, func(shut func(context.Context)) { b.run(func() { shut(b.force) }) })
+	s.bindings.Init(nil, s.chain, s.End, func(shut func(context.Context)) { g.run(func() { shut(g.force) }) })
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()
 	return s
@@ -207,8 +207,8 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 
 // forwarded returns a copy of the headers of h that some server forwards. It is nil without
 // h, or if no server forwards anything.
-func (b *Gateway) forwarded(h http.Header) http.Header {
-	t := b.table.Load()
+func (g *Gateway) forwarded(h http.Header) http.Header {
+	t := g.table.Load()
 	if h == nil || !t.forwarding {
 		return nil
 	}
@@ -216,21 +216,21 @@ func (b *Gateway) forwarded(h http.Header) http.Header {
 }
 
 // add registers the session, within its principal's limit.
-func (b *Gateway) add(s *Session) error {
-	if err := b.quota.AddSession(s.caller); err != nil {
+func (g *Gateway) add(s *Session) error {
+	if err := g.quota.AddSession(s.caller); err != nil {
 		return err
 	}
-	if err := b.enroll(s); err != nil {
-		b.quota.RemoveSession(s.caller)
+	if err := g.enroll(s); err != nil {
+		g.quota.RemoveSession(s.caller)
 		return err
 	}
 	return nil
 }
 
 // enroll stores and registers the session.
-func (b *Gateway) enroll(s *Session) error {
+func (g *Gateway) enroll(s *Session) error {
 	if s.held.Owner == "" { // an adopted session is stored already
-		held, err := b.store.Put(s.ctx, s.held)
+		held, err := g.store.Put(s.ctx, s.held)
 		if errors.Is(err, session.ErrFull) {
 			return &bridge.Error{Kind: bridge.ErrOverloaded, Public: "the bridge is at its limit of sessions (max_sessions); try again later"}
 		}
@@ -239,24 +239,24 @@ func (b *Gateway) enroll(s *Session) error {
 		}
 		s.held = held
 	}
-	b.mu.Lock()
-	at := b.table.Load().at(s.server)
-	no := b.allowed(at, s.server, s.caller.Principal) // the table may have changed meanwhile
-	if b.closed {
+	g.mu.Lock()
+	at := g.table.Load().at(s.server)
+	no := g.allowed(at, s.server, s.caller.Principal) // the table may have changed meanwhile
+	if g.closed {
 		no = bridge.ErrShutdown
 	}
 	if at != nil { // before other goroutines see the session
 		s.bindings.Current().Server, s.log = at, at.log
 	}
 	if no == nil {
-		b.sessions[s] = struct{}{}
+		g.sessions[s] = struct{}{}
 	}
-	b.mu.Unlock()
+	g.mu.Unlock()
 	if no != nil {
-		_ = b.store.Delete(context.Background(), s.held)
+		_ = g.store.Delete(context.Background(), s.held)
 		return no
 	}
-	if err := b.revoked.Check(s.caller.Principal); err != nil {
+	if err := g.revoked.Check(s.caller.Principal); err != nil {
 		s.End(err) // Revoke may have listed the sessions before this one
 	}
 	return nil
@@ -418,15 +418,15 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 }
 
 // callFailed logs a call without an answer: one line a second at info, the others at debug.
-func (b *Gateway) callFailed(log *slog.Logger, method string, err error, span trace.Span) {
+func (g *Gateway) callFailed(log *slog.Logger, method string, err error, span trace.Span) {
 	level := slog.LevelDebug
-	b.failures.Do(func() { level = slog.LevelInfo })
+	g.failures.Do(func() { level = slog.LevelInfo })
 	log.Log(context.Background(), level, "call failed", "method", fmt.Sprintf("%.64s", method), "err", bridge.Brief(err), tracing.ID(span))
 }
 
 // reject reports a refused request, and returns its answer.
-func (b *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
-	b.reports.Reject(session, from, m, nil, err)
+func (g *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
+	g.reports.Reject(session, from, m, nil, err)
 	return Refusal(bytes.Clone(m.ID), err)
 }
 

@@ -41,34 +41,34 @@ type visiting struct {
 }
 
 // ask makes a request in a goroutine. params are without braces.
-func (c visitor) ask(t testing.TB, b *Gateway, id, method, params string) *visiting {
+func (v visitor) ask(t testing.TB, b *Gateway, id, method, params string) *visiting {
 	t.Helper()
 	if params != "" {
 		params += ","
 	}
-	if c.caps == "" {
-		c.caps = ableVisitor
+	if v.caps == "" {
+		v.caps = ableVisitor
 	}
 	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":{`+params+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+c.caps+c.meta+`}}}`)
-	v := &visiting{done: make(chan struct{})}
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+v.caps+v.meta+`}}}`)
+	one := &visiting{done: make(chan struct{})}
 	var ctx context.Context
-	ctx, v.cancel = context.WithCancelCause(context.Background())
-	g, no := NewStateless(c.server, c.principal, m)
+	ctx, one.cancel = context.WithCancelCause(context.Background())
+	g, no := NewStateless(v.server, v.principal, m)
 	if no != nil {
-		v.answer = bridgetest.Text(no)
-		close(v.done)
-		return v
+		one.answer = bridgetest.Text(no)
+		close(one.done)
+		return one
 	}
-	g.Back = &v.stream
+	g.Back = &one.stream
 	go func() {
-		defer close(v.done)
-		defer v.cancel(nil)
+		defer close(one.done)
+		defer one.cancel(nil)
 		a, err := b.Call(ctx, m, *g)
-		v.answer, v.err = bridgetest.Text(a), err
-		v.close() // nothing may come behind the answer
+		one.answer, one.err = bridgetest.Text(a), err
+		one.close() // nothing may come behind the answer
 	}()
-	return v
+	return one
 }
 
 // over reports whether the request has its answer, when all is quiet.
@@ -83,11 +83,11 @@ func (v *visiting) over() bool {
 }
 
 // call makes a request and waits for its answer.
-func (c visitor) call(t testing.TB, b *Gateway, method, params string) string {
+func (v visitor) call(t testing.TB, b *Gateway, method, params string) string {
 	t.Helper()
-	v := c.ask(t, b, "1", method, params)
-	<-v.done
-	return v.answer
+	visiting := v.ask(t, b, "1", method, params)
+	<-visiting.done
+	return visiting.answer
 }
 
 var statePattern = regexp.MustCompile(`"requestState":"([^"]*)"`)

@@ -16,13 +16,13 @@ import (
 
 // sayOn makes the server send a message on the stream of a call, as it can over
 // Streamable HTTP.
-func (w *fakeWire) sayOn(call int64, text string) {
-	w.queue <- func() {
+func (f *fakeWire) sayOn(call int64, text string) {
+	f.queue <- func() {
 		m, err := jsonrpc.Parse([]byte(text))
 		if err != nil {
 			panic(err)
 		}
-		w.DeliverOn(call, m)
+		f.DeliverOn(call, m)
 	}
 }
 

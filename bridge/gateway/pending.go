@@ -130,10 +130,10 @@ func (s *Session) onlyCall() *Call {
 
 // NewLog returns the event log of a stream to a client of that principal, within
 // Options.MaxBytes. keeps: the client may resume the stream.
-func (b *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
-	l.Dropped, l.Room = &b.dropped, b.bytes.Room(principal).Outgoing()
+func (g *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
+	l.Dropped, l.Room = &g.dropped, g.bytes.Room(principal).Outgoing()
 	if keeps {
-		l.History = b.bytes.History()
+		l.History = g.bytes.History()
 	}
 	return replay.New(l)
 }

@@ -40,23 +40,23 @@ type headsWire struct {
 	h *heads
 }
 
-func (w *headsWire) note(r *bridge.Request) {
-	if strings.HasSuffix(r.Name(), "bare") && w.h.f == "one" && (r.Header == nil || len(r.Header) > 0) {
-		w.h.wrong = fmt.Sprintf("a request without headers came with %#v, want an empty one: nil would be somebody else's", r.Header)
+func (h *headsWire) note(r *bridge.Request) {
+	if strings.HasSuffix(r.Name(), "bare") && h.h.f == "one" && (r.Header == nil || len(r.Header) > 0) {
+		h.h.wrong = fmt.Sprintf("a request without headers came with %#v, want an empty one: nil would be somebody else's", r.Header)
 	}
-	w.h.mu.Lock()
-	defer w.h.mu.Unlock()
-	w.h.sent = append(w.h.sent, r.Header)
+	h.h.mu.Lock()
+	defer h.h.mu.Unlock()
+	h.h.sent = append(h.h.sent, r.Header)
 }
 
-func (w *headsWire) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	w.note(r)
-	return w.Upstream.Call(ctx, r)
+func (h *headsWire) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	h.note(r)
+	return h.Upstream.Call(ctx, r)
 }
 
-func (w *headsWire) Notify(ctx context.Context, r *bridge.Request) error {
-	w.note(r)
-	return w.Upstream.Notify(ctx, r)
+func (h *headsWire) Notify(ctx context.Context, r *bridge.Request) error {
+	h.note(r)
+	return h.Upstream.Notify(ctx, r)
 }
 
 // A server gets what its own allow-list names, under the names of its own, and

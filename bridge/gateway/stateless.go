@@ -62,40 +62,40 @@ const maxListenSize = 1 << 20
 //
 // A subscription lasts until ctx or the bridge ends it; its answer is the closing one
 // (2026-07-28, subscriptions).
-func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*jsonrpc.Message, error) {
+func (g *Gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Stateless) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
-	c := &statelessCall{StatelessClient: StatelessClient{Back: g.Back}}
+	c := &statelessCall{StatelessClient: StatelessClient{Back: stateless.Back}}
 	if m.Method != era.Listen { // which lasts, and ends with its server
-		b.reports.Look(&c.arrival)
+		g.reports.Look(&c.arrival)
 		defer c.arrival.Found()
 	}
-	at := b.table.Load().at(g.Server)
-	if err := b.allowed(at, g.Server, g.From.Principal); err != nil {
-		return b.reject("", g.From, m, err), err
+	at := g.table.Load().at(stateless.Server)
+	if err := g.allowed(at, stateless.Server, stateless.From.Principal); err != nil {
+		return g.reject("", stateless.From, m, err), err
 	}
 	if m.Method == era.Listen && m.Len() > maxListenSize {
 		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, bridge.OverLimit("the subscriptions/listen request has too many bytes", maxListenSize), nil)
-		b.reports.Reject("", g.From, m, a, nil)
+		g.reports.Reject("", stateless.From, m, a, nil)
 		return a, nil
 	}
-	ctx, span := b.tracing.Received(ctx, m, g.Header, g.Server, g.From, "")
-	a, err := b.admitted(ctx, m, g, c, at, id, span)
+	ctx, span := g.tracing.Received(ctx, m, stateless.Header, stateless.Server, stateless.From, "")
+	a, err := g.admitted(ctx, m, stateless, c, at, id, span)
 	tracing.End(span, m.Method, a, err)
 	return a, err
 }
 
 // admitted answers a request within its span.
-func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless, c *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
-	done, err := b.receive(g.From, m)
+func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, c *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+	done, err := g.receive(one.From, m)
 	if err != nil {
-		return b.reject("", g.From, m, err), err
+		return g.reject("", one.From, m, err), err
 	}
 	defer done()
-	up, listening := b.stateless, b.listening
+	up, listening := g.stateless, g.listening
 	if at != nil {
 		up, listening = at.statelessCalls, at.listening
 	}
-	if principal := g.From.Principal; m.Method == era.Listen || principal != "" {
+	if principal := one.From.Principal; m.Method == era.Listen || principal != "" {
 		var stop context.CancelCauseFunc
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
@@ -107,24 +107,24 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		if c.Subscription != nil {
 			wants, _ := subscribe.ReadListen(m.Params)
 			c.revocable.Relists = func(server string, kinds ...list.Kind) {
-				if b.allowed(at, g.Server, principal) != nil {
+				if g.allowed(at, one.Server, principal) != nil {
 					stop(bridge.ErrShutdown)
 				} else if at == nil || server == "" || server == at.o.Name {
 					subscribe.NotifyChanged(c.Changes, wants.Of(kinds))
 				}
 			}
 		}
-		if err := b.revoked.Enter(&c.revocable, principal, stop); err != nil {
-			return b.reject("", g.From, m, err), err
+		if err := g.revoked.Enter(&c.revocable, principal, stop); err != nil {
+			return g.reject("", one.From, m, err), err
 		}
-		defer b.revoked.Leave(&c.revocable, principal)
+		defer g.revoked.Leave(&c.revocable, principal)
 	}
-	from := *g.From
-	from.Header, from.Identity = b.forwarded(g.Header), g.Identity
-	came := b.reports.Arrive(&c.arrival, "", g.Header)
-	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
+	from := *one.From
+	from.Header, from.Identity = g.forwarded(one.Header), one.Identity
+	came := g.reports.Arrive(&c.arrival, "", one.Header)
+	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(one.Header), Keep: one.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
-	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
+	err = g.reports.Conclude(came, one.Server, &from, m, a, err)
 	if c.Changes != nil {
 		c.Changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
 	}
@@ -140,29 +140,29 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	case ctx.Err() != nil:
 		return nil, bridge.ErrCancelled
 	}
-	b.callFailed(b.log, m.Method, err, span)
+	g.callFailed(g.log, m.Method, err, span)
 	return Refusal(id, err), err
 }
 
 // receive admits a call of a stateless client; done ends it. A stop of the bridge does not
 // wait for subscriptions.
-func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
+func (g *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
 	if m.Method == era.Listen {
-		if b.inFlight.Draining() {
+		if g.inFlight.Draining() {
 			return nil, bridge.ErrShutdown
 		}
-		if err := b.quota.Listen(from, m); err != nil {
+		if err := g.quota.Listen(from, m); err != nil {
 			return nil, err
 		}
-		return func() { b.quota.Unlisten(from) }, nil
+		return func() { g.quota.Unlisten(from) }, nil
 	}
-	if err := b.enter(from, m); err != nil {
+	if err := g.enter(from, m); err != nil {
 		return nil, err
 	}
-	b.statelessInFlight.Add(1)
+	g.statelessInFlight.Add(1)
 	return func() {
-		b.statelessInFlight.Add(-1)
-		b.leave(from)
+		g.statelessInFlight.Add(-1)
+		g.leave(from)
 	}, nil
 }
 

@@ -95,80 +95,80 @@ func visitLife(t *testing.T, life []byte) {
 	}
 }
 
-func (g *visitGame) serve(w *fakeWire, m *jsonrpc.Message) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (v *visitGame) serve(w *fakeWire, m *jsonrpc.Message) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	switch {
 	case m.Method == "tools/call":
-		g.called++
-		g.open = append(g.open, slowVisit{w, m})
+		v.called++
+		v.open = append(v.open, slowVisit{w, m})
 		return true
 	case m.Method == "tools/list":
-		g.open = append(g.open, slowVisit{w, m})
+		v.open = append(v.open, slowVisit{w, m})
 		return true
 	}
 	return false
 }
 
-func (g *visitGame) move(what, how byte) {
+func (v *visitGame) move(what, how byte) {
 	name := []string{"ann", "bob"}[how&1]
 	c := visitor{principal: name, caps: []string{ableVisitor, `{"roots":{}}`, "{}"}[int(how>>1)%3]}
 	add := func(method, params string) {
-		g.all = append(g.all, c.ask(g.t, g.b, fmt.Sprint(how), method, params))
-		g.names = append(g.names, name)
+		v.all = append(v.all, c.ask(v.t, v.b, fmt.Sprint(how), method, params))
+		v.names = append(v.names, name)
 	}
 	pick := func() (slowVisit, bool) {
 		synctest.Wait()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if len(g.open) == 0 {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if len(v.open) == 0 {
 			return slowVisit{}, false
 		}
-		return g.open[int(how)%len(g.open)], true
+		return v.open[int(how)%len(v.open)], true
 	}
 	switch what % 12 {
 	case 0, 1:
-		g.fresh++
+		v.fresh++
 		add("tools/call", `"name":"x"`)
 	case 2:
 		add("tools/list", "")
 	case 3, 4, 5:
-		for _, v := range g.all {
-			if v.over() {
-				if found := statePattern.FindStringSubmatch(v.answer); found != nil {
-					g.states = append(g.states, found[1])
+		for _, visiting := range v.all {
+			if visiting.over() {
+				if found := statePattern.FindStringSubmatch(visiting.answer); found != nil {
+					v.states = append(v.states, found[1])
 				}
 			}
 		}
-		if len(g.states) > 0 {
+		if len(v.states) > 0 {
 			keys := ""
 			for i := range 1 + how%4 {
 				keys += fmt.Sprintf(`,"r%d":{"roots":[],"action":"accept"}`, i+1)
 			}
-			state := g.states[len(g.states)-1-int(how/8)%len(g.states)]
+			state := v.states[len(v.states)-1-int(how/8)%len(v.states)]
 			add("tools/call", `"name":"x","inputResponses":{`+keys[1:]+`},"requestState":"`+state+`"`)
 		}
 	case 6:
-		if len(g.all) > 0 {
-			g.all[int(how)%len(g.all)].cancel(bridge.ErrCancelled)
+		if len(v.all) > 0 {
+			v.all[int(how)%len(v.all)].cancel(bridge.ErrCancelled)
 		}
 	case 7, 8:
 		if s, ok := pick(); ok {
-			g.asked++
-			s.w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"message":"of %s"}}`, g.asked, []string{"roots/list", "elicitation/create"}[how>>1&1], s.w.from.Principal))
+			v.asked++
+			s.w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"message":"of %s"}}`, v.asked, []string{"roots/list", "elicitation/create"}[how>>1&1], s.w.from.Principal))
 			if how&8 != 0 {
-				s.w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, g.asked))
+				s.w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, v.asked))
 			}
 		}
 	case 9:
 		if s, ok := pick(); ok {
-			g.mu.Lock()
-			for i, other := range g.open {
+			v.mu.Lock()
+			for i, other := range v.open {
 				if other == s {
-					g.open = append(g.open[:i:i], g.open[i+1:]...)
+					v.open = append(v.open[:i:i], v.open[i+1:]...)
 				}
 			}
-			g.mu.Unlock()
+			v.mu.Unlock()
 			s.w.answer(s.m, `{"said":"of `+s.w.from.Principal+`"}`)
 		}
 	case 10:

@@ -128,18 +128,18 @@ type SessionStatus struct {
 }
 
 // Status returns the state of each server, in the order of Options.
-func (b *Gateway) Status() []Status {
+func (g *Gateway) Status() []Status {
 	sessions := map[context.Context]int{} // by server.left, which all versions of a server share
-	b.mu.Lock()
-	for s := range b.sessions {
+	g.mu.Lock()
+	for s := range g.sessions {
 		var of context.Context // nil for the aggregate
 		if at := s.bindings.Current().Server; at != nil {
 			of = at.left
 		}
 		sessions[of]++
 	}
-	b.mu.Unlock()
-	servers := b.table.Load().servers
+	g.mu.Unlock()
+	servers := g.table.Load().servers
 	all := make([]Status, 0, len(servers))
 	for _, r := range servers {
 		st := statusOf(r.o.Name, int(r.lane.Budget.Open()), int(r.reports.Calls()), r.cache.Status(), r.health.Status(), r.breaker.Status(), r.o.Check)
@@ -157,18 +157,18 @@ func (b *Gateway) Status() []Status {
 }
 
 // Totals returns the counts of all servers together.
-func (b *Gateway) Totals() Totals {
+func (g *Gateway) Totals() Totals {
 	t := Totals{
-		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Open(), MaxLanes: b.lanes.Most(), Dropped: b.dropped.Load(),
+		Bytes: g.bytes.Used(), MaxBytes: g.bytes.Most(), Lanes: g.lanes.Open(), MaxLanes: g.lanes.Most(), Dropped: g.dropped.Load(),
 	}
-	t.Calls, t.Admitted = b.Activity()
-	t.Stateless, t.Subscriptions = int(b.statelessInFlight.Load()), b.quota.Subscriptions()
-	t.Refused = b.quota.Refused()
-	t.Refused["bytes"] = b.bytes.Refused()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t.Sessions = len(b.sessions)
-	for s := range b.sessions {
+	t.Calls, t.Admitted = g.Activity()
+	t.Stateless, t.Subscriptions = int(g.statelessInFlight.Load()), g.quota.Subscriptions()
+	t.Refused = g.quota.Refused()
+	t.Refused["bytes"] = g.bytes.Refused()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t.Sessions = len(g.sessions)
+	for s := range g.sessions {
 		if s.bindings.Current().Server == nil {
 			t.Aggregate++
 		}
@@ -178,12 +178,12 @@ func (b *Gateway) Totals() Totals {
 
 // Dropped is the counter of notifications that full queues dropped. Adapters add
 // their own.
-func (b *Gateway) Dropped() *atomic.Uint64 { return &b.dropped }
+func (g *Gateway) Dropped() *atomic.Uint64 { return &g.dropped }
 
 // Sessions returns the state of the sessions whose principal whose accepts.
-func (b *Gateway) Sessions(whose func(principal string) bool) []SessionStatus {
+func (g *Gateway) Sessions(whose func(principal string) bool) []SessionStatus {
 	var rows []SessionStatus
-	for _, s := range b.open(func(s *Session) bool { return whose(s.caller.Principal) }) {
+	for _, s := range g.open(func(s *Session) bool { return whose(s.caller.Principal) }) {
 		rows = append(rows, s.status())
 	}
 	return rows
@@ -200,8 +200,8 @@ func (s *Session) status() SessionStatus {
 
 // EndSession ends the principal's session of that SessionStatus.ID. It reports whether
 // there is one.
-func (b *Gateway) EndSession(id, principal string) bool {
-	all := b.open(func(s *Session) bool { return s.shortID() == id && s.caller.Principal == principal })
+func (g *Gateway) EndSession(id, principal string) bool {
+	all := g.open(func(s *Session) bool { return s.shortID() == id && s.caller.Principal == principal })
 	for _, s := range all {
 		s.End(&bridge.Error{Kind: bridge.ErrEnded, Public: "an operator ended the session"})
 	}
@@ -210,8 +210,8 @@ func (b *Gateway) EndSession(id, principal string) bool {
 
 // Operated returns the parts of a server that operators control. All are nil for an unknown
 // name; breaker and cache are nil when they are off.
-func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *health.Connections, *drain.Server) {
-	if s := b.table.Load().named[server]; s != nil {
+func (g *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *health.Connections, *drain.Server) {
+	if s := g.table.Load().named[server]; s != nil {
 		return s.breaker, s.cache, s.conns, s.drained
 	}
 	return nil, nil, nil, nil
@@ -219,12 +219,12 @@ func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *heal
 
 // Probe opens and closes a connection to the server of that name on behalf of a principal,
 // even if the circuit is open.
-func (b *Gateway) Probe(ctx context.Context, server, principal string) error {
-	s := b.table.Load().named[server]
+func (g *Gateway) Probe(ctx context.Context, server, principal string) error {
+	s := g.table.Load().named[server]
 	if s == nil {
 		return bridge.ErrUnknownServer
 	}
-	done, err := s.try(ctx, &bridge.Caller{Principal: principal, Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: b.ownParams}, nil)
+	done, err := s.try(ctx, &bridge.Caller{Principal: principal, Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: g.ownParams}, nil)
 	defer done()
 	return err
 }

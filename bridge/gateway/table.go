@@ -32,23 +32,23 @@ func (t *table) at(name string) *server {
 }
 
 // Servers returns the names of the servers, in the order of Options.
-func (b *Gateway) Servers() []string {
+func (g *Gateway) Servers() []string {
 	var names []string
-	for _, s := range b.table.Load().servers {
+	for _, s := range g.table.Load().servers {
 		names = append(names, s.o.Name)
 	}
 	return names
 }
 
 // StartAhead starts the servers that may start before the first client.
-func (b *Gateway) StartAhead() {
-	for _, s := range b.table.Load().servers {
-		b.run(func() { s.lane.StartAhead(s.listening, b.force) })
+func (g *Gateway) StartAhead() {
+	for _, s := range g.table.Load().servers {
+		g.run(func() { s.lane.StartAhead(s.listening, g.force) })
 	}
 }
 
 // Forwards returns the client headers that some server forwards.
-func (b *Gateway) Forwards() []string { return b.table.Load().forwards }
+func (g *Gateway) Forwards() []string { return g.table.Load().forwards }
 
 // Change describes the new state for Apply.
 type Change struct {
@@ -73,16 +73,16 @@ type Change struct {
 //
 // Apply knows the calls in flight only with Options.Watch. A stopping gateway changes
 // nothing and returns ErrShutdown.
-func (b *Gateway) Apply(c Change) error {
-	b.applying.Lock()
-	defer b.applying.Unlock()
-	if b.life.Err() != nil || b.inFlight.Draining() {
+func (g *Gateway) Apply(c Change) error {
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	if g.life.Err() != nil || g.inFlight.Draining() {
 		return bridge.ErrShutdown
 	}
-	changed := b.applySettings(c.Settings)
-	was := b.table.Load()
+	changed := g.applySettings(c.Settings)
+	was := g.table.Load()
 	for _, o := range c.Tuned {
-		defer b.tune(was.named[o.Name], o)() // notifies at the end, when names and grants fit each other
+		defer g.tune(was.named[o.Name], o)() // notifies at the end, when names and grants fit each other
 	}
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
@@ -91,7 +91,7 @@ func (b *Gateway) Apply(c Change) error {
 		s := was.named[name]
 		if i := slices.IndexFunc(c.Servers, func(o ServerOptions) bool { return o.Name == name }); i >= 0 {
 			former := s
-			if s = newServer(b, c.Servers[i]); former != nil {
+			if s = newServer(g, c.Servers[i]); former != nil {
 				s.left, s.leave = former.left, former.leave
 				if s.o.Renew {
 					renewed = append(renewed, s)
@@ -108,12 +108,12 @@ func (b *Gateway) Apply(c Change) error {
 	}
 	slices.Sort(now.forwards)
 	now.forwards = slices.Compact(now.forwards)
-	b.mu.Lock() // enroll reads it under mu
-	b.table.Store(now)
-	b.mu.Unlock()
-	leave := b.aggregate.Set(members)
-	looking := b.reports.Changed()
-	b.regrant(now, changed, c.Drain, looking, leave)
+	g.mu.Lock() // enroll reads it under mu
+	g.table.Store(now)
+	g.mu.Unlock()
+	leave := g.aggregate.Set(members)
+	looking := g.reports.Changed()
+	g.regrant(now, changed, c.Drain, looking, leave)
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
@@ -121,24 +121,24 @@ func (b *Gateway) Apply(c Change) error {
 		}
 		if next != s {
 			var ways []*binding[*server]
-			for _, o := range b.open(func(o *Session) bool { return o.bindings.Current().Server == s }) {
+			for _, o := range g.open(func(o *Session) bool { return o.bindings.Current().Server == s }) {
 				ways = append(ways, o.bindings.Current())
 			}
-			b.wg.Go(func() { b.retire(s, c, looking, leave, ways) })
+			g.wg.Go(func() { g.retire(s, c, looking, leave, ways) })
 		}
 	}
 	for _, s := range renewed {
-		b.renew(s, c.Drain, looking)
+		g.renew(s, c.Drain, looking)
 	}
 	return nil
 }
 
 // tune applies options to a server, and to its former versions with open sessions. tell
 // notifies clients of changed lists.
-func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
+func (g *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
-	sees := func(principal string) bool { return len(changed) > 0 && b.allowed(s, o.Name, principal) == nil }
-	open := b.open(func(of *Session) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
+	sees := func(principal string) bool { return len(changed) > 0 && g.allowed(s, o.Name, principal) == nil }
+	open := g.open(func(of *Session) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
 	for _, of := range open {
 		if at := of.bindings.Current().Server; at != nil && at != s {
 			at.set(o)
@@ -150,42 +150,42 @@ func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 				subscribe.NotifyChanged(of.changes, changed)
 			}
 		}
-		b.revoked.Relist(sees, o.Name, changed...)
+		g.revoked.Relist(sees, o.Name, changed...)
 	}
 }
 
 // retire ends a server that was removed or replaced. leave ends its part in sessions of
 // the aggregate, and ways are the bindings of its sessions. looking are
 // the calls that may still find the server.
-func (b *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
+func (g *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
 	s.stopListening()
 	begun := func() bool { return anyBusy(ways) } // calls that wait for a connection are not counted yet
-	s.reports.Drain(b.life, c.Drain, looking, begun)
-	leave(b.force, s.member)
-	_ = s.pool.Close(b.force)
+	s.reports.Drain(g.life, c.Drain, looking, begun)
+	leave(g.force, s.member)
+	_ = s.pool.Close(g.force)
 	if awaitBindings(ways, s.left.Done()) { // calls may have begun meanwhile
-		s.reports.Drain(b.life, c.Drain, looking, begun)
+		s.reports.Drain(g.life, c.Drain, looking, begun)
 	}
-	endBindings(b.force, ways, context.Cause(s.left))
-	s.close(b.force)
+	endBindings(g.force, ways, context.Cause(s.left))
+	s.close(g.force)
 	c.Gone(s.o.Name)
 }
 
 // renew moves the open sessions at former versions of a server to next, as after a lost
 // connection. A session that ends with its connection ends once the server has no calls,
 // at the latest after drain.
-func (b *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
-	for _, s := range b.open(func(s *Session) bool {
+func (g *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
+	for _, s := range g.open(func(s *Session) bool {
 		at := s.bindings.Current().Server
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {
 		if was := s.bindings.Current().Server; was.ends() {
 			ways := []*binding[*server]{s.bindings.Current()}
-			b.wg.Go(func() {
-				was.reports.Drain(b.life, drain, looking, func() bool { return anyBusy(ways) })
+			g.wg.Go(func() {
+				was.reports.Drain(g.life, drain, looking, func() bool { return anyBusy(ways) })
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings changed, and with restart: false a session ends with its connection"})
 			})
-		} else if w := s.bindings.Replace(b.force, next); w != nil {
+		} else if w := s.bindings.Replace(g.force, next); w != nil {
 			record := s.record()
 			announceKept(record.Greeting, s.changes.Notify)
 			if len(record.Subs) > 0 {

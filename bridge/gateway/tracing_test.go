@@ -584,7 +584,7 @@ type onStart struct {
 	f func()
 }
 
-func (b onStart) OnStart(context.Context, sdktrace.ReadWriteSpan) { b.f() }
+func (o onStart) OnStart(context.Context, sdktrace.ReadWriteSpan) { o.f() }
 
 // What is known of a client is complete before others find its session: whoever ends
 // it meanwhile reads that for the log.

@@ -297,14 +297,14 @@ type SyntaxError struct {
 }
 
 // Behind reports whether the text is valid JSON up to Offset, with more text behind it.
-func (e *SyntaxError) Behind() bool { return e.What == behind }
+func (s *SyntaxError) Behind() bool { return s.What == behind }
 
 // Error returns the fault and its position, without parts of the text.
-func (e *SyntaxError) Error() string {
-	if e.What == tooDeep {
-		return fmt.Sprintf("nested too deep at byte %d: more than %d nested arrays and objects", e.Offset, maxDepth)
+func (s *SyntaxError) Error() string {
+	if s.What == tooDeep {
+		return fmt.Sprintf("nested too deep at byte %d: more than %d nested arrays and objects", s.Offset, maxDepth)
 	}
-	return fmt.Sprintf("not JSON: %s at byte %d", e.What, e.Offset)
+	return fmt.Sprintf("not JSON: %s at byte %d", s.What, s.Offset)
 }
 
 // InvalidError reports a text that is JSON but not a JSON-RPC message.
@@ -315,16 +315,16 @@ type InvalidError struct {
 }
 
 // Error returns the fault.
-func (e *InvalidError) Error() string {
-	if e.text {
-		return "not JSON: " + e.What
+func (i *InvalidError) Error() string {
+	if i.text {
+		return "not JSON: " + i.What
 	}
-	return "not a JSON-RPC message: " + e.What
+	return "not a JSON-RPC message: " + i.What
 }
 
 // Code returns the code of the error response to the message.
-func (e *InvalidError) Code() int {
-	if e.text {
+func (i *InvalidError) Code() int {
+	if i.text {
 		return CodeParse
 	}
 	return CodeInvalidRequest

@@ -147,23 +147,23 @@ type failing struct {
 	err error
 }
 
-func (s *failing) set(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
+func (f *failing) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 }
 
-func (s *failing) Write(ctx context.Context, all []replay.Entry) error {
-	s.mu.Lock()
-	err := s.err
-	s.mu.Unlock()
-	if err != nil && s.hangs {
+func (f *failing) Write(ctx context.Context, all []replay.Entry) error {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil && f.hangs {
 		<-ctx.Done()
 	}
 	if err != nil {
 		return err
 	}
-	return s.Memory.Write(ctx, all)
+	return f.Memory.Write(ctx, all)
 }
 
 // If an answer could not be written, the stream is forgotten (S-031).

@@ -37,15 +37,15 @@ func newBacklog(l net.Listener) *backlogListener {
 // Finish lets Accept return the connections of the backlog, and then closes the listener. It returns
 // when that is done, or when ctx ends. After that, Accept blocks until Close. Without deadlines of
 // the listener, Finish does nothing.
-func (l *backlogListener) Finish(ctx context.Context) {
-	if l.setDeadline == nil {
+func (b *backlogListener) Finish(ctx context.Context) {
+	if b.setDeadline == nil {
 		return
 	}
-	l.finishing.Store(true)
-	_ = l.setDeadline(time.Unix(1, 0)) // a waiting Accept returns
+	b.finishing.Store(true)
+	_ = b.setDeadline(time.Unix(1, 0)) // a waiting Accept returns
 	select {
-	case <-l.done:
-	case <-l.closed:
+	case <-b.done:
+	case <-b.closed:
 	case <-ctx.Done():
 	}
 }
@@ -54,25 +54,25 @@ func (l *backlogListener) Finish(ctx context.Context) {
 const acceptWait = time.Second
 
 // Accept returns the next connection.
-func (l *backlogListener) Accept() (net.Conn, error) {
+func (b *backlogListener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
-		if err == nil || !l.finishing.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
-			if err == nil && l.finishing.Load() {
-				_ = l.setDeadline(time.Unix(1, 0))
+		c, err := b.Listener.Accept()
+		if err == nil || !b.finishing.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			if err == nil && b.finishing.Load() {
+				_ = b.setDeadline(time.Unix(1, 0))
 			}
 			return c, err
 		}
-		if hasBacklog(l.Listener) {
-			_ = l.setDeadline(time.Now().Add(acceptWait))
+		if hasBacklog(b.Listener) {
+			_ = b.setDeadline(time.Now().Add(acceptWait))
 			continue
 		}
-		_ = l.Listener.Close()
-		l.finished()
-		<-l.closed
+		_ = b.Listener.Close()
+		b.finished()
+		<-b.closed
 		return nil, net.ErrClosed
 	}
 }
 
 // Close closes the listener at once.
-func (l *backlogListener) Close() error { return l.close() }
+func (b *backlogListener) Close() error { return b.close() }

@@ -151,8 +151,8 @@ const between = 1 << 20
 type shared struct{ s *Server }
 
 // Join implements home.Gateway.
-func (h shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
-	hubs, forward := h.s.b.Shared(server)
+func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
+	hubs, forward := s.s.b.Shared(server)
 	if hubs == nil {
 		return nil, nil, bridge.ErrUnknownServer
 	}
@@ -164,8 +164,8 @@ func (h shared) Join(server string, from bridge.Caller, rest bridge.Client) (pla
 }
 
 // CallPool implements home.Gateway.
-func (h shared) CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
-	p := h.s.b.Pool(server)
+func (s shared) CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
+	p := s.s.b.Pool(server)
 	if p == nil {
 		return nil, bridge.ErrUnknownServer
 	}
@@ -173,12 +173,12 @@ func (h shared) CallPool(ctx context.Context, server string, r *bridge.Request) 
 }
 
 // Release implements home.Gateway.
-func (h shared) Release(server, key string) {
-	if p := h.s.b.Pool(server); p != nil {
+func (s shared) Release(server, key string) {
+	if p := s.s.b.Pool(server); p != nil {
 		p.LeaveOwner(key)
 	}
 	of, ours := strings.CutPrefix(key, placement.SessionAffinity)
-	if hubs, _ := h.s.b.Shared(server); hubs != nil && (ours || key == "") {
+	if hubs, _ := s.s.b.Shared(server); hubs != nil && (ours || key == "") {
 		hubs.Leave(of)
 	}
 }

@@ -162,14 +162,14 @@ func (w *world) left() int {
 	return len(w.records)
 }
 
-func (p *wholePlay) wrong(format string, args ...any) {
-	if p.fault == "" {
-		p.fault = fmt.Sprintf(format, args...)
+func (w *wholePlay) wrong(format string, args ...any) {
+	if w.fault == "" {
+		w.fault = fmt.Sprintf(format, args...)
 	}
 }
 
 // do makes a request of a client to an instance.
-func (p *wholePlay) do(c *wholeClient, at *wholeOne, method, body string, header ...string) *wiretest.Reply {
+func (w *wholePlay) do(c *wholeClient, at *wholeOne, method, body string, header ...string) *wiretest.Reply {
 	header = append(header, "Authorization", "Bearer "+wholeKeys[c.who])
 	if c.id != "" {
 		header = append(header, "Mcp-Session-Id", c.id, "Mcp-Protocol-Version", "2025-11-25")
@@ -178,27 +178,27 @@ func (p *wholePlay) do(c *wholeClient, at *wholeOne, method, body string, header
 }
 
 // call begins a call.
-func (p *wholePlay) call(c *wholeClient, at *wholeOne, tool, args string) *wholeCall {
-	p.tags++
+func (w *wholePlay) call(c *wholeClient, at *wholeOne, tool, args string) *wholeCall {
+	w.tags++
 	c.next++
-	k := &wholeCall{of: c, id: c.next, tag: fmt.Sprintf("mark%d.", p.tags), tool: tool, at: at, late: c.deleted}
-	k.reply = p.do(c, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"tag":%q%s}}}`, k.id, tool, k.tag, args))
-	p.calls = append(p.calls, k)
+	k := &wholeCall{of: c, id: c.next, tag: fmt.Sprintf("mark%d.", w.tags), tool: tool, at: at, late: c.deleted}
+	k.reply = w.do(c, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"tag":%q%s}}}`, k.id, tool, k.tag, args))
+	w.calls = append(w.calls, k)
 	return k
 }
 
-func (p *wholePlay) step(what, x int) {
-	w := p.w
-	all := w.living()
+func (w *wholePlay) step(what, x int) {
+	world := w.w
+	all := world.living()
 	at := all[x%len(all)]
 	other := all[(x/8+1)%len(all)]
 	var c *wholeClient
-	if len(p.clients) > 0 {
-		c = p.clients[x/8%len(p.clients)]
+	if len(w.clients) > 0 {
+		c = w.clients[x/8%len(w.clients)]
 	}
 	open := func(is func(*wholeCall) bool) *wholeCall {
-		for i := range p.calls {
-			if k := p.calls[(i+x)%len(p.calls)]; !k.judged && is(k) {
+		for i := range w.calls {
+			if k := w.calls[(i+x)%len(w.calls)]; !k.judged && is(k) {
 				return k
 			}
 		}
@@ -206,96 +206,96 @@ func (p *wholePlay) step(what, x int) {
 	}
 	switch what {
 	case 0, 1, 2:
-		if len(p.clients) < 6 {
-			p.begin(x, at)
+		if len(w.clients) < 6 {
+			w.begin(x, at)
 		}
 	case 3, 4, 5, 6:
 		if c != nil {
-			p.call(c, at, "echo", "")
+			w.call(c, at, "echo", "")
 		}
 	case 7, 8, 9:
 		if c != nil {
-			p.call(c, at, "late", fmt.Sprintf(`,"after":"%dms"`, x%20*500))
+			w.call(c, at, "late", fmt.Sprintf(`,"after":"%dms"`, x%20*500))
 		}
 	case 10, 11:
 		if c != nil {
-			p.call(c, at, "ask", "")
+			w.call(c, at, "ask", "")
 		}
 	case 12, 13:
 		if k := open(func(k *wholeCall) bool { return question(k) != "" && !k.answered }); k != nil {
-			p.answer(k, at)
+			w.answer(k, at)
 		}
 	case 14:
 		if k := open(func(k *wholeCall) bool { return !k.reply.Over() && k.tool != "ask" }); k != nil {
 			k.cancelled = true
-			p.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k.id)).Wait()
+			w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k.id)).Wait()
 		}
 	case 15:
 		if k := open(func(k *wholeCall) bool { return k.reply.Over() && k.again == nil }); k != nil {
-			p.resume(k, at)
+			w.resume(k, at)
 		}
 	case 16:
 		if c != nil && x%4 == 0 {
-			p.end(c, at)
+			w.end(c, at)
 		}
 	case 17, 18:
 		if len(all) > 2 {
-			p.kill(at)
+			w.kill(at)
 		}
 	case 19:
-		if len(all) > 2 && w.calm() {
-			w.mu.Lock()
+		if len(all) > 2 && world.calm() {
+			world.mu.Lock()
 			at.leaves = true
-			w.mu.Unlock()
-			p.loosen()
+			world.mu.Unlock()
+			w.loosen()
 			at.stop()
 		}
 	case 20:
 		// One that starts while others are cut off is not known to them: S-010 excepts it.
-		if len(all) < 4 && w.calm() {
-			w.start()
+		if len(all) < 4 && world.calm() {
+			world.start()
 		}
 	case 21:
-		p.cut(at, refuses)
+		w.cut(at, refuses)
 	case 22:
-		p.cut(at, silent)
+		w.cut(at, silent)
 	case 23:
-		p.apart(at, other, refuses)
+		w.apart(at, other, refuses)
 	case 24:
-		p.apart(at, other, silent)
+		w.apart(at, other, silent)
 	case 25:
-		p.wipe(x)
+		w.wipe(x)
 	case 26:
-		w.mark()
-		w.mu.Lock()
+		world.mark()
+		world.mu.Lock()
 		at.slow = 200 * time.Millisecond
-		w.mu.Unlock()
+		world.mu.Unlock()
 	case 27:
-		w.mu.Lock()
-		w.answered = 1 + x%3
-		w.mu.Unlock()
+		world.mu.Lock()
+		world.answered = 1 + x%3
+		world.mu.Unlock()
 	case 28:
-		w.heal()
+		world.heal()
 	case 29:
-		p.settle()
+		w.settle()
 	default:
 		time.Sleep(time.Duration(x%80) * 100 * time.Millisecond)
 	}
 }
 
 // begin begins a session.
-func (p *wholePlay) begin(x int, at *wholeOne) {
-	c := &wholeClient{n: len(p.clients), who: x / 4 % 2, firm: p.w.calm()}
-	r := p.do(c, at, http.MethodPost, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`).Wait()
+func (w *wholePlay) begin(x int, at *wholeOne) {
+	c := &wholeClient{n: len(w.clients), who: x / 4 % 2, firm: w.w.calm()}
+	r := w.do(c, at, http.MethodPost, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`).Wait()
 	switch {
 	case r.Status() == http.StatusOK && r.Header("Mcp-Session-Id") != "":
 		c.id = r.Header("Mcp-Session-Id")
 		// An instance whose last beat has failed writes it later.
-		c.firm = c.firm && p.w.calm() && p.w.has(session.Key(c.id))
-		c.loose = !c.firm && p.w.parted()
-		p.clients = append(p.clients, c)
+		c.firm = c.firm && w.w.calm() && w.w.has(session.Key(c.id))
+		c.loose = !c.firm && w.w.parted()
+		w.clients = append(w.clients, c)
 	case r.Status() != http.StatusServiceUnavailable:
-		p.wrong("initialize: %d %s %v", r.Status(), r.Body(), r.Err())
+		w.wrong("initialize: %d %s %v", r.Status(), r.Body(), r.Err())
 	}
 }
 
@@ -309,14 +309,14 @@ func question(k *wholeCall) string {
 	return ""
 }
 
-func (p *wholePlay) answer(k *wholeCall, at *wholeOne) {
-	r := p.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, question(k), "said "+k.tag)).Wait()
-	p.status(k.of, at, r, "an answer")
+func (w *wholePlay) answer(k *wholeCall, at *wholeOne) {
+	r := w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, question(k), "said "+k.tag)).Wait()
+	w.status(k.of, at, r, "an answer")
 	k.answered = r.Status() == http.StatusAccepted // otherwise it may be told again
 }
 
 // resume comes back to the stream of a call that has broken off.
-func (p *wholePlay) resume(k *wholeCall, at *wholeOne) {
+func (w *wholePlay) resume(k *wholeCall, at *wholeOne) {
 	last := ""
 	for _, e := range k.reply.Events() {
 		if e.ID != "" {
@@ -326,86 +326,86 @@ func (p *wholePlay) resume(k *wholeCall, at *wholeOne) {
 	if k.reply.Err() == nil || last == "" {
 		return
 	}
-	k.again = p.do(k.of, at, http.MethodGet, "", "Last-Event-Id", last)
+	k.again = w.do(k.of, at, http.MethodGet, "", "Last-Event-Id", last)
 }
 
-func (p *wholePlay) end(c *wholeClient, at *wholeOne) {
-	known := c.firm && p.w.calm() // otherwise the store may have it still, and be out of reach
-	r := p.do(c, at, http.MethodDelete, "").Wait()
-	p.status(c, at, r, "DELETE")
+func (w *wholePlay) end(c *wholeClient, at *wholeOne) {
+	known := c.firm && w.w.calm() // otherwise the store may have it still, and be out of reach
+	r := w.do(c, at, http.MethodDelete, "").Wait()
+	w.status(c, at, r, "DELETE")
 	c.deleted = c.deleted || known && r.Status() < 300 && r.Err() == nil
 	c.gone, c.firm = true, false
 }
 
 // kill kills an instance. Sessions that the store may not have may be gone with it.
-func (p *wholePlay) kill(o *wholeOne) {
-	p.loosen()
-	p.w.kill(o)
+func (w *wholePlay) kill(o *wholeOne) {
+	w.loosen()
+	w.w.kill(o)
 }
 
 // loosen is for an instance that ends: with it may go what the store may not have.
-func (p *wholePlay) loosen() {
-	for _, c := range p.clients {
+func (w *wholePlay) loosen() {
+	for _, c := range w.clients {
 		c.gone = c.gone || !c.firm
 	}
 }
 
 // cut has an instance lose the store. While most are cut off, the others reach each other
 // (S-010 excepts the rest).
-func (p *wholePlay) cut(o *wholeOne, f fault) {
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (w *wholePlay) cut(o *wholeOne, f fault) {
+	world := w.w
+	world.mu.Lock()
+	defer world.mu.Unlock()
 	some := 0
-	for _, other := range w.whole {
+	for _, other := range world.whole {
 		if !other.dead && other.cut != fine {
 			some++
 		}
 	}
-	if some == 0 || len(w.apart) == 0 {
+	if some == 0 || len(world.apart) == 0 {
 		o.cut = f
 	}
 }
 
 // apart has two instances not reach each other.
-func (p *wholePlay) apart(a, b *wholeOne, f fault) {
-	if a != b && p.w.calm() && time.Now().After(p.unsure) {
-		for _, c := range p.clients {
+func (w *wholePlay) apart(a, b *wholeOne, f fault) {
+	if a != b && w.w.calm() && time.Now().After(w.unsure) {
+		for _, c := range w.clients {
 			c.loose = c.loose || !c.firm
 		}
-		p.w.part(a, b, f)
+		w.w.part(a, b, f)
 	}
 }
 
 // wipe has the store lose something.
-func (p *wholePlay) wipe(x int) {
-	w := p.w
-	if w.parted() { // what lives is out of the taker's reach: S-010 excepts it
+func (w *wholePlay) wipe(x int) {
+	world := w.w
+	if world.parted() { // what lives is out of the taker's reach: S-010 excepts it
 		return
 	}
 	if x%4 == 1 {
-		w.mark()
+		world.mark()
 		return
 	}
-	p.unsure = time.Now().Add(wholeLease)
+	w.unsure = time.Now().Add(wholeLease)
 	switch x % 4 {
 	case 0:
-		w.jump()
+		world.jump()
 		return
 	case 2:
-		w.wipe(nil)
+		world.wipe(nil)
 	default:
-		w.wipe(w.saved)
+		world.wipe(world.saved)
 	}
-	for _, c := range p.clients {
+	for _, c := range w.clients {
 		held := false
-		for _, o := range w.living() {
+		for _, o := range world.living() {
 			held = held || o.s.instance.node.Holds(session.Key(c.id))
 		}
 		c.firm, c.gone = false, c.gone || !held // what nobody has, nobody puts again
-		if x%4 == 3 && w.has(session.Key(c.id)) {
+		if x%4 == 3 && world.has(session.Key(c.id)) {
 			c.deleted = false // an old file has it, perhaps as that of an instance which has died since
-			for _, k := range p.calls {
+			for _, k := range w.calls {
 				k.late = k.late && k.of != c // it may have waited for the store
 			}
 		}
@@ -413,29 +413,29 @@ func (p *wholePlay) wipe(x int) {
 }
 
 // settle takes all faults away, and waits until all is as it should be.
-func (p *wholePlay) settle() {
-	p.w.heal()
+func (w *wholePlay) settle() {
+	w.w.heal()
 	time.Sleep(3 * wholeLease)
 	synctest.Wait()
-	p.look()
-	all := p.w.living()
-	for _, c := range p.clients {
+	w.look()
+	all := w.w.living()
+	for _, c := range w.clients {
 		if c.gone {
 			continue
 		}
 		c.loose = false
 		for _, at := range all {
-			k := p.call(c, at, "echo", "")
+			k := w.call(c, at, "echo", "")
 			k.reply.Wait()
 			synctest.Wait()
-			if p.judge(k); p.fault == "" && !strings.Contains(k.reply.Body(), k.tag) {
-				p.wrong("session %d of instance %s is not served at %d: %d %s %v", c.n, session.Tag(c.id), at.n, k.reply.Status(), k.reply.Body(), k.reply.Err())
+			if w.judge(k); w.fault == "" && !strings.Contains(k.reply.Body(), k.tag) {
+				w.wrong("session %d of instance %s is not served at %d: %d %s %v", c.n, session.Tag(c.id), at.n, k.reply.Status(), k.reply.Body(), k.reply.Err())
 			}
 			// (S-026): nobody else has it.
 			stranger := *c
 			stranger.who = 1 - c.who
-			if r := p.do(&stranger, at, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != http.StatusNotFound {
-				p.wrong("the session of another caller: %d %s", r.Status(), r.Body())
+			if r := w.do(&stranger, at, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != http.StatusNotFound {
+				w.wrong("the session of another caller: %d %s", r.Status(), r.Body())
 			}
 		}
 		c.firm = true
@@ -443,52 +443,52 @@ func (p *wholePlay) settle() {
 }
 
 // look looks at what has come since.
-func (p *wholePlay) look() {
-	for _, o := range p.w.whole {
+func (w *wholePlay) look() {
+	for _, o := range w.w.whole {
 		for _, text := range o.f.Got() {
 			if tag := gjson.Get(text, "params.arguments.tag").Str; tag != "" {
-				if p.made[tag]++; p.made[tag] > 1 {
-					p.wrong("%s was made %d times", tag, p.made[tag])
+				if w.made[tag]++; w.made[tag] > 1 {
+					w.wrong("%s was made %d times", tag, w.made[tag])
 				}
 			}
 		}
 	}
-	for _, k := range p.calls {
+	for _, k := range w.calls {
 		if k.reply.Over() {
-			p.judge(k)
+			w.judge(k)
 		}
 	}
-	if time.Now().Before(p.unsure) {
+	if time.Now().Before(w.unsure) {
 		return
 	}
-	for _, c := range p.clients {
+	for _, c := range w.clients {
 		var who []string
-		for _, o := range p.w.living() {
+		for _, o := range w.w.living() {
 			key, n := session.Key(c.id), o.s.instance.node
-			if n.Holds(key) && (n.Ready() || n.Await(p.w.t.Context(), key) == nil && n.Holds(key)) {
+			if n.Holds(key) && (n.Ready() || n.Await(w.w.t.Context(), key) == nil && n.Holds(key)) {
 				who = append(who, fmt.Sprintf("%d (%s)", o.n, n.State()))
 			}
 		}
 		if len(who) > 1 {
-			p.wrong("session %d (%s) is served by %v at %s", c.n, session.Key(c.id)[:8], who, time.Now().Format("04:05.000"))
+			w.wrong("session %d (%s) is served by %v at %s", c.n, session.Key(c.id)[:8], who, time.Now().Format("04:05.000"))
 		}
 	}
 }
 
 // status looks at the status of an answer.
-func (p *wholePlay) status(c *wholeClient, at *wholeOne, r *wiretest.Reply, what string) {
-	p.w.mu.Lock()
+func (w *wholePlay) status(c *wholeClient, at *wholeOne, r *wiretest.Reply, what string) {
+	w.w.mu.Lock()
 	away := at.dead || at.leaves
-	p.w.mu.Unlock()
+	w.w.mu.Unlock()
 	switch s := r.Status(); {
 	case r.Err() != nil && !away:
-		p.wrong("%s of session %d at %d, which lives: %v after %d %s", what, c.n, at.n, r.Err(), s, r.Body())
+		w.wrong("%s of session %d at %d, which lives: %v after %d %s", what, c.n, at.n, r.Err(), s, r.Body())
 	case s == http.StatusNotFound && !c.gone && !c.loose:
-		p.wrong("%s of session %d at %d: 404 %s", what, c.n, at.n, r.Body())
+		w.wrong("%s of session %d at %d: 404 %s", what, c.n, at.n, r.Body())
 	case s == http.StatusServiceUnavailable && r.Header("Retry-After") == "" && !away:
-		p.wrong("%s of session %d at %d: 503 without Retry-After: %s", what, c.n, at.n, r.Body())
+		w.wrong("%s of session %d at %d: 503 without Retry-After: %s", what, c.n, at.n, r.Body())
 	case s == http.StatusUnauthorized || s == http.StatusForbidden || s == http.StatusInternalServerError:
-		p.wrong("%s of session %d at %d: %d %s", what, c.n, at.n, s, r.Body())
+		w.wrong("%s of session %d at %d: %d %s", what, c.n, at.n, s, r.Body())
 	}
 }
 
@@ -514,12 +514,12 @@ func answers(r *wiretest.Reply, id int) (own []string, others int) {
 }
 
 // judge looks at the response to a call, which is over.
-func (p *wholePlay) judge(k *wholeCall) {
+func (w *wholePlay) judge(k *wholeCall) {
 	if k.again != nil && k.again.Over() {
 		a, _ := answers(k.reply, k.id)
 		b, _ := answers(k.again, k.id)
 		if len(a)+len(b) > 1 {
-			p.wrong("%s has %d answers, over a stream that was resumed: %v %v", k.tag, len(a)+len(b), a, b)
+			w.wrong("%s has %d answers, over a stream that was resumed: %v %v", k.tag, len(a)+len(b), a, b)
 		}
 	}
 	if k.judged {
@@ -527,53 +527,53 @@ func (p *wholePlay) judge(k *wholeCall) {
 	}
 	k.judged = true
 	r := k.reply
-	p.status(k.of, k.at, r, "a call")
+	w.status(k.of, k.at, r, "a call")
 	own, others := answers(r, k.id)
 	switch {
-	case k.late && p.made[k.tag] > 0:
-		p.wrong("%s of session %d was made, which was ended: %s", k.tag, k.of.n, r.Body())
+	case k.late && w.made[k.tag] > 0:
+		w.wrong("%s of session %d was made, which was ended: %s", k.tag, k.of.n, r.Body())
 	case len(own) > 1 || r.Status() == http.StatusOK && others > 0:
-		p.wrong("%s (id %d) has other answers: %s", k.tag, k.id, r.Body())
+		w.wrong("%s (id %d) has other answers: %s", k.tag, k.id, r.Body())
 	case r.Status() == http.StatusOK && r.Err() == nil && len(own) == 0 && !k.cancelled:
-		p.wrong("%s of session %d at %d has no answer: %s", k.tag, k.of.n, k.at.n, r.Body())
+		w.wrong("%s of session %d at %d has no answer: %s", k.tag, k.of.n, k.at.n, r.Body())
 	case len(own) == 1 && strings.Contains(strings.ReplaceAll(own[0], k.tag, ""), "mark") || k.tool == "echo" && len(own) == 1 && gjson.Get(own[0], "result").Exists() && !strings.Contains(own[0], k.tag):
-		p.wrong("%s has the answer of another: %s", k.tag, own[0])
-	case r.Status() != http.StatusOK && r.Err() == nil && !(k.cancelled && r.Status() == http.StatusAccepted) && p.made[k.tag] > 0 && r.Status() != http.StatusBadGateway:
-		p.wrong("%s was made, and its client is told %d %s", k.tag, r.Status(), r.Body())
+		w.wrong("%s has the answer of another: %s", k.tag, own[0])
+	case r.Status() != http.StatusOK && r.Err() == nil && !(k.cancelled && r.Status() == http.StatusAccepted) && w.made[k.tag] > 0 && r.Status() != http.StatusBadGateway:
+		w.wrong("%s was made, and its client is told %d %s", k.tag, r.Status(), r.Body())
 	}
 }
 
 // finish ends what is under way, and all sessions.
-func (p *wholePlay) finish() {
-	at := p.w.living()[0]
-	for _, k := range p.calls {
+func (w *wholePlay) finish() {
+	at := w.w.living()[0]
+	for _, k := range w.calls {
 		if !k.reply.Over() && question(k) != "" && !k.answered {
-			p.answer(k, at)
+			w.answer(k, at)
 		}
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	for _, k := range p.calls {
+	for _, k := range w.calls {
 		if !k.reply.Over() {
-			p.wrong("%s (%s) of session %d at %d has no answer: %d %s", k.tag, k.tool, k.of.n, k.at.n, k.reply.Status(), k.reply.Body())
+			w.wrong("%s (%s) of session %d at %d has no answer: %d %s", k.tag, k.tool, k.of.n, k.at.n, k.reply.Status(), k.reply.Body())
 			k.reply.Leave()
 		}
 		if k.again == nil {
-			p.resume(k, at)
+			w.resume(k, at)
 		}
 	}
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
-	p.look()
-	for _, c := range p.clients {
-		p.end(c, at)
+	w.look()
+	for _, c := range w.clients {
+		w.end(c, at)
 	}
-	for _, k := range p.calls {
+	for _, k := range w.calls {
 		if k.again == nil {
 			continue
 		}
 		k.again.Leave()
-		p.judge(k)
+		w.judge(k)
 	}
 	time.Sleep(3 * wholeLease)
 }

@@ -140,19 +140,19 @@ func (w *world) change() {
 	w.changed = make(chan struct{})
 }
 
-func (o *wholeOne) takeConns() (all []net.Conn) {
-	for c := range o.conns {
+func (w *wholeOne) takeConns() (all []net.Conn) {
+	for c := range w.conns {
 		all = append(all, c)
 	}
-	clear(o.conns)
+	clear(w.conns)
 	return all
 }
 
-func (o *wholeOne) takeEnds(which func(*link) bool) (all []net.Conn) {
-	for c := range o.ends {
+func (w *wholeOne) takeEnds(which func(*link) bool) (all []net.Conn) {
+	for c := range w.ends {
 		if which(c) {
 			all = append(all, c)
-			delete(o.ends, c)
+			delete(w.ends, c)
 		}
 	}
 	return all
@@ -349,21 +349,21 @@ type link struct {
 }
 
 // dial connects to the instance at an address.
-func (o *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
+func (w *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 	for {
-		o.w.mu.Lock()
+		w.w.mu.Lock()
 		var to *wholeOne
-		for _, other := range o.w.whole {
+		for _, other := range w.w.whole {
 			if other.peer.at == address {
 				to = other
 			}
 		}
-		if to == nil || to.dead || o.dead || o.w.apart[pairOf(o.n, to.n)] == refuses {
-			o.w.mu.Unlock()
+		if to == nil || to.dead || w.dead || w.w.apart[pairOf(w.n, to.n)] == refuses {
+			w.w.mu.Unlock()
 			return nil, errors.New("connection refused")
 		}
-		changed, quiet := o.w.changed, o.w.apart[pairOf(o.n, to.n)] == silent
-		o.w.mu.Unlock()
+		changed, quiet := w.w.changed, w.w.apart[pairOf(w.n, to.n)] == silent
+		w.w.mu.Unlock()
 		if quiet {
 			select {
 			case <-changed:
@@ -373,7 +373,7 @@ func (o *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 			}
 		}
 		here, there := wiretest.Pipe()
-		a, b := &link{here, pairOf(o.n, to.n)}, &link{there, pairOf(o.n, to.n)}
+		a, b := &link{here, pairOf(w.n, to.n)}, &link{there, pairOf(w.n, to.n)}
 		select {
 		case to.peer.conns <- b:
 		case <-to.peer.done:
@@ -381,14 +381,14 @@ func (o *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		o.w.mu.Lock()
-		f := o.w.apart[a.pair]
-		dead := o.dead || to.dead || f == refuses
+		w.w.mu.Lock()
+		f := w.w.apart[a.pair]
+		dead := w.dead || to.dead || f == refuses
 		a.Hold(f == silent)
 		for _, end := range []*link{a, b} {
-			o.ends[end], to.ends[end] = true, true
+			w.ends[end], to.ends[end] = true, true
 		}
-		o.w.mu.Unlock()
+		w.w.mu.Unlock()
 		if dead {
 			_, _ = a.Close(), b.Close()
 		}

@@ -192,16 +192,16 @@ type listens struct {
 
 func (listens) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h listens) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (l listens) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-func (h listens) WithGroup(string) slog.Handler { return h }
+func (l listens) WithGroup(string) slog.Handler { return l }
 
-func (h listens) Handle(_ context.Context, r slog.Record) error {
+func (l listens) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "listening for other instances" {
 		r.Attrs(func(a slog.Attr) bool {
-			h.v.mu.Lock()
-			defer h.v.mu.Unlock()
-			h.v.to = a.Value.String()
+			l.v.mu.Lock()
+			defer l.v.mu.Unlock()
+			l.v.to = a.Value.String()
 			return false
 		})
 	}
@@ -209,20 +209,20 @@ func (h listens) Handle(_ context.Context, r slog.Record) error {
 }
 
 // begin begins a session.
-func (f *valved) begin(i int) string {
-	f.t.Helper()
-	res, text := asks(f.t, f.at[i], "POST", handshake)
+func (v *valved) begin(i int) string {
+	v.t.Helper()
+	res, text := asks(v.t, v.at[i], "POST", handshake)
 	id := res.Header.Get("Mcp-Session-Id")
 	if res.StatusCode != http.StatusOK || id == "" {
-		f.t.Fatalf("initialize at %d = %v %s", i, res.Status, text)
+		v.t.Fatalf("initialize at %d = %v %s", i, res.Status, text)
 	}
 	return id
 }
 
 // call makes a call, and returns "" if it was answered as it should, and otherwise the answer.
-func (f *valved) call(i int, id string) string {
-	f.t.Helper()
-	res, text := asks(f.t, f.at[i], "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"b__echo","arguments":{"message":"m"}}}`, "Mcp-Session-Id", id)
+func (v *valved) call(i int, id string) string {
+	v.t.Helper()
+	res, text := asks(v.t, v.at[i], "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"b__echo","arguments":{"message":"m"}}}`, "Mcp-Session-Id", id)
 	if res.StatusCode == http.StatusOK && gjson.Get(text, "result").Raw != "" {
 		return ""
 	}
@@ -231,57 +231,57 @@ func (f *valved) call(i int, id string) string {
 
 // goesOn makes a call that has to succeed. On a starved machine the owner may answer an
 // instance too late: then nothing was done, and the client is told to try again.
-func (f *valved) goesOn(what string, i int, id string) {
-	f.t.Helper()
+func (v *valved) goesOn(what string, i int, id string) {
+	v.t.Helper()
 	for {
-		fault := f.call(i, id)
+		fault := v.call(i, id)
 		switch {
 		case fault == "":
 			return
 		case !hasAll(fault, "503 Retry-After", "is unreachable; try again later"):
-			f.t.Fatalf("%s: a call at %d: %s", what, i, fault)
+			v.t.Fatalf("%s: a call at %d: %s", what, i, fault)
 		}
-		f.t.Logf("%s: a call at %d is made again: %s", what, i, fault)
+		v.t.Logf("%s: a call at %d is made again: %s", what, i, fault)
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
 // state returns the status of /readyz, and what it says.
-func (f *valved) state(i int) (int, gjson.Result) {
-	f.t.Helper()
-	res, err := http.Get("http://" + f.at[i] + "/readyz")
+func (v *valved) state(i int) (int, gjson.Result) {
+	v.t.Helper()
+	res, err := http.Get("http://" + v.at[i] + "/readyz")
 	if err != nil {
-		f.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		f.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	return res.StatusCode, gjson.GetBytes(text, "cluster")
 }
 
 // is waits until an instance is in a state.
-func (f *valved) is(i int, want string) {
-	f.t.Helper()
-	until(f.t, fmt.Sprint("instance ", i, " is ", want), func() bool {
-		_, s := f.state(i)
+func (v *valved) is(i int, want string) {
+	v.t.Helper()
+	until(v.t, fmt.Sprint("instance ", i, " is ", want), func() bool {
+		_, s := v.state(i)
 		return s.Get("state").Str == want
 	})
 }
 
 // freeze silences the store for all. An instance that does not hear from the others in time, on a
 // busy machine, is isolated: then it is tried again.
-func (f *valved) freeze() {
-	f.t.Helper()
+func (v *valved) freeze() {
+	v.t.Helper()
 	for range 5 {
-		for _, v := range f.stores {
-			v.hush()
+		for _, valve := range v.stores {
+			valve.hush()
 		}
 		all := map[string]int{}
-		for i := range f.at {
-			until(f.t, "an instance misses the store", func() bool {
-				_, s := f.state(i)
+		for i := range v.at {
+			until(v.t, "an instance misses the store", func() bool {
+				_, s := v.state(i)
 				if s.Get("state").Str == "sure" {
 					return false
 				}
@@ -289,17 +289,17 @@ func (f *valved) freeze() {
 				return true
 			})
 		}
-		if all["frozen"] == len(f.at) {
+		if all["frozen"] == len(v.at) {
 			return
 		}
-		for _, v := range f.stores {
-			v.speak()
+		for _, one := range v.stores {
+			one.speak()
 		}
-		for i := range f.at {
-			f.is(i, "sure")
+		for i := range v.at {
+			v.is(i, "sure")
 		}
 	}
-	f.t.Fatal("they do not go on without a store")
+	v.t.Fatal("they do not go on without a store")
 }
 
 func hasAll(text string, parts ...string) bool {

@@ -83,20 +83,20 @@ type bounded struct {
 }
 
 // Accept returns the next connection within the limits. It closes others.
-func (l bounded) Accept() (net.Conn, error) {
+func (b bounded) Accept() (net.Conn, error) {
 	for {
-		conn, err := l.Listener.Accept()
+		conn, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		from := addressOf(conn.RemoteAddr().String())
-		why := l.c.enter(from)
+		why := b.c.enter(from)
 		if why == "" {
-			return &clientConn{Conn: conn, all: l.c, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
+			return &clientConn{Conn: conn, all: b.c, leave: sync.OnceFunc(func() { b.c.leave(from) })}, nil
 		}
-		l.c.refused.Add(1)
-		if more, ok := l.c.refusedLog.Due(access.RejectedLogEvery); ok {
-			l.c.log.Warn("connection refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
+		b.c.refused.Add(1)
+		if more, ok := b.c.refusedLog.Due(access.RejectedLogEvery); ok {
+			b.c.log.Warn("connection refused", "from", from.Addr().String(), "err", why, "max_connections", b.c.most, "more", more)
 		}
 		_ = conn.Close()
 	}

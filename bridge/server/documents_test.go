@@ -301,10 +301,10 @@ func newAway(t *testing.T, text string) *away {
 	return f
 }
 
-func (f *away) set(text string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.text = text
+func (a *away) set(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.text = text
 }
 
 // A document at a URL that cannot be read at the start is read when it can be. Until then

@@ -59,55 +59,55 @@ func severally(t *testing.T, n int, change func(*config.Server)) *several {
 }
 
 // joined waits until all instances see n. Each looks at once, not at its next beat.
-func (v *several) joined(n int) {
-	v.t.Helper()
-	for _, o := range v.all {
-		v.until("all see each other", func() bool {
-			_ = o.s.instance.node.Beat(v.t.Context())
+func (s *several) joined(n int) {
+	s.t.Helper()
+	for _, o := range s.all {
+		s.until("all see each other", func() bool {
+			_ = o.s.instance.node.Beat(s.t.Context())
 			return len(o.s.instance.node.Members()) == n
 		})
 	}
 }
 
 // until waits for a condition.
-func (v *several) until(what string, so func() bool) {
-	v.t.Helper()
-	v.t.Log("waiting until " + what)
+func (s *several) until(what string, so func() bool) {
+	s.t.Helper()
+	s.t.Log("waiting until " + what)
 	for !so() {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-func (v *several) add(change func(*config.Server)) {
-	v.t.Helper()
+func (s *several) add(change func(*config.Server)) {
+	s.t.Helper()
 	c := config.Default()
-	s := config.DefaultServer("files", "")
-	s.Stdio = &config.Stdio{Command: "in memory"}
-	change(&s)
-	c.Servers = append(c.Servers, s)
-	if v.other != "" {
-		c.Servers = append(c.Servers, config.DefaultServer(v.other, ""))
-		c.Servers[1].Stdio = s.Stdio
+	server := config.DefaultServer("files", "")
+	server.Stdio = &config.Stdio{Command: "in memory"}
+	change(&server)
+	c.Servers = append(c.Servers, server)
+	if s.other != "" {
+		c.Servers = append(c.Servers, config.DefaultServer(s.other, ""))
+		c.Servers[1].Stdio = server.Stdio
 	}
-	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+v.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
+	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+s.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
 	c.Cluster.Lease, c.Drain = 9*time.Second, 10*time.Minute // a beat of a starved process takes seconds
 	o := &one{done: make(chan struct{})}
-	c.Cluster.Role, c.Access = v.role, v.keys
-	if v.conf != nil {
-		v.conf(&c)
+	c.Cluster.Role, c.Access = s.role, s.keys
+	if s.conf != nil {
+		s.conf(&c)
 	}
-	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, s *config.Server) backend {
-		if v.conf != nil {
-			return own.reach(s)
+	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{s.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, item *config.Server) backend {
+		if s.conf != nil {
+			return own.reach(item)
 		}
-		if v.role != "" {
-			return own.atWorkers(s, placement.Local{Adapter: v.f, MaxProcesses: 100})
+		if s.role != "" {
+			return own.atWorkers(item, placement.Local{Adapter: s.f, MaxProcesses: 100})
 		}
-		return backend{Adapter: v.f, transport: func() string { return "stdio" }}
+		return backend{Adapter: s.f, transport: func() string { return "stdio" }}
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		v.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	o.base = "http://" + l.Addr().String()
 	var ctx context.Context
@@ -116,37 +116,37 @@ func (v *several) add(change func(*config.Server)) {
 		defer close(o.done)
 		_ = o.s.Serve(ctx, l)
 	}()
-	v.t.Cleanup(func() {
-		for _, o := range v.all { // at once: each takes seconds
+	s.t.Cleanup(func() {
+		for _, o := range s.all { // at once: each takes seconds
 			o.stop()
 		}
 		<-o.done
 	})
-	v.all = append(v.all, o)
+	s.all = append(s.all, o)
 }
 
 // tlog writes a log to that of the test.
 type tlog struct{ t *testing.T }
 
-func (l tlog) Write(b []byte) (int, error) {
-	l.t.Log(strings.TrimSpace(string(b)))
+func (t tlog) Write(b []byte) (int, error) {
+	t.t.Log(strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 
 // post sends a message and returns the answer to it.
-func (v *several) post(base, session, body string) (*http.Response, gjson.Result) {
-	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), "POST", base+"/"+cmp.Or(v.at, "files")+"/mcp", strings.NewReader(body))
+func (s *several) post(base, session, body string) (*http.Response, gjson.Result) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), "POST", base+"/"+cmp.Or(s.at, "files")+"/mcp", strings.NewReader(body))
 	if err != nil {
-		v.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
 		r.Header.Set("Mcp-Session-Id", session)
 	}
-	if v.shows != "" {
-		r.Header.Set("Authorization", v.shows)
+	if s.shows != "" {
+		r.Header.Set("Authorization", s.shows)
 	}
 	if strings.Contains(body, "2026-07-28") {
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
@@ -157,12 +157,12 @@ func (v *several) post(base, session, body string) (*http.Response, gjson.Result
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
-		v.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		v.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
 		m := gjson.ParseBytes(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("data: ")))
@@ -174,11 +174,11 @@ func (v *several) post(base, session, body string) (*http.Response, gjson.Result
 }
 
 // begin begins a session.
-func (v *several) begin(base string) string {
-	v.t.Helper()
-	res, m := v.post(base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+func (s *several) begin(base string) string {
+	s.t.Helper()
+	res, m := s.post(base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 	if res.StatusCode != 200 || !m.Get("result").Exists() {
-		v.t.Fatalf("initialize = %d %s", res.StatusCode, m.Raw)
+		s.t.Fatalf("initialize = %d %s", res.StatusCode, m.Raw)
 	}
 	return res.Header.Get("Mcp-Session-Id")
 }
@@ -263,12 +263,12 @@ func TestHomesStateless(t *testing.T) {
 }
 
 // stream reads what a stream says, until it ends.
-func (v *several) stream(method, base, session, body string) (events chan gjson.Result, stop context.CancelFunc) {
-	v.t.Helper()
-	ctx, stop := context.WithCancel(v.t.Context())
-	r, err := http.NewRequestWithContext(ctx, method, base+"/"+cmp.Or(v.at, "files")+"/mcp", strings.NewReader(body))
+func (s *several) stream(method, base, session, body string) (events chan gjson.Result, stop context.CancelFunc) {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	r, err := http.NewRequestWithContext(ctx, method, base+"/"+cmp.Or(s.at, "files")+"/mcp", strings.NewReader(body))
 	if err != nil {
-		v.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
@@ -307,7 +307,7 @@ func (v *several) stream(method, base, session, body string) (events chan gjson.
 	if method == "GET" {
 		<-began
 	}
-	v.t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		stop()
 		<-done
 	})
@@ -329,14 +329,14 @@ func merged(a, b chan gjson.Result) chan gjson.Result {
 }
 
 // next returns the next event that has what is wanted in it.
-func (v *several) next(events chan gjson.Result, want string) gjson.Result {
-	v.t.Helper()
+func (s *several) next(events chan gjson.Result, want string) gjson.Result {
+	s.t.Helper()
 	for e := range events {
 		if strings.Contains(e.Raw, want) {
 			return e
 		}
 	}
-	v.t.Fatal("the stream has ended before " + want)
+	s.t.Fatal("the stream has ended before " + want)
 	return gjson.Result{}
 }
 
@@ -411,11 +411,11 @@ func TestHomesTell(t *testing.T) {
 }
 
 // home returns the index of the instance that is home of the only shared connection.
-func (v *several) home(but ...int) int {
-	v.t.Helper()
+func (s *several) home(but ...int) int {
+	s.t.Helper()
 	at := -1
-	v.until("somebody is the home", func() bool {
-		for i, o := range v.all {
+	s.until("somebody is the home", func() bool {
+		for i, o := range s.all {
 			if !slices.Contains(but, i) && o.s.instance.homes.Owned() > 0 {
 				at = i
 				return true

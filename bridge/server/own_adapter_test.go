@@ -26,8 +26,8 @@ type toy struct {
 }
 
 // Open implements bridge.Adapter.
-func (a *toy) Open(_ context.Context, _ *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	return &toyUpstream{a}, nil
+func (t *toy) Open(_ context.Context, _ *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	return &toyUpstream{t}, nil
 }
 
 type toyUpstream struct{ a *toy }
@@ -40,7 +40,7 @@ func (*toyUpstream) Server() *bridge.Greeting {
 }
 
 // Call implements bridge.Upstream.
-func (u *toyUpstream) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (t *toyUpstream) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	var p struct {
 		Name string `json:"name"`
 		URI  string `json:"uri"`
@@ -55,17 +55,17 @@ func (u *toyUpstream) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Messa
 		}
 	}
 	about := p.Name + p.URI + p.Ref.Name
-	u.a.mu.Lock()
-	defer u.a.mu.Unlock()
+	t.a.mu.Lock()
+	defer t.a.mu.Unlock()
 	if about != "" {
-		u.a.used = append(u.a.used, r.Method+" "+about)
+		t.a.used = append(t.a.used, r.Method+" "+about)
 	}
 	if r.Name() != p.Name || r.GivenName() != p.Name || r.URI() != p.URI || string(r.Whole()) != string(r.Params) {
-		u.a.odd = append(u.a.odd, string(r.Params)+" beside "+r.Name()+" "+r.GivenName()+" "+r.URI()+" "+string(r.Whole()))
+		t.a.odd = append(t.a.odd, string(r.Params)+" beside "+r.Name()+" "+r.GivenName()+" "+r.URI()+" "+string(r.Whole()))
 	}
 	for key := range p.Meta {
 		if strings.HasPrefix(key, "io.modelcontextprotocol/") {
-			u.a.odd = append(u.a.odd, "a server with a handshake gets "+key)
+			t.a.odd = append(t.a.odd, "a server with a handshake gets "+key)
 		}
 	}
 	if r.Back != nil && r.Token() != nil {

@@ -101,36 +101,36 @@ func (s *Server) prepare(was, next *config.Config, changes []config.Change) (*pr
 	return m, nil
 }
 
-func (m *prepared) fill(s *Server, was, next *config.Config, changes []config.Change) (err error) {
+func (p *prepared) fill(s *Server, was, next *config.Config, changes []config.Change) (err error) {
 	if next.TLS != was.TLS && s.cert != nil {
-		if m.pair, err = next.TLS.Pair(); err != nil {
+		if p.pair, err = next.TLS.Pair(); err != nil {
 			return fmt.Errorf("tls: %w", err)
 		}
 	}
 	if next.AccessLog != was.AccessLog {
-		if m.accessLog, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
+		if p.accessLog, err = accesslog.Open(next.AccessLog, s.instance.tag(), s.log); err != nil {
 			return err
 		}
 	}
 	of := effects(changes)
-	m.table, m.fresh = s.tableOf(next.Servers, of.changed)
+	p.table, p.fresh = s.tableOf(next.Servers, of.changed)
 	for i := range next.Servers {
 		if c := &next.Servers[i]; of.tuned[c.Name] {
-			m.tuned = append(m.tuned, options(c, *m.table.backends[c.Name]))
+			p.tuned = append(p.tuned, options(c, *p.table.backends[c.Name]))
 		}
 	}
-	for i := range m.fresh {
-		m.fresh[i].Renew = of.renewed[m.fresh[i].Name]
+	for i := range p.fresh {
+		p.fresh[i].Renew = of.renewed[p.fresh[i].Name]
 	}
-	faults := []error{m.table.documentFaults(next, m.fresh)}
+	faults := []error{p.table.documentFaults(next, p.fresh)}
 	for i := range next.Servers {
 		name := next.Servers[i].Name
-		if r := m.table.backends[name]; r.fault != nil && of.changed[name] {
+		if r := p.table.backends[name]; r.fault != nil && of.changed[name] {
 			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, r.fault))
 		}
 	}
 	if err = errors.Join(faults...); err != nil {
-		closeNew(m.table, s.table.Load())
+		closeNew(p.table, s.table.Load())
 	}
 	return err
 }
@@ -156,8 +156,8 @@ func effects(changes []config.Change) affected {
 }
 
 // close closes what will not be used.
-func (m *prepared) close() {
-	if m.accessLog != nil {
-		m.accessLog.Close(nil)
+func (p *prepared) close() {
+	if p.accessLog != nil {
+		p.accessLog.Close(nil)
 	}
 }

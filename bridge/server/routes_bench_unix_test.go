@@ -20,12 +20,12 @@ type unheard struct {
 	status int
 }
 
-func (a *unheard) Header() http.Header             { return a.header }
-func (a *unheard) WriteHeader(status int)          { a.status = status }
-func (a *unheard) SetReadDeadline(time.Time) error { return nil }
+func (u *unheard) Header() http.Header             { return u.header }
+func (u *unheard) WriteHeader(status int)          { u.status = status }
+func (u *unheard) SetReadDeadline(time.Time) error { return nil }
 
-func (a *unheard) Write(b []byte) (int, error) {
-	a.status = cmp.Or(a.status, http.StatusOK)
+func (u *unheard) Write(b []byte) (int, error) {
+	u.status = cmp.Or(u.status, http.StatusOK)
 	return len(b), nil
 }
 

@@ -29,44 +29,44 @@ type target struct {
 	meets func() // what happens while it applies one
 }
 
-func (b *target) Plan(c *config.Config) ([]config.Change, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return config.Diff(b.c, c), nil
+func (t *target) Plan(c *config.Config) ([]config.Change, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return config.Diff(t.c, c), nil
 }
 
-func (b *target) Apply(c *config.Config) ([]config.Change, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.busy {
+func (t *target) Apply(c *config.Config) ([]config.Change, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy {
 		panic("two reloads at once")
 	}
-	b.busy = true
-	defer func() { b.busy = false }()
-	b.tried++
-	if b.meets != nil {
-		b.meets()
+	t.busy = true
+	defer func() { t.busy = false }()
+	t.tried++
+	if t.meets != nil {
+		t.meets()
 	}
-	if b.err != nil {
-		return nil, b.err
+	if t.err != nil {
+		return nil, t.err
 	}
-	changes := config.Diff(b.c, c)
-	b.c = config.Running(b.c, c, changes)
-	b.times++
+	changes := config.Diff(t.c, c)
+	t.c = config.Running(t.c, c, changes)
+	t.times++
 	return changes, nil
 }
 
 // read returns the number of configurations.
-func (b *target) read() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.times
+func (t *target) read() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.times
 }
 
-func (b *target) timeout() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.c.Servers[0].Timeout
+func (t *target) timeout() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.c.Servers[0].Timeout
 }
 
 // lines is a log for several goroutines.
@@ -112,19 +112,19 @@ func newRoom(t *testing.T, text string) *room {
 	return m
 }
 
-func (m *room) write(name, text string) {
-	m.t.Helper()
-	if err := os.WriteFile(filepath.Join(m.folder, name), []byte(text), 0o600); err != nil {
-		m.t.Fatal(err)
+func (r *room) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
 // follow runs Follow in a bubble.
-func (m *room) follow(f func()) {
-	synctest.Test(m.t, func(t *testing.T) {
+func (r *room) follow(f func()) {
+	synctest.Test(r.t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { m.Follow(ctx) })
+		wg.Go(func() { r.Follow(ctx) })
 		time.Sleep(every / 2) // what f does is between two looks
 		f()
 		stop()

@@ -80,38 +80,38 @@ func newInstances(s settings) *instances {
 }
 
 // path returns the path of the endpoint.
-func (set *instances) path() string {
-	if set.settings.kind == kindSSE {
+func (i *instances) path() string {
+	if i.settings.kind == kindSSE {
 		return "/sse"
 	}
 	return "/mcp"
 }
 
-func (set *instances) handler() http.Handler {
-	h := set.streamable()
-	if set.settings.kind == kindSSE {
-		h = mcp.NewSSEHandler(set.forRequest, nil)
+func (i *instances) handler() http.Handler {
+	h := i.streamable()
+	if i.settings.kind == kindSSE {
+		h = mcp.NewSSEHandler(i.forRequest, nil)
 	}
 	mux := http.NewServeMux()
-	mux.Handle(set.path(), onDemand(set, h))
+	mux.Handle(i.path(), onDemand(i, h))
 	// The SDK checks Host. This stops web pages of other origins from posting.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // streamable serves both eras on one path. The SDK serves revision 2026-07-28 only from a stateless handler,
 // and sessions only from a stateful one. The header that every modern request must have decides.
-func (set *instances) streamable() http.Handler {
-	legacy := mcp.NewStreamableHTTPHandler(set.forRequest, &mcp.StreamableHTTPOptions{
+func (i *instances) streamable() http.Handler {
+	legacy := mcp.NewStreamableHTTPHandler(i.forRequest, &mcp.StreamableHTTPOptions{
 		EventStore:     mcp.NewMemoryEventStore(nil), // clients can resume with Last-Event-ID
-		SessionTimeout: set.settings.sessionIdle,
-		Logger:         set.settings.log,
+		SessionTimeout: i.settings.sessionIdle,
+		Logger:         i.settings.log,
 	})
-	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return set.modern.server }, &mcp.StreamableHTTPOptions{
+	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return i.modern.server }, &mcp.StreamableHTTPOptions{
 		Stateless:                    true,
 		PropagateRequestCancellation: true, // a modern client cancels by closing the connection
-		Logger:                       set.settings.log,
+		Logger:                       i.settings.log,
 	})
-	switch set.settings.era {
+	switch i.settings.era {
 	case eraLegacy:
 		return legacy
 	case eraModern:
@@ -137,41 +137,41 @@ func onDemand(set *instances, next http.Handler) http.Handler {
 	})
 }
 
-func (set *instances) forRequest(r *http.Request) *mcp.Server {
+func (i *instances) forRequest(r *http.Request) *mcp.Server {
 	if r.Header.Get("Mcp-Session-Id") != "" {
-		return set.modern.server // only its list of revisions is used
+		return i.modern.server // only its list of revisions is used
 	}
 	return r.Context().Value(instanceKey{}).(func() *instance)().server
 }
 
 // add returns an instance that is in the set from its first message to the end of its session. Without a
 // message there is nothing to close.
-func (set *instances) add() *instance {
-	i := newInstance(set.settings)
-	i.began = func() {
-		set.mu.Lock()
-		defer set.mu.Unlock()
-		set.live[i] = struct{}{}
+func (i *instances) add() *instance {
+	one := newInstance(i.settings)
+	one.began = func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.live[one] = struct{}{}
 	}
-	i.ended = func() {
-		set.mu.Lock()
-		defer set.mu.Unlock()
-		delete(set.live, i)
+	one.ended = func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(i.live, one)
 	}
-	return i
+	return one
 }
 
 // close ends all sessions and waits for their goroutines.
-func (set *instances) close() {
-	set.mu.Lock()
-	live := []*instance{set.modern}
-	for i := range set.live {
-		live = append(live, i)
+func (i *instances) close() {
+	i.mu.Lock()
+	live := []*instance{i.modern}
+	for one := range i.live {
+		live = append(live, one)
 	}
-	set.mu.Unlock()
+	i.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, i := range live {
-		wg.Go(i.close)
+	for _, item := range live {
+		wg.Go(item.close)
 	}
 	wg.Wait()
 }

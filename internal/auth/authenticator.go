@@ -105,53 +105,53 @@ func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slo
 var Results = []token.Result{token.OK, token.Missing, token.Expired, token.Audience, token.Unknown, token.Signature, token.Invalid, token.Scope, token.Denied, token.Unavailable}
 
 // Tokens reports whether tokens are accepted.
-func (d *Authenticator) Tokens() bool { return d != nil && d.tokens != nil }
+func (a *Authenticator) Tokens() bool { return a != nil && a.tokens != nil }
 
 // Run fetches and refreshes the keys of the issuers until ctx ends. It is called once.
-func (d *Authenticator) Run(ctx context.Context) {
-	if d.tokens != nil {
-		d.tokens.Run(ctx)
+func (a *Authenticator) Run(ctx context.Context) {
+	if a.tokens != nil {
+		a.tokens.Run(ctx)
 	}
 }
 
 // Identify checks an ID token (see token.Verifier).
-func (d *Authenticator) Identify(ctx context.Context, issuer, raw, client, nonce string) (gjson.Result, error) {
-	return d.tokens.Identify(ctx, issuer, raw, client, nonce)
+func (a *Authenticator) Identify(ctx context.Context, issuer, raw, client, nonce string) (gjson.Result, error) {
+	return a.tokens.Identify(ctx, issuer, raw, client, nonce)
 }
 
 // Issuers returns the states of the issuers, sorted by name.
-func (d *Authenticator) Issuers() []token.State {
-	if d.tokens == nil {
+func (a *Authenticator) Issuers() []token.State {
+	if a.tokens == nil {
 		return nil
 	}
-	all := d.tokens.States()
-	slices.SortFunc(all, func(a, b token.State) int { return strings.Compare(a.Issuer, b.Issuer) })
+	all := a.tokens.States()
+	slices.SortFunc(all, func(state, b token.State) int { return strings.Compare(state.Issuer, b.Issuer) })
 	return all
 }
 
 // NoteScope counts a request whose token lacked a scope. Caller has counted it as OK before.
-func (d *Authenticator) NoteScope() { d.counts[token.Scope].Add(1) }
+func (a *Authenticator) NoteScope() { a.counts[token.Scope].Add(1) }
 
 // Count returns the number of requests with a result.
-func (d *Authenticator) Count(r token.Result) uint64 { return d.counts[r].Load() }
+func (a *Authenticator) Count(r token.Result) uint64 { return a.counts[r].Load() }
 
 // Caller returns the caller of a request for a resource. The error is ErrMissing, ErrInvalid,
 // ErrDenied, a *token.Error, or that of ctx.
-func (d *Authenticator) Caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
-	c, err := d.caller(ctx, h, to)
+func (a *Authenticator) Caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+	c, err := a.caller(ctx, h, to)
 	if err == nil {
-		d.ok.Add(1)
+		a.ok.Add(1)
 		return c, nil
 	}
-	if n := d.counts[ResultOf(err)]; n != nil { // nil if the client has disconnected
+	if n := a.counts[ResultOf(err)]; n != nil { // nil if the client has disconnected
 		n.Add(1)
 	}
 	return Caller{}, err
 }
 
 // Again is Caller for a request that was admitted before. It does not count again.
-func (d *Authenticator) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
-	return d.caller(ctx, h, to)
+func (a *Authenticator) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+	return a.caller(ctx, h, to)
 }
 
 // ResultOf returns the result that an error of Caller counts as; empty for other errors.
@@ -170,20 +170,20 @@ func ResultOf(err error) token.Result {
 	return ""
 }
 
-func (d *Authenticator) caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
-	d.refresh()
+func (a *Authenticator) caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+	a.refresh()
 	text, err := keyOf(h)
 	if err != nil {
 		return Caller{}, err
 	}
-	sum := d.sum(text)
-	if name, found := d.find(sum); found {
+	sum := a.sum(text)
+	if name, found := a.find(sum); found {
 		return Caller{Principal: name}, nil
 	}
-	if d.tokens == nil || len(h[apiKey]) > 0 { // this header takes keys only
+	if a.tokens == nil || len(h[apiKey]) > 0 { // this header takes keys only
 		return Caller{}, ErrInvalid
 	}
-	t, err := d.tokens.Verify(ctx, text, sum, to)
+	t, err := a.tokens.Verify(ctx, text, sum, to)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -193,15 +193,15 @@ func (d *Authenticator) caller(ctx context.Context, h http.Header, to token.Reso
 		}
 		return Caller{name, t, nil}, nil
 	}
-	for i := range d.rules {
-		if d.matches(&d.rules[i], t) {
-			name := principal(d.rules[i].Name, t)
+	for i := range a.rules {
+		if a.matches(&a.rules[i], t) {
+			name := principal(a.rules[i].Name, t)
 			t.Note.Store(name)
 			return Caller{name, t, nil}, nil
 		}
 	}
 	t.Note.Store("") // so that this is logged once per token
-	d.log.Info("a user was refused: no access rule matches", "issuer", t.Issuer, "sub", t.Subject)
+	a.log.Info("a user was refused: no access rule matches", "issuer", t.Issuer, "sub", t.Subject)
 	return Caller{}, ErrDenied
 }
 
@@ -219,7 +219,7 @@ const everybody = "*"
 
 // matches reports whether a rule admits the user of a token. A rule without conditions admits nobody. The
 // subject of a program is its client id, which could be chosen to look like a user's.
-func (d *Authenticator) matches(r *Rule, t *token.Token) bool {
+func (a *Authenticator) matches(r *Rule, t *token.Token) bool {
 	switch {
 	case len(r.Claims)+len(r.Scopes)+len(r.Users) == 0, r.Issuer != "" && r.Issuer != t.Issuer,
 		len(r.Users) > 0 && t.Machine && !slices.Contains(r.Users, everybody),
@@ -234,8 +234,8 @@ func (d *Authenticator) matches(r *Rule, t *token.Token) bool {
 	for name, patterns := range r.Claims {
 		v := token.At(t.Claims, name)
 		if !v.Exists() && token.At(t.Claims, "_claim_names."+name).Exists() {
-			if _, said := d.cutClaims.LoadOrStore(t.Issuer, true); !said {
-				d.log.Warn("an issuer leaves a claim out of tokens because it is too long, so that no rule matches it: make the issuer send fewer groups", "issuer", t.Issuer, "claim", name)
+			if _, said := a.cutClaims.LoadOrStore(t.Issuer, true); !said {
+				a.log.Warn("an issuer leaves a claim out of tokens because it is too long, so that no rule matches it: make the issuer send fewer groups", "issuer", t.Issuer, "claim", name)
 			}
 		}
 		if !match(patterns, token.Texts(v)) {

@@ -127,20 +127,20 @@ func (k *Keys) logFault(i int, fault error) {
 
 // read returns the key in the file. It does not read an unchanged file again. It does so if the file was
 // very young at the last read: a second change may have the same time.
-func (f *keyFile) read() (string, error) {
-	info, err := os.Stat(f.path)
+func (k *keyFile) read() (string, error) {
+	info, err := os.Stat(k.path)
 	switch {
 	case err != nil:
-		f.info = nil
+		k.info = nil
 		return "", reason(err)
-	case f.info != nil && os.SameFile(info, f.info) && info.Size() == f.info.Size() && info.ModTime().Equal(f.info.ModTime()) &&
-		f.at.Sub(info.ModTime()).Abs() > checkEvery:
-		return f.key, nil
+	case k.info != nil && os.SameFile(info, k.info) && info.Size() == k.info.Size() && info.ModTime().Equal(k.info.ModTime()) &&
+		k.at.Sub(info.ModTime()).Abs() > checkEvery:
+		return k.key, nil
 	}
-	key, err := Read(f.path)
-	f.key, f.info, f.at = key, info, time.Now()
+	key, err := Read(k.path)
+	k.key, k.info, k.at = key, info, time.Now()
 	if err != nil {
-		f.info = nil
+		k.info = nil
 		return "", err
 	}
 	return key, nil

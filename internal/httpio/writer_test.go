@@ -85,8 +85,8 @@ type timed struct {
 	last time.Time
 }
 
-func (d *timed) SetWriteDeadline(t time.Time) error {
-	d.last = t
+func (t *timed) SetWriteDeadline(at time.Time) error {
+	t.last = at
 	return nil
 }
 

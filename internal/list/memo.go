@@ -29,25 +29,25 @@ type Memo struct {
 
 // Once calls f to examine the list in an answer, unless it was the last one. f returns true if the list need
 // not be examined again.
-func (l *Memo) Once(a *jsonrpc.Message, f func() bool) {
+func (m *Memo) Once(a *jsonrpc.Message, f func() bool) {
 	p := PageOf(a)
-	l.mu.Lock()
-	same := p != Page{} && p == l.last
+	m.mu.Lock()
+	same := p != Page{} && p == m.last
 	if !same {
-		l.last = Page{}
+		m.last = Page{}
 	}
-	l.mu.Unlock()
+	m.mu.Unlock()
 	if same || !f() {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = p
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = p
 }
 
 // Forget makes At examine the next list in any case.
-func (l *Memo) Forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = Page{}
+func (m *Memo) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = Page{}
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // Result is era.Result with the cache.
-func (w *Rewrites) Result(a *jsonrpc.Message, method, from, to string) []byte {
+func (r *Rewrites) Result(a *jsonrpc.Message, method, from, to string) []byte {
 	if _, is := Of(method); !is || from == to {
 		return era.Result(method, a.Result, from, to)
 	}
@@ -36,9 +36,9 @@ func (w *Rewrites) Result(a *jsonrpc.Message, method, from, to string) []byte {
 	if key.Page == (Page{}) {
 		return era.Result(method, a.Result, from, to)
 	}
-	w.mu.Lock()
-	known, ok := w.all[key]
-	w.mu.Unlock()
+	r.mu.Lock()
+	known, ok := r.all[key]
+	r.mu.Unlock()
 	switch {
 	case ok && known == nil:
 		return a.Result
@@ -52,11 +52,11 @@ func (w *Rewrites) Result(a *jsonrpc.Message, method, from, to string) []byte {
 	if len(known) > maxRewriteBytes/4 {
 		return result
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.bytes += len(known); w.all == nil || len(w.all) >= maxRewrites || w.bytes > maxRewriteBytes {
-		w.all, w.bytes = map[rewrite][]byte{}, len(known)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes += len(known); r.all == nil || len(r.all) >= maxRewrites || r.bytes > maxRewriteBytes {
+		r.all, r.bytes = map[rewrite][]byte{}, len(known)
 	}
-	w.all[key] = known
+	r.all[key] = known
 	return result
 }

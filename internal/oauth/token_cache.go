@@ -61,22 +61,22 @@ func newTokenCache(log *slog.Logger) *tokenCache {
 }
 
 // close cancels requests for tokens and waits for them.
-func (k *tokenCache) close() {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	k.stop()
-	k.wg.Wait()
+func (t *tokenCache) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.stop()
+	t.wg.Wait()
 }
 
 // get returns the token of a key. It calls ask if there is none. The request belongs to no caller:
 // the end of ctx does not cancel it.
-func (k *tokenCache) get(ctx context.Context, key string, ask func(context.Context) (*discovery.Token, error)) (string, error) {
-	k.mu.Lock()
-	entry, _ := k.tokens.Get(key)
+func (t *tokenCache) get(ctx context.Context, key string, ask func(context.Context) (*discovery.Token, error)) (string, error) {
+	t.mu.Lock()
+	entry, _ := t.tokens.Get(key)
 	if entry == nil || entry.expired(time.Now()) {
-		if k.closed {
-			k.mu.Unlock()
+		if t.closed {
+			t.mu.Unlock()
 			return "", &Failure{Public: "the bridge is stopping"}
 		}
 		next := &cachedToken{done: make(chan struct{})}
@@ -86,10 +86,10 @@ func (k *tokenCache) get(ctx context.Context, key string, ask func(context.Conte
 			}
 		}
 		entry = next
-		k.tokens.Add(key, entry)
-		k.wg.Go(func() { k.fetch(entry, ask) })
+		t.tokens.Add(key, entry)
+		t.wg.Go(func() { t.fetch(entry, ask) })
 	}
-	k.mu.Unlock()
+	t.mu.Unlock()
 	select {
 	case <-entry.done:
 		return entry.token, entry.err
@@ -99,10 +99,10 @@ func (k *tokenCache) get(ctx context.Context, key string, ask func(context.Conte
 }
 
 // expired reports whether a new token must be requested. The caller holds the keeper's lock.
-func (h *cachedToken) expired(now time.Time) bool {
+func (c *cachedToken) expired(now time.Time) bool {
 	select {
-	case <-h.done:
-		return !h.until.IsZero() && !now.Before(h.until)
+	case <-c.done:
+		return !c.until.IsZero() && !now.Before(c.until)
 	default:
 		return false
 	}
@@ -110,10 +110,10 @@ func (h *cachedToken) expired(now time.Time) bool {
 
 // refused handles the refusal of a token. It reports whether to send the request again, with a new
 // token or one that replaced it already.
-func (k *tokenCache) refused(key, token string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	entry, _ := k.tokens.Get(key)
+func (t *tokenCache) refused(key, token string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry, _ := t.tokens.Get(key)
 	if entry == nil {
 		return true // get requests another one
 	}
@@ -133,22 +133,22 @@ func (k *tokenCache) refused(key, token string) bool {
 	return true
 }
 
-func (k *tokenCache) fetch(entry *cachedToken, ask func(context.Context) (*discovery.Token, error)) {
+func (t *tokenCache) fetch(entry *cachedToken, ask func(context.Context) (*discovery.Token, error)) {
 	defer close(entry.done)
-	ctx, cancel := context.WithTimeout(k.ctx, askLimit)
+	ctx, cancel := context.WithTimeout(t.ctx, askLimit)
 	defer cancel()
 	began := time.Now()
-	t, err := ask(ctx)
+	one, err := ask(ctx)
 	switch {
 	case err != nil:
 		// The failure is cached for a while: an authorization server that refuses or is down must not
 		// get a request with each call.
 		entry.until = time.Now().Add(backoff.Grown(firstPause, maxPause, entry.fails+1))
 		entry.err = failure(err)
-		k.log.Warn("the bridge got no token for the server", "err", err)
-	case t != nil:
-		life := cmp.Or(t.Lives, usualLife)
-		entry.token, entry.until = t.Access, began.Add(life-min(renewBefore, life/5))
-		k.log.Debug("token for the server", "until", entry.until)
+		t.log.Warn("the bridge got no token for the server", "err", err)
+	case one != nil:
+		life := cmp.Or(one.Lives, usualLife)
+		entry.token, entry.until = one.Access, began.Add(life-min(renewBefore, life/5))
+		t.log.Debug("token for the server", "until", entry.until)
 	}
 }

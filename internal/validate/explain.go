@@ -31,10 +31,10 @@ type finding struct {
 // maxFindings bounds the faults that are examined; nobody reads more.
 const maxFindings = 1000
 
-func (x *explainer) faults(wrong *jsonschema.ValidationError) Faults {
+func (e *explainer) faults(wrong *jsonschema.ValidationError) Faults {
 	var out Faults
 	seen := map[Fault]bool{}
-	for _, f := range x.findings(wrong) {
+	for _, f := range e.findings(wrong) {
 		if !seen[f.Fault] {
 			seen[f.Fault] = true
 			out = append(out, f.Fault)
@@ -45,77 +45,77 @@ func (x *explainer) faults(wrong *jsonschema.ValidationError) Faults {
 	return out
 }
 
-func (x *explainer) findings(w *jsonschema.ValidationError) []finding {
+func (e *explainer) findings(w *jsonschema.ValidationError) []finding {
 	switch k := w.ErrorKind.(type) {
 	case *kind.AnyOf:
-		return x.alternatives(w)
+		return e.alternatives(w)
 	case *kind.OneOf:
 		if len(k.Subschemas) == 0 {
-			return x.alternatives(w)
+			return e.alternatives(w)
 		}
-		return []finding{x.at(w, "fits several of the alternatives where only one may: say more exactly which is meant")}
+		return []finding{e.at(w, "fits several of the alternatives where only one may: say more exactly which is meant")}
 	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
 		var all []finding
 		for _, cause := range w.Causes {
 			if len(all) >= maxFindings {
 				break
 			}
-			all = append(all, x.findings(cause)...)
+			all = append(all, e.findings(cause)...)
 		}
 		if len(all) == 0 {
-			all = []finding{x.at(w, "is not as the schema says")}
+			all = []finding{e.at(w, "is not as the schema says")}
 		}
 		return all
 	case *kind.Required:
-		return x.missing(w, k.Missing, "is missing")
+		return e.missing(w, k.Missing, "is missing")
 	case *kind.DependentRequired:
-		return x.missing(w, k.Missing, "is missing: it is needed with "+k.Prop)
+		return e.missing(w, k.Missing, "is missing: it is needed with "+k.Prop)
 	case *kind.Dependency:
-		return x.missing(w, k.Missing, "is missing: it is needed with "+k.Prop)
+		return e.missing(w, k.Missing, "is missing: it is needed with "+k.Prop)
 	case *kind.AdditionalProperties:
-		names := known(x.schemaAt(w.SchemaURL))
+		names := known(e.schemaAt(w.SchemaURL))
 		var all []finding
 		for _, name := range k.Properties {
-			all = append(all, x.below(w, name, unknown(name, names)))
+			all = append(all, e.below(w, name, unknown(name, names)))
 		}
 		return all
 	case *kind.Type:
-		f := x.at(w, "must be "+types(k.Want)+", not "+show(at(x.value, w.InstanceLocation)))
+		f := e.at(w, "must be "+types(k.Want)+", not "+show(at(e.value, w.InstanceLocation)))
 		f.types = k.Want
 		return []finding{f}
 	case *kind.Enum:
-		f := x.at(w, "must be "+oneOf(k.Want)+", not "+show(at(x.value, w.InstanceLocation)))
+		f := e.at(w, "must be "+oneOf(k.Want)+", not "+show(at(e.value, w.InstanceLocation)))
 		f.enum = k.Want
 		return []finding{f}
 	case *kind.Const:
-		f := x.at(w, "must be "+show(k.Want)+", not "+show(at(x.value, w.InstanceLocation)))
+		f := e.at(w, "must be "+show(k.Want)+", not "+show(at(e.value, w.InstanceLocation)))
 		f.fixed = true
 		return []finding{f}
 	}
-	return []finding{x.at(w, x.describe(w))}
+	return []finding{e.at(w, e.describe(w))}
 }
 
 // at makes a finding about the value.
-func (x *explainer) at(w *jsonschema.ValidationError, text string) finding {
-	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, x.value), Text: text}, path: w.InstanceLocation}
+func (e *explainer) at(w *jsonschema.ValidationError, text string) finding {
+	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, e.value), Text: text}, path: w.InstanceLocation}
 }
 
 // below makes a finding about a member of the value.
-func (x *explainer) below(w *jsonschema.ValidationError, name, text string) finding {
+func (e *explainer) below(w *jsonschema.ValidationError, name, text string) finding {
 	place := append(slices.Clip(w.InstanceLocation), name)
-	return finding{Fault: Fault{Path: pathOf(place, x.value), Text: text}, path: place}
+	return finding{Fault: Fault{Path: pathOf(place, e.value), Text: text}, path: place}
 }
 
-func (x *explainer) missing(w *jsonschema.ValidationError, names []string, text string) []finding {
+func (e *explainer) missing(w *jsonschema.ValidationError, names []string, text string) []finding {
 	var all []finding
 	for _, name := range names {
-		all = append(all, x.below(w, name, text))
+		all = append(all, e.below(w, name, text))
 	}
 	return all
 }
 
 // describe describes faults of the other keywords.
-func (x *explainer) describe(w *jsonschema.ValidationError) string {
+func (e *explainer) describe(w *jsonschema.ValidationError) string {
 	switch k := w.ErrorKind.(type) {
 	case *kind.FalseSchema:
 		return "must not be given"
@@ -146,26 +146,26 @@ func (x *explainer) describe(w *jsonschema.ValidationError) string {
 	case *kind.Pattern:
 		return "must match the pattern " + k.Want + ", which " + quote(k.Got) + " does not"
 	case *kind.Minimum:
-		return "must be at least " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+		return "must be at least " + rat(k.Want) + ", not " + show(at(e.value, w.InstanceLocation))
 	case *kind.Maximum:
-		return "must be at most " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+		return "must be at most " + rat(k.Want) + ", not " + show(at(e.value, w.InstanceLocation))
 	case *kind.ExclusiveMinimum:
-		return "must be more than " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+		return "must be more than " + rat(k.Want) + ", not " + show(at(e.value, w.InstanceLocation))
 	case *kind.ExclusiveMaximum:
-		return "must be less than " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+		return "must be less than " + rat(k.Want) + ", not " + show(at(e.value, w.InstanceLocation))
 	case *kind.MultipleOf:
-		return "must be a multiple of " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+		return "must be a multiple of " + rat(k.Want) + ", not " + show(at(e.value, w.InstanceLocation))
 	}
 	return "is not as the schema says"
 }
 
 // alternatives explains why no alternative fits, by the one that was probably meant.
-func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
+func (e *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	var wants []string
 	var enum []any
 	var near [][]finding
 	for _, cause := range w.Causes {
-		found := x.findings(cause)
+		found := e.findings(cause)
 		own := len(found) > 0 && slices.Equal(found[0].path, w.InstanceLocation)
 		switch {
 		case own && found[0].types != nil:
@@ -183,7 +183,7 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	if len(near) > 0 {
 		best := slices.MinFunc(near, func(a, b []finding) int { return distance(a) - distance(b) })
 		if len(near) > 1 && distance(best) >= distant {
-			return []finding{x.at(w, fmt.Sprintf("fits none of the %d alternatives; of the nearest: %s: %s", len(w.Causes), cmp.Or(best[0].Path, "the whole"), best[0].Text))}
+			return []finding{e.at(w, fmt.Sprintf("fits none of the %d alternatives; of the nearest: %s: %s", len(w.Causes), cmp.Or(best[0].Path, "the whole"), best[0].Text))}
 		}
 		return best
 	}
@@ -195,9 +195,9 @@ func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 		may = append(may, oneOf(enum))
 	}
 	if len(may) == 0 {
-		return []finding{x.at(w, "fits none of the alternatives")}
+		return []finding{e.at(w, "fits none of the alternatives")}
 	}
-	f := x.at(w, "must be "+strings.Join(may, " or ")+", not "+show(at(x.value, w.InstanceLocation)))
+	f := e.at(w, "must be "+strings.Join(may, " or ")+", not "+show(at(e.value, w.InstanceLocation)))
 	f.types, f.enum = wants, enum
 	return []finding{f}
 }
@@ -217,8 +217,8 @@ func distance(found []finding) int {
 }
 
 // schemaAt returns the part of the schema at a location.
-func (x *explainer) schemaAt(location string) gjson.Result {
-	r := gjson.ParseBytes(x.schema)
+func (e *explainer) schemaAt(location string) gjson.Result {
+	r := gjson.ParseBytes(e.schema)
 	_, pointer, _ := strings.Cut(location, "#")
 	if p, err := url.PathUnescape(pointer); err == nil {
 		pointer = p

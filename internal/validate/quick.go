@@ -214,94 +214,94 @@ func (q *quick) fits(b []byte, once bool) bool {
 const stepBytes = 64
 
 // space returns the index of the first byte from i on that is not white space.
-func (w *quickCheck) space(i int) int {
-	end := rawjson.Space(w.b, i)
-	w.steps -= (end - i) / stepBytes
+func (q *quickCheck) space(i int) int {
+	end := rawjson.Space(q.b, i)
+	q.steps -= (end - i) / stepBytes
 	return end
 }
 
 // scan returns the index behind the value at i, which may be nested deep levels. Invalid JSON fits
 // no schema, so scan then ends the check.
-func (w *quickCheck) scan(i, deep int) int {
-	end := jsonrpc.Value(w.b, i, deep)
+func (q *quickCheck) scan(i, deep int) int {
+	end := jsonrpc.Value(q.b, i, deep)
 	if end < 0 {
-		w.steps = 0
+		q.steps = 0
 		return -1
 	}
-	w.steps -= (end - i) / stepBytes
+	q.steps -= (end - i) / stepBytes
 	return end
 }
 
 // value checks the value at i. It returns the index behind it, or -1 if it does not fit or is in
 // doubt.
-func (w *quickCheck) value(i int, q *quick, deep int) int {
-	w.steps--
-	if i >= len(w.b) || deep > maxDepth || w.steps < 0 {
+func (q *quickCheck) value(i int, item *quick, deep int) int {
+	q.steps--
+	if i >= len(q.b) || deep > maxDepth || q.steps < 0 {
 		return -1
 	}
-	c := w.b[i]
+	c := q.b[i]
 	if deep == maxDepth && (c == '{' || c == '[') {
 		return -1
 	}
-	if q == nil {
+	if item == nil {
 		switch {
-		case !w.unique:
-			return w.scan(i, maxDepth-deep)
+		case !q.unique:
+			return q.scan(i, maxDepth-deep)
 		case c == '{':
-			return w.object(i, nil, deep)
+			return q.object(i, nil, deep)
 		case c == '[':
-			return w.array(i, nil, deep)
+			return q.array(i, nil, deep)
 		}
-		end := w.scan(i, 0)
-		if end >= 0 && (c == '-' || '0' <= c && c <= '9') && !bounded(string(w.b[i:end])) {
+		end := q.scan(i, 0)
+		if end >= 0 && (c == '-' || '0' <= c && c <= '9') && !bounded(string(q.b[i:end])) {
 			return -1
 		}
 		return end
 	}
-	if q.doubt {
+	if item.doubt {
 		return -1
 	}
 	end := -1
 	switch {
-	case q.plain: // without this case a list of objects by $ref takes twice the time
+	case item.plain: // without this case a list of objects by $ref takes twice the time
 	case c == '{':
-		if q.types&isObject != 0 {
-			end = w.object(i, q, deep)
+		if item.types&isObject != 0 {
+			end = q.object(i, item, deep)
 		}
 	case c == '[':
-		if q.types&isArray != 0 {
-			end = w.array(i, q, deep)
+		if item.types&isArray != 0 {
+			end = q.array(i, item, deep)
 		}
 	case c == '"':
-		if q.types&isString != 0 {
-			end = w.text(i, q)
+		if item.types&isString != 0 {
+			end = q.text(i, item)
 		}
 	case c == 'n':
-		if q.types&isNull != 0 {
-			end = w.scan(i, 0)
+		if item.types&isNull != 0 {
+			end = q.scan(i, 0)
 		}
 	case c == 't', c == 'f':
-		if q.types&isBoolean != 0 {
-			end = w.scan(i, 0)
+		if item.types&isBoolean != 0 {
+			end = q.scan(i, 0)
 		}
-	case q.types&(isNumber|isInteger) != 0:
-		end = w.number(i, q)
+	case item.types&(isNumber|isInteger) != 0:
+		end = q.number(i, item)
 	}
-	if end < 0 && !q.plain {
+	if end < 0 && !item.plain {
 		return -1
 	}
-	if q.ref != nil {
-		if end = w.value(i, q.ref, deep+1); end < 0 {
+	if item.ref != nil {
+		if end = q.value(i, item.ref, deep+1); end < 0 {
 			return -1
 		}
 	}
-	for _, one := range q.all {
-		if end = w.value(i, one, deep+1); end < 0 {
+	for _, one := range item.all {
+		if end = q.value(i, one, deep+1); end < 0 {
 			return -1
 		}
 	}
-	for _, one := range q.any {
-		if end = w.value(i, one, deep+1); end >= 0 {
+	for _, one := range item.any {
+		if end = q.value(i, one, deep+1); end >= 0 {
 			break
 		}
 	}
@@ -309,29 +309,29 @@ func (w *quickCheck) value(i int, q *quick, deep int) int {
 }
 
 // str returns the index behind the string at i. Most strings are short and have no escapes.
-func (w *quickCheck) str(i int) int {
-	short := w.b[i+1 : min(i+1+maxShort, len(w.b))]
+func (q *quickCheck) str(i int) int {
+	short := q.b[i+1 : min(i+1+maxShort, len(q.b))]
 	for n, c := range short {
 		switch {
 		case c == '"':
 			return i + n + 2
 		case c == '\\' || c < ' ':
-			return w.scan(i, 0)
+			return q.scan(i, 0)
 		}
 	}
-	return w.scan(i, 0)
+	return q.scan(i, 0)
 }
 
-func (w *quickCheck) text(i int, q *quick) int {
-	end := w.str(i)
-	if end < 0 || q.enum == nil && q.text == nil {
+func (q *quickCheck) text(i int, one *quick) int {
+	end := q.str(i)
+	if end < 0 || one.enum == nil && one.text == nil {
 		return end
 	}
-	inside := w.b[i+1 : end-1]
-	if bytes.IndexByte(inside, '\\') >= 0 || q.enum != nil && !q.enum[string(inside)] {
+	inside := q.b[i+1 : end-1]
+	if bytes.IndexByte(inside, '\\') >= 0 || one.enum != nil && !one.enum[string(inside)] {
 		return -1
 	}
-	if t := q.text; t != nil && (!within(utf8.RuneCount(inside), t.low, t.high) || t.pattern != nil && !t.pattern.MatchString(string(inside))) {
+	if t := one.text; t != nil && (!within(utf8.RuneCount(inside), t.low, t.high) || t.pattern != nil && !t.pattern.MatchString(string(inside))) {
 		return -1
 	}
 	return end
@@ -340,18 +340,18 @@ func (w *quickCheck) text(i int, q *quick) int {
 // maxShort is the longest number that is checked here; its value is bounded.
 const maxShort = 30
 
-func (w *quickCheck) number(i int, q *quick) int {
-	end := w.scan(i, 0)
+func (q *quickCheck) number(i int, one *quick) int {
+	end := q.scan(i, 0)
 	if end < 0 || end-i > maxShort {
 		return -1
 	}
-	raw := w.b[i:end]
+	raw := q.b[i:end]
 	for _, c := range raw { // 1.0 is an integer too, and 1e999999 is large
-		if c == '.' && q.types&isNumber == 0 || c|0x20 == 'e' {
+		if c == '.' && one.types&isNumber == 0 || c|0x20 == 'e' {
 			return -1
 		}
 	}
-	if r := q.limits; r != nil {
+	if r := one.limits; r != nil {
 		n, ok := new(big.Rat).SetString(string(raw))
 		if !ok || r.low != nil && n.Cmp(r.low) < 0 || r.high != nil && n.Cmp(r.high) > 0 || r.above != nil && n.Cmp(r.above) <= 0 || r.below != nil && n.Cmp(r.below) >= 0 {
 			return -1
@@ -360,27 +360,27 @@ func (w *quickCheck) number(i int, q *quick) int {
 	return end
 }
 
-func (w *quickCheck) array(i int, q *quick, deep int) int {
+func (q *quickCheck) array(i int, one *quick, deep int) int {
 	var items *quick
 	low, high := 0, -1
-	if q != nil {
-		items, low, high = q.items, q.low, q.high
+	if one != nil {
+		items, low, high = one.items, one.low, one.high
 	}
 	n := 0
-	if i = w.space(i + 1); i < len(w.b) && w.b[i] == ']' && within(n, low, high) {
+	if i = q.space(i + 1); i < len(q.b) && q.b[i] == ']' && within(n, low, high) {
 		return i + 1
 	}
 	for {
-		if i = w.value(i, items, deep+1); i < 0 {
+		if i = q.value(i, items, deep+1); i < 0 {
 			return -1
 		}
 		n++
-		if i = w.space(i); i >= len(w.b) {
+		if i = q.space(i); i >= len(q.b) {
 			return -1
 		}
-		switch w.b[i] {
+		switch q.b[i] {
 		case ',':
-			i = w.space(i + 1)
+			i = q.space(i + 1)
 		case ']':
 			if !within(n, low, high) {
 				return -1
@@ -395,69 +395,69 @@ func (w *quickCheck) array(i int, q *quick, deep int) int {
 // maxSeen bounds the names that are compared with each other.
 const maxSeen = 64
 
-func (w *quickCheck) object(i int, q *quick, deep int) int {
-	base := len(w.seen)
-	end := w.members(i, q, deep, base)
-	w.seen = w.seen[:base]
+func (q *quickCheck) object(i int, one *quick, deep int) int {
+	base := len(q.seen)
+	end := q.members(i, one, deep, base)
+	q.seen = q.seen[:base]
 	return end
 }
 
-func (w *quickCheck) members(i int, q *quick, deep, base int) int {
+func (q *quickCheck) members(i int, one *quick, deep, base int) int {
 	var had, required uint64
-	if q != nil {
-		required = q.required
+	if one != nil {
+		required = one.required
 	}
-	if i = w.space(i + 1); i < len(w.b) && w.b[i] == '}' {
+	if i = q.space(i + 1); i < len(q.b) && q.b[i] == '}' {
 		if required != 0 {
 			return -1
 		}
 		return i + 1
 	}
 	for {
-		if i >= len(w.b) || w.b[i] != '"' {
+		if i >= len(q.b) || q.b[i] != '"' {
 			return -1
 		}
-		end := w.str(i)
+		end := q.str(i)
 		if end < 0 {
 			return -1
 		}
-		name := w.b[i+1 : end-1]
+		name := q.b[i+1 : end-1]
 		var f field
 		known := false
-		if q != nil {
-			f, known = q.fields[string(name)]
+		if one != nil {
+			f, known = one.fields[string(name)]
 		}
 		if !known { // known names have no escapes
-			if bytes.IndexByte(name, '\\') >= 0 || q != nil && q.closed {
+			if bytes.IndexByte(name, '\\') >= 0 || one != nil && one.closed {
 				return -1
 			}
-			if q != nil {
-				f.schema = q.additional
+			if one != nil {
+				f.schema = one.additional
 			}
 		}
-		if w.unique {
+		if q.unique {
 			switch {
 			case f.bit != 0 && had&f.bit != 0:
 				return -1
 			case f.bit == 0:
-				if !w.note(name, base) {
+				if !q.note(name, base) {
 					return -1
 				}
 			}
 		}
 		had |= f.bit
-		if i = w.space(end); i >= len(w.b) || w.b[i] != ':' {
+		if i = q.space(end); i >= len(q.b) || q.b[i] != ':' {
 			return -1
 		}
-		if i = w.value(w.space(i+1), f.schema, deep+1); i < 0 {
+		if i = q.value(q.space(i+1), f.schema, deep+1); i < 0 {
 			return -1
 		}
-		if i = w.space(i); i >= len(w.b) {
+		if i = q.space(i); i >= len(q.b) {
 			return -1
 		}
-		switch w.b[i] {
+		switch q.b[i] {
 		case ',':
-			i = w.space(i + 1)
+			i = q.space(i + 1)
 		case '}':
 			if had&required != required {
 				return -1
@@ -471,15 +471,15 @@ func (w *quickCheck) members(i int, q *quick, deep, base int) int {
 
 // note records a name of the open object. It reports false if the name is there already, or if
 // there are too many.
-func (w *quickCheck) note(name []byte, base int) bool {
-	for _, other := range w.seen[base:] {
+func (q *quickCheck) note(name []byte, base int) bool {
+	for _, other := range q.seen[base:] {
 		if bytes.Equal(other, name) {
 			return false
 		}
 	}
-	if len(w.seen)-base >= maxSeen {
+	if len(q.seen)-base >= maxSeen {
 		return false
 	}
-	w.seen = append(w.seen, name)
+	q.seen = append(q.seen, name)
 	return true
 }

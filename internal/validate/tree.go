@@ -55,11 +55,11 @@ type valueFault struct {
 	text string
 }
 
-func (m *valueFault) in(step string) *valueFault {
-	if m != nil {
-		m.path = append(m.path, step)
+func (v *valueFault) in(step string) *valueFault {
+	if v != nil {
+		v.path = append(v.path, step)
 	}
-	return m
+	return v
 }
 
 func value(r gjson.Result, last bool) (v any, wrong *valueFault) {

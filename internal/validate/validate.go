@@ -62,8 +62,8 @@ func NewCache(size int) *Cache {
 // SchemaError reports that a schema is unusable: nothing was checked.
 type SchemaError struct{ Err error }
 
-func (e *SchemaError) Error() string { return "the schema cannot be used: " + e.Err.Error() }
-func (e *SchemaError) Unwrap() error { return e.Err }
+func (s *SchemaError) Error() string { return "the schema cannot be used: " + s.Err.Error() }
+func (s *SchemaError) Unwrap() error { return s.Err }
 
 // Faults is everything that is wrong with arguments.
 type Faults []Fault
@@ -291,7 +291,7 @@ func (noLoader) Load(string) (any, error) {
 type uncheckedPattern string
 
 func (uncheckedPattern) MatchString(string) bool { return true }
-func (a uncheckedPattern) String() string        { return string(a) }
+func (u uncheckedPattern) String() string        { return string(u) }
 
 // maxPatterns bounds the patterns of a schema together, in steps of their programs. A step takes
 // about 100 bytes, and a{1000} has a thousand.

@@ -48,40 +48,40 @@ var (
 )
 
 // Open implements bridge.Adapter.
-func (s *Modern) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
-	return s, nil
+func (m *Modern) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return m, nil
 }
 
 // Server implements bridge.Upstream.
-func (s *Modern) Server() *bridge.Greeting {
+func (m *Modern) Server() *bridge.Greeting {
 	return &bridge.Greeting{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
 }
 
 // Attributes implements bridge.Attributing: each call has a stream of its own.
-func (s *Modern) Attributes() bool { return true }
+func (m *Modern) Attributes() bool { return true }
 
 // Notify implements bridge.Upstream.
-func (s *Modern) Notify(context.Context, *bridge.Request) error { return nil }
+func (m *Modern) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Close implements bridge.Upstream.
-func (s *Modern) Close(context.Context) error { return nil }
+func (m *Modern) Close(context.Context) error { return nil }
 
 // Call implements bridge.Upstream.
-func (s *Modern) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (m *Modern) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	what := r.Method
 	if r.Method == "tools/call" {
 		what += " " + r.Name()
 	}
-	s.mu.Lock()
-	s.got = append(s.got, what)
-	fault, delay := s.faulty, s.delay
-	s.mu.Unlock()
+	m.mu.Lock()
+	m.got = append(m.got, what)
+	fault, delay := m.faulty, m.delay
+	m.mu.Unlock()
 	if fault != "" {
 		select {
 		case <-time.After(delay):
 			return nil, faults[fault]
 		case <-ctx.Done():
-			return nil, s.takenBack(ctx, what)
+			return nil, m.takenBack(ctx, what)
 		}
 	}
 	switch r.Method {
@@ -90,9 +90,9 @@ func (s *Modern) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	case "tools/list":
 		return answered(`{"resultType":"complete","tools":[{"name":"echo","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}`), nil
 	case "tools/call":
-		return s.tool(ctx, r, what)
+		return m.tool(ctx, r, what)
 	case "subscriptions/listen":
-		return s.listen(ctx, r)
+		return m.listen(ctx, r)
 	}
 	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "no such method", nil), nil
 }
@@ -107,7 +107,7 @@ var faults = map[string]error{
 	"busy":        &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it limits its clients", After: 90 * time.Second},
 }
 
-func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jsonrpc.Message, error) {
+func (m *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jsonrpc.Message, error) {
 	args := gjson.GetBytes(r.Params, "arguments")
 	complete := func(members string) (*jsonrpc.Message, error) {
 		return answered(`{"resultType":"complete",` + members + `}`), nil
@@ -129,14 +129,14 @@ func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jso
 			report(r, 1, "")
 		}
 		answer := make(chan string, 1)
-		s.mu.Lock()
-		s.waiting = append(s.waiting, answer)
-		s.mu.Unlock()
+		m.mu.Lock()
+		m.waiting = append(m.waiting, answer)
+		m.mu.Unlock()
 		select {
 		case result := <-answer:
 			return answered(result), nil
 		case <-ctx.Done():
-			return nil, s.takenBack(ctx, what)
+			return nil, m.takenBack(ctx, what)
 		}
 	case "late":
 		after, err := time.ParseDuration(args.Get("after").Str)
@@ -147,7 +147,7 @@ func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jso
 		case <-time.After(after):
 			return complete(`"content":[],"late":true`)
 		case <-ctx.Done():
-			return nil, s.takenBack(ctx, what)
+			return nil, m.takenBack(ctx, what)
 		}
 	case "large":
 		return complete(`"content":[],"large":"` + strings.Repeat("x", int(args.Get("n").Int())) + `"`)
@@ -161,34 +161,34 @@ func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jso
 	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no such tool", nil), nil
 }
 
-func (s *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (m *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	filter := gjson.GetBytes(r.Params, "notifications")
 	if !filter.IsObject() {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "params.notifications is missing", nil), nil
 	}
-	s.mu.Lock()
-	if s.listens == nil {
-		s.listens = map[*bridge.Request]struct{}{}
+	m.mu.Lock()
+	if m.listens == nil {
+		m.listens = map[*bridge.Request]struct{}{}
 	}
 	// With the lock held: after its acknowledgement, a subscription gets every Say.
 	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
-	s.listens[r] = struct{}{}
-	if s.heeded != nil {
-		close(s.heeded)
-		s.heeded = nil
+	m.listens[r] = struct{}{}
+	if m.heeded != nil {
+		close(m.heeded)
+		m.heeded = nil
 	}
-	s.mu.Unlock()
+	m.mu.Unlock()
 	<-ctx.Done()
-	s.mu.Lock()
-	delete(s.listens, r)
-	s.mu.Unlock()
-	return nil, s.takenBack(ctx, r.Method)
+	m.mu.Lock()
+	delete(m.listens, r)
+	m.mu.Unlock()
+	return nil, m.takenBack(ctx, r.Method)
 }
 
-func (s *Modern) takenBack(ctx context.Context, what string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cancelled = append(s.cancelled, what+": "+context.Cause(ctx).Error())
+func (m *Modern) takenBack(ctx context.Context, what string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cancelled = append(m.cancelled, what+": "+context.Cause(ctx).Error())
 	return context.Cause(ctx)
 }
 
@@ -212,75 +212,75 @@ func answered(result string) *jsonrpc.Message {
 }
 
 // Say sends a notification to all subscriptions.
-func (s *Modern) Say(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for r := range s.listens {
+func (m *Modern) Say(line string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for r := range m.listens {
 		r.Back.Notify(said(line))
 	}
 }
 
 // Subscribed returns a channel that is closed when there is a subscription. Clients need not wait for
 // that before they continue.
-func (s *Modern) Subscribed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (m *Modern) Subscribed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	heeded := make(chan struct{})
 	switch {
-	case len(s.listens) > 0:
+	case len(m.listens) > 0:
 		close(heeded)
-	case s.heeded != nil:
-		return s.heeded
+	case m.heeded != nil:
+		return m.heeded
 	default:
-		s.heeded = heeded
+		m.heeded = heeded
 	}
 	return heeded
 }
 
 // Answer answers the oldest call of the tool wait. It reports whether there is
 // one.
-func (s *Modern) Answer(result string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
+func (m *Modern) Answer(result string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.waiting) == 0 {
 		return false
 	}
-	s.waiting[0] <- result
-	s.waiting = slices.Delete(s.waiting, 0, 1)
+	m.waiting[0] <- result
+	m.waiting = slices.Delete(m.waiting, 0, 1)
 	return true
 }
 
 // Faulty makes all later requests fail with the fault of that name, after that time; the empty name
 // ends that.
-func (s *Modern) Faulty(fault string, after time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faulty, s.delay = fault, after
+func (m *Modern) Faulty(fault string, after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faulty, m.delay = fault, after
 }
 
 // Got returns the methods, and the names of tools, since the last Got.
-func (s *Modern) Got() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	got := s.got
-	s.got = nil
+func (m *Modern) Got() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	got := m.got
+	m.got = nil
 	return got
 }
 
 // Cancelled returns the cancelled requests since the last Cancelled, with the reasons.
-func (s *Modern) Cancelled() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.cancelled
-	s.cancelled = nil
+func (m *Modern) Cancelled() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.cancelled
+	m.cancelled = nil
 	return all
 }
 
 // Listens returns the number of subscriptions.
-func (s *Modern) Listens() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.listens)
+func (m *Modern) Listens() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.listens)
 }
 
 // Both is a server that uses each client's own era.

@@ -130,20 +130,20 @@ type guardedCall struct {
 
 var _ bridge.Client = (*guardedCall)(nil)
 
-func (c *guardedCall) alive() {
-	if !c.settled.Swap(true) {
-		c.a.Good()
+func (g *guardedCall) alive() {
+	if !g.settled.Swap(true) {
+		g.a.Good()
 	}
 }
 
 // Notify passes a notification about the call on.
-func (c *guardedCall) Notify(n *jsonrpc.Message) {
-	c.alive()
-	c.Client.Notify(n)
+func (g *guardedCall) Notify(n *jsonrpc.Message) {
+	g.alive()
+	g.Client.Notify(n)
 }
 
 // Ask passes a question about the call on.
-func (c *guardedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	c.alive()
-	return c.Client.Ask(q, reply)
+func (g *guardedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	g.alive()
+	return g.Client.Ask(q, reply)
 }

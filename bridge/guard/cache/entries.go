@@ -29,9 +29,9 @@ const entryBytes = 512
 
 // entry returns the entry of an answer, without the answer. A modern server says how long it
 // is fresh and for whom. A legacy one cannot.
-func (u *Cached) entry(k *key, a *jsonrpc.Message) *entry {
+func (c *Cached) entry(k *key, a *jsonrpc.Message) *entry {
 	e := &entry{key: k, size: int64(len(a.Result)+len(a.Error)+len(k.text)) + entryBytes}
-	s, fresh, everybody, empty := u.Server(), min(k.options.Lists, maxFresh), k.everybody, false
+	s, fresh, everybody, empty := c.Server(), min(k.options.Lists, maxFresh), k.everybody, false
 	if a.Error != nil || s == nil || s.Revision != k.revision || int64(len(a.Result)) > k.options.Bytes/4 {
 		return e
 	}

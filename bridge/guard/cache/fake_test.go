@@ -69,28 +69,28 @@ func (f *fake) open(c *Cache, principal string) *conn {
 }
 
 // as returns the same connection for calls of another principal.
-func (u *conn) as(principal string) *conn {
-	return &conn{f: u.f, n: u.n, from: &bridge.Caller{Principal: principal, Revision: u.from.Revision}, source: u.source, up: u.up}
+func (c *conn) as(principal string) *conn {
+	return &conn{f: c.f, n: c.n, from: &bridge.Caller{Principal: principal, Revision: c.from.Revision}, source: c.source, up: c.up}
 }
 
-func (u *conn) State() lane.State { return u.state }
+func (c *conn) State() lane.State { return c.state }
 
-func (u *conn) Server() *bridge.Greeting {
-	return &bridge.Greeting{Revision: u.from.Revision, Capabilities: []byte(`{"tools":{"listChanged":true}}`)}
+func (c *conn) Server() *bridge.Greeting {
+	return &bridge.Greeting{Revision: c.from.Revision, Capabilities: []byte(`{"tools":{"listChanged":true}}`)}
 }
 
 // Call is the server's side.
-func (u *conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	u.f.mu.Lock()
-	u.f.asked++
-	n := u.f.asked
-	u.log = append(u.log, bridgetest.Text(r.Message))
-	u.f.mu.Unlock()
+func (c *conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	c.f.mu.Lock()
+	c.f.asked++
+	n := c.f.asked
+	c.log = append(c.log, bridgetest.Text(r.Message))
+	c.f.mu.Unlock()
 	result, err := tools(fmt.Sprint("t", n)), error(nil)
-	if u.f.answer != nil {
-		result, err = u.f.answer(u, r, n)
+	if c.f.answer != nil {
+		result, err = c.f.answer(c, r, n)
 	}
-	after := u.f.after
+	after := c.f.after
 	if result == never {
 		after = time.Hour
 	}
@@ -98,9 +98,9 @@ func (u *conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		select {
 		case <-time.After(after):
 		case <-ctx.Done():
-			u.f.mu.Lock()
-			u.log = append(u.log, "cancelled")
-			u.f.mu.Unlock()
+			c.f.mu.Lock()
+			c.log = append(c.log, "cancelled")
+			c.f.mu.Unlock()
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -129,18 +129,18 @@ func hinted(members string) func(*conn, *bridge.Request, int) (string, error) {
 }
 
 // list lists the tools.
-func (u *conn) list(t *testing.T) string { t.Helper(); return u.call(t, "tools/list", `{}`) }
+func (c *conn) list(t *testing.T) string { t.Helper(); return c.call(t, "tools/list", `{}`) }
 
 // call makes a call through the cache, and returns the answer or the error as text.
-func (u *conn) call(t *testing.T, method, params string) string {
+func (c *conn) call(t *testing.T, method, params string) string {
 	t.Helper()
-	return u.callUntil(t, context.Background(), method, params)
+	return c.callUntil(t, context.Background(), method, params)
 }
 
-func (u *conn) callUntil(t *testing.T, ctx context.Context, method, params string) string {
+func (c *conn) callUntil(t *testing.T, ctx context.Context, method, params string) string {
 	t.Helper()
 	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
-	a, err := u.up.Call(ctx, &bridge.Request{Message: m, From: u.from, Back: bridge.Nobody{}})
+	a, err := c.up.Call(ctx, &bridge.Request{Message: m, From: c.from, Back: bridge.Nobody{}})
 	if err != nil {
 		return err.Error()
 	}
@@ -149,12 +149,12 @@ func (u *conn) callUntil(t *testing.T, ctx context.Context, method, params strin
 }
 
 // later makes a call in another goroutine.
-func (u *conn) later(t *testing.T, ctx context.Context, params string) (answer func() string) {
+func (c *conn) later(t *testing.T, ctx context.Context, params string) (answer func() string) {
 	var got string
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		got = u.callUntil(t, ctx, "tools/list", params)
+		got = c.callUntil(t, ctx, "tools/list", params)
 	}()
 	synctest.Wait()
 	return func() string { <-done; return got }
@@ -169,6 +169,6 @@ func (f *fake) times() int {
 }
 
 // changes announces a change of the tools over the connection.
-func (u *conn) changes() {
-	u.source.Notified(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
+func (c *conn) changes() {
+	c.source.Notified(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
 }

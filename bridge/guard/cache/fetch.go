@@ -152,8 +152,8 @@ func (c *Cache) end(f *fetch) {
 
 // binds reports whether a list has a cursor that is valid over its connection only: that of
 // a legacy server is its session's, or its process's.
-func (u *Cached) binds(e *entry) bool {
-	if e.what >= list.Kinds || u.source == nil || u.Server().Modern() {
+func (c *Cached) binds(e *entry) bool {
+	if e.what >= list.Kinds || c.source == nil || c.Server().Modern() {
 		return false
 	}
 	_, more := list.Next(e.m.Result)

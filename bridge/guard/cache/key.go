@@ -28,15 +28,15 @@ type key struct {
 
 // key returns the key of a request to a server whose greeting is s. It reports false if the
 // answer may depend on more than the key knows, or must not be cached.
-func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*key, bool) {
-	o := u.cache.options.Load()
+func (c *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*key, bool) {
+	o := c.cache.options.Load()
 	if o.Off || s == nil || what >= list.Kinds && !s.Modern() || !knownMeta(r.Meta()) {
 		return nil, false
 	}
 	var mem [512]byte
 	text := append(mem[:0], r.Method...)
 	text = append(append(text, 0), s.Revision...)
-	from := u.from
+	from := c.from
 	if s.Modern() { // each request says who asks
 		from = r.From
 		text = append(append(text, 0), from.Revision...)
@@ -50,8 +50,8 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 	public := len(text)
 	if !k.everybody {
 		text = append(append(text, 0), k.principal...)
-		for _, f := range bridge.Lasting(u.cache.server.Forward) {
-			for _, value := range u.from.Header[f.To] {
+		for _, f := range bridge.Lasting(c.cache.server.Forward) {
+			for _, value := range c.from.Header[f.To] {
 				text = append(append(append(append(text, 0), f.To...), ':'), value...)
 			}
 			for _, value := range f.Values(r.Header, r.Identity) {
@@ -67,8 +67,8 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 	if what == contents {
 		k.uri = r.URI()
 	}
-	if u.source.isApart(what) {
-		k = k.of(u.source)
+	if c.source.isApart(what) {
+		k = k.of(c.source)
 	}
 	return k, true
 }
@@ -123,10 +123,10 @@ func knownMeta(meta []byte) bool {
 // impersonal returns the request of a fetch, which belongs to no caller: it asks for no
 // progress, and its _meta has nothing of the caller that happened to be first. It does not
 // share memory with r.
-func (u *Cached) impersonal(r *bridge.Request) *bridge.Request {
+func (c *Cached) impersonal(r *bridge.Request) *bridge.Request {
 	params := rawjson.Delete(bytes.Clone(r.Whole()), "_meta")
 	m := jsonrpc.NewRequest(r.Method, params)
-	if u.Server().Modern() {
+	if c.Server().Modern() {
 		if len(params) == 0 {
 			params = []byte("{}")
 		}

@@ -35,23 +35,23 @@ func subject(method string) (list.Kind, bool) {
 }
 
 // Call answers from the cache, or makes the call.
-func (u *Cached) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (c *Cached) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == era.Listen && r.Back != nil {
 		inner := *r
-		inner.Back = &listener{r.Back, u.cache}
-		return u.Upstream.Call(ctx, &inner)
+		inner.Back = &listener{r.Back, c.cache}
+		return c.Upstream.Call(ctx, &inner)
 	}
 	what, ok := subject(r.Method)
 	if !ok {
-		return u.Upstream.Call(ctx, r)
+		return c.Upstream.Call(ctx, r)
 	}
-	switch k, ok := u.key(r, what, u.Server()); {
+	switch k, ok := c.key(r, what, c.Server()); {
 	case !ok:
-		return u.Upstream.Call(ctx, r)
+		return c.Upstream.Call(ctx, r)
 	case what == contents:
-		return u.read(ctx, r, k)
+		return c.read(ctx, r, k)
 	default:
-		return u.list(ctx, r, k)
+		return c.list(ctx, r, k)
 	}
 }
 
@@ -60,87 +60,87 @@ func (u *Cached) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 const joinPatience = 4 * time.Second
 
 // list answers a request for a list, and joins a fetch of that list if there is one.
-func (u *Cached) list(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
-	c := u.cache
-	e, f, why := c.find(u, k, r)
+func (c *Cached) list(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
+	one := c.cache
+	e, f, why := one.find(c, k, r)
 	switch {
 	case why != nil:
-		c.server.Tracing.Note(ctx, "stale from the cache")
-		return c.serveStale(e, r, why), nil
+		one.server.Tracing.Note(ctx, "stale from the cache")
+		return one.serveStale(e, r, why), nil
 	case e != nil:
-		c.server.Tracing.Note(ctx, "from the cache")
+		one.server.Tracing.Note(ctx, "from the cache")
 		return e.answer(r, time.Now()), nil
 	case f == nil:
-		return u.own(ctx, r, k)
+		return c.own(ctx, r, k)
 	}
-	c.server.Tracing.Note(ctx, "fetched for all who ask")
+	one.server.Tracing.Note(ctx, "fetched for all who ask")
 	var enough <-chan time.Time
-	if f.up.lane != u.lane {
+	if f.up.lane != c.lane {
 		enough = time.After(joinPatience)
 	}
 	select {
 	case <-f.done:
 		switch {
-		case !f.serves(u, k):
+		case !f.serves(c, k):
 		case f.err != nil:
-			return u.instead(r, k, f.err)
+			return c.instead(r, k, f.err)
 		default:
 			return f.e.answer(r, time.Now()), nil
 		}
 	case <-enough:
-		c.leave(f, nil)
+		one.leave(f, nil)
 	case <-ctx.Done():
-		c.leave(f, context.Cause(ctx))
+		one.leave(f, context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}
-	return u.own(ctx, r, k)
+	return c.own(ctx, r, k)
 }
 
 // own makes the call over the own connection, for no other caller.
-func (u *Cached) own(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
-	f := &fetch{key: k, up: u}
-	u.cache.mu.Lock()
-	u.cache.begin(f)
-	u.cache.mu.Unlock()
-	a, err := u.Upstream.Call(ctx, r)
+func (c *Cached) own(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
+	f := &fetch{key: k, up: c}
+	c.cache.mu.Lock()
+	c.cache.begin(f)
+	c.cache.mu.Unlock()
+	a, err := c.Upstream.Call(ctx, r)
 	if f.err = err; err == nil {
-		if e := u.entry(k, a); !e.fresh.IsZero() {
+		if e := c.entry(k, a); !e.fresh.IsZero() {
 			f.e = e.with(a)
 		}
 	}
-	u.cache.end(f)
+	c.cache.end(f)
 	if err != nil {
-		return u.instead(r, k, err)
+		return c.instead(r, k, err)
 	}
 	return a, nil
 }
 
 // read answers a request for a resource. It joins no fetch: the server may have questions
 // for the one client that reads.
-func (u *Cached) read(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
-	u.cache.mu.Lock()
-	now, e := time.Now(), u.cache.get(k)
-	u.cache.mu.Unlock()
+func (c *Cached) read(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
+	c.cache.mu.Lock()
+	now, e := time.Now(), c.cache.get(k)
+	c.cache.mu.Unlock()
 	if e != nil && now.Before(e.fresh) {
-		u.cache.hits.Add(1)
+		c.cache.hits.Add(1)
 		return e.answer(r, now), nil
 	}
-	u.cache.misses.Add(1)
-	return u.own(ctx, r, k)
+	c.cache.misses.Add(1)
+	return c.own(ctx, r, k)
 }
 
 // instead returns a stale answer in place of err, if there is one and err permits that.
-func (u *Cached) instead(r *bridge.Request, k *key, err error) (*jsonrpc.Message, error) {
+func (c *Cached) instead(r *bridge.Request, k *key, err error) (*jsonrpc.Message, error) {
 	if !excused(err) {
 		return nil, err
 	}
-	u.cache.mu.Lock()
-	e := u.cache.get(k)
-	u.cache.mu.Unlock()
+	c.cache.mu.Lock()
+	e := c.cache.get(k)
+	c.cache.mu.Unlock()
 	if e == nil || !time.Now().Before(e.until) || !e.since(r.NotBefore) {
 		return nil, err
 	}
-	return u.cache.serveStale(e, r, err), nil
+	return c.cache.serveStale(e, r, err), nil
 }
 
 // serveStale returns the answer of e, which may have expired, because of why. The log has the
@@ -160,22 +160,22 @@ func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Mess
 // Holds reports whether the cache answers a request without a connection. s is the server's
 // greeting. why, if it is not nil, is why no connection can be opened. A nil Cached holds
 // nothing.
-func (u *Cached) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
-	if u == nil || s == nil || why != nil && !excused(why) {
+func (c *Cached) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
+	if c == nil || s == nil || why != nil && !excused(why) {
 		return false
 	}
 	what, ok := subject(r.Method)
 	if !ok {
 		return false
 	}
-	k, ok := u.key(r, what, s)
+	k, ok := c.key(r, what, s)
 	if !ok {
 		return false
 	}
-	u.cache.mu.Lock()
-	defer u.cache.mu.Unlock()
-	e, now := u.cache.get(k), time.Now()
-	return e != nil && e.since(r.NotBefore) && (now.Before(e.fresh) || now.Before(e.until) && (why != nil || what != contents && u.absent(s) != nil))
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	e, now := c.cache.get(k), time.Now()
+	return e != nil && e.since(r.NotBefore) && (now.Before(e.fresh) || now.Before(e.until) && (why != nil || what != contents && c.absent(s) != nil))
 }
 
 // Reasons for a stale answer beside errors.
@@ -187,14 +187,14 @@ var (
 // absent returns why the connection is missing to a server whose greeting is s, or nil. A
 // connection that is closed and no process counts as present: opening it takes a few
 // messages. So does one that is opened for each call.
-func (u *Cached) absent(s *bridge.Greeting) error {
-	if u.lane == nil || u.cache.server.PerCall && !s.Modern() {
+func (c *Cached) absent(s *bridge.Greeting) error {
+	if c.lane == nil || c.cache.server.PerCall && !s.Modern() {
 		return nil
 	}
-	switch state := u.lane.State(); {
+	switch state := c.lane.State(); {
 	case state == lane.Lost:
 		return errLost
-	case state == lane.Idle && u.cache.server.Process:
+	case state == lane.Idle && c.cache.server.Process:
 		return errStopped
 	}
 	return nil

@@ -51,22 +51,22 @@ func newLimiter() *limiter {
 // take takes a token of each rate. If a rate has none, take takes nothing. It then returns that
 // rate, and how long it takes until there is a token. The next round of a counted call passes for a
 // while nevertheless, but counts.
-func (p *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
+func (l *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
 	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.expire(now, 2) // more than a call can add
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire(now, 2) // more than a call can add
 	var room [4]*rate.Limiter
 	from := room[:0]
 	for _, r := range of {
-		from = append(from, p.bucket(principal, r))
+		from = append(from, l.bucket(principal, r))
 	}
 	if has(from[1:], now) && from[0].AllowN(now, 1) {
 		spend(from[1:], now)
 		return 0, limit{}
 	}
-	for i, l := range from {
-		if w := until(l, now); w > wait {
+	for i, one := range from {
+		if w := until(one, now); w > wait {
 			wait, by = w, of[i]
 		}
 	}
@@ -74,8 +74,8 @@ func (p *limiter) take(principal string, of []limit, goesOn func() bool) (wait t
 		if !goesOn() {
 			return wait, by
 		}
-		for _, l := range from {
-			if l.TokensAt(now) < 1-maxOwed {
+		for _, item := range from {
+			if item.TokensAt(now) < 1-maxOwed {
 				return wait, by
 			}
 		}
@@ -106,35 +106,35 @@ func until(l *rate.Limiter, now time.Time) time.Duration {
 }
 
 // bucket returns a bucket, if need be a new and full one. The caller holds p.mu.
-func (p *limiter) bucket(principal string, r limit) *rate.Limiter {
+func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 	k := bucketKey{principal, r.index}
-	l, ok := p.buckets.Get(k)
+	one, ok := l.buckets.Get(k)
 	if !ok {
-		l = rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
-		p.buckets.Add(k, l)
+		one = rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
+		l.buckets.Add(k, one)
 	}
-	return l
+	return one
 }
 
 // expire removes at most n of the least recently used buckets if they are full again: a new bucket
 // is equal to them. A few stay, since the next call would recreate them. The caller holds p.mu.
-func (p *limiter) expire(now time.Time, n int) {
-	for range min(n, p.buckets.Len()-keptCallers) {
-		k, l, ok := p.buckets.GetOldest()
-		if !ok || l.TokensAt(now) < float64(l.Burst()) {
+func (l *limiter) expire(now time.Time, n int) {
+	for range min(n, l.buckets.Len()-keptCallers) {
+		k, one, ok := l.buckets.GetOldest()
+		if !ok || one.TokensAt(now) < float64(one.Burst()) {
 			return
 		}
-		p.buckets.Remove(k)
+		l.buckets.Remove(k)
 	}
 }
 
 // sweep removes all full buckets.
-func (p *limiter) sweep(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, k := range p.buckets.Keys() {
-		if l, ok := p.buckets.Peek(k); ok && l.TokensAt(now) >= float64(l.Burst()) {
-			p.buckets.Remove(k)
+func (l *limiter) sweep(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.buckets.Keys() {
+		if one, ok := l.buckets.Peek(k); ok && one.TokensAt(now) >= float64(one.Burst()) {
+			l.buckets.Remove(k)
 		}
 	}
 }

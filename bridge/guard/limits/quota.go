@@ -38,31 +38,31 @@ func NewQuota(o PerPrincipal) *Quota {
 }
 
 // Set replaces the bounds. A principal that exceeds the new ones loses nothing.
-func (d *Quota) Set(o PerPrincipal) {
+func (q *Quota) Set(o PerPrincipal) {
 	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, DefaultCalls)
 	now := &bounds{PerPrincipal: o}
 	if o.Rate.PerSecond > 0 {
 		now.rates = []limit{{o.Rate, 0}}
 	}
-	d.now.Store(now)
+	q.now.Store(now)
 }
 
 // change adds n to a count of a principal. It reports false if the count would exceed most.
-func (d *Quota) change(principal string, field func(*usage) *int, n, most int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	has := d.callers[principal]
+func (q *Quota) change(principal string, field func(*usage) *int, n, most int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	has := q.callers[principal]
 	if has == nil {
 		has = &usage{}
-		d.callers[principal] = has
+		q.callers[principal] = has
 	}
 	v := field(has)
 	fits := n < 0 || *v+n <= most
 	if fits {
 		*v += n
 	}
-	if *has == (usage{}) && len(d.callers) > keptCallers {
-		delete(d.callers, principal)
+	if *has == (usage{}) && len(q.callers) > keptCallers {
+		delete(q.callers, principal)
 	}
 	return fits
 }
@@ -82,96 +82,96 @@ func full(counter *atomic.Uint64, format string, args ...any) error {
 }
 
 // Enter admits a call of a principal. Every success needs a Leave.
-func (d *Quota) Enter(from *bridge.Caller, m *jsonrpc.Message) error {
+func (q *Quota) Enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	if from.Principal == "" {
 		return nil
 	}
-	if most := d.now.Load().Calls; !d.change(from.Principal, callsOf, 1, most) {
-		return full(&d.refused.calls, "one caller may have %d calls under way (per_principal: calls)", most)
+	if most := q.now.Load().Calls; !q.change(from.Principal, callsOf, 1, most) {
+		return full(&q.refused.calls, "one caller may have %d calls under way (per_principal: calls)", most)
 	}
-	if err := d.tooOften(from, m); err != nil {
-		d.Leave(from)
+	if err := q.tooOften(from, m); err != nil {
+		q.Leave(from)
 		return err
 	}
 	return nil
 }
 
 // Leave ends what Enter began.
-func (d *Quota) Leave(from *bridge.Caller) {
+func (q *Quota) Leave(from *bridge.Caller) {
 	if from.Principal != "" {
-		d.change(from.Principal, callsOf, -1, 0)
+		q.change(from.Principal, callsOf, -1, 0)
 	}
 }
 
 // tooOften returns why the rate of a principal forbids a call now, or nil.
-func (d *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
-	rates := d.now.Load().rates
+func (q *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
+	rates := q.now.Load().rates
 	if len(rates) == 0 || from.Principal == "" {
 		return nil
 	}
-	wait, by := d.limiter.take(from.Principal, rates, func() bool { return isNextRound(from, m) })
+	wait, by := q.limiter.take(from.Principal, rates, func() bool { return isNextRound(from, m) })
 	if wait == 0 {
 		return nil
 	}
-	d.limiter.refused.Add(1)
+	q.limiter.refused.Add(1)
 	return &bridge.Error{Kind: bridge.ErrLimited, After: wait, Public: "the bridge may be called " + tooOften(from.Principal, by.Rate, "per_principal: rate", wait)}
 }
 
 // Listen admits a subscription of a stateless client. Every success needs an Unlisten.
-func (d *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
+func (q *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 	most := MaxListens
 	if from.Principal == "" {
 		most = MaxAllListens
-	} else if err := d.tooOften(from, m); err != nil {
+	} else if err := q.tooOften(from, m); err != nil {
 		return err
 	}
-	if !d.change(from.Principal, listensOf, 1, most) {
-		return full(&d.refused.listens, "one caller may have %d subscriptions", most)
+	if !q.change(from.Principal, listensOf, 1, most) {
+		return full(&q.refused.listens, "one caller may have %d subscriptions", most)
 	}
 	return nil
 }
 
 // Unlisten ends what Listen began.
-func (d *Quota) Unlisten(from *bridge.Caller) { d.change(from.Principal, listensOf, -1, 0) }
+func (q *Quota) Unlisten(from *bridge.Caller) { q.change(from.Principal, listensOf, -1, 0) }
 
 // AddSession admits a session. Every success needs a Depart.
-func (d *Quota) AddSession(from *bridge.Caller) error {
-	most := d.now.Load().Sessions
-	if from.Principal == "" || d.change(from.Principal, sessionsOf, 1, most) {
+func (q *Quota) AddSession(from *bridge.Caller) error {
+	most := q.now.Load().Sessions
+	if from.Principal == "" || q.change(from.Principal, sessionsOf, 1, most) {
 		return nil
 	}
-	return full(&d.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", most)
+	return full(&q.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", most)
 }
 
 // RemoveSession ends what Stay began.
-func (d *Quota) RemoveSession(from *bridge.Caller) {
+func (q *Quota) RemoveSession(from *bridge.Caller) {
 	if from.Principal != "" {
-		d.change(from.Principal, sessionsOf, -1, 0)
+		q.change(from.Principal, sessionsOf, -1, 0)
 	}
 }
 
 // Subscriptions returns the number of subscriptions.
-func (d *Quota) Subscriptions() (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, has := range d.callers {
+func (q *Quota) Subscriptions() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, has := range q.callers {
 		n += has.listens
 	}
 	return n
 }
 
 // Refused returns the numbers of refusals by the limit.
-func (d *Quota) Refused() map[string]uint64 {
+func (q *Quota) Refused() map[string]uint64 {
 	return map[string]uint64{
-		"sessions": d.refused.sessions.Load(), "calls": d.refused.calls.Load(), "listens": d.refused.listens.Load(), "rate": d.limiter.refused.Load(),
+		"sessions": q.refused.sessions.Load(), "calls": q.refused.calls.Load(), "listens": q.refused.listens.Load(), "rate": q.limiter.refused.Load(),
 	}
 }
 
 // Idle reports whether no principal uses anything.
-func (d *Quota) Idle() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, has := range d.callers {
+func (q *Quota) Idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, has := range q.callers {
 		if *has != (usage{}) {
 			return false
 		}
@@ -180,7 +180,7 @@ func (d *Quota) Idle() bool {
 }
 
 // Sweep removes the rate buckets that are full again.
-func (d *Quota) Sweep(now time.Time) { d.limiter.sweep(now) }
+func (q *Quota) Sweep(now time.Time) { q.limiter.sweep(now) }
 
 // Limits of the subscriptions of stateless clients.
 const (

@@ -55,12 +55,12 @@ func NewRates(server string, o Options) *Rates {
 }
 
 // Set replaces the rates. If they differ, counts begin anew. A nil Rates stays without any.
-func (t *Rates) Set(o Options) {
-	if t == nil {
+func (r *Rates) Set(o Options) {
+	if r == nil {
 		return
 	}
-	if was := t.rules.Load().o; was.Rate != o.Rate || !maps.Equal(was.Tools, o.Tools) {
-		t.rules.Store(newRules(o))
+	if was := r.rules.Load().o; was.Rate != o.Rate || !maps.Equal(was.Tools, o.Tools) {
+		r.rules.Store(newRules(o))
 	}
 }
 
@@ -82,71 +82,71 @@ func newRules(o Options) *rules {
 }
 
 // matching returns the rates for a call of a tool. The caller must not change them.
-func (t *rules) matching(tool string) []limit {
-	if len(t.tools) == 0 {
-		return t.all
+func (r *rules) matching(tool string) []limit {
+	if len(r.tools) == 0 {
+		return r.all
 	}
-	t.knownMu.Lock()
-	all, ok := t.known[tool]
-	t.knownMu.Unlock()
+	r.knownMu.Lock()
+	all, ok := r.known[tool]
+	r.knownMu.Unlock()
 	if ok {
 		return all
 	}
-	all = slices.Clone(t.all)
-	for i, pattern := range t.patterns { // outside of the lock: a long name takes long
+	all = slices.Clone(r.all)
+	for i, pattern := range r.patterns { // outside of the lock: a long name takes long
 		if glob.Match(pattern, tool) {
-			all = append(all, t.tools[i])
+			all = append(all, r.tools[i])
 		}
 	}
 	if len(tool) > maxKnownName {
 		return all
 	}
-	t.knownMu.Lock()
-	defer t.knownMu.Unlock()
-	if len(t.known) >= maxKnownTools {
-		clear(t.known)
+	r.knownMu.Lock()
+	defer r.knownMu.Unlock()
+	if len(r.known) >= maxKnownTools {
+		clear(r.known)
 	}
-	t.known[strings.Clone(tool)] = all
+	r.known[strings.Clone(tool)] = all
 	return all
 }
 
 // of returns the rates for a request. Handshakes, lists, subscriptions and the like do not count: a
 // client sends all of them when it begins. The bridge answers them itself, or the server gets them
 // once.
-func (t *rules) of(r *bridge.Request) []limit {
-	switch r.Method {
+func (r *rules) of(request *bridge.Request) []limit {
+	switch request.Method {
 	case "tools/call":
-		return t.matching(r.Name())
+		return r.matching(request.Name())
 	case "initialize", "ping", "server/discover", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", era.Listen:
 		return nil
 	}
-	if era.IsList(r.Method) || era.IsTask(r.Method) {
+	if era.IsList(request.Method) || era.IsTask(request.Method) {
 		return nil
 	}
-	return t.all
+	return r.all
 }
 
 // refuse returns why a request must not be made now, or nil.
-func (t *Rates) refuse(r *bridge.Request) error {
-	rules := t.rules.Load()
-	of := rules.of(r)
+func (r *Rates) refuse(request *bridge.Request) error {
+	rules := r.rules.Load()
+	of := rules.of(request)
 	if len(of) == 0 {
 		return nil
 	}
-	wait, by := rules.take(r.From.Principal, of, func() bool { return isNextRound(r.From, r.Message) })
+	wait, by := rules.take(request.From.Principal, of, func() bool { return isNextRound(request.From, request.Message) })
 	if wait == 0 {
 		return nil
 	}
-	t.refused.Add(1)
+	r.refused.Add(1)
 	what, key := "it may be called ", "rate"
 	if by.index > 0 {
 		pattern := rules.patterns[by.index-1]
 		what, key = "tools "+pattern+" may be called ", "tools: "+pattern
-		if pattern == r.Name() {
+		if pattern == request.Name() {
 			what = "tool " + pattern + " may be called "
 		}
 	}
-	return &bridge.Error{Server: t.server, Kind: bridge.ErrLimited, After: wait, Public: what + tooOften(r.From.Principal, by.Rate, "limits: "+key, wait)}
+	return &bridge.Error{Server: r.server, Kind: bridge.ErrLimited, After: wait, Public: what + tooOften(request.From.Principal, by.Rate, "limits: "+key, wait)}
 }
 
 // tooOften returns the end of the message for a client that calls too often.
@@ -181,27 +181,27 @@ func isNextRound(from *bridge.Caller, m *jsonrpc.Message) bool {
 }
 
 // Sweep removes the buckets that are full again. It does nothing for nil.
-func (t *Rates) Sweep(now time.Time) {
-	if t != nil {
-		t.rules.Load().sweep(now)
+func (r *Rates) Sweep(now time.Time) {
+	if r != nil {
+		r.rules.Load().sweep(now)
 	}
 }
 
 // Refused returns how many calls came too often. It returns 0 for nil.
-func (t *Rates) Refused() uint64 {
-	if t == nil {
+func (r *Rates) Refused() uint64 {
+	if r == nil {
 		return 0
 	}
-	return t.refused.Load()
+	return r.refused.Load()
 }
 
 // Wrap returns up with the rates. Calls to it name tools by the server's own names. A nil Rates
 // returns up.
-func (t *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
-	if t == nil {
+func (r *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
+	if r == nil {
 		return up
 	}
-	return &paced{up, t}
+	return &paced{up, r}
 }
 
 // paced is an Upstream that refuses calls that come too often.

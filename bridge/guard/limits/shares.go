@@ -28,88 +28,88 @@ func NewShares(places int64, principals int) *Shares {
 }
 
 // Set changes the number of principals. A principal that exceeds the new bound loses nothing.
-func (c *Shares) Set(principals int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.users = principals
-	c.settle()
+func (s *Shares) Set(principals int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users = principals
+	s.settle()
 }
 
 // Resize changes the number of slots. A principal that exceeds the new bound loses nothing.
-func (c *Shares) Resize(places int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.places = places
-	c.settle()
+func (s *Shares) Resize(places int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places = places
+	s.settle()
 }
 
 // settle computes the bound of one principal. The caller holds c.mu.
-func (c *Shares) settle() {
-	if c.users < 2 {
-		c.most.Store(0)
+func (s *Shares) settle() {
+	if s.users < 2 {
+		s.most.Store(0)
 		return
 	}
-	c.most.Store(max(1, c.places*3/4))
+	s.most.Store(max(1, s.places*3/4))
 }
 
 // Enter takes n slots for a principal. It reports false if they exceed its bound.
-func (c *Shares) Enter(principal string, n int64) bool {
+func (s *Shares) Enter(principal string, n int64) bool {
 	if principal == "" {
 		return true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	has := c.of[principal]
-	if most := c.most.Load(); most > 0 && has+n > most {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has := s.of[principal]
+	if most := s.most.Load(); most > 0 && has+n > most {
 		return false
 	}
 	if n > 0 {
-		c.of[principal] = has + n
+		s.of[principal] = has + n
 	}
 	return true
 }
 
 // Force takes n slots for a principal, also above its bound.
-func (c *Shares) Force(principal string, n int64) {
+func (s *Shares) Force(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.of[principal] += n
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[principal] += n
 }
 
 // Leave gives n slots back.
-func (c *Shares) Leave(principal string, n int64) {
+func (s *Shares) Leave(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of[principal] -= n; c.of[principal] == 0 {
-		delete(c.of, principal)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[principal] -= n; s.of[principal] == 0 {
+		delete(s.of, principal)
 	}
 }
 
 // Refusal returns the error of a principal that has as many connections to a server as it may.
-func (c *Shares) Refusal(server string) error {
+func (s *Shares) Refusal(server string) error {
 	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-		Public: fmt.Sprintf("one caller has too many of its connections: three quarters of max_children of the server, where others may use it too (the limit is %d)", c.most.Load())}
+		Public: fmt.Sprintf("one caller has too many of its connections: three quarters of max_children of the server, where others may use it too (the limit is %d)", s.most.Load())}
 }
 
 // Most returns how many slots one principal may have. 0 means all.
-func (c *Shares) Most() int64 { return c.most.Load() }
+func (s *Shares) Most() int64 { return s.most.Load() }
 
 // Has returns how many slots a principal has, if that is counted.
-func (c *Shares) Has(principal string) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[principal]
+func (s *Shares) Has(principal string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[principal]
 }
 
 // Idle reports whether no principal has any slot.
-func (c *Shares) Idle() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.of) == 0
+func (s *Shares) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.of) == 0
 }

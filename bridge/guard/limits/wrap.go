@@ -20,11 +20,11 @@ type Slots struct {
 func (q *Queue) Slots() *Slots { return &Slots{queue: q} }
 
 // Wrap returns up with its calls bounded by the queue.
-func (p *Slots) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, p} }
+func (s *Slots) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, s} }
 
 // Client returns to as the client of the connection. If the server asks a question that names no
 // call, one of the calls gives its slot back.
-func (p *Slots) Client(to bridge.Client) bridge.Client { return &askedClient{to, p} }
+func (s *Slots) Client(to bridge.Client) bridge.Client { return &askedClient{to, s} }
 
 // bounded is an Upstream whose calls need a slot.
 type bounded struct {
@@ -66,37 +66,37 @@ type boundedCall struct {
 var _ bridge.Client = (*boundedCall)(nil)
 
 // Call makes a call once it has a slot.
-func (u *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if unbounded(r.Method) {
-		return u.Upstream.Call(ctx, r)
+		return b.Upstream.Call(ctx, r)
 	}
-	c := &boundedCall{slot: slot{principal: r.From.Principal, of: u.places}, r: *r, back: r.Back}
-	if err := u.places.queue.enter(ctx, &c.slot); err != nil {
+	c := &boundedCall{slot: slot{principal: r.From.Principal, of: b.places}, r: *r, back: r.Back}
+	if err := b.places.queue.enter(ctx, &c.slot); err != nil {
 		return nil, err
 	}
-	defer u.places.queue.leave(&c.slot)
+	defer b.places.queue.leave(&c.slot)
 	if r.Back != nil {
 		c.r.Back = c
 	}
-	return u.Upstream.Call(ctx, &c.r)
+	return b.Upstream.Call(ctx, &c.r)
 }
 
 // Notify passes a notification about the call on. An acknowledged subscription gives its slot back:
 // it does no work, and has limits of its own.
-func (c *boundedCall) Notify(n *jsonrpc.Message) {
-	if n.Method == era.Acknowledged && c.r.Method == era.Listen {
-		c.of.queue.park(&c.slot)
+func (b *boundedCall) Notify(n *jsonrpc.Message) {
+	if n.Method == era.Acknowledged && b.r.Method == era.Listen {
+		b.of.queue.park(&b.slot)
 	}
-	c.back.Notify(n)
+	b.back.Notify(n)
 }
 
 // Ask passes a question about the call on. The call waits for its answer without a slot.
-func (c *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return asking(c.back, q, reply, func() { c.of.queue.park(&c.slot) })
+func (b *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return asking(b.back, q, reply, func() { b.of.queue.park(&b.slot) })
 }
 
 // Gone does nothing: the call itself fails.
-func (c *boundedCall) Gone(error) {}
+func (b *boundedCall) Gone(error) {}
 
 // asking asks a client, and calls park if the answer may take long: a person or a model gives it.
 // Clients answer roots/list at once.
@@ -117,11 +117,11 @@ func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), 
 
 // parkOne takes the slot of one of the connection's calls: the server asked a question, and many do
 // not name the call. It does not matter which call it is, since slots are equal.
-func (p *Slots) parkOne() {
-	p.queue.mu.Lock()
-	defer p.queue.mu.Unlock()
-	if p.last != nil {
-		p.queue.parkLocked(p.last)
+func (s *Slots) parkOne() {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if s.last != nil {
+		s.queue.parkLocked(s.last)
 	}
 }
 

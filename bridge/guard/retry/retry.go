@@ -58,22 +58,22 @@ func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Contex
 }
 
 // Set replaces the options for calls that begin later. A nil Retries stays off.
-func (u *Retries) Set(o Options) {
-	if u == nil {
+func (r *Retries) Set(o Options) {
+	if r == nil {
 		return
 	}
 	if o.Attempts = cmp.Or(o.Attempts, 2); !o.On() {
 		o.Attempts = 1
 	}
-	u.options.Store(&o)
+	r.options.Store(&o)
 }
 
 // Wrap returns up with retries. A nil Retries returns up.
-func (u *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
-	if u == nil {
+func (r *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
+	if r == nil {
 		return up
 	}
-	return &retrying{up, u}
+	return &retrying{up, r}
 }
 
 // retrying is an Upstream that retries idempotent calls.
@@ -83,16 +83,16 @@ type retrying struct {
 }
 
 // take takes one retry from the budget. It reports false if there is none.
-func (u *Retries) take() bool {
-	if u.few.Allow() {
+func (r *Retries) take() bool {
+	if r.few.Allow() {
 		return true
 	}
 	for {
-		n := u.tenths.Load()
+		n := r.tenths.Load()
 		if n < 10 {
 			return false
 		}
-		if u.tenths.CompareAndSwap(n, n-10) {
+		if r.tenths.CompareAndSwap(n, n-10) {
 			return true
 		}
 	}
@@ -105,58 +105,58 @@ var repeatable = map[string]bool{
 }
 
 // Call makes a call, and retries it if it may.
-func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if u.r.tenths.Load() < maxTenths {
-		u.r.tenths.Add(1)
+func (r *retrying) Call(ctx context.Context, request *bridge.Request) (*jsonrpc.Message, error) {
+	if r.r.tenths.Load() < maxTenths {
+		r.r.tenths.Add(1)
 	}
-	o := u.r.options.Load()
-	if !u.may(o, r) {
-		return u.Upstream.Call(ctx, r)
+	o := r.r.options.Load()
+	if !r.may(o, request) {
+		return r.Upstream.Call(ctx, request)
 	}
-	return u.call(ctx, o.Attempts, r)
+	return r.call(ctx, o.Attempts, request)
 }
 
 // may reports whether a call may be retried.
-func (u *retrying) may(o *Options, r *bridge.Request) bool {
+func (r *retrying) may(o *Options, request *bridge.Request) bool {
 	switch {
 	case o.Attempts < 2:
 		return false
-	case repeatable[r.Method]:
-	case r.Method == "tools/call" && o.Tools:
-		if r.Doubtful() || !u.r.idempotent(r.From.Principal, r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
+	case repeatable[request.Method]:
+	case request.Method == "tools/call" && o.Tools:
+		if request.Doubtful() || !r.r.idempotent(request.From.Principal, request.Name()) || gjson.GetBytes(request.Params, "task").Exists() {
 			return false
 		}
 	default:
 		return false
 	}
-	return !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") // answers to questions are valid once
+	return !era.MayAsk(request.Method) || !rawjson.Mentions(request.Params, "requestState", "inputResponses") // answers to questions are valid once
 }
 
 // call makes a call up to attempts times.
-func (u *retrying) call(ctx context.Context, attempts int, r *bridge.Request) (*jsonrpc.Message, error) {
-	saved := *r // the layers below replace headers
+func (r *retrying) call(ctx context.Context, attempts int, request *bridge.Request) (*jsonrpc.Message, error) {
+	saved := *request // the layers below replace headers
 	var heard *attended
-	if r.Back != nil {
-		heard = &attended{Client: r.Back}
+	if request.Back != nil {
+		heard = &attended{Client: request.Back}
 		saved.Back = heard
 	}
 	for n := 1; ; n++ {
 		inner := saved
 		began := time.Now()
-		a, err := u.Upstream.Call(ctx, &inner)
+		a, err := r.Upstream.Call(ctx, &inner)
 		if err == nil || n >= attempts || heard != nil && heard.used.Load() || time.Since(began) > worthWithin {
 			return a, err
 		}
 		pause, ok := pauseFor(ctx, err, n)
-		if !ok || !u.r.take() {
+		if !ok || !r.r.take() {
 			return a, err
 		}
-		u.r.log.Debug("retrying a call", "method", r.Method, "err", err)
+		r.r.log.Debug("retrying a call", "method", request.Method, "err", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-u.r.life:
+		case <-r.r.life:
 			return nil, bridge.ErrShutdown
 		}
 	}
@@ -195,13 +195,13 @@ type attended struct {
 var _ bridge.Client = (*attended)(nil)
 
 // Notify passes a notification about the call on.
-func (c *attended) Notify(n *jsonrpc.Message) {
-	c.used.Store(true)
-	c.Client.Notify(n)
+func (a *attended) Notify(n *jsonrpc.Message) {
+	a.used.Store(true)
+	a.Client.Notify(n)
 }
 
 // Ask passes a question about the call on.
-func (c *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	c.used.Store(true)
-	return c.Client.Ask(q, reply)
+func (a *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	a.used.Store(true)
+	return a.Client.Ask(q, reply)
 }

@@ -140,7 +140,7 @@ type acknowledged struct {
 	told chan struct{}
 }
 
-func (c acknowledged) Notify(*jsonrpc.Message) { close(c.told) }
+func (a acknowledged) Notify(*jsonrpc.Message) { close(a.told) }
 
 // The sessions of principals are bounded, without refusing another one: the least recently used one is dropped.
 func TestStatelessOfManyPrincipals(t *testing.T) {

@@ -47,19 +47,19 @@ type reply struct {
 
 // gather asks the servers, all at once. It returns when all have answered or patience is over, with those that
 // are late. A server that fails is left out from then on. If all fail, gather returns the first error.
-func (g *session) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
+func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
 	c := &collector{gathering: of, replies: make(chan reply, len(members)), late: map[*member]bool{}}
 	if len(members) == 0 || ctx.Err() != nil { // cancelled: nothing is sent
 		return c.late, context.Cause(ctx)
 	}
 	var calls context.Context
-	calls, c.stop = context.WithCancelCause(g.a.o.Following(g.ctx, ctx))
+	calls, c.stop = context.WithCancelCause(s.a.o.Following(s.ctx, ctx))
 	c.inFlight.Store(int64(len(members)))
 	for _, m := range members {
 		c.late[m] = true
 	}
 	for _, m := range members {
-		if !g.spawn(func() { c.ask(calls, m) }) {
+		if !s.spawn(func() { c.ask(calls, m) }) {
 			c.stop(bridge.ErrEnded)
 			return nil, bridge.ErrEnded
 		}

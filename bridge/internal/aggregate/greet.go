@@ -17,10 +17,10 @@ import (
 // initialize answers initialize and server/discover from the servers' greetings. Only servers without a stored
 // greeting are asked, so a new client starts no child that the bridge knows. A server that failed recently is
 // tried, but awaited for retryPatience only.
-func (g *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
+func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		switch {
 		case m.s.Failing() != nil:
 			failing = append(failing, m)
@@ -33,7 +33,7 @@ func (g *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 	meet := gathering{
 		do: func(ctx context.Context, m *member) error {
-			a, err := m.call(ctx, g.greet())
+			a, err := m.call(ctx, s.greet())
 			a.Release()
 			return err
 		},
@@ -49,8 +49,8 @@ func (g *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 	var again error // from the servers that failed recently
 	var wg sync.WaitGroup
-	wg.Go(func() { _, again = g.gather(ctx, failing, retryPatience, meet) })
-	late, err := g.gather(ctx, fresh, greetPatience, meet)
+	wg.Go(func() { _, again = s.gather(ctx, failing, retryPatience, meet) })
+	late, err := s.gather(ctx, fresh, greetPatience, meet)
 	wg.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -63,17 +63,17 @@ func (g *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	case again != nil && len(fresh) == 0:
 		return nil, again
 	}
-	if g.caller.Modern() {
-		return jsonrpc.NewResult(nil, g.discovered()), nil
+	if s.caller.Modern() {
+		return jsonrpc.NewResult(nil, s.discovered()), nil
 	}
-	return jsonrpc.NewResult(nil, g.greeting()), nil
+	return jsonrpc.NewResult(nil, s.greeting()), nil
 }
 
 // discovered returns the result of server/discover. Tasks are offered if a modern server has them.
-func (g *session) discovered() []byte {
-	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
-	for _, m := range g.members() {
-		if s := m.greeting(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
+func (s *session) discovered() []byte {
+	result := era.DiscoverResult(s.greeting(), era.Supported(), true)
+	for _, m := range s.members() {
+		if one := m.greeting(); one.Modern() && gjson.GetBytes(one.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
 			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
 			caps = union(caps, []byte(`{"extensions":{"`+era.TasksExtension+`":{}}}`))
 			return rawjson.SetFirst(result, "capabilities", caps)
@@ -83,11 +83,11 @@ func (g *session) discovered() []byte {
 }
 
 // greet returns the request for a server's greeting.
-func (g *session) greet() *bridge.Request {
-	if g.caller.Modern() {
-		return g.request("server/discover", nil)
+func (s *session) greet() *bridge.Request {
+	if s.caller.Modern() {
+		return s.request("server/discover", nil)
 	}
-	return g.request("initialize", g.caller.Params)
+	return s.request("initialize", s.caller.Params)
 }
 
 // setAbsent leaves the server out until back is called, if fails is not nil. A server that is still starting is
@@ -100,17 +100,17 @@ func (m *member) setAbsent(fails error) {
 
 // greeting returns the result of initialize, with the union of all capabilities. A server without a greeting
 // counts as one with all of them.
-func (g *session) greeting() []byte {
+func (s *session) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
-	for _, m := range g.members() {
-		s := m.greeting()
-		if s == nil {
+	for _, m := range s.members() {
+		one := m.greeting()
+		if one == nil {
 			caps = union(caps, []byte(`{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`))
 			continue
 		}
-		caps = union(caps, s.Capabilities)
-		if text := gjson.GetBytes(s.Result, "instructions").String(); text != "" {
+		caps = union(caps, one.Capabilities)
+		if text := gjson.GetBytes(one.Result, "instructions").String(); text != "" {
 			instructions = append(instructions, m.s.Name+":\n"+text)
 		}
 	}
@@ -120,8 +120,8 @@ func (g *session) greeting() []byte {
 			caps = rawjson.Set(caps, k.Capability(), rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
 		}
 	}
-	result := `{"protocolVersion":` + rawjson.Quote(g.caller.Revision) + `,"capabilities":` + string(caps) +
-		`,"serverInfo":` + string(g.a.o.Info)
+	result := `{"protocolVersion":` + rawjson.Quote(s.caller.Revision) + `,"capabilities":` + string(caps) +
+		`,"serverInfo":` + string(s.a.o.Info)
 	if len(instructions) > 0 {
 		result += `,"instructions":` + rawjson.Quote(strings.Join(instructions, "\n\n"))
 	}

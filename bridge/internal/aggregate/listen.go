@@ -29,17 +29,17 @@ type listeners struct {
 var _ bridge.Client = (*listeners)(nil)
 
 // Notify passes n to each subscription that wants it.
-func (e *listeners) Notify(n *jsonrpc.Message) {
-	e.mu.Lock()
+func (l *listeners) Notify(n *jsonrpc.Message) {
+	l.mu.Lock()
 	var to []*subscribe.Listener
-	for l := range e.all {
-		if l.Wants.Changes[n.Method] {
-			to = append(to, l)
+	for listener := range l.all {
+		if listener.Wants.Changes[n.Method] {
+			to = append(to, listener)
 		}
 	}
-	e.mu.Unlock()
-	for _, l := range to {
-		l.Notify(n)
+	l.mu.Unlock()
+	for _, one := range to {
+		one.Notify(n)
 	}
 }
 
@@ -51,30 +51,30 @@ const maxPause = time.Minute
 
 // listen serves a subscription until ctx ends. It subscribes at each server for the server's share of what the
 // client wants.
-func (g *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	l := subscribe.NewListener(r.Back, wants)
-	g.listeners.mu.Lock()
-	g.listeners.all[l] = struct{}{}
-	g.listeners.mu.Unlock()
+	s.listeners.mu.Lock()
+	s.listeners.all[l] = struct{}{}
+	s.listeners.mu.Unlock()
 	defer func() {
-		g.listeners.mu.Lock()
-		delete(g.listeners.all, l)
-		g.listeners.mu.Unlock()
+		s.listeners.mu.Lock()
+		delete(s.listeners.all, l)
+		s.listeners.mu.Unlock()
 	}()
 	ctx, stop := context.WithCancelCause(ctx)
-	defer context.AfterFunc(g.ctx, func() { stop(bridge.ErrShutdown) })()
+	defer context.AfterFunc(s.ctx, func() { stop(bridge.ErrShutdown) })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop(nil)
 
-	now := g.current.Load()
+	now := s.current.Load()
 	followed := map[*member]context.CancelFunc{}
 	follow := func() (acks chan subscribe.Wanted) { // acks gets what each server acknowledges
-		share := g.shares(ctx, &wants)
+		share := s.shares(ctx, &wants)
 		acks = make(chan subscribe.Wanted, len(share))
 		for m, part := range share {
 			if followed[m] != nil {
@@ -109,7 +109,7 @@ func (g *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 			return nil, context.Cause(ctx)
 		case <-now.next: // servers came or went
 		}
-		now = g.current.Load()
+		now = s.current.Load()
 		for m, stop := range followed {
 			if now.of[m.s] != m {
 				stop()
@@ -121,7 +121,7 @@ func (g *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 }
 
 // shares splits wants by server.
-func (g *session) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
+func (s *session) shares(ctx context.Context, wants *subscribe.Wanted) map[*member]*subscribe.Wanted {
 	all := map[*member]*subscribe.Wanted{}
 	of := func(m *member) *subscribe.Wanted {
 		if all[m] == nil {
@@ -133,19 +133,19 @@ func (g *session) shares(ctx context.Context, wants *subscribe.Wanted) map[*memb
 		if !wants.Changes[k.Changed()] {
 			continue
 		}
-		for _, m := range g.members() {
-			if s := m.greeting(); s == nil || k.Announces(s.Capabilities) {
+		for _, m := range s.members() {
+			if one := m.greeting(); one == nil || k.Announces(one.Capabilities) {
 				of(m).Changes[k.Changed()] = true
 			}
 		}
 	}
 	for _, uri := range wants.URIs {
-		if m := g.likelyOwner(ctx, uri); m != nil {
+		if m := s.likelyOwner(ctx, uri); m != nil {
 			of(m).URIs = append(of(m).URIs, uri)
 		}
 	}
 	for _, id := range wants.Tasks {
-		if m, own := g.ofTask(id); m != nil {
+		if m, own := s.ofTask(id); m != nil {
 			of(m).Tasks = append(of(m).Tasks, own)
 		}
 	}
@@ -167,23 +167,23 @@ type partial struct {
 var _ bridge.Client = (*partial)(nil)
 
 // run subscribes at the server until ctx ends, and again whenever the server is lost.
-func (f *partial) run(ctx context.Context) {
-	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
+func (p *partial) run(ctx context.Context) {
+	params := []byte(`{"notifications":` + string(p.part.Raw()) + `}`)
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {
-		f.begun.Store(false)
+		p.begun.Store(false)
 		began := time.Now()
-		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
+		a, err := p.m.call(ctx, &bridge.Request{Message: p.from.Request(era.Listen, params), From: p.from, Back: p})
 		refused := err == nil && a.Error != nil
 		a.Release()
-		f.acknowledged(subscribe.Wanted{}) // without an acknowledgement, listen need not wait
+		p.acknowledged(subscribe.Wanted{}) // without an acknowledgement, listen need not wait
 		if ctx.Err() != nil {
 			return
 		}
 		if refused || errors.Is(err, bridge.ErrUnknownServer) {
-			f.m.s.Log.Debug("subscription refused")
+			p.m.s.Log.Debug("subscription refused")
 			return
 		}
-		if f.begun.Load() && time.Since(began) > maxPause {
+		if p.begun.Load() && time.Since(began) > maxPause {
 			wait = time.Second
 		}
 		if backoff.For(ctx, wait) != nil {
@@ -193,39 +193,39 @@ func (f *partial) run(ctx context.Context) {
 }
 
 // acknowledged passes on the server's acknowledgement. It reports whether it was the first.
-func (f *partial) acknowledged(what subscribe.Wanted) (first bool) {
-	f.once.Do(func() {
+func (p *partial) acknowledged(what subscribe.Wanted) (first bool) {
+	p.once.Do(func() {
 		first = true
-		f.acks <- what
+		p.acks <- what
 	})
 	return first
 }
 
 // Notify passes on a notification of the server.
-func (f *partial) Notify(n *jsonrpc.Message) {
+func (p *partial) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
-		f.begun.Store(true)
+		p.begun.Store(true)
 	case "notifications/tasks":
 		own := gjson.GetBytes(n.Params, "taskId").String()
-		f.l.Notify(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
+		p.l.Notify(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(p.m.taskID(own))))))
 		return
 	default:
-		f.m.outdate(n.Method)
-		f.l.Notify(n)
+		p.m.outdate(n.Method)
+		p.l.Notify(n)
 		return
 	}
 	what, _ := subscribe.ReadWanted(n.Params) // an invalid list acknowledges nothing
 	for i, own := range what.Tasks {
-		what.Tasks[i] = f.m.taskID(own)
+		what.Tasks[i] = p.m.taskID(own)
 	}
-	late := f.l.Acknowledged() // the client got its acknowledgement without this one
-	if f.acknowledged(what) && !late {
+	late := p.l.Acknowledged() // the client got its acknowledgement without this one
+	if p.acknowledged(what) && !late {
 		return
 	}
-	what.Changes = f.part.Changes
+	what.Changes = p.part.Changes
 	what.Missed(func(n *jsonrpc.Message) {
-		f.m.s.Missed(n)
-		f.l.Notify(n)
+		p.m.s.Missed(n)
+		p.l.Notify(n)
 	})
 }

@@ -84,16 +84,16 @@ func (p *part) took() time.Duration {
 }
 
 // list answers a request for a list with one page of each server.
-func (g *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
 		return jsonrpc.InvalidParams("params.cursor is not a nextCursor of " + r.Method), nil
 	}
-	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{},
+	c := &listCall{g: s, k: k, from: from, members: s.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
 		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Call: r.Call}} // r may not be used after this call
 	asked, good := c.choose()
-	late, err := g.gather(ctx, asked, listPatience, gathering{
+	late, err := s.gather(ctx, asked, listPatience, gathering{
 		needOne: true, good: good, slow: c.slow, do: c.ask, overdue: c.overdue, after: c.after,
 	})
 	if err != nil {
@@ -108,19 +108,19 @@ func (g *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 }
 
 // choose returns the servers to ask, and how many pages are known already.
-func (c *listCall) choose() (asked []*member, good int) {
+func (l *listCall) choose() (asked []*member, good int) {
 	var absent []*member
-	for _, m := range c.members {
+	for _, m := range l.members {
 		p := &part{}
-		c.parts[m] = p
-		if c.from != nil {
-			if c.from.At[m.s.Name] != nil {
+		l.parts[m] = p
+		if l.from != nil {
+			if l.from.At[m.s.Name] != nil {
 				asked = append(asked, m)
 			}
 			continue
 		}
-		p.known, p.earlier = m.takeLate(c.k)
-		offers, out := m.offers(c.k), m.leftOut()
+		p.known, p.earlier = m.takeLate(l.k)
+		offers, out := m.offers(l.k), m.leftOut()
 		switch {
 		case p.known != nil:
 			good++
@@ -128,7 +128,7 @@ func (c *listCall) choose() (asked []*member, good int) {
 		case !offers:
 			continue
 		case out == nil:
-			if p.known = m.lastKnown(c.k); p.known != nil {
+			if p.known = m.lastKnown(l.k); p.known != nil {
 				good++
 			}
 		}
@@ -144,24 +144,24 @@ func (c *listCall) choose() (asked []*member, good int) {
 		return absent, 0
 	}
 	for _, m := range absent {
-		c.missing(m, m.leftOut())
+		l.missing(m, m.leftOut())
 	}
 	return asked, good
 }
 
 // slow reports whether a server gets only slowPatience: its stored page may be used, or it did not answer
 // before.
-func (c *listCall) slow(m *member) bool {
-	return c.from == nil && (c.parts[m].known != nil || m.catalog.slow.mute(c.k))
+func (l *listCall) slow(m *member) bool {
+	return l.from == nil && (l.parts[m].known != nil || m.catalog.slow.mute(l.k))
 }
 
 // missing logs that a server is left out of the list, and why. The first time it is a warning.
-func (c *listCall) missing(m *member, why error) {
+func (l *listCall) missing(m *member, why error) {
 	level := slog.LevelDebug
-	if m.catalog.slow.missing(c.k, true) {
+	if m.catalog.slow.missing(l.k, true) {
 		level = slog.LevelWarn
 	}
-	m.s.Log.Log(context.Background(), level, "left out of the list of all servers", "method", c.k.Method(), "err", why)
+	m.s.Log.Log(context.Background(), level, "left out of the list of all servers", "method", l.k.Method(), "err", why)
 }
 
 // These are the reasons to leave a working server out of a list.
@@ -171,8 +171,8 @@ var (
 )
 
 // ask asks one server.
-func (c *listCall) ask(ctx context.Context, m *member) error {
-	p := c.parts[m]
+func (l *listCall) ask(ctx context.Context, m *member) error {
+	p := l.parts[m]
 	if p.earlier != nil {
 		select {
 		case <-p.earlier.done:
@@ -181,46 +181,46 @@ func (c *listCall) ask(ctx context.Context, m *member) error {
 			return context.Cause(ctx)
 		}
 	}
-	params := c.params
-	if c.from != nil {
-		params = rawjson.Set(params, "cursor", []byte(rawjson.Quote(c.from.At[m.s.Name].Cursor)))
+	params := l.params
+	if l.from != nil {
+		params = rawjson.Set(params, "cursor", []byte(rawjson.Quote(l.from.At[m.s.Name].Cursor)))
 	}
-	r := c.inner
-	r.Message = jsonrpc.NewRequest(c.k.Method(), params)
+	r := l.inner
+	r.Message = jsonrpc.NewRequest(l.k.Method(), params)
 	r.Opened = func() { p.opened.Store(time.Now().UnixNano()) }
 	var err error
 	p.page, err = m.call(ctx, &r)
-	if err == nil && c.from == nil {
-		m.catalog.slow.took(c.k, p.took())
+	if err == nil && l.from == nil {
+		m.catalog.slow.took(l.k, p.took())
 	}
 	return err
 }
 
 // overdue records that a server has not answered in time.
-func (c *listCall) overdue(m *member) {
-	if p := c.parts[m]; c.from == nil && p.earlier == nil { // a further page is asked for again; an earlier request owns p.coming
-		p.late = m.awaitPage(c.k)
-		m.catalog.slow.overdue(c.k, p.took())
+func (l *listCall) overdue(m *member) {
+	if p := l.parts[m]; l.from == nil && p.earlier == nil { // a further page is asked for again; an earlier request owns p.coming
+		p.late = m.awaitPage(l.k)
+		m.catalog.slow.overdue(l.k, p.took())
 	}
 }
 
 // after takes a page that came too late.
-func (c *listCall) after(m *member, err error) {
-	p := c.parts[m]
+func (l *listCall) after(m *member, err error) {
+	p := l.parts[m]
 	if p.earlier != nil {
 		return // the earlier request takes it
 	}
 	var result []byte
-	if err == nil && p.page.Error == nil && c.from == nil {
+	if err == nil && p.page.Error == nil && l.from == nil {
 		result = resultOf(p.page)
-		if m.awaits(c.k, p.late) { // otherwise the list has changed since
-			m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
+		if m.awaits(l.k, p.late) { // otherwise the list has changed since
+			m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 		}
 	}
 	p.page.Release()
 	news := !bytes.Equal(result, p.known) // otherwise the client has this page already
-	if m.keepPage(c.k, p.late, result, news, err) || err != nil && p.known != nil {
-		c.g.to.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
+	if m.keepPage(l.k, p.late, result, news, err) || err != nil && p.known != nil {
+		l.g.to.Notify(jsonrpc.NewNotification(l.k.Changed(), nil))
 	}
 	if err != nil {
 		m.leaveOut(err)
@@ -304,28 +304,28 @@ type merged struct {
 }
 
 // merge builds one answer from the pages. Servers in late have no page yet; their stored page is used.
-func (c *listCall) merge(late map[*member]bool) *jsonrpc.Message {
-	all := &merged{next: cursor{Kind: c.k, At: map[string]*list.Mark{}}}
+func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
+	all := &merged{next: cursor{Kind: l.k, At: map[string]*list.Mark{}}}
 	var no *jsonrpc.Message // the first error of a server
 	good := 0
-	for _, m := range c.members {
-		p := c.parts[m]
+	for _, m := range l.members {
+		p := l.parts[m]
 		result := p.known
 		if late[m] { // its reply may arrive at any time, so p.page is not read
 			switch {
-			case c.from != nil:
-				all.next.At[m.s.Name] = c.from.At[m.s.Name]
+			case l.from != nil:
+				all.next.At[m.s.Name] = l.from.At[m.s.Name]
 			case result != nil:
 			case p.earlier == nil && p.opened.Load() == 0:
-				c.missing(m, errStarting)
+				l.missing(m, errStarting)
 			default:
-				c.missing(m, errSlow)
+				l.missing(m, errSlow)
 			}
 		} else if p.earlier != nil && result == nil {
-			result = m.latePage(c.k, p.earlier)
+			result = m.latePage(l.k, p.earlier)
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
-				c.missing(m, errors.New(string(page.Error)))
+				l.missing(m, errors.New(string(page.Error)))
 				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // otherwise it has no such list
 					no = page
 				}
@@ -333,39 +333,39 @@ func (c *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 			}
 			result = resultOf(page)
 			page.Release()
-			if c.from == nil {
-				m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
+			if l.from == nil {
+				m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 			}
 		}
 		if result == nil {
 			continue
 		}
 		good++
-		m.catalog.slow.missing(c.k, false)
-		more, repeats := c.follow(m, result, all)
+		m.catalog.slow.missing(l.k, false)
+		more, repeats := l.follow(m, result, all)
 		if repeats {
 			result = []byte("{}")
 		}
-		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, !more)
-		all.add(m, c.k, result)
+		m.catalog.learn(l.k, result, m.external(l.k), l.from == nil, !more)
+		all.add(m, l.k, result)
 	}
 	if good == 0 && no != nil {
 		return no
 	}
-	return c.answer(all)
+	return l.answer(all)
 }
 
 // follow records where a server's list continues, if it does. repeats reports a page that came before.
-func (c *listCall) follow(m *member, page []byte, all *merged) (more, repeats bool) {
+func (l *listCall) follow(m *member, page []byte, all *merged) (more, repeats bool) {
 	at := &list.Mark{}
-	if c.from != nil {
-		at = c.from.At[m.s.Name]
+	if l.from != nil {
+		at = l.from.At[m.s.Name]
 	}
-	more, cut := at.Follow(c.k, page)
+	more, cut := at.Follow(l.k, page)
 	if more {
 		all.next.At[m.s.Name] = at
 	}
-	m.s.cutOff(c.k, cut)
+	m.s.cutOff(l.k, cut)
 	return more, errors.Is(cut, list.ErrRepeats)
 }
 
@@ -382,43 +382,43 @@ func (s *server) cutOff(k list.Kind, why error) {
 }
 
 // add adds one server's page.
-func (all *merged) add(m *member, k list.Kind, page []byte) {
+func (m *merged) add(one *member, k list.Kind, page []byte) {
 	k.Each(page, func(item []byte, key string) {
-		if item = m.show(k, item, key); item == nil {
+		if item = one.show(k, item, key); item == nil {
 			return
 		}
-		if len(all.items) > 0 {
-			all.items = append(all.items, ',')
+		if len(m.items) > 0 {
+			m.items = append(m.items, ',')
 		}
-		all.items = append(all.items, item...)
+		m.items = append(m.items, item...)
 	})
 	own := gjson.GetBytes(page, "_meta")
 	if !own.IsObject() {
 		return
 	}
-	if all.meta == nil {
-		all.meta = []byte("{}")
+	if m.meta == nil {
+		m.meta = []byte("{}")
 	}
 	own.ForEach(func(name, value gjson.Result) bool {
-		if !gjson.GetBytes(all.meta, gjson.Escape(name.Str)).Exists() { // the first server's value counts
-			all.meta = rawjson.SetFirst(all.meta, name.Str, []byte(value.Raw))
+		if !gjson.GetBytes(m.meta, gjson.Escape(name.Str)).Exists() { // the first server's value counts
+			m.meta = rawjson.SetFirst(m.meta, name.Str, []byte(value.Raw))
 		}
 		return true
 	})
 }
 
 // answer returns the merged list as the client gets it.
-func (c *listCall) answer(all *merged) *jsonrpc.Message {
-	out := append(append([]byte(`{"`+c.k.Member()+`":[`), all.items...), ']')
+func (l *listCall) answer(all *merged) *jsonrpc.Message {
+	out := append(append([]byte(`{"`+l.k.Member()+`":[`), all.items...), ']')
 	if len(all.next.At) > 0 {
 		out = append(out, `,"nextCursor":`+rawjson.Quote(all.next.String())...)
 	}
 	meta := all.meta
-	if c.g.caller.Modern() {
+	if l.g.caller.Modern() {
 		if meta == nil {
 			meta = []byte("{}")
 		}
-		meta = rawjson.SetFirst(meta, era.KeyServerInfo, c.g.a.o.Info)
+		meta = rawjson.SetFirst(meta, era.KeyServerInfo, l.g.a.o.Info)
 		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
 	}
 	if meta != nil {

@@ -215,18 +215,18 @@ type memberCall struct {
 }
 
 // Ask passes on a question about the call.
-func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return c.Client.Ask(c.m.marked(q), reply)
+func (m *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return m.Client.Ask(m.m.marked(q), reply)
 }
 
 // byToken returns the server that a progress token names, and the server's own token.
-func (g *session) byToken(token []byte) (*member, []byte) {
+func (s *session) byToken(token []byte) (*member, []byte) {
 	escaped, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
 	name, err := url.PathUnescape(escaped)
 	if err != nil {
 		return nil, nil
 	}
-	return g.byName(name), []byte(own)
+	return s.byName(name), []byte(own)
 }
 
 // Gone drops the connection after its server ended. The next call opens a new one. The client's lists may be

@@ -83,14 +83,14 @@ func newActor(t *testing.T, name, revision, capabilities string, results map[str
 	return s
 }
 
-func (s *actor) serve(t *testing.T, r *bridge.Request) *jsonrpc.Message {
+func (a *actor) serve(t *testing.T, r *bridge.Request) *jsonrpc.Message {
 	if r.Method == "initialize" || r.Method == "server/discover" {
-		s.set(func() { s.fresh = false })
-		return bridgetest.Result(t, string(s.Upstream.Server().Result))
+		a.set(func() { a.fresh = false })
+		return bridgetest.Result(t, string(a.Upstream.Server().Result))
 	}
 	of := r.Name() + r.URI() + gjson.GetBytes(r.Params, "cursor").Str
 	for _, key := range []string{r.Method + " " + of, r.Method} {
-		result, ok := s.results[key]
+		result, ok := a.results[key]
 		switch {
 		case !ok || key != r.Method+" "+of && of != "" && strings.HasSuffix(r.Method, "/list"):
 		case strings.HasPrefix(result, `{"code"`):
@@ -102,20 +102,20 @@ func (s *actor) serve(t *testing.T, r *bridge.Request) *jsonrpc.Message {
 	return nil
 }
 
-func (s *actor) failing() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fails
+func (a *actor) failing() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fails
 }
 
-func (s *actor) set(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (a *actor) set(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	f()
 }
 
 // lines returns what the server got since last time, as one text.
-func (s *actor) lines() string { return strings.Join(s.Got(), "\n") }
+func (a *actor) lines() string { return strings.Join(a.Got(), "\n") }
 
 // stage is a session, or stateless clients, before an aggregate.
 type stage struct {

@@ -55,52 +55,52 @@ func newSession(a *Aggregate, from *bridge.Caller, to bridge.Client) *session {
 }
 
 // snapshotOf returns the caller's snapshot of v, and the members that before does not have.
-func (g *session) snapshotOf(v *view, before map[*server]*member) (r *snapshot, added []*member) {
+func (s *session) snapshotOf(v *view, before map[*server]*member) (r *snapshot, added []*member) {
 	r = &snapshot{view: v, of: map[*server]*member{}, next: make(chan struct{})}
-	for _, s := range v.servers {
-		if !s.Serves(g.caller.Principal) {
+	for _, one := range v.servers {
+		if !one.Serves(s.caller.Principal) {
 			continue
 		}
-		m := before[s]
+		m := before[one]
 		if m == nil {
-			m = &member{g: g, s: s, catalog: s.catalog(g.caller.Principal)}
+			m = &member{g: s, s: one, catalog: one.catalog(s.caller.Principal)}
 			added = append(added, m)
 		}
 		r.members = append(r.members, m)
-		r.of[s] = m
+		r.of[one] = m
 	}
 	return r, added
 }
 
 // update replaces the snapshot by that of v and notifies the client. It returns the removed members, which the
 // caller closes.
-func (g *session) update(v *view) (left []*member) {
-	was := g.current.Load()
-	r, changed := g.snapshotOf(v, was.of)
-	for s, m := range was.of {
-		if r.of[s] == nil {
+func (s *session) update(v *view) (left []*member) {
+	was := s.current.Load()
+	r, changed := s.snapshotOf(v, was.of)
+	for server, m := range was.of {
+		if r.of[server] == nil {
 			left = append(left, m)
 		}
 	}
-	g.current.Store(r)
-	g.mu.Lock()
+	s.current.Store(r)
+	s.mu.Lock()
 	renewed := map[*member]struct{}{} // members of new connections, which have no subscriptions yet
-	for uri, m := range g.subs {
+	for uri, m := range s.subs {
 		if r.of[m.s] != nil {
 			continue
 		}
 		if next := r.of[r.view.named[m.s.Name]]; next != nil {
-			g.subs[uri], renewed[next] = next, struct{}{}
+			s.subs[uri], renewed[next] = next, struct{}{}
 		} else {
-			delete(g.subs, uri)
+			delete(s.subs, uri)
 		}
 	}
-	g.mu.Unlock()
+	s.mu.Unlock()
 	for m := range renewed {
 		m.mu.Lock()
 		m.resubscribe = true
 		m.mu.Unlock()
-		g.spawn(func() { _, _ = m.ready(g.ctx) }) // if this fails, the next call subscribes
+		s.spawn(func() { _, _ = m.ready(s.ctx) }) // if this fails, the next call subscribes
 	}
 	close(was.next)
 	for _, m := range append(changed, left...) {
@@ -109,87 +109,87 @@ func (g *session) update(v *view) (left []*member) {
 	return left
 }
 
-func (g *session) members() []*member { return g.current.Load().members }
+func (s *session) members() []*member { return s.current.Load().members }
 
 // byName returns the server of that name, or nil if the caller has none.
-func (g *session) byName(name string) *member {
-	r := g.current.Load()
+func (s *session) byName(name string) *member {
+	r := s.current.Load()
 	return r.of[r.view.named[name]]
 }
 
 // request makes the bridge's own request to a server. For stateless clients it is on behalf of the last one, so
 // that both use the same connection.
-func (g *session) request(method string, params []byte) *bridge.Request {
-	if from := g.last.Load(); from != nil {
+func (s *session) request(method string, params []byte) *bridge.Request {
+	if from := s.last.Load(); from != nil {
 		return &bridge.Request{Message: from.Request(method, params), From: from}
 	}
-	return &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: g.caller}
+	return &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: s.caller}
 }
 
 // spawn runs f in a goroutine that Close awaits.
-func (g *session) spawn(f func()) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.wg.Go(f)
+func (s *session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.wg.Go(f)
 	}
-	return !g.closed
+	return !s.closed
 }
 
 // Server returns nil: each client gets a greeting of its own.
-func (g *session) Server() *bridge.Greeting { return nil }
+func (s *session) Server() *bridge.Greeting { return nil }
 
 // Close closes the session's connections to all servers.
-func (g *session) Close(ctx context.Context) error {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.cancel()
-	g.a.mu.Lock()
-	delete(g.a.open, g)
-	g.a.mu.Unlock()
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.a.mu.Lock()
+	delete(s.a.open, s)
+	s.a.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		if m.begun() {
 			wg.Go(func() { m.close(ctx) })
 		}
 	}
 	wg.Wait()
-	g.wg.Wait()
+	s.wg.Wait()
 	return nil
 }
 
 // Call passes a call to the server that it is for, or to all.
-func (g *session) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
-		return g.list(ctx, k, r)
+		return s.list(ctx, k, r)
 	}
 	switch r.Method {
 	case "initialize":
-		return g.initialize(ctx)
+		return s.initialize(ctx)
 	case "tools/call":
-		return g.callNamed(ctx, list.Tools, r)
+		return s.callNamed(ctx, list.Tools, r)
 	case "prompts/get":
-		return g.callNamed(ctx, list.Prompts, r)
+		return s.callNamed(ctx, list.Prompts, r)
 	case era.Complete:
-		return g.complete(ctx, r)
+		return s.complete(ctx, r)
 	case "resources/read":
-		return g.read(ctx, r)
+		return s.read(ctx, r)
 	case "resources/subscribe":
-		return g.subscribe(ctx, r)
+		return s.subscribe(ctx, r)
 	case "resources/unsubscribe":
-		return g.unsubscribe(ctx, r)
+		return s.unsubscribe(ctx, r)
 	case "logging/setLevel":
-		return g.setLevel(ctx, r)
+		return s.setLevel(ctx, r)
 	}
 	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound,
 		"this address serves several servers, and "+r.Method+" does not name one: use that server's own address", nil), nil
 }
 
 // Notify passes a notification to all servers that the client has used.
-func (g *session) Notify(ctx context.Context, r *bridge.Request) error {
+func (s *session) Notify(ctx context.Context, r *bridge.Request) error {
 	if r.Method == "notifications/progress" {
-		m, own := g.byToken(r.Token())
+		m, own := s.byToken(r.Token())
 		if m == nil {
 			return nil // the token belongs to no question
 		}
@@ -202,7 +202,7 @@ func (g *session) Notify(ctx context.Context, r *bridge.Request) error {
 		return m.notify(ctx, &inner)
 	}
 	var first error
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		if !m.begun() {
 			continue // ready brings it up to date before its first call
 		}
@@ -215,15 +215,15 @@ func (g *session) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // callNamed passes a call of a tool or a prompt to its server.
-func (g *session) callNamed(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
-	m, own := g.find(ctx, k, r.Name())
+func (s *session) callNamed(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, own := s.find(ctx, k, r.Name())
 	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
 		return k.Unknown(r.Name()), nil
 	}
 	inner := *r
 	inner.Message = r.Renamed(own)
 	a, err := m.call(ctx, &inner)
-	if err == nil && k == list.Tools && g.listeners != nil {
+	if err == nil && k == list.Tools && s.listeners != nil {
 		a = m.created(a)
 	}
 	return a, err
@@ -231,14 +231,14 @@ func (g *session) callNamed(ctx context.Context, k list.Kind, r *bridge.Request)
 
 // find returns the server of an external name, and the server's own name for it. Normally the prefix decides;
 // otherwise the catalogues do.
-func (g *session) find(ctx context.Context, k list.Kind, external string) (*member, string) {
-	by := g.byPrefix(external)
-	formers := g.oldPrefixes(external)
+func (s *session) find(ctx context.Context, k list.Kind, external string) (*member, string) {
+	by := s.byPrefix(external)
+	formers := s.oldPrefixes(external)
 	if by != nil && !by.conflicting() && !hashed(external) && len(formers) == 0 {
 		return by, external[len(by.s.Prefix):]
 	}
 	look := func() (*member, string) {
-		for _, m := range g.members() {
+		for _, m := range s.members() {
 			if own, ok := m.catalog.internal(k, external); ok {
 				return m, own
 			}
@@ -253,16 +253,16 @@ func (g *session) find(ctx context.Context, k list.Kind, external string) (*memb
 		short, cancel = context.WithTimeout(ctx, listPatience)
 	}
 	defer cancel()
-	g.fetch(short, k, func(m *member) bool { return m.conflicting() || m == by })
+	s.fetch(short, k, func(m *member) bool { return m.conflicting() || m == by })
 	if m, own := look(); m != nil {
 		return m, own
 	}
 	for _, f := range formers {
-		m := g.byName(f.server)
+		m := s.byName(f.server)
 		if m == nil {
 			continue // it was removed meanwhile
 		}
-		g.fetch(short, k, func(o *member) bool { return o == m })
+		s.fetch(short, k, func(o *member) bool { return o == m })
 		if own, ok := m.catalog.behind(k, f.prefix, external); ok {
 			return m, own
 		}
@@ -275,11 +275,11 @@ func (g *session) find(ctx context.Context, k list.Kind, external string) (*memb
 
 // oldPrefixes returns, newest first, the old prefixes that external may carry. If another server has that prefix
 // now, no old one counts.
-func (g *session) oldPrefixes(external string) (all []oldPrefix) {
-	r := g.current.Load()
+func (s *session) oldPrefixes(external string) (all []oldPrefix) {
+	r := s.current.Load()
 	holder := r.holder(external, func(*server) bool { return true })
 	for _, f := range slices.Backward(r.old) {
-		if s := r.named[f.server]; r.of[s] != nil && (holder == nil || holder == s) && time.Now().Before(f.until) {
+		if one := r.named[f.server]; r.of[one] != nil && (holder == nil || holder == one) && time.Now().Before(f.until) {
 			all = append(all, f)
 		}
 	}
@@ -287,9 +287,9 @@ func (g *session) oldPrefixes(external string) (all []oldPrefix) {
 }
 
 // byPrefix returns the server with the longest prefix of the name.
-func (g *session) byPrefix(external string) *member {
-	r := g.current.Load()
-	return r.of[r.holder(external, func(s *server) bool { return r.of[s] != nil })]
+func (s *session) byPrefix(external string) *member {
+	r := s.current.Load()
+	return r.of[r.holder(external, func(one *server) bool { return r.of[one] != nil })]
 }
 
 // holder returns the server with the longest prefix of a name, among those that may accepts.
@@ -311,9 +311,9 @@ func hashed(external string) bool {
 }
 
 // fetch reads unknown lists of the servers that want selects, all at once.
-func (g *session) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
+func (s *session) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
 	var wg sync.WaitGroup
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		if want(m) && !m.catalog.listed(k) && m.offers(k) && m.leftOut() == nil {
 			wg.Go(func() { m.fetch(ctx, k) })
 		}
@@ -322,21 +322,21 @@ func (g *session) fetch(ctx context.Context, k list.Kind, want func(*member) boo
 }
 
 // complete passes on a completion of an argument.
-func (g *session) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	ref, no := list.ReferenceOf(r.Message)
 	if no != nil {
 		return no, nil
 	}
 	inner := *r
 	if ref.URI != "" {
-		m := g.owner(ctx, list.Templates, ref.URI)
+		m := s.owner(ctx, list.Templates, ref.URI)
 		if m == nil {
 			return list.NoResource(r.From.Modern(), ref.URI), nil
 		}
 		inner.Message = ref.Located()
 		return m.call(ctx, &inner)
 	}
-	m, own := g.find(ctx, list.Prompts, ref.Name)
+	m, own := s.find(ctx, list.Prompts, ref.Name)
 	if m == nil {
 		return list.Prompts.Unknown(ref.Name), nil
 	}
@@ -346,16 +346,16 @@ func (g *session) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 
 // owner returns the server of a resource: the first that lists it, else the first with a template that matches.
 // It returns nil if there is none.
-func (g *session) owner(ctx context.Context, k list.Kind, uri string) *member {
+func (s *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
-			for _, m := range g.members() {
+			for _, m := range s.members() {
 				if _, ok := m.catalog.internal(kind, uri); ok {
 					return m
 				}
 			}
 		}
-		for _, m := range g.members() {
+		for _, m := range s.members() {
 			if m.catalog.matches(uri) {
 				return m
 			}
@@ -369,19 +369,19 @@ func (g *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 	short, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { g.fetch(short, list.Resources, everybody) })
-	wg.Go(func() { g.fetch(short, list.Templates, everybody) })
+	wg.Go(func() { s.fetch(short, list.Resources, everybody) })
+	wg.Go(func() { s.fetch(short, list.Templates, everybody) })
 	wg.Wait()
 	return look()
 }
 
 // likelyOwner returns the owner of the resource, else the first server that lists something of the same scheme.
 // It returns nil if there is none.
-func (g *session) likelyOwner(ctx context.Context, uri string) *member {
-	if m := g.owner(ctx, list.Resources, uri); m != nil {
+func (s *session) likelyOwner(ctx context.Context, uri string) *member {
+	if m := s.owner(ctx, list.Resources, uri); m != nil {
 		return m
 	}
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		if m.catalog.hasScheme(uri) {
 			return m
 		}
@@ -392,14 +392,14 @@ func (g *session) likelyOwner(ctx context.Context, uri string) *member {
 // read passes on a call about a resource. Tools may name resources that no server lists. Such a resource is
 // requested from each server that lists something of its scheme, one after the other. An unreachable server does
 // not stop this, because reading does no harm.
-func (g *session) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	owner := g.owner(ctx, list.Resources, uri)
+	owner := s.owner(ctx, list.Resources, uri)
 	asked := make([]*member, 0, 1)
 	if owner != nil {
 		asked = append(asked, owner)
 	}
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		if m != owner && m.catalog.hasScheme(uri) {
 			asked = append(asked, m)
 		}
@@ -433,34 +433,34 @@ func (g *session) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return no, nil
 }
 
-func (g *session) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	m := g.likelyOwner(ctx, uri)
+	m := s.likelyOwner(ctx, uri)
 	if m == nil {
 		return list.NoResource(r.From.Modern(), uri), nil
 	}
-	g.mu.Lock()
-	if _, known := g.subs[uri]; !known && len(g.subs) >= subscribe.MaxSubscriptions {
-		g.mu.Unlock()
+	s.mu.Lock()
+	if _, known := s.subs[uri]; !known && len(s.subs) >= subscribe.MaxSubscriptions {
+		s.mu.Unlock()
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil), nil
 	}
-	g.mu.Unlock()
+	s.mu.Unlock()
 	inner := *r
 	a, err := m.call(ctx, &inner)
 	if err == nil && a.Error == nil {
-		g.mu.Lock()
-		g.subs[uri] = m
-		g.mu.Unlock()
+		s.mu.Lock()
+		s.subs[uri] = m
+		s.mu.Unlock()
 	}
 	return a, err
 }
 
-func (g *session) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	g.mu.Lock()
-	m := g.subs[uri]
-	delete(g.subs, uri)
-	g.mu.Unlock()
+	s.mu.Lock()
+	m := s.subs[uri]
+	delete(s.subs, uri)
+	s.mu.Unlock()
 	if m == nil {
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
@@ -469,11 +469,11 @@ func (g *session) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.
 }
 
 // subscriptions returns the URIs that the client has subscribed at m.
-func (g *session) subscriptions(m *member) []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (s *session) subscriptions(m *member) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var uris []string
-	for uri, of := range g.subs {
+	for uri, of := range s.subs {
 		if of == m {
 			uris = append(uris, uri)
 		}
@@ -482,16 +482,16 @@ func (g *session) subscriptions(m *member) []string {
 }
 
 // setLevel stores the level. It updates servers in use at once; others get the level before their first call.
-func (g *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if _, fault := era.Level(r.Params); fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	level := slices.Clone(r.Params)
-	g.level.Store(&level)
+	s.level.Store(&level)
 	ctx, cancel := context.WithTimeout(ctx, greetPatience)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, m := range g.members() {
+	for _, m := range s.members() {
 		if m.begun() {
 			wg.Go(func() {
 				if _, err := m.ready(ctx); err != nil {

@@ -31,73 +31,73 @@ type shared struct {
 }
 
 // Server returns nil: each client gets a greeting of its own.
-func (c *Stateless) Server() *bridge.Greeting { return nil }
+func (s *Stateless) Server() *bridge.Greeting { return nil }
 
 // Notify drops the notification: the protocol defines none from stateless clients.
-func (c *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
+func (s *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
 
 // maxShared bounds the sessions without a request in flight. Without access rules there is one.
 const maxShared = 256
 
 // enter returns the principal's session and marks it as used until leave.
-func (c *Stateless) enter(principal string) (*shared, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (s *Stateless) enter(principal string) (*shared, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil, bridge.ErrShutdown
 	}
-	m := c.each[principal]
+	m := s.each[principal]
 	if m == nil {
-		if len(c.each) >= maxShared {
-			c.evict()
+		if len(s.each) >= maxShared {
+			s.evict()
 		}
-		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.a.o.Params}
+		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: s.a.o.Params}
 		all := &listeners{all: map[*subscribe.Listener]struct{}{}}
-		m = &shared{session: newSession(c.a, from, all), principal: principal}
+		m = &shared{session: newSession(s.a, from, all), principal: principal}
 		m.listeners = all
-		c.each[principal] = m
+		s.each[principal] = m
 	}
-	c.uses++
-	m.users, m.use = m.users+1, c.uses
+	s.uses++
+	m.users, m.use = m.users+1, s.uses
 	return m, nil
 }
 
 // leave ends one use.
-func (c *Stateless) leave(m *shared) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if m.users--; m.users == 0 && len(c.each) > maxShared {
-		c.drop(m)
+func (s *Stateless) leave(m *shared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.users--; m.users == 0 && len(s.each) > maxShared {
+		s.drop(m)
 	}
 }
 
 // evict drops the least recently used session. If all are in use, their number is bounded by that of the
 // requests. The caller holds c.mu.
-func (c *Stateless) evict() {
+func (s *Stateless) evict() {
 	var oldest *shared
-	for _, m := range c.each {
+	for _, m := range s.each {
 		if m.users == 0 && (oldest == nil || m.use < oldest.use) {
 			oldest = m
 		}
 	}
 	if oldest != nil {
-		c.drop(oldest)
+		s.drop(oldest)
 	}
 }
 
 // drop removes and closes a session that nobody uses. The caller holds c.mu.
-func (c *Stateless) drop(m *shared) {
-	delete(c.each, m.principal)
-	c.wg.Go(func() { _ = m.Close(c.a.o.Force) })
+func (s *Stateless) drop(m *shared) {
+	delete(s.each, m.principal)
+	s.wg.Go(func() { _ = m.Close(s.a.o.Force) })
 }
 
 // Call passes a call to the server that it is for, or to all.
-func (c *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	g, err := c.enter(r.From.Principal)
+func (s *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	g, err := s.enter(r.From.Principal)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave(g)
+	defer s.leave(g)
 	g.last.Store(r.From)
 	switch r.Method {
 	case "server/discover":
@@ -111,18 +111,18 @@ func (c *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 }
 
 // Close closes all sessions.
-func (c *Stateless) Close(ctx context.Context) error {
-	c.mu.Lock()
-	c.closed = true
-	each := c.each
-	c.each = nil
-	c.mu.Unlock()
+func (s *Stateless) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	each := s.each
+	s.each = nil
+	s.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, g := range each {
 		wg.Go(func() { _ = g.Close(ctx) })
 	}
 	wg.Wait()
-	c.wg.Wait()
+	s.wg.Wait()
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // task passes on a call about a task. In the aggregate, a task's id starts with its server's name.
-func (g *session) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	m, own := g.ofTask(gjson.GetBytes(r.Params, "taskId").String())
+func (s *session) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, own := s.ofTask(gjson.GetBytes(r.Params, "taskId").String())
 	if m == nil {
 		return jsonrpc.InvalidParams("there is no such task"), nil
 	}
@@ -28,12 +28,12 @@ func (g *session) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // ofTask returns the server of a task, and the server's own id.
-func (g *session) ofTask(id string) (*member, string) {
+func (s *session) ofTask(id string) (*member, string) {
 	name, own, ok := strings.Cut(id, ":")
 	if !ok {
 		return nil, ""
 	}
-	return g.byName(name), own
+	return s.byName(name), own
 }
 
 // claim puts the server's name before the task id of an answer. It reads the whole result, because a filter may

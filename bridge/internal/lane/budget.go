@@ -211,26 +211,26 @@ type closings struct {
 }
 
 // begin counts a connection that is closing, until done is called.
-func (l *closings) begin() (done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n++; l.left == nil {
-		l.left = make(chan struct{})
+func (c *closings) begin() (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n++; c.left == nil {
+		c.left = make(chan struct{})
 	}
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.n--
-		close(l.left)
-		if l.left = nil; l.n > 0 {
-			l.left = make(chan struct{})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.n--
+		close(c.left)
+		if c.left = nil; c.n > 0 {
+			c.left = make(chan struct{})
 		}
 	}
 }
 
 // next returns a channel that is closed with the next connection; nil if none is closing.
-func (l *closings) next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.left
+func (c *closings) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
 }

@@ -20,13 +20,13 @@ func applyEdits(raw, up bridge.Upstream) bridge.Upstream {
 type editApplier struct{ bridge.Upstream }
 
 // Call makes a call.
-func (r *editApplier) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-	return r.Upstream.Call(ctx, edited(q))
+func (e *editApplier) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+	return e.Upstream.Call(ctx, edited(q))
 }
 
 // Notify sends a notification.
-func (r *editApplier) Notify(ctx context.Context, q *bridge.Request) error {
-	return r.Upstream.Notify(ctx, edited(q))
+func (e *editApplier) Notify(ctx context.Context, q *bridge.Request) error {
+	return e.Upstream.Notify(ctx, edited(q))
 }
 
 // edited returns the request with its edits applied.

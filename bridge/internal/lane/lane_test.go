@@ -156,7 +156,7 @@ type told struct {
 	gone func()
 }
 
-func (c told) Gone(error) { c.gone() }
+func (t told) Gone(error) { t.gone() }
 
 // A caller that comes during the notifications of a replacement gets a connection to the new server. Clients
 // begin again as soon as they know, while others do not know yet.
@@ -280,9 +280,9 @@ type heldGate struct {
 	all *[]lane.Conn
 }
 
-func (g heldGate) Opening(context.Context, *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+func (h heldGate) Opening(context.Context, *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
 	return func(c lane.Conn, up bridge.Upstream, _ error) bridge.Upstream {
-		*g.all = append(*g.all, c)
+		*h.all = append(*h.all, c)
 		return up
 	}, nil
 }

@@ -54,9 +54,9 @@ func (l *Lane) callForAck(ctx context.Context, r *bridge.Request, call func(cont
 }
 
 // Notify passes on a notification, and stops the timer for the acknowledgement.
-func (b *ackClient) Notify(n *jsonrpc.Message) {
+func (a *ackClient) Notify(n *jsonrpc.Message) {
 	if n.Method == era.Acknowledged {
-		b.timer.Stop()
+		a.timer.Stop()
 	}
-	b.Client.Notify(n)
+	a.Client.Notify(n)
 }

@@ -109,7 +109,7 @@ type leaver struct {
 	gone error
 }
 
-func (c *leaver) Gone(err error) { c.gone = err }
+func (l *leaver) Gone(err error) { l.gone = err }
 
 // Without a connection there is nothing to resume.
 func TestCarryLost(t *testing.T) {

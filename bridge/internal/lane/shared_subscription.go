@@ -94,7 +94,7 @@ type topic struct {
 }
 
 // size returns about what it takes in memory.
-func (a *topic) size() int { return len(a.member) + len(a.value) + 64 }
+func (t *topic) size() int { return len(t.member) + len(t.value) + 64 }
 
 // parseFilter returns the topics of a filter. Malformed members stay as they are, for the server to judge.
 func parseFilter(filter gjson.Result) map[topic]struct{} {
@@ -161,27 +161,27 @@ func newSubscriber(r *bridge.Request) *subscriber {
 
 // wants reports whether the notification is surely for the subscriber. maybe says that it is for the subscriber
 // if it is surely for no one.
-func (p *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
+func (s *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	switch n.Method {
 	case "notifications/resources/updated": // servers may write the URI differently
-		return slices.ContainsFunc(p.uris, func(uri string) bool { return subscribe.Within(n.URI(), uri) }), len(p.uris) > 0
+		return slices.ContainsFunc(s.uris, func(uri string) bool { return subscribe.Within(n.URI(), uri) }), len(s.uris) > 0
 	case "notifications/tasks":
-		_, surely = p.topics[topic{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
+		_, surely = s.topics[topic{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
 		return surely, false
 	case "notifications/message", "notifications/progress":
 		return false, false
 	}
 	for _, k := range list.Announced {
 		if k.Changed() == n.Method {
-			_, surely = p.topics[topic{k.Topic(), "true", false}]
+			_, surely = s.topics[topic{k.Topic(), "true", false}]
 			return surely, false
 		}
 	}
-	return p.other, true
+	return s.other, true
 }
 
 // listen serves a client's subscription as a part of the shared one.
-func (j *sharedSubscription) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (s *sharedSubscription) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !gjson.GetBytes(r.Whole(), "notifications").IsObject() {
 		return jsonrpc.InvalidParams("params.notifications must be an object"), nil
 	}
@@ -189,33 +189,33 @@ func (j *sharedSubscription) listen(ctx context.Context, r *bridge.Request) (*js
 	if len(p.topics) > maxTopics {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("params.notifications has too many entries", maxTopics), nil), nil
 	}
-	if no, err := j.join(p); no != nil || err != nil {
+	if no, err := s.join(p); no != nil || err != nil {
 		return no, err
 	}
 	select {
 	case o := <-p.end:
 		return o.m, o.err
 	case <-ctx.Done():
-		j.leave(p)
+		s.leave(p)
 		return nil, context.Cause(ctx)
 	}
 }
 
 // join adds a subscriber, or returns the error for it.
-func (j *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.running {
-		if j.running = j.c.l.Go(j.run); !j.running {
+func (s *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running {
+		if s.running = s.c.l.Go(s.run); !s.running {
 			return nil, bridge.ErrShutdown
 		}
 	}
-	j.add(p)
-	if len(j.subscribers) > 1 && j.size > maxFilterBytes {
-		j.remove(p)
+	s.add(p)
+	if len(s.subscribers) > 1 && s.size > maxFilterBytes {
+		s.remove(p)
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server are too large, in bytes", maxFilterBytes), nil), nil
 	}
-	switch n := j.current; {
+	switch n := s.current; {
 	case n == nil || n.cancelled:
 	case n.covers(p):
 		if p.in = n; n.ack != nil {
@@ -228,62 +228,62 @@ func (j *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error
 }
 
 // leave removes a subscriber. Nothing is sent to it after that.
-func (j *sharedSubscription) leave(p *subscriber) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.remove(p); len(j.subscribers) == 0 && j.current != nil {
-		j.current.cancel()
+func (s *sharedSubscription) leave(p *subscriber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.remove(p); len(s.subscribers) == 0 && s.current != nil {
+		s.current.cancel()
 	}
 }
 
 // add adds a subscriber. The caller holds s.mu.
-func (j *sharedSubscription) add(p *subscriber) {
-	j.subscribers[p] = struct{}{}
+func (s *sharedSubscription) add(p *subscriber) {
+	s.subscribers[p] = struct{}{}
 	for a := range p.topics {
-		if j.topics[a]++; j.topics[a] == 1 {
-			j.size += a.size()
+		if s.topics[a]++; s.topics[a] == 1 {
+			s.size += a.size()
 		}
 	}
 }
 
 // remove removes a subscriber, if it is still there. The caller holds s.mu.
-func (j *sharedSubscription) remove(p *subscriber) {
-	if _, in := j.subscribers[p]; !in {
+func (s *sharedSubscription) remove(p *subscriber) {
+	if _, in := s.subscribers[p]; !in {
 		return
 	}
-	delete(j.subscribers, p)
+	delete(s.subscribers, p)
 	for a := range p.topics {
-		if j.topics[a]--; j.topics[a] == 0 {
-			delete(j.topics, a)
-			j.size -= a.size()
+		if s.topics[a]--; s.topics[a] == 0 {
+			delete(s.topics, a)
+			s.size -= a.size()
 		}
 	}
 }
 
 // run makes one attempt after the other until there is no subscriber left.
-func (j *sharedSubscription) run(context.Context) {
+func (s *sharedSubscription) run(context.Context) {
 	for {
-		n, r, ctx := j.next()
+		n, r, ctx := s.next()
 		if n == nil {
 			return
 		}
-		a, err := j.c.l.subscription(ctx, j.c, r)
+		a, err := s.c.l.subscription(ctx, s.c, r)
 		n.stop(nil)
-		j.ended(n, a, err)
+		s.ended(n, a, err)
 	}
 }
 
 // next returns the next attempt, or nil if there is no subscriber.
-func (j *sharedSubscription) next() (*attempt, *bridge.Request, context.Context) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	n := &attempt{j: j, topics: map[topic]struct{}{}}
+func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &attempt{j: s, topics: map[topic]struct{}{}}
 	var one *subscriber // the subscriber whose request is the model
 	parts, waiting := 0, 0
-	for p := range j.subscribers {
+	for p := range s.subscribers {
 		switch {
 		case p.acknowledged:
-		case j.oneByOne && waiting > 0:
+		case s.oneByOne && waiting > 0:
 			continue
 		default:
 			waiting++
@@ -296,12 +296,12 @@ func (j *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		parts++
 	}
 	if one == nil {
-		j.running = false
+		s.running = false
 		return nil, nil, nil
 	}
-	j.oneByOne = j.oneByOne && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: n, Awaited: min(endTimeout, j.c.l.o.Handshake/2)}
-	if j.unconfirmed {
+	s.oneByOne = s.oneByOne && waiting > 0
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: n, Awaited: min(endTimeout, s.c.l.o.Handshake/2)}
+	if s.unconfirmed {
 		r.Awaited = shortEndTimeout
 	}
 	if n.only = one; parts > 1 {
@@ -310,21 +310,21 @@ func (j *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 	}
 	var ctx context.Context
 	ctx, n.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
-	j.current = n
+	s.current = n
 	return n, r, ctx
 }
 
 // ended handles the end of an attempt at the server.
-func (j *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
+func (s *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 	defer a.Release()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.current = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = nil
 	if n.timer != nil {
 		n.timer.Stop()
 	}
 	var all, waiting []*subscriber
-	for p := range j.subscribers {
+	for p := range s.subscribers {
 		if p.in != n {
 			continue
 		}
@@ -337,22 +337,22 @@ func (j *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 	switch {
 	case n.cancelled: // the next attempt follows, if there are subscribers
 		if n.ack != nil { // otherwise the request may not have been sent
-			j.unconfirmed = err != nil
+			s.unconfirmed = err != nil
 		}
 		return
 	case refused && len(waiting) > 1: // perhaps only one of them was the reason
-		j.oneByOne = true
+		s.oneByOne = true
 		return
 	case refused && len(waiting) > 0: // earlier subscribers go on without them
 		all = waiting
 	}
 	for _, p := range all {
-		j.remove(p)
+		s.remove(p)
 		switch {
 		case err == nil:
 			p.end <- outcome{m: a.Clone()}
 		case p.acknowledged && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
-			p.end <- outcome{err: &bridge.Error{Server: j.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
+			p.end <- outcome{err: &bridge.Error{Server: s.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
 		default:
 			p.end <- outcome{err: err}
 		}
@@ -361,13 +361,13 @@ func (j *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 
 // covers reports whether the attempt has all topics of the subscriber. List items that the server did not
 // acknowledge are requested again. Other members never change.
-func (n *attempt) covers(p *subscriber) bool {
-	for a := range p.topics {
-		known := n.topics
-		if a.item && n.ack != nil {
-			known = n.granted
+func (a *attempt) covers(p *subscriber) bool {
+	for topic := range p.topics {
+		known := a.topics
+		if topic.item && a.ack != nil {
+			known = a.granted
 		}
-		if _, in := known[a]; !in {
+		if _, in := known[topic]; !in {
 			return false
 		}
 	}
@@ -375,22 +375,22 @@ func (n *attempt) covers(p *subscriber) bool {
 }
 
 // replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds s.mu.
-func (n *attempt) replaceSoon() {
-	if n.timer != nil {
+func (a *attempt) replaceSoon() {
+	if a.timer != nil {
 		return
 	}
-	n.timer = time.AfterFunc(gatherFor, func() {
-		n.j.mu.Lock()
-		defer n.j.mu.Unlock()
-		if n.timer = nil; n.j.current == n && n.j.waits() {
-			n.cancel()
+	a.timer = time.AfterFunc(gatherFor, func() {
+		a.j.mu.Lock()
+		defer a.j.mu.Unlock()
+		if a.timer = nil; a.j.current == a && a.j.waits() {
+			a.cancel()
 		}
 	})
 }
 
 // waits reports whether a subscriber waits for the next attempt. The caller holds s.mu.
-func (j *sharedSubscription) waits() bool {
-	for p := range j.subscribers {
+func (s *sharedSubscription) waits() bool {
+	for p := range s.subscribers {
 		if p.in == nil {
 			return true
 		}
@@ -399,22 +399,22 @@ func (j *sharedSubscription) waits() bool {
 }
 
 // cancel ends the attempt at the server. The caller holds s.mu.
-func (n *attempt) cancel() {
-	n.cancelled = true
-	n.stop(bridge.ErrCancelled)
+func (a *attempt) cancel() {
+	a.cancelled = true
+	a.stop(bridge.ErrCancelled)
 }
 
 // Notify passes a notification to the subscribers of its topic.
-func (n *attempt) Notify(m *jsonrpc.Message) {
-	n.j.mu.Lock()
-	defer n.j.mu.Unlock()
+func (a *attempt) Notify(m *jsonrpc.Message) {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
 	if m.Method == era.Acknowledged {
-		n.acknowledged(m)
+		a.acknowledged(m)
 		return
 	}
 	var sure, maybe []*subscriber
-	for p := range n.j.subscribers {
-		if p.in != n {
+	for p := range a.j.subscribers {
+		if p.in != a {
 			continue
 		}
 		switch surely, may := p.wants(m); {
@@ -424,7 +424,7 @@ func (n *attempt) Notify(m *jsonrpc.Message) {
 			maybe = append(maybe, p)
 		}
 	}
-	if len(sure) == 0 && !n.knows(m) {
+	if len(sure) == 0 && !a.knows(m) {
 		sure = maybe
 	}
 	for _, p := range sure {
@@ -434,9 +434,9 @@ func (n *attempt) Notify(m *jsonrpc.Message) {
 
 // knows reports whether a notification is about a resource of the attempt, perhaps for a subscriber that has
 // left. The caller holds s.mu.
-func (n *attempt) knows(m *jsonrpc.Message) bool {
-	for a := range n.topics {
-		if a.member == "resourceSubscriptions" && a.item && subscribe.Within(m.URI(), a.value) {
+func (a *attempt) knows(m *jsonrpc.Message) bool {
+	for topic := range a.topics {
+		if topic.member == "resourceSubscriptions" && topic.item && subscribe.Within(m.URI(), topic.value) {
 			return true
 		}
 	}
@@ -444,58 +444,58 @@ func (n *attempt) knows(m *jsonrpc.Message) bool {
 }
 
 // acknowledged stores the server's acknowledgement and passes it on. The caller holds s.mu.
-func (n *attempt) acknowledged(m *jsonrpc.Message) {
-	if n.ack != nil {
+func (a *attempt) acknowledged(m *jsonrpc.Message) {
+	if a.ack != nil {
 		return
 	}
-	n.ack = m.Clone()
-	n.granted = parseFilter(gjson.GetBytes(n.ack.Params, "notifications"))
-	maps.DeleteFunc(n.granted, func(a topic, _ struct{}) bool {
-		_, asked := n.topics[a]
+	a.ack = m.Clone()
+	a.granted = parseFilter(gjson.GetBytes(a.ack.Params, "notifications"))
+	maps.DeleteFunc(a.granted, func(one topic, _ struct{}) bool {
+		_, asked := a.topics[one]
 		return !asked
 	})
-	for p := range n.j.subscribers {
+	for p := range a.j.subscribers {
 		switch {
-		case p.in != n:
+		case p.in != a:
 		case p.acknowledged:
-			n.notifyMissed(p)
+			a.notifyMissed(p)
 		default:
-			n.acknowledge(p)
+			a.acknowledge(p)
 		}
 	}
-	if n.j.waits() {
-		n.replaceSoon()
+	if a.j.waits() {
+		a.replaceSoon()
 	}
 }
 
 // acknowledge acknowledges a client's subscription. The caller holds s.mu.
-func (n *attempt) acknowledge(p *subscriber) {
+func (a *attempt) acknowledge(p *subscriber) {
 	p.acknowledged = true
-	if p == n.only {
-		p.r.Back.Notify(n.ack)
+	if p == a.only {
+		p.r.Back.Notify(a.ack)
 		return
 	}
 	had := maps.Clone(p.topics)
-	maps.DeleteFunc(had, func(a topic, _ struct{}) bool { return !n.grants(a) })
-	p.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(n.ack.Params, "notifications", formatFilter(maps.Keys(had)))).Clone())
+	maps.DeleteFunc(had, func(one topic, _ struct{}) bool { return !a.grants(one) })
+	p.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(a.ack.Params, "notifications", formatFilter(maps.Keys(had)))).Clone())
 }
 
 // grants reports whether the server acknowledged the topic.
-func (n *attempt) grants(a topic) bool {
-	_, ok := n.granted[a]
+func (a *attempt) grants(one topic) bool {
+	_, ok := a.granted[one]
 	return ok
 }
 
 // notifyMissed notifies a subscriber of what may have changed between two attempts. The caller holds s.mu.
-func (n *attempt) notifyMissed(p *subscriber) {
+func (a *attempt) notifyMissed(p *subscriber) {
 	for _, k := range list.Announced {
-		a := topic{k.Topic(), "true", false}
-		if _, asked := p.topics[a]; asked && n.grants(a) {
+		one := topic{k.Topic(), "true", false}
+		if _, asked := p.topics[one]; asked && a.grants(one) {
 			p.r.Back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 	for _, uri := range p.uris {
-		if n.grants(topic{"resourceSubscriptions", uri, true}) {
+		if a.grants(topic{"resourceSubscriptions", uri, true}) {
 			p.r.Back.Notify(subscribe.Updated(uri))
 		}
 	}

@@ -17,7 +17,7 @@ type told struct {
 	all []string
 }
 
-func (c *told) Notify(n *jsonrpc.Message) { c.all = append(c.all, bridgetest.Text(n)) }
+func (t *told) Notify(n *jsonrpc.Message) { t.all = append(t.all, bridgetest.Text(n)) }
 
 // The acknowledgement comes first.
 func TestListener(t *testing.T) {

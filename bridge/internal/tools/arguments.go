@@ -17,8 +17,8 @@ import (
 // refusal returns the answer to a call whose arguments violate the listed schema, or nil. It is a result, so
 // that models read it. Unknown tools and unusable schemas refuse no call. Since the schema may have changed, the
 // tools are listed again before a call is refused.
-func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
-	checks := u.t.wanted.Load().checks
+func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
+	checks := c.t.wanted.Load().checks
 	if checks == nil {
 		return nil
 	}
@@ -26,17 +26,17 @@ func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 	if r.Doubtful() || !ok {
 		return jsonrpc.InvalidParams("params must not have name or arguments twice, or a member that differs from them in case only")
 	}
-	m, name := u.t.memory(r.From.Principal), r.Name()
+	m, name := c.t.memory(r.From.Principal), r.Name()
 	e, edition, known := m.get(name)
 	if !known {
-		u.relist(ctx, r, m, edition, time.Time{})
+		c.relist(ctx, r, m, edition, time.Time{})
 		e, _, _ = m.get(name)
 	}
-	faults := u.t.verify(checks, name, e.schema, args)
+	faults := c.t.verify(checks, name, e.schema, args)
 	if known && faults != nil {
-		u.relist(ctx, r, m, edition, time.Now().Add(-relistEvery))
+		c.relist(ctx, r, m, edition, time.Now().Add(-relistEvery))
 		e, _, _ = m.get(name)
-		faults = u.t.verify(checks, name, e.schema, args)
+		faults = c.t.verify(checks, name, e.schema, args)
 	}
 	switch {
 	case faults == nil:
@@ -96,7 +96,7 @@ const relistEvery = time.Second
 
 // relist lists the tools for a call, unless that happened since edition. A cached list that is not older than
 // since is good enough.
-func (u *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edition int, since time.Time) {
+func (c *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edition int, since time.Time) {
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
@@ -108,7 +108,7 @@ func (u *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edit
 	}
 	short, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
-	found, whole := u.list(short, r, since)
+	found, whole := c.list(short, r, since)
 	switch {
 	case ctx.Err() != nil: // cancelled: another call that waits lists them
 	case whole:

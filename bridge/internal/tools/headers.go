@@ -13,32 +13,32 @@ import (
 // headed makes a call with the headers that its tool's schema asks for (2026-07-28, B8). If the server rejects
 // them, the schema may have changed. Then the tools are listed again, and the call, which was not executed, is
 // repeated once.
-func (u *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (c *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	inner := *r // the Upstream below replaces headers
 	args := []byte(gjson.GetBytes(r.Params, "arguments").Raw)
-	m := u.t.memory(r.From.Principal)
+	m := c.t.memory(r.From.Principal)
 	if e, _, _ := m.get(r.Name()); e.listed {
 		inner.Mirror = e.mirror.Headers(args)
 	}
 	again := inner
-	a, err := u.Upstream.Call(ctx, &inner)
+	a, err := c.Upstream.Call(ctx, &inner)
 	if !mismatched(a, err) {
 		return a, err
 	}
-	found, whole := u.list(ctx, r, time.Now()) // the cached list was wrong
+	found, whole := c.list(ctx, r, time.Now()) // the cached list was wrong
 	if !whole {
 		return a, nil
 	}
 	m.replace(found, r.Name())
 	a.Release()
-	if no := u.refusal(ctx, r); no != nil {
+	if no := c.refusal(ctx, r); no != nil {
 		return no, nil
 	}
 	e, _, _ := m.get(r.Name())
 	again.Mirror = e.mirror.Headers(args)
-	a, err = u.Upstream.Call(ctx, &again)
+	a, err = c.Upstream.Call(ctx, &again)
 	if mismatched(a, err) { // the bridge's fault, not the client's (D7)
-		no := jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+u.t.server+": it does not accept the headers that its list of tools asks for: "+gjson.GetBytes(a.Error, "message").Str, nil)
+		no := jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.t.server+": it does not accept the headers that its list of tools asks for: "+gjson.GetBytes(a.Error, "message").Str, nil)
 		a.Release()
 		return no, nil
 	}

@@ -200,47 +200,47 @@ type checked struct {
 }
 
 // Call makes a call, unless it calls a tool with invalid arguments.
-func (u *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case list.Tools.Method():
-		a, err := u.Upstream.Call(ctx, r)
+		a, err := c.Upstream.Call(ctx, r)
 		if err == nil && a.Error == nil {
-			a = u.learn(r, a)
+			a = c.learn(r, a)
 		}
 		return a, err
 	case "tools/call":
-		if no := u.refusal(ctx, r); no != nil {
+		if no := c.refusal(ctx, r); no != nil {
 			return no, nil
 		}
-		if s := u.Upstream.Server(); s.Modern() && s.Mirrors {
-			return u.headed(ctx, r)
+		if s := c.Upstream.Server(); s.Modern() && s.Mirrors {
+			return c.headed(ctx, r)
 		}
 	}
-	return u.Upstream.Call(ctx, r)
+	return c.Upstream.Call(ctx, r)
 }
 
 // learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server with
 // invalid header annotations. A legacy server cannot have meant its annotations. For modern clients the
 // invalid ones are removed from the tools (protocol.md D1.8).
-func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
-	s, wanted := u.Upstream.Server(), u.t.wanted.Load()
+func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
+	s, wanted := c.Upstream.Server(), c.t.wanted.Load()
 	if wanted.checks == nil && !wanted.idempotent && !s.Modern() && !r.From.Modern() {
 		return a
 	}
-	m := u.t.memory(r.From.Principal)
+	m := c.t.memory(r.From.Principal)
 	var bad map[string]error
 	m.seen.Once(a, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		before := m.tools.filled
-		bad = u.t.read(&m.tools, a.Result, !gjson.GetBytes(r.Params, "cursor").Exists())
+		bad = c.t.read(&m.tools, a.Result, !gjson.GetBytes(r.Params, "cursor").Exists())
 		return len(bad) == 0 && m.tools.filled == before
 	})
 	switch {
 	case len(bad) == 0:
 	case s.Modern() && s.Mirrors:
 		for name, err := range bad {
-			u.t.log.Warn("tool hidden: its annotation names an invalid header", "tool", name, "err", err)
+			c.t.log.Warn("tool hidden: its annotation names an invalid header", "tool", name, "err", err)
 		}
 		return list.Tools.Edit(a, func(item []byte, name string) []byte {
 			if bad[name] != nil {
@@ -264,17 +264,17 @@ const listPatience = 10 * time.Second
 
 // list lists the tools for a call, in the era of the call. A cached list that is not older than since is good
 // enough. It reports whether it read the whole list.
-func (u *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
-	modern := u.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
+func (c *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
+	modern := c.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
 	whole, cut := list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		m := jsonrpc.NewRequest(list.Tools.Method(), params)
 		if modern {
 			m = r.From.Request(list.Tools.Method(), params)
 		}
-		return u.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, Identity: r.Identity, NotBefore: since})
-	}, func(page []byte, _, _ bool) { u.t.read(&found, page, false) })
+		return c.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, Identity: r.Identity, NotBefore: since})
+	}, func(page []byte, _, _ bool) { c.t.read(&found, page, false) })
 	if cut != nil {
-		u.t.log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
+		c.t.log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
 	}
 	return found, whole
 }

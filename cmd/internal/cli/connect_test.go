@@ -113,17 +113,17 @@ func start(ctx context.Context, t *testing.T, args ...string) *talk {
 }
 
 // ask sends a request and returns its answer.
-func (k *talk) ask(line string) string {
-	k.t.Helper()
-	if _, err := io.WriteString(k.in, line+"\n"); err != nil {
-		k.t.Fatal(err)
+func (t *talk) ask(line string) string {
+	t.t.Helper()
+	if _, err := io.WriteString(t.in, line+"\n"); err != nil {
+		t.t.Fatal(err)
 	}
-	answer, err := k.out.ReadString('\n')
+	answer, err := t.out.ReadString('\n')
 	if err != nil {
-		k.t.Fatalf("%s: no answer: %v", line, err)
+		t.t.Fatalf("%s: no answer: %v", line, err)
 	}
 	if !json.Valid([]byte(answer)) {
-		k.t.Errorf("stdout has %q, want protocol only (R-008)", answer)
+		t.t.Errorf("stdout has %q, want protocol only (R-008)", answer)
 	}
 	return answer
 }
@@ -135,14 +135,14 @@ func toolCall(name string) string {
 }
 
 // leave closes stdin and returns how the command ended: its exit code, what is left on stdout, and stderr.
-func (k *talk) leave() (code int, stdout, stderr string) {
-	k.t.Helper()
-	k.in.Close()
-	rest, err := io.ReadAll(k.out)
+func (t *talk) leave() (code int, stdout, stderr string) {
+	t.t.Helper()
+	t.in.Close()
+	rest, err := io.ReadAll(t.out)
 	if err != nil {
-		k.t.Fatal(err)
+		t.t.Fatal(err)
 	}
-	return <-k.ended, string(rest), k.log.String()
+	return <-t.ended, string(rest), t.log.String()
 }
 
 // A client on stdin uses a remote server, one server of a file, or all of them as one. When it closes stdin

@@ -413,14 +413,14 @@ all calls. With console: on, others see their own.`,
 }
 
 // text formats the output of top.
-func (s *topState) text(c *topCalls, now time.Time, rate string, width int) string {
+func (t *topState) text(c *topCalls, now time.Time, rate string, width int) string {
 	out := "ready"
-	if !s.Ready {
-		out = "not ready: " + sanitize.Text(s.Reason)
+	if !t.Ready {
+		out = "not ready: " + sanitize.Text(t.Reason)
 	}
-	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", s.Bridge.Sessions, s.Bridge.Calls, s.Bridge.Connections, rate, s.Process.Memory>>20)
-	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "CPU", "BREAKER", "REASON"}}
-	for _, one := range s.Servers {
+	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", t.Bridge.Sessions, t.Bridge.Calls, t.Bridge.Connections, rate, t.Process.Memory>>20)
+	table := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "CPU", "BREAKER", "REASON"}}
+	for _, one := range t.Servers {
 		memory, cpu := "", ""
 		if one.RSS > 0 {
 			memory, cpu = fmt.Sprintf("%d MiB", one.RSS>>20), (time.Duration(one.CPU) * time.Millisecond).Round(100*time.Millisecond).String()
@@ -428,9 +428,9 @@ func (s *topState) text(c *topCalls, now time.Time, rate string, width int) stri
 		if one.Drained != nil {
 			one.State += ", drained"
 		}
-		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, cpu, one.Breaker, sanitize.Text(one.Reason))
+		table.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, cpu, one.Breaker, sanitize.Text(one.Reason))
 	}
-	out += t.Format("", width, nil)
+	out += table.Format("", width, nil)
 	if len(c.Under) > 0 {
 		out += "\nunder way:\n" + list(c.Under, func(one *topCall) string { return age(now, one.Began) }, width)
 	}

@@ -109,13 +109,13 @@ type trigger struct {
 	all bytes.Buffer
 }
 
-func (w *trigger) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if strings.Contains(string(b), w.text) {
-		w.f()
+func (t *trigger) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if strings.Contains(string(b), t.text) {
+		t.f()
 	}
-	return w.all.Write(b)
+	return t.all.Write(b)
 }
 
 // The other ends of a whole run: interrupted, timed out, lost, not started.

@@ -51,9 +51,9 @@ type object = map[string]any
 
 // Add adds the servers of a file; notes call it from. It returns an error if the file has
 // no servers in a known form.
-func (im *Import) Add(from string, data []byte) error {
-	if im.values == nil {
-		im.values, im.inputs = map[string]string{}, map[string]string{}
+func (i *Import) Add(from string, data []byte) error {
+	if i.values == nil {
+		i.values, i.inputs = map[string]string{}, map[string]string{}
 	}
 	root, err := decode(data)
 	if err != nil {
@@ -69,7 +69,7 @@ func (im *Import) Add(from string, data []byte) error {
 	inputs, _ := root["inputs"].([]any)
 	for _, in := range inputs {
 		if o, ok := in.(object); ok {
-			im.inputs[variable(text(o["id"]))] = text(o["description"])
+			i.inputs[variable(text(o["id"]))] = text(o["description"])
 		}
 	}
 	gemini := ofGemini(from, root)
@@ -79,14 +79,14 @@ func (im *Import) Add(from string, data []byte) error {
 			t.servers, t.timeout = braced(t.servers).(object), time.Millisecond
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.servers)) {
-			before := len(im.servers)
-			if im.add(from, name, t); len(im.servers) > before {
-				im.servers[before].unused(from, name, orEmpty(root["tools"]))
+			before := len(i.servers)
+			if i.add(from, name, t); len(i.servers) > before {
+				i.servers[before].unused(from, name, orEmpty(root["tools"]))
 			}
 		}
 	}
-	im.readRules(from, root)
-	im.keep()
+	i.readRules(from, root)
+	i.keep()
 	return nil
 }
 
@@ -203,9 +203,9 @@ var aliases = map[string][]string{
 }
 
 // add adds one server.
-func (im *Import) add(from, key string, t table) {
+func (i *Import) add(from, key string, t table) {
 	name := config.NameOf(key)
-	if len(im.Only) > 0 && !slices.Contains(im.Only, key) && !slices.Contains(im.Only, name) {
+	if len(i.Only) > 0 && !slices.Contains(i.Only, key) && !slices.Contains(i.Only, name) {
 		return
 	}
 	s := server{name: name, from: from}
@@ -216,36 +216,36 @@ func (im *Import) add(from, key string, t table) {
 	}
 	switch {
 	case !ok && !inCatalog:
-		im.leave(key, from, "it is no mapping")
+		i.leave(key, from, "it is no mapping")
 		return
 	case d.why != "":
-		im.leave(key, from, d.why)
+		i.leave(key, from, d.why)
 		return
 	case name == "":
-		im.leave(key, from, "its name has no letter and no digit")
+		i.leave(key, from, "its name has no letter and no digit")
 		return
-	case im.into.has(name), slices.ContainsFunc(im.servers, func(other server) bool { return other.name == name }):
-		im.leave(key, from, "there is one of this name already")
+	case i.into.has(name), slices.ContainsFunc(i.servers, func(other server) bool { return other.name == name }):
+		i.leave(key, from, "there is one of this name already")
 		return
 	}
 	if name != key {
 		s.notes = append(s.notes, fmt.Sprintf("its name was %q", key))
 	}
-	before := im.state()
-	why := im.fill(&s, o, t)
+	before := i.state()
+	why := i.fill(&s, o, t)
 	if why == "" {
 		why = s.check()
 	}
 	if why != "" {
-		im.restore(before)
-		im.leave(key, from, why)
+		i.restore(before)
+		i.leave(key, from, why)
 		return
 	}
-	im.servers = append(im.servers, s)
+	i.servers = append(i.servers, s)
 }
 
-func (im *Import) leave(key, from, why string) {
-	im.Notes = append(im.Notes, fmt.Sprintf("%s: server %q is left out: %s", from, key, why))
+func (i *Import) leave(key, from, why string) {
+	i.Notes = append(i.Notes, fmt.Sprintf("%s: server %q is left out: %s", from, key, why))
 }
 
 type state struct {
@@ -253,12 +253,12 @@ type state struct {
 	tokens []access
 }
 
-func (im *Import) state() state { return state{maps.Clone(im.values), slices.Clone(im.tokens)} }
+func (i *Import) state() state { return state{maps.Clone(i.values), slices.Clone(i.tokens)} }
 
-func (im *Import) restore(s state) { im.values, im.tokens = s.values, s.tokens }
+func (i *Import) restore(s state) { i.values, i.tokens = s.values, s.tokens }
 
 // fill reads the keys of a server. It returns why the server cannot be imported, or "".
-func (im *Import) fill(s *server, o object, t table) string {
+func (i *Import) fill(s *server, o object, t table) string {
 	if old, ok := o["command"].(object); ok { // Zed, older: command: { path, args, env }
 		o = maps.Clone(o)
 		o["command"] = old["path"]
@@ -297,17 +297,17 @@ func (im *Import) fill(s *server, o object, t table) string {
 		s.kind = "http"
 	}
 	if s.kind == "stdio" {
-		s.command, s.args = im.reference(s, words[0]), im.arguments(s, words[1:])
-		s.cwd, s.envFile = im.reference(s, text(get("cwd"))), im.reference(s, text(get("env_file")))
-		s.env = im.table(s, get("env"), "")
+		s.command, s.args = i.reference(s, words[0]), i.arguments(s, words[1:])
+		s.cwd, s.envFile = i.reference(s, text(get("cwd"))), i.reference(s, text(get("env_file")))
+		s.env = i.table(s, get("env"), "")
 		for _, name := range texts(o["env_keys"]) {
 			s.env[name] = "${" + name + "}"
 		}
 	} else {
-		s.url = im.address(s, address)
+		s.url = i.address(s, address)
 		request, _ := o["requestOptions"].(object)
-		s.headers = im.table(s, request["headers"], variable(s.name)+"_")
-		maps.Copy(s.headers, im.table(s, get("headers"), variable(s.name)+"_"))
+		s.headers = i.table(s, request["headers"], variable(s.name)+"_")
+		maps.Copy(s.headers, i.table(s, get("headers"), variable(s.name)+"_"))
 		for header, name := range object(orEmpty(o["env_http_headers"])) {
 			s.headers[header] = "${" + text(name) + "}"
 		}
@@ -315,7 +315,7 @@ func (im *Import) fill(s *server, o object, t table) string {
 			s.headers["Authorization"] = "Bearer ${" + name + "}"
 		}
 		if token := text(o["bearerToken"]); token != "" {
-			s.headers["Authorization"] = "Bearer " + im.secret(s, variable(s.name)+"_TOKEN", token)
+			s.headers["Authorization"] = "Bearer " + i.secret(s, variable(s.name)+"_TOKEN", token)
 		}
 	}
 	if why := s.restrict(o); why != "" {
@@ -330,7 +330,7 @@ func (im *Import) fill(s *server, o object, t table) string {
 		return why
 	}
 	for _, token := range t.tokens {
-		im.admit(s, token)
+		i.admit(s, token)
 	}
 	return s.others(o)
 }
@@ -517,14 +517,14 @@ func texts(v any) []string {
 var foreign = regexp.MustCompile(`\$\{([^{}]*)\}`)
 
 // reference converts the references in a text to the bridge's form.
-func (im *Import) reference(s *server, value string) string {
+func (i *Import) reference(s *server, value string) string {
 	return foreign.ReplaceAllStringFunc(value, func(whole string) string {
 		inner := whole[2 : len(whole)-1]
 		name, fallback, has := strings.Cut(strings.TrimPrefix(inner, "env:"), ":-")
 		switch {
 		case strings.HasPrefix(inner, "input:"):
 			name = variable(strings.TrimPrefix(inner, "input:"))
-			s.need(name, im.inputs[name])
+			s.need(name, i.inputs[name])
 			return "${" + name + "}"
 		case name == "userHome":
 			return "${HOME}"
@@ -552,13 +552,13 @@ func variable(s string) string {
 }
 
 // address returns a URL without the secrets in its query.
-func (im *Import) address(s *server, address string) string {
-	address, fragment, marked := strings.Cut(im.reference(s, address), "#")
+func (i *Import) address(s *server, address string) string {
+	address, fragment, marked := strings.Cut(i.reference(s, address), "#")
 	before, query, asked := strings.Cut(address, "?")
 	parts := strings.Split(query, "&")
-	for i, part := range parts {
+	for count, part := range parts {
 		if name, value, _ := strings.Cut(part, "="); looksSecret(name, value) {
-			parts[i] = name + "=" + im.secret(s, variable(s.name+"_"+name), value)
+			parts[count] = name + "=" + i.secret(s, variable(s.name+"_"+name), value)
 		}
 	}
 	if asked {

@@ -24,17 +24,17 @@ type rule struct {
 
 // readRules reads the lists of a file, and Claude Code's lists for projects. Each may name
 // servers of all files.
-func (im *Import) readRules(from string, root object) {
+func (i *Import) readRules(from string, root object) {
 	projects := orEmpty(root["projects"])
 	here, _ := os.Getwd()
-	im.readLists(from, true, root)
+	i.readLists(from, true, root)
 	for _, path := range slices.Sorted(maps.Keys(projects)) {
-		im.readLists(from, path == here, orEmpty(projects[path]))
+		i.readLists(from, path == here, orEmpty(projects[path]))
 	}
 	gemini := orEmpty(root["mcp"])
 	for _, key := range []string{"allowed", "excluded"} {
 		if _, ok := gemini[key].([]any); ok {
-			im.readRule("mcp: "+key+" in "+from, key == "allowed", gemini[key])
+			i.readRule("mcp: "+key+" in "+from, key == "allowed", gemini[key])
 		}
 	}
 }
@@ -42,21 +42,21 @@ func (im *Import) readRules(from string, root object) {
 // readLists reads the lists of a file, or of a project in it. here: they apply to the
 // working directory. The list of approved servers applies to one project, and is empty
 // until its user approved one.
-func (im *Import) readLists(from string, here bool, scope object) {
+func (i *Import) readLists(from string, here bool, scope object) {
 	for _, key := range slices.Sorted(maps.Keys(scope)) {
 		said := key + " in " + from
 		switch approved := similar.Fold(key) == "enabledmcpjsonservers"; {
 		case !config.ListsServers(key):
 		case !approved:
-			im.readRule(said, strings.HasPrefix(similar.Fold(key), "allow"), scope[key])
+			i.readRule(said, strings.HasPrefix(similar.Fold(key), "allow"), scope[key])
 		case here && !empty(scope[key]) && scope["enableAllProjectMcpServers"] != true:
-			im.readRule(said, true, scope[key])
-			im.rules[len(im.rules)-1].own = true
+			i.readRule(said, true, scope[key])
+			i.rules[len(i.rules)-1].own = true
 		}
 	}
 }
 
-func (im *Import) readRule(said string, allow bool, v any) {
+func (i *Import) readRule(said string, allow bool, v any) {
 	if empty(v) && !(allow && v != nil) { // an empty list of allowed servers allows none
 		return
 	}
@@ -70,15 +70,15 @@ func (im *Import) readRule(said string, allow bool, v any) {
 		r.names = append(r.names, config.NameOf(name))
 		r.odd = r.odd || name == ""
 	}
-	im.rules = append(im.rules, r)
+	i.rules = append(i.rules, r)
 }
 
 // keep switches off the servers that a list of any file excludes. A malformed list excludes
 // all.
-func (im *Import) keep() {
-	for i := range im.servers {
-		s := &im.servers[i]
-		for _, r := range im.rules {
+func (i *Import) keep() {
+	for count := range i.servers {
+		s := &i.servers[count]
+		for _, r := range i.rules {
 			if r.own && filepath.Base(s.from) != ".mcp.json" {
 				continue
 			}

@@ -26,7 +26,7 @@ type into struct {
 // Into sets the configuration to which YAML adds the servers; the rest of its text does not
 // change. Call it before Add: servers with names in use are omitted, and its variables keep
 // their meaning. The error says why servers cannot be added.
-func (im *Import) Into(file string, text []byte) error {
+func (i *Import) Into(file string, text []byte) error {
 	root, err := strict.Parse(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
@@ -37,8 +37,8 @@ func (im *Import) Into(file string, text []byte) error {
 	if !inLines(root) {
 		return fmt.Errorf("%s: servers can be added only to a file in the bridge's own form, with servers: on a line of its own", file)
 	}
-	for i := 0; i < len(root.Content); i += 2 {
-		key, table := root.Content[i], root.Content[i+1]
+	for count := 0; count < len(root.Content); count += 2 {
+		key, table := root.Content[count], root.Content[count+1]
 		if key.Value != "servers" || !inLines(table) || len(table.Content) == 0 {
 			continue
 		}
@@ -50,10 +50,10 @@ func (im *Import) Into(file string, text []byte) error {
 			}
 			to.at += n + 1
 		}
-		for i := 0; i < len(table.Content); i += 2 {
-			to.names = append(to.names, config.NameOf(table.Content[i].Value))
+		for one := 0; one < len(table.Content); one += 2 {
+			to.names = append(to.names, config.NameOf(table.Content[one].Value))
 		}
-		im.into = to
+		i.into = to
 		return nil
 	}
 	return fmt.Errorf("%s: it has no key servers with a server on each line, to which others could be added", file)
@@ -73,54 +73,54 @@ func environment(name string) (string, bool) {
 }
 
 // refers reports whether the file names a variable.
-func (t *into) refers(variable string) bool {
-	return t != nil && regexp.MustCompile(`\$\{`+regexp.QuoteMeta(variable)+`(:-|\})`).Match(t.text)
+func (i *into) refers(variable string) bool {
+	return i != nil && regexp.MustCompile(`\$\{`+regexp.QuoteMeta(variable)+`(:-|\})`).Match(i.text)
 }
 
 // has reports whether the file has a server of that name.
-func (t *into) has(name string) bool { return t != nil && slices.Contains(t.names, name) }
+func (i *into) has(name string) bool { return i != nil && slices.Contains(i.names, name) }
 
 // with returns the file with servers, which are indented by two spaces.
-func (t *into) with(servers []byte) []byte {
+func (i *into) with(servers []byte) []byte {
 	var b bytes.Buffer
-	b.Write(t.text[:t.at])
+	b.Write(i.text[:i.at])
 	for line := range bytes.Lines(servers) {
-		b.WriteString(t.indent)
+		b.WriteString(i.indent)
 		b.Write(bytes.TrimPrefix(line, []byte("  ")))
 	}
-	b.Write(t.text[t.at:])
+	b.Write(i.text[i.at:])
 	return b.Bytes()
 }
 
 // Fault returns why the servers make no valid configuration, or cannot be added to the
 // given one; or nil.
-func (im *Import) Fault() error {
-	if im.into == nil {
-		if !slices.ContainsFunc(im.servers, func(s server) bool { return !s.off }) {
+func (i *Import) Fault() error {
+	if i.into == nil {
+		if !slices.ContainsFunc(i.servers, func(s server) bool { return !s.off }) {
 			return errors.New("each of them is switched off there, and a configuration needs one that is on: switch on what you want to use, and import again")
 		}
 		return nil
 	}
-	if len(im.tokens) > 0 {
+	if len(i.tokens) > 0 {
 		return errors.New("they have keys for their callers (access), which would hold for all servers of the file: import them into a file of their own")
 	}
-	_, err := config.Parse("the new file", im.YAML(), environment)
+	_, err := config.Parse("the new file", i.YAML(), environment)
 	return err
 }
 
 // Env returns a shell file of the variables to set, with the values of secrets; a variable
 // without a value in the imported file is empty.
-func (im *Import) Env() []byte {
+func (i *Import) Env() []byte {
 	var b bytes.Buffer
-	for _, name := range im.Variables() {
-		for _, s := range im.servers {
+	for _, name := range i.Variables() {
+		for _, s := range i.servers {
 			for _, n := range s.needs {
 				if n.name == name {
 					fmt.Fprintf(&b, "# %s: %s\n", s.name, comment(n.what))
 				}
 			}
 		}
-		value := im.values[name]
+		value := i.values[name]
 		if !unquoted.MatchString(value) {
 			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 		}

@@ -29,51 +29,51 @@ func looksSecret(name, value string) bool {
 }
 
 // secret returns a reference to a variable in place of a secret, of that name if it is free.
-func (im *Import) secret(s *server, name, value string) string {
-	if im.Inline {
-		return im.reference(s, value)
+func (i *Import) secret(s *server, name, value string) string {
+	if i.Inline {
+		return i.reference(s, value)
 	}
-	if im.taken(name, value) {
+	if i.taken(name, value) {
 		name = variable(s.name) + "_" + name
 	}
 	for base, n := name, 2; ; n++ {
-		if !im.taken(name, value) {
+		if !i.taken(name, value) {
 			break
 		}
 		name = fmt.Sprint(base, "_", n)
 	}
-	im.values[name] = value
+	i.values[name] = value
 	s.need(name, "a secret, whose value is in the file")
 	return "${" + name + "}"
 }
 
 // taken reports whether a variable has another value.
-func (im *Import) taken(name, value string) bool {
-	if other, ours := im.values[name]; ours {
+func (i *Import) taken(name, value string) bool {
+	if other, ours := i.values[name]; ours {
 		return other != value
 	}
-	return im.into.refers(name)
+	return i.into.refers(name)
 }
 
 // table reads variables or headers. Those that are secrets become references to
 // variables of their own name, behind prefix.
-func (im *Import) table(s *server, v any, prefix string) map[string]string {
+func (i *Import) table(s *server, v any, prefix string) map[string]string {
 	table := map[string]string{}
 	from := orEmpty(v)
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		value := text(from[name])
 		if !looksSecret(name, value) {
-			table[name] = im.reference(s, value)
+			table[name] = i.reference(s, value)
 			continue
 		}
-		table[name] = im.credential(s, prefix, name, value)
+		table[name] = i.credential(s, prefix, name, value)
 	}
 	return table
 }
 
 // credential returns a reference in place of a secret of that name, which may follow the
 // scheme of a header.
-func (im *Import) credential(s *server, prefix, name, value string) string {
+func (i *Import) credential(s *server, prefix, name, value string) string {
 	scheme, token, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(scheme, "Basic") {
 		scheme, token = "", value
@@ -82,7 +82,7 @@ func (im *Import) credential(s *server, prefix, name, value string) string {
 	if own == "AUTHORIZATION" {
 		own = "TOKEN"
 	}
-	return strings.TrimPrefix(scheme+" "+im.secret(s, prefix+own, token), " ")
+	return strings.TrimPrefix(scheme+" "+i.secret(s, prefix+own, token), " ")
 }
 
 // pair matches NAME=VALUE or a header, alone or after a flag.
@@ -90,41 +90,41 @@ var pair = regexp.MustCompile(`^(-{0,2}[A-Za-z_][\w.-]*)(=|:\s*)([^/](?s:.*)|/[^
 
 // arguments replaces secrets in the arguments of a program: after --token, in --token=VALUE,
 // NAME=VALUE, headers and URLs, and by their form.
-func (im *Import) arguments(s *server, args []string) []string {
+func (i *Import) arguments(s *server, args []string) []string {
 	all := make([]string, len(args))
-	for i, arg := range args {
-		if i > 0 && strings.HasPrefix(args[i-1], "--") && !strings.Contains(args[i-1], "=") && !strings.HasPrefix(arg, "-") && looksSecret(args[i-1], arg) {
-			all[i] = im.credential(s, variable(s.name)+"_", strings.TrimLeft(args[i-1], "-"), arg)
+	for count, arg := range args {
+		if count > 0 && strings.HasPrefix(args[count-1], "--") && !strings.Contains(args[count-1], "=") && !strings.HasPrefix(arg, "-") && looksSecret(args[count-1], arg) {
+			all[count] = i.credential(s, variable(s.name)+"_", strings.TrimLeft(args[count-1], "-"), arg)
 			continue
 		}
-		all[i] = im.argument(s, arg)
+		all[count] = i.argument(s, arg)
 	}
 	return all
 }
 
-func (im *Import) argument(s *server, arg string) string {
+func (i *Import) argument(s *server, arg string) string {
 	p := pair.FindStringSubmatch(arg)
 	switch {
 	case p != nil && looksSecret(p[1], p[3]):
-		return p[1] + p[2] + im.credential(s, variable(s.name)+"_", strings.TrimLeft(p[1], "-"), p[3])
+		return p[1] + p[2] + i.credential(s, variable(s.name)+"_", strings.TrimLeft(p[1], "-"), p[3])
 	case p != nil:
-		return p[1] + p[2] + im.argument(s, p[3])
+		return p[1] + p[2] + i.argument(s, p[3])
 	case looksSecret("", arg):
-		return im.credential(s, variable(s.name)+"_", "SECRET", arg)
+		return i.credential(s, variable(s.name)+"_", "SECRET", arg)
 	case strings.Contains(arg, "://"):
-		return im.address(s, arg)
+		return i.address(s, arg)
 	}
-	return im.reference(s, arg)
+	return i.reference(s, arg)
 }
 
 // admit adds an access rule for a token and a server.
-func (im *Import) admit(s *server, token string) {
+func (i *Import) admit(s *server, token string) {
 	if len(token) < 16 {
 		s.notes = append(s.notes, "the token of its clients has fewer than 16 characters: choose a longer one")
 	}
-	if i := slices.IndexFunc(im.tokens, func(a access) bool { return a.token == token }); i >= 0 {
-		im.tokens[i].servers = append(slices.Clone(im.tokens[i].servers), s.name)
+	if count := slices.IndexFunc(i.tokens, func(a access) bool { return a.token == token }); count >= 0 {
+		i.tokens[count].servers = append(slices.Clone(i.tokens[count].servers), s.name)
 		return
 	}
-	im.tokens = append(im.tokens, access{token, []string{s.name}})
+	i.tokens = append(i.tokens, access{token, []string{s.name}})
 }

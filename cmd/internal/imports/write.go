@@ -42,44 +42,44 @@ func (s *server) need(name, what string) {
 }
 
 // Names returns the names of the imported servers.
-func (im *Import) Names() []string {
+func (i *Import) Names() []string {
 	var all []string
-	for _, s := range im.servers {
+	for _, s := range i.servers {
 		all = append(all, s.name)
 	}
 	return all
 }
 
 // YAML returns the new file, or the one of Into with the servers.
-func (im *Import) YAML() []byte {
+func (i *Import) YAML() []byte {
 	var b bytes.Buffer
 	var access bytes.Buffer
-	for i, a := range im.tokens {
-		s := &server{name: fmt.Sprintf("client-%d", i+1)}
-		token := im.secret(s, fmt.Sprintf("CLIENT_%d_TOKEN", i+1), a.token)
+	for count, a := range i.tokens {
+		s := &server{name: fmt.Sprintf("client-%d", count+1)}
+		token := i.secret(s, fmt.Sprintf("CLIENT_%d_TOKEN", count+1), a.token)
 		fmt.Fprintf(&access, "  - { name: %s, token: %s, servers: %s }\n", s.name, scalar(token), list(a.servers))
 	}
 	if access.Len() > 0 {
 		b.WriteString("access:\n" + access.String())
 	}
-	if im.into != nil {
+	if i.into != nil {
 		b.Reset() // see Fault
 	} else {
 		b.WriteString("servers:\n")
 	}
-	for _, s := range im.servers {
+	for _, s := range i.servers {
 		s.write(&b)
 	}
-	if im.into != nil {
-		return im.into.with(b.Bytes())
+	if i.into != nil {
+		return i.into.with(b.Bytes())
 	}
 	return b.Bytes()
 }
 
 // Variables returns the variables to set before the file is used.
-func (im *Import) Variables() []string {
-	names := slices.Collect(maps.Keys(im.values))
-	for _, s := range im.servers {
+func (i *Import) Variables() []string {
+	names := slices.Collect(maps.Keys(i.values))
+	for _, s := range i.servers {
 		for _, n := range s.needs {
 			names = append(names, n.name)
 		}

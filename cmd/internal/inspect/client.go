@@ -77,22 +77,22 @@ type clientFlags struct {
 	all                bool // operations of HTTP APIs that are found by search are listed too
 }
 
-func (f *clientFlags) add(c *cobra.Command) {
-	f.set, f.command = c.Flags(), c.Name()
-	f.set.StringVarP(&f.file, "config", "c", flags.DefaultFile, "configuration file in which TARGET is a server's name")
-	f.remote.Add(f.set)
-	f.document.Add(f.set)
-	flags.AddEra(f.set, &f.era)
-	f.program.Add(f.set)
-	f.set.StringArrayVar(&f.roots, "root", nil, "folder to offer to the server as a root (repeatable)")
-	f.set.DurationVar(&f.timeout, "timeout", 300*time.Second, "how long the server may be silent, such as 30s; progress resets it")
-	flags.AddHandshake(f.set, &f.handshake)
-	f.set.BoolVarP(&f.verbose, "verbose", "v", false, "show the log on stderr: the server's messages and what it writes to its stderr")
-	f.set.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
-	f.set.BoolVar(&f.json, "json-output", false, "print one JSON document, the server's result or {\"error\":…}, and nothing else")
+func (c *clientFlags) add(one *cobra.Command) {
+	c.set, c.command = one.Flags(), one.Name()
+	c.set.StringVarP(&c.file, "config", "c", flags.DefaultFile, "configuration file in which TARGET is a server's name")
+	c.remote.Add(c.set)
+	c.document.Add(c.set)
+	flags.AddEra(c.set, &c.era)
+	c.program.Add(c.set)
+	c.set.StringArrayVar(&c.roots, "root", nil, "folder to offer to the server as a root (repeatable)")
+	c.set.DurationVar(&c.timeout, "timeout", 300*time.Second, "how long the server may be silent, such as 30s; progress resets it")
+	flags.AddHandshake(c.set, &c.handshake)
+	c.set.BoolVarP(&c.verbose, "verbose", "v", false, "show the log on stderr: the server's messages and what it writes to its stderr")
+	c.set.BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
+	c.set.BoolVar(&c.json, "json-output", false, "print one JSON document, the server's result or {\"error\":…}, and nothing else")
 }
 
-func (f *clientFlags) changed(name string) bool { return f.set.Changed(name) }
+func (c *clientFlags) changed(name string) bool { return c.set.Changed(name) }
 
 // exitHelp ends the help texts of these commands.
 const exitHelp = `
@@ -106,12 +106,12 @@ Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
 130 interrupted.`
 
 // split separates the target from the arguments: the first one, or all after --.
-func (f *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
-	t.flags = f
+func (c *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
+	t.flags = c
 	switch n := cmd.ArgsLenAtDash(); {
 	case n >= 0 && n < len(args):
 		t.command, rest = args[n:], args[:n]
-	case n < 0 && len(args) == 0 && f.command == "tools": // of all servers of the file
+	case n < 0 && len(args) == 0 && c.command == "tools": // of all servers of the file
 	case n >= 0 || len(args) == 0:
 		return t, nil, exit.Usagef("there is no target: %s (see '%s --help')", targetForms, cmd.CommandPath())
 	default:
@@ -128,47 +128,47 @@ type action struct {
 }
 
 // runE returns the RunE of a cobra command for an action.
-func (f *clientFlags) runE(a action) func(*cobra.Command, []string) error {
+func (c *clientFlags) runE(a action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		con := newConsole(cmd.InOrStdin(), f.Stdout, f.Stderr, f.Terminal)
-		err := f.run(cmd, args, con, a)
-		if err != nil && f.json {
-			return f.jsonError(con, err)
+		con := newConsole(cmd.InOrStdin(), c.Stdout, c.Stderr, c.Terminal)
+		err := c.run(cmd, args, con, a)
+		if err != nil && c.json {
+			return c.jsonError(con, err)
 		}
 		return err
 	}
 }
 
-func (f *clientFlags) run(cmd *cobra.Command, args []string, con *console, a action) error {
-	t, rest, err := f.split(cmd, args)
+func (c *clientFlags) run(cmd *cobra.Command, args []string, con *console, a action) error {
+	t, rest, err := c.split(cmd, args)
 	if err != nil {
 		return err
 	}
-	if f.timeout <= 0 {
+	if c.timeout <= 0 {
 		return exit.Usagef("--timeout must be longer than 0")
 	}
 	if err := a.prepare(rest); err != nil {
 		return err
 	}
-	roots, err := rootsOf(f.roots)
+	roots, err := rootsOf(c.roots)
 	if err != nil {
 		return err
 	}
-	f.byURL = t.command == nil && flags.IsURL(t.name)
+	c.byURL = t.command == nil && flags.IsURL(t.name)
 	settings, name, err := t.resolve(cmd.Context())
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	c, err := f.connect(ctx, settings, name, con, roots)
+	client, err := c.connect(ctx, settings, name, con, roots)
 	if err != nil {
-		return f.explain(ctx, err)
+		return c.explain(ctx, err)
 	}
-	err = a.do(ctx, c)
+	err = a.do(ctx, client)
 	if err != nil {
-		err = f.explain(ctx, c.reason(err))
+		err = c.explain(ctx, client.reason(err))
 	}
-	c.close()
+	client.close()
 	return err
 }
 
@@ -212,9 +212,9 @@ type client struct {
 }
 
 // logs returns the flags of the log: without --verbose or a level, only errors are logged.
-func (f *clientFlags) logs() *flags.Log {
-	logs := &flags.Log{Level: f.Log.Level, Format: f.Log.Format}
-	if !f.verbose && !f.changed("log-level") {
+func (c *clientFlags) logs() *flags.Log {
+	logs := &flags.Log{Level: c.Log.Level, Format: c.Log.Format}
+	if !c.verbose && !c.changed("log-level") {
 		logs.Level = "error"
 	}
 	return logs
@@ -222,25 +222,25 @@ func (f *clientFlags) logs() *flags.Log {
 
 // connect opens a session in the newest legacy revision; the bridge translates for servers
 // of other revisions.
-func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name string, con *console, roots []*mcp.Root) (*client, error) {
-	logs := f.logs()
-	log, err := logs.Logger(f.Stderr)
+func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name string, con *console, roots []*mcp.Root) (*client, error) {
+	logs := c.logs()
+	log, err := logs.Logger(c.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{console: con, flags: f, status: &status{console: con, quiet: f.quiet, verbose: f.verbose}}
+	one := &client{console: con, flags: c, status: &status{console: con, quiet: c.quiet, verbose: c.verbose}}
 	for _, s := range settings.Servers { // the only one
-		c.silence, c.longest = s.Timeout, s.MaxTimeout
+		one.silence, one.longest = s.Timeout, s.MaxTimeout
 	}
-	log = slog.New(&listener{Handler: log.Handler(), status: c.status})
-	defer c.status.starting(cmp.Or(name, "all servers"))()
-	c.link, err = f.Dial(settings, name, log)
+	log = slog.New(&listener{Handler: log.Handler(), status: one.status})
+	defer one.status.starting(cmp.Or(name, "all servers"))()
+	one.link, err = c.Dial(settings, name, log)
 	if err != nil {
 		return nil, err
 	}
-	c.asker = newAsker(con, c.status)
-	c.wire = newWire(c.link.Transport)
-	c.wire.hear, c.wire.ask = c.status.hear, c.asker.answer
+	one.asker = newAsker(con, one.status)
+	one.wire = newWire(one.link.Transport)
+	one.wire.hear, one.wire.ask = one.status.hear, one.asker.answer
 	can := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}}
 	if len(roots) > 0 {
 		can.RootsV2 = &mcp.RootCapabilities{}
@@ -249,31 +249,31 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 	own.AddRoots(roots...)
 	err = addTasks(own)
 	if err != nil {
-		c.close()
+		one.close()
 		return nil, err
 	}
 
-	opening, cancel := context.WithTimeoutCause(ctx, f.timeout, errSilent)
+	opening, cancel := context.WithTimeoutCause(ctx, c.timeout, errSilent)
 	defer cancel()
-	c.ClientSession, err = own.Connect(opening, c.wire, &mcp.ClientSessionOptions{ProtocolVersion: legacyRevision})
+	one.ClientSession, err = own.Connect(opening, one.wire, &mcp.ClientSessionOptions{ProtocolVersion: legacyRevision})
 	if err != nil {
-		if a := c.wire.last(); a != nil && a.Error != nil {
+		if a := one.wire.last(); a != nil && a.Error != nil {
 			err = a.Error
 		} else if opening.Err() != nil {
 			err = context.Cause(opening)
 		}
-		err = c.reason(err)
-		c.close()
+		err = one.reason(err)
+		one.close()
 		return nil, err
 	}
-	if a := c.wire.last(); a != nil { // to initialize; the SDK does not know of tasks
-		c.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
+	if a := one.wire.last(); a != nil { // to initialize; the SDK does not know of tasks
+		one.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
 	}
-	if f.verbose && c.InitializeResult().Capabilities != nil && c.InitializeResult().Capabilities.Logging != nil {
+	if c.verbose && one.InitializeResult().Capabilities != nil && one.InitializeResult().Capabilities.Logging != nil {
 		// If the server refuses, the command shows the log messages that it sends anyway.
-		_ = c.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(serverLevel(logs.Level))})
+		_ = one.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(serverLevel(logs.Level))})
 	}
-	return c, nil
+	return one, nil
 }
 
 // legacyRevision is the newest revision with a handshake.
@@ -344,11 +344,11 @@ type causeError struct {
 	why string
 }
 
-func (e *causeError) Error() string {
-	if strings.Contains(e.why, e.error.Error()) { // the cause may name several servers
-		return e.why
+func (c *causeError) Error() string {
+	if strings.Contains(c.why, c.error.Error()) { // the cause may name several servers
+		return c.why
 	}
-	return e.error.Error() + ": " + e.why
+	return c.error.Error() + ": " + c.why
 }
 
-func (e *causeError) Unwrap() error { return e.error }
+func (c *causeError) Unwrap() error { return c.error }

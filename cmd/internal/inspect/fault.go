@@ -17,7 +17,7 @@ import (
 var errSilent = errors.New("the server was not ready in time (--timeout)")
 
 // explain gives an error its exit code and a text for the user.
-func (f *clientFlags) explain(ctx context.Context, err error) error {
+func (c *clientFlags) explain(ctx context.Context, err error) error {
 	if _, done := errors.AsType[exit.Error](err); done {
 		return err
 	}
@@ -28,10 +28,10 @@ func (f *clientFlags) explain(ctx context.Context, err error) error {
 		return exit.With(exit.Timeout, err)
 	}
 	hint := ""
-	if !f.verbose && !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "sign in: ") { // such as the last lines on stderr
+	if !c.verbose && !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "sign in: ") { // such as the last lines on stderr
 		hint = " (--verbose shows more)"
 	}
-	if f.byURL && strings.Contains(err.Error(), "configure headers for it") {
+	if c.byURL && strings.Contains(err.Error(), "configure headers for it") {
 		hint = ": --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
 	}
 	e, ok := errors.AsType[*jsonrpc.Error](err)
@@ -55,20 +55,20 @@ type answerError struct{ err *jsonrpc.Error }
 
 const maxShownData = 500 // bytes of an error's data in a message; --json-output has all of it
 
-func (e *answerError) Error() string {
-	s := fmt.Sprintf("the server answered with error %d: %s", e.err.Code, e.err.Message)
-	if len(e.err.Data) > maxShownData {
-		s += "\n" + string(e.err.Data[:maxShownData]) + "…"
-	} else if len(e.err.Data) > 0 {
-		s += "\n" + string(e.err.Data)
+func (a *answerError) Error() string {
+	s := fmt.Sprintf("the server answered with error %d: %s", a.err.Code, a.err.Message)
+	if len(a.err.Data) > maxShownData {
+		s += "\n" + string(a.err.Data[:maxShownData]) + "…"
+	} else if len(a.err.Data) > 0 {
+		s += "\n" + string(a.err.Data)
 	}
 	return s
 }
 
-func (e *answerError) Unwrap() error { return e.err }
+func (a *answerError) Unwrap() error { return a.err }
 
 // jsonError prints an error as a JSON document.
-func (f *clientFlags) jsonError(con *console, err error) error {
+func (c *clientFlags) jsonError(con *console, err error) error {
 	code := exit.Usage
 	if e, ok := errors.AsType[exit.Error](err); ok {
 		if code = e.Code; e.Err == nil {
@@ -82,8 +82,8 @@ func (f *clientFlags) jsonError(con *console, err error) error {
 	}{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		doc.Code, doc.Message, doc.Data = e.Code, e.Message, e.Data
-		if c, ok := errors.AsType[*causeError](err); ok {
-			doc.Message = c.Error()
+		if one, ok := errors.AsType[*causeError](err); ok {
+			doc.Message = one.Error()
 		}
 	} else if code == exit.Usage {
 		doc.Code = jsonrpc.CodeInvalidParams

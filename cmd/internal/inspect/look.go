@@ -140,8 +140,8 @@ func nothingMore(cmd *cobra.Command, f *clientFlags, long *bool) func([]string) 
 }
 
 // notLong refuses --long with --json-output, which has everything anyway.
-func (f *clientFlags) notLong(long bool) error {
-	if long && f.json {
+func (c *clientFlags) notLong(long bool) error {
+	if long && c.json {
 		return exit.Usagef("--long is of no use with --json-output, which prints everything")
 	}
 	return nil

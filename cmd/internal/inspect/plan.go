@@ -18,22 +18,22 @@ import (
 )
 
 // dryRun prints the request that a call would send.
-func (f *clientFlags) dryRun(cmd *cobra.Command, args []string, t *try) error {
-	at, rest, err := f.split(cmd, args)
+func (c *clientFlags) dryRun(cmd *cobra.Command, args []string, t *try) error {
+	at, rest, err := c.split(cmd, args)
 	if err != nil {
 		return err
 	}
-	if err := t.prepare(cmd, f, rest); err != nil {
+	if err := t.prepare(cmd, c, rest); err != nil {
 		return err
 	}
-	c, _, err := at.resolve(cmd.Context())
+	conf, _, err := at.resolve(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if c.Servers[0].Rest == nil {
+	if conf.Servers[0].Rest == nil {
 		return exit.Usagef("--dry-run is for HTTP APIs, which are OpenAPI documents and servers of the kind rest in the configuration file: for others, a call is no more than a message to them")
 	}
-	return t.plan(cmd.Context(), f, c, f.Stdout)
+	return t.plan(cmd.Context(), c, conf, c.Stdout)
 }
 
 // plan prints the request that a call would send.

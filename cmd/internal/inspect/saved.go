@@ -115,25 +115,25 @@ type verdict struct {
 }
 
 // replay makes the calls of a file.
-func (f *clientFlags) replay(cmd *cobra.Command, args []string, file string, noCheck bool) error {
-	con := newConsole(cmd.InOrStdin(), f.Stdout, f.Stderr, f.Terminal)
-	err := f.replayed(cmd, args, con, file, noCheck)
-	if err != nil && f.json {
-		return f.jsonError(con, err)
+func (c *clientFlags) replay(cmd *cobra.Command, args []string, file string, noCheck bool) error {
+	con := newConsole(cmd.InOrStdin(), c.Stdout, c.Stderr, c.Terminal)
+	err := c.replayed(cmd, args, con, file, noCheck)
+	if err != nil && c.json {
+		return c.jsonError(con, err)
 	}
 	return err
 }
 
-func (f *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, file string, noCheck bool) error {
+func (c *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, file string, noCheck bool) error {
 	for _, name := range []string{"json", "output-dir", "dry-run"} {
-		if f.changed(name) {
+		if c.changed(name) {
 			return exit.Usagef("--%s is of no use with --saved, whose file has the calls", name)
 		}
 	}
-	if f.timeout <= 0 {
+	if c.timeout <= 0 {
 		return exit.Usagef("--timeout must be longer than 0")
 	}
-	roots, err := rootsOf(f.roots)
+	roots, err := rootsOf(c.roots)
 	if err != nil {
 		return err
 	}
@@ -141,19 +141,19 @@ func (f *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 	if err != nil {
 		return err
 	}
-	groups, err := f.grouped(cmd, args, calls)
+	groups, err := c.grouped(cmd, args, calls)
 	if err != nil {
 		return err
 	}
 	ctx, failed, all := cmd.Context(), 0, make([]verdict, 0, len(calls))
 	for _, g := range groups { // one connection for the calls of a server
-		c, err := f.connect(ctx, g.settings, g.name, con, roots)
+		client, err := c.connect(ctx, g.settings, g.name, con, roots)
 		for _, one := range g.calls {
 			v := verdict{Name: one.Name, Server: one.Server, Tool: one.Tool}
 			if err == nil {
-				c.judge(ctx, one, noCheck, &v)
+				client.judge(ctx, one, noCheck, &v)
 			} else {
-				v.Faults = []string{f.explain(ctx, err).Error()}
+				v.Faults = []string{c.explain(ctx, err).Error()}
 			}
 			if ctx.Err() != nil {
 				break
@@ -161,20 +161,20 @@ func (f *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 			if v.OK = len(v.Faults) == 0; !v.OK {
 				failed++
 			}
-			if all = append(all, v); !f.json {
+			if all = append(all, v); !c.json {
 				if _, err := fmt.Fprintln(con.out, con.text(v.String())); err != nil {
 					return err
 				}
 			}
 		}
 		if err == nil {
-			c.close()
+			client.close()
 		}
 		if ctx.Err() != nil {
-			return f.explain(ctx, ctx.Err())
+			return c.explain(ctx, ctx.Err())
 		}
 	}
-	if f.json {
+	if c.json {
 		doc, err := json.Marshal(map[string]any{"calls": all, "failed": failed})
 		if err == nil {
 			err = con.printJSON(doc)
@@ -198,16 +198,16 @@ type group struct {
 }
 
 // grouped groups calls by server: servers of the file, or the one of the command line.
-func (f *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) ([]group, error) {
+func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) ([]group, error) {
 	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
-		t, rest, err := f.split(cmd, args)
+		t, rest, err := c.split(cmd, args)
 		if err != nil {
 			return nil, err
 		}
 		if len(rest) > 0 {
 			return nil, exit.Usagef("%q is of no use with --saved, whose file has the calls", rest[0])
 		}
-		f.byURL = t.command == nil && flags.IsURL(t.name)
+		c.byURL = t.command == nil && flags.IsURL(t.name)
 		g := group{}
 		if g.settings, g.name, err = t.resolve(cmd.Context()); err != nil {
 			return nil, err
@@ -217,7 +217,7 @@ func (f *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 		}
 		return []group{g}, nil
 	}
-	if err := (target{flags: f}).useless(); err != nil {
+	if err := (target{flags: c}).useless(); err != nil {
 		return nil, err
 	}
 	var all []group
@@ -234,8 +234,8 @@ func (f *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 				g.name, names = "", nil
 			}
 			var err error
-			if g.settings, err = flags.Target(f.file, f.changed("config"), targetForms, names...); err == nil {
-				err = f.tune(g.settings)
+			if g.settings, err = flags.Target(c.file, c.changed("config"), targetForms, names...); err == nil {
+				err = c.tune(g.settings)
 			}
 			if err != nil {
 				return nil, err

@@ -58,22 +58,22 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 }
 
 // tune applies the other flags to the configuration.
-func (f *clientFlags) tune(c *config.Config) error {
-	for i := range c.Servers {
-		s := &c.Servers[i]
-		if f.changed("timeout") { // otherwise the file's own
-			s.Timeout = f.timeout
+func (c *clientFlags) tune(conf *config.Config) error {
+	for i := range conf.Servers {
+		s := &conf.Servers[i]
+		if c.changed("timeout") { // otherwise the file's own
+			s.Timeout = c.timeout
 			s.MaxTimeout = max(s.MaxTimeout, s.Timeout)
 			s.HandshakeTimeout = max(s.HandshakeTimeout, s.Timeout)
 		}
-		if f.changed("handshake-timeout") {
-			s.HandshakeTimeout = f.handshake
+		if c.changed("handshake-timeout") {
+			s.HandshakeTimeout = c.handshake
 		}
 	}
-	if f.all {
+	if c.all {
 		apis := 0
-		for i := range c.Servers {
-			if s := &c.Servers[i]; s.Rest != nil {
+		for i := range conf.Servers {
+			if s := &conf.Servers[i]; s.Rest != nil {
 				s.Rest.Mode = rest.ModeTools
 				apis++
 			}
@@ -82,8 +82,8 @@ func (f *clientFlags) tune(c *config.Config) error {
 			return exit.Usagef("--all is for HTTP APIs, which are OpenAPI documents and servers of the kind rest in the configuration file")
 		}
 	}
-	c.Access, c.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
-	if err := c.Validate(); err != nil {
+	conf.Access, conf.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
+	if err := conf.Validate(); err != nil {
 		return exit.With(exit.Usage, flags.Named(err, ""))
 	}
 	return nil

@@ -51,21 +51,21 @@ func (c *Client) Look(absolute func(string) string) (setting, remark string, fau
 }
 
 // Wrong returns the rule that the settings break, and its key, such as ": url"; nothing for valid settings.
-func (in *Introspection) Wrong() (key, rule string) {
+func (i *Introspection) Wrong() (key, rule string) {
 	switch {
-	case in.Client.ID == "":
+	case i.Client.ID == "":
 		return ": client: id", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }`
-	case in.Client.Secret == "" && in.Client.KeyFile == "":
+	case i.Client.Secret == "" && i.Client.KeyFile == "":
 		return ": client: secret", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }, or a key_file in place of the secret`
-	case in.Client.KeyFile != "" && (in.Client.Secret != "" || in.Client.InBody):
+	case i.Client.KeyFile != "" && (i.Client.Secret != "" || i.Client.InBody):
 		return ": client: key_file", "replaces secret and in_body: remove these"
-	case in.Client.KeyFile == "" && in.Client.KeyID+in.Client.Algorithm != "":
+	case i.Client.KeyFile == "" && i.Client.KeyID+i.Client.Algorithm != "":
 		return ": client", "has key_id or algorithm, which need key_file"
-	case in.Client.Algorithm != "" && !slices.Contains(assertion.Algorithms, in.Client.Algorithm):
+	case i.Client.Algorithm != "" && !slices.Contains(assertion.Algorithms, i.Client.Algorithm):
 		return ": client: algorithm", "must be one of " + strings.Join(assertion.Algorithms, ", ")
-	case in.URL != "" && jwks.CheckAddress(in.URL) != nil:
+	case i.URL != "" && jwks.CheckAddress(i.URL) != nil:
 		return ": url", "must be https, since tokens and the secret of the client are sent there; http is for this machine only"
-	case in.Cache < 0 || in.Cache > MaxCache:
+	case i.Cache < 0 || i.Cache > MaxCache:
 		return ": cache", "must be at most 5m: a revoked token works for that long"
 	}
 	return "", ""

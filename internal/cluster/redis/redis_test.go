@@ -203,16 +203,16 @@ type counting struct{ n atomic.Int64 }
 
 func (*counting) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
-func (h *counting) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (c *counting) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		h.n.Add(1)
+		c.n.Add(1)
 		return next(ctx, cmd)
 	}
 }
 
-func (h *counting) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (c *counting) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		h.n.Add(1)
+		c.n.Add(1)
 		return next(ctx, cmds)
 	}
 }

@@ -41,19 +41,19 @@ func (s *Store) stream(session, stream string) string {
 var suffix = map[replay.Kind]string{replay.Began: "-1", replay.Added: "-0", replay.Finished: "-2"}
 
 // Write implements replay.Store.
-func (t Streams) Write(ctx context.Context, all []replay.Entry) error {
-	answers, err := t.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+func (s Streams) Write(ctx context.Context, all []replay.Entry) error {
+	answers, err := s.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		touched := map[string]time.Duration{}
 		for i := range all {
 			e := &all[i]
-			key := t.s.stream(e.Session, e.Stream)
+			key := s.s.stream(e.Session, e.Stream)
 			if e.Kind == replay.Dropped {
 				delete(touched, key)
 				p.Del(ctx, key)
 				continue
 			}
 			entryID := strconv.FormatInt(e.Seq, 10) + suffix[e.Kind]
-			p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: streamLength, Approx: true, ID: entryID, Values: []any{"b", t.s.streams.Seal(key+" "+entryID, e.Payload())}})
+			p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: streamLength, Approx: true, ID: entryID, Values: []any{"b", s.s.streams.Seal(key+" "+entryID, e.Payload())}})
 			if touched[key] = streamLife; e.Kind == replay.Finished {
 				touched[key] = finishedLife
 			}
@@ -75,9 +75,9 @@ func (t Streams) Write(ctx context.Context, all []replay.Entry) error {
 }
 
 // Take implements replay.Store.
-func (t Streams) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
-	key := t.s.stream(session, stream)
-	list, err := takeStream.Run(ctx, t.s.c, []string{key}, strconv.FormatInt(mark, 10)+"-0", streamLife.Milliseconds()).Slice()
+func (s Streams) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
+	key := s.s.stream(session, stream)
+	list, err := takeStream.Run(ctx, s.s.c, []string{key}, strconv.FormatInt(mark, 10)+"-0", streamLife.Milliseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
 		return replay.Taken{}, replay.ErrForgotten
 	}
@@ -96,7 +96,7 @@ func (t Streams) Take(ctx context.Context, session, stream string, seq, mark int
 			continue // a mark
 		}
 		sealed, _ := fields[1].(string)
-		text, err := t.s.streams.Open(key+" "+entryID, []byte(sealed))
+		text, err := s.s.streams.Open(key+" "+entryID, []byte(sealed))
 		if err != nil {
 			return replay.Taken{}, replay.ErrForgotten // a foreign program wrote it
 		}
@@ -105,8 +105,8 @@ func (t Streams) Take(ctx context.Context, session, stream string, seq, mark int
 		if e.Seq, err = strconv.ParseInt(at, 10, 64); err != nil {
 			return replay.Taken{}, replay.ErrForgotten
 		}
-		for k, s := range suffix {
-			if s == "-"+kind {
+		for k, one := range suffix {
+			if one == "-"+kind {
 				e.Kind = k
 			}
 		}

@@ -43,53 +43,53 @@ const (
 )
 
 // line returns the key of a line. All lines share a hash slot of Redis Cluster, so that one command reads several.
-func (q *Requests) line(server string) string { return q.s.o.Prefix + ":{q}:" + server }
+func (r *Requests) line(server string) string { return r.s.o.Prefix + ":{q}:" + server }
 
-func (q *Requests) lines(servers []string) []string {
+func (r *Requests) lines(servers []string) []string {
 	keys := make([]string, len(servers))
 	for i, name := range servers {
-		keys[i] = q.line(name)
+		keys[i] = r.line(name)
 	}
 	return keys
 }
 
 // Add implements queue.Queue.
-func (q *Requests) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
+func (r *Requests) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
 	text, _ := json.Marshal(o) // nothing in it can fail
-	key := q.line(server)
-	entry, err := addRequest.Run(ctx, q.s.c, []string{key}, most, q.seals.Seal(key, text), requestLife.Milliseconds()).Text()
+	key := r.line(server)
+	entry, err := addRequest.Run(ctx, r.s.c, []string{key}, most, r.seals.Seal(key, text), requestLife.Milliseconds()).Text()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return "", session.ErrFull
 	case err != nil:
-		q.heal(ctx, err, key)
+		r.heal(ctx, err, key)
 		return "", unavailable("request a connection", err)
 	}
 	return entry, nil
 }
 
 // Take implements queue.Queue.
-func (q *Requests) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
-	keys := q.lines(servers)
+func (r *Requests) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
+	keys := r.lines(servers)
 	args := &redis.XReadGroupArgs{Group: workers, Consumer: workers, Count: 1, Block: wait, Streams: keys}
 	for range keys {
 		args.Streams = append(args.Streams, ">")
 	}
-	found, err := q.s.c.XReadGroup(ctx, args).Result()
+	found, err := r.s.c.XReadGroup(ctx, args).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return nil, nil
 	case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"): // there was no request yet, or the store was emptied
-		return nil, q.begin(ctx, keys)
+		return nil, r.begin(ctx, keys)
 	case err != nil:
-		q.heal(ctx, err, keys...)
+		r.heal(ctx, err, keys...)
 		return nil, unavailable("take a request", err)
 	}
 	var all []queue.Taken
 	for i, key := range keys {
 		for _, s := range found {
 			if s.Stream == key {
-				all = append(all, q.opened(ctx, servers[i], s.Messages)...)
+				all = append(all, r.opened(ctx, servers[i], s.Messages)...)
 			}
 		}
 	}
@@ -97,10 +97,10 @@ func (q *Requests) Take(ctx context.Context, servers []string, wait time.Duratio
 }
 
 // begin creates missing lines.
-func (q *Requests) begin(ctx context.Context, keys []string) error {
+func (r *Requests) begin(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		if err := q.s.c.XGroupCreateMkStream(ctx, key, workers, "0").Err(); err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
-			q.heal(ctx, err, key)
+		if err := r.s.c.XGroupCreateMkStream(ctx, key, workers, "0").Err(); err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
+			r.heal(ctx, err, key)
 			return unavailable("create a queue for workers", err)
 		}
 	}
@@ -108,9 +108,9 @@ func (q *Requests) begin(ctx context.Context, keys []string) error {
 }
 
 // Overdue implements queue.Queue.
-func (q *Requests) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]queue.Taken, error) {
-	keys := q.lines(servers)
-	answers, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+func (r *Requests) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]queue.Taken, error) {
+	keys := r.lines(servers)
+	answers, err := r.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			p.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: key, Group: workers, Consumer: workers, MinIdle: after, Start: "0-0", Count: int64(most)})
 		}
@@ -125,9 +125,9 @@ func (q *Requests) Overdue(ctx context.Context, servers []string, after time.Dur
 		found, _, failed := a.(*redis.XAutoClaimCmd).Result()
 		switch {
 		case failed == nil:
-			all = append(all, q.opened(ctx, servers[i], found)...)
+			all = append(all, r.opened(ctx, servers[i], found)...)
 		case !strings.HasPrefix(failed.Error(), "NOGROUP"): // otherwise no request was taken yet
-			q.heal(ctx, failed, keys[i])
+			r.heal(ctx, failed, keys[i])
 			err = unavailable("look for overdue requests", failed)
 		}
 	}
@@ -135,12 +135,12 @@ func (q *Requests) Overdue(ctx context.Context, servers []string, after time.Dur
 }
 
 // opened reads entries of a line. It drops entries that no instance wrote (S-082).
-func (q *Requests) opened(ctx context.Context, server string, entries []redis.XMessage) (all []queue.Taken) {
-	key := q.line(server)
+func (r *Requests) opened(ctx context.Context, server string, entries []redis.XMessage) (all []queue.Taken) {
+	key := r.line(server)
 	for _, e := range entries {
 		t := queue.Taken{Server: server, Entry: e.ID}
 		sealed, _ := e.Values["o"].(string)
-		text, err := q.seals.Open(key, []byte(sealed))
+		text, err := r.seals.Open(key, []byte(sealed))
 		if err == nil {
 			err = json.Unmarshal(text, &t.Request)
 		}
@@ -148,52 +148,52 @@ func (q *Requests) opened(ctx context.Context, server string, entries []redis.XM
 			all = append(all, t)
 			continue
 		}
-		q.log.Warn("entry of the queue for workers dropped: no instance with this secret wrote it", "server", server, "entry", e.ID)
-		_ = q.Done(ctx, server, e.ID) // otherwise it returns
+		r.log.Warn("entry of the queue for workers dropped: no instance with this secret wrote it", "server", server, "entry", e.ID)
+		_ = r.Done(ctx, server, e.ID) // otherwise it returns
 	}
 	return all
 }
 
 // heal removes lines that a foreign program made useless. Fronts soon notice the missing requests, and add them again.
-func (q *Requests) heal(ctx context.Context, err error, keys ...string) {
+func (r *Requests) heal(ctx context.Context, err error, keys ...string) {
 	text := err.Error()
 	if !strings.Contains(text, "WRONGTYPE") && !strings.Contains(text, "last possible ID") {
 		return
 	}
 	for _, key := range keys {
-		kind, err := q.s.c.Type(ctx, key).Result()
+		kind, err := r.s.c.Type(ctx, key).Result()
 		if err != nil || kind == "none" || kind == "stream" && strings.Contains(text, "WRONGTYPE") {
 			continue
 		}
-		q.log.Warn("queue for workers removed: another program wrote to its key; give the bridge a prefix of its own", "key", key)
-		_ = q.s.c.Del(ctx, key).Err() // otherwise the next attempt removes it
+		r.log.Warn("queue for workers removed: another program wrote to its key; give the bridge a prefix of its own", "key", key)
+		_ = r.s.c.Del(ctx, key).Err() // otherwise the next attempt removes it
 	}
 }
 
 // Return implements queue.Queue.
-func (q *Requests) Return(ctx context.Context, t queue.Taken) error {
+func (r *Requests) Return(ctx context.Context, t queue.Taken) error {
 	long := time.Hour.Milliseconds()
-	if err := q.s.c.Do(ctx, "XCLAIM", q.line(t.Server), workers, workers, 0, t.Entry, "IDLE", long, "JUSTID").Err(); err != nil {
+	if err := r.s.c.Do(ctx, "XCLAIM", r.line(t.Server), workers, workers, 0, t.Entry, "IDLE", long, "JUSTID").Err(); err != nil {
 		return unavailable("return a request", err)
 	}
 	return nil
 }
 
 // Has implements queue.Queue.
-func (q *Requests) Has(ctx context.Context, server, entry string) (bool, error) {
-	key := q.line(server)
-	found, err := q.s.c.XRange(ctx, key, entry, entry).Result()
+func (r *Requests) Has(ctx context.Context, server, entry string) (bool, error) {
+	key := r.line(server)
+	found, err := r.s.c.XRange(ctx, key, entry, entry).Result()
 	if err != nil {
-		q.heal(ctx, err, key)
+		r.heal(ctx, err, key)
 		return false, unavailable("look for a request", err)
 	}
 	return len(found) > 0, nil
 }
 
 // Done implements queue.Queue.
-func (q *Requests) Done(ctx context.Context, server, entry string) error {
-	key := q.line(server)
-	_, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+func (r *Requests) Done(ctx context.Context, server, entry string) error {
+	key := r.line(server)
+	_, err := r.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.XAck(ctx, key, workers, entry)
 		p.XDel(ctx, key, entry)
 		return nil
@@ -205,9 +205,9 @@ func (q *Requests) Done(ctx context.Context, server, entry string) error {
 }
 
 // Lengths implements queue.Queue.
-func (q *Requests) Lengths(ctx context.Context, servers []string) ([]int, error) {
-	answers, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, key := range q.lines(servers) {
+func (r *Requests) Lengths(ctx context.Context, servers []string) ([]int, error) {
+	answers, err := r.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range r.lines(servers) {
 			p.XLen(ctx, key)
 		}
 		return nil

@@ -199,8 +199,8 @@ const (
 )
 
 // consentKey returns the fingerprint of a consent: the client, its address, the resource and scopes.
-func (q *request) consentKey() string {
-	text, _ := json.Marshal([]any{q.Client, q.Redirect, q.Resource, slices.Sorted(slices.Values(q.Scopes))}) // texts always marshal
+func (r *request) consentKey() string {
+	text, _ := json.Marshal([]any{r.Client, r.Redirect, r.Resource, slices.Sorted(slices.Values(r.Scopes))}) // texts always marshal
 	return seal.Fingerprint(string(text))
 }
 

@@ -73,15 +73,15 @@ func newIDP(t *testing.T) *idp {
 	return p
 }
 
-func (p *idp) token(w http.ResponseWriter, r *http.Request) {
+func (i *idp) token(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
-	p.mu.Lock()
-	p.forms = append(p.forms, r.PostForm)
-	during, refuse := p.during, p.refuse
-	q := p.codes[r.PostForm.Get("code")]
-	delete(p.codes, r.PostForm.Get("code"))
-	live := p.live[r.PostForm.Get("refresh_token")]
-	p.mu.Unlock()
+	i.mu.Lock()
+	i.forms = append(i.forms, r.PostForm)
+	during, refuse := i.during, i.refuse
+	q := i.codes[r.PostForm.Get("code")]
+	delete(i.codes, r.PostForm.Get("code"))
+	live := i.live[r.PostForm.Get("refresh_token")]
+	i.mu.Unlock()
 	if during != nil {
 		during()
 	}
@@ -100,18 +100,18 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 		oauthtest.JSON(w, 400, map[string]any{"error": "invalid_grant"})
 		return
 	}
-	p.mu.Lock()
-	p.turn++
-	delete(p.live, r.PostForm.Get("refresh_token"))
-	p.live[fmt.Sprint("theirs-", p.turn)] = true
-	claims := p.Claims("bridge", authtest.Claims{"sub": "ann", "client_id": nil, "nonce": nonce, "groups": []string{"eng"}, "email": "ann@example.com"}, p.claims)
-	out := map[string]any{"access_token": "theirs-access", "token_type": "bearer", "refresh_token": fmt.Sprint("theirs-", p.turn)}
-	if p.noToken {
+	i.mu.Lock()
+	i.turn++
+	delete(i.live, r.PostForm.Get("refresh_token"))
+	i.live[fmt.Sprint("theirs-", i.turn)] = true
+	claims := i.Claims("bridge", authtest.Claims{"sub": "ann", "client_id": nil, "nonce": nonce, "groups": []string{"eng"}, "email": "ann@example.com"}, i.claims)
+	out := map[string]any{"access_token": "theirs-access", "token_type": "bearer", "refresh_token": fmt.Sprint("theirs-", i.turn)}
+	if i.noToken {
 		delete(out, "refresh_token")
 	}
-	change := p.change
-	p.mu.Unlock()
-	out["id_token"] = p.Keys()[0].Sign(p.t, authtest.Claims{"typ": "JWT"}, claims)
+	change := i.change
+	i.mu.Unlock()
+	out["id_token"] = i.Keys()[0].Sign(i.t, authtest.Claims{"typ": "JWT"}, claims)
 	if change != nil {
 		change(r.PostForm, out)
 	}
@@ -119,17 +119,17 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 }
 
 // signIn is the provider's page: the user signs in. It returns the address to which the browser is sent.
-func (p *idp) signIn(t *testing.T, at string) *url.URL {
+func (i *idp) signIn(t *testing.T, at string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(at)
 	if err != nil || !strings.HasPrefix(at, provider+"/auth?") {
 		t.Fatalf("the browser is at %s", at)
 	}
 	q := u.Query()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	code := fmt.Sprint("code-", len(p.forms), len(p.codes))
-	p.codes[code] = q
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	code := fmt.Sprint("code-", len(i.forms), len(i.codes))
+	i.codes[code] = q
 	to, _ := url.Parse(q.Get("redirect_uri"))
 	to.RawQuery = url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {provider}}.Encode()
 	return to
@@ -1546,7 +1546,7 @@ func TestProviderAway(t *testing.T) {
 
 type tripper func(*http.Request) (*http.Response, error)
 
-func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 // All waiting requests share one fetch of the provider's metadata. None waits if there is older metadata.
 func TestProviderOnce(t *testing.T) {

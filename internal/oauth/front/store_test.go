@@ -46,37 +46,37 @@ type flaky struct {
 	failure error
 }
 
-func (s *flaky) now() (fails bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n++
-	return s.n == s.at
+func (f *flaky) now() (fails bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	return f.n == f.at
 }
 
-func (s *flaky) Get(ctx context.Context, key string) ([]byte, error) {
-	if s.now() {
-		return nil, s.failure
+func (f *flaky) Get(ctx context.Context, key string) ([]byte, error) {
+	if f.now() {
+		return nil, f.failure
 	}
-	return s.Memory.Get(ctx, key)
+	return f.Memory.Get(ctx, key)
 }
 
-func (s *flaky) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	if !s.now() {
-		return s.Memory.Swap(ctx, key, old, value, life)
+func (f *flaky) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	if !f.now() {
+		return f.Memory.Swap(ctx, key, old, value, life)
 	}
-	if s.done {
-		if _, err := s.Memory.Swap(ctx, key, old, value, life); err != nil {
+	if f.done {
+		if _, err := f.Memory.Swap(ctx, key, old, value, life); err != nil {
 			return false, err
 		}
 	}
-	return false, s.failure
+	return false, f.failure
 }
 
-func (s *flaky) End(ctx context.Context, id string, life time.Duration) error {
-	if !s.now() {
-		return s.Memory.End(ctx, id, life)
+func (f *flaky) End(ctx context.Context, id string, life time.Duration) error {
+	if !f.now() {
+		return f.Memory.End(ctx, id, life)
 	}
-	return s.failure
+	return f.failure
 }
 
 // A lost answer of the store ends no sign-in and no login: at worst the client must try again.
@@ -543,18 +543,18 @@ type full struct {
 	notes, removes atomic.Bool // what fails
 }
 
-func (s *full) End(ctx context.Context, id string, life time.Duration) error {
-	if s.notes.Load() {
+func (f *full) End(ctx context.Context, id string, life time.Duration) error {
+	if f.notes.Load() {
 		return errors.New("out of memory")
 	}
-	return s.Memory.End(ctx, id, life)
+	return f.Memory.End(ctx, id, life)
 }
 
-func (s *full) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	if value == nil && s.removes.Load() {
+func (f *full) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	if value == nil && f.removes.Load() {
 		return false, errors.New("no route")
 	}
-	return s.Memory.Swap(ctx, key, old, value, life)
+	return f.Memory.Swap(ctx, key, old, value, life)
 }
 
 // One site, or one client address, takes at most two slots for client documents.

@@ -169,7 +169,7 @@ func readAnswer(q url.Values, issuer *discovery.Issuer) (answer, string) {
 // refusedError is an error that the authorization server sent: it or the person has refused.
 type refusedError struct{ code string }
 
-func (e *refusedError) Error() string { return "the authorization server says " + e.code }
+func (r *refusedError) Error() string { return "the authorization server says " + r.code }
 
 // loopbackHost reports whether a Host header names this machine. Other sites could otherwise reach
 // the callback under a name of their own.

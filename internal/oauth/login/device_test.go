@@ -34,19 +34,19 @@ func newDevice(t *testing.T, answers func(n int) string) *on {
 	return d
 }
 
-func (d *on) person(t *testing.T, change func(*login.Options)) *login.Person {
+func (o *on) person(t *testing.T, change func(*login.Options)) *login.Person {
 	u, err := url.Parse("https://tools.example.com/mcp")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := login.Options{
-		Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: d.net, Log: slog.New(slog.NewTextHandler(&d.log, nil))},
-		Store:   d.store, Device: func(address, code, both string) { d.shown = append(d.shown, address+" "+code+" "+both) },
+	options := login.Options{
+		Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: o.net, Log: slog.New(slog.NewTextHandler(&o.log, nil))},
+		Store:   o.store, Device: func(address, code, both string) { o.shown = append(o.shown, address+" "+code+" "+both) },
 	}
 	if change != nil {
-		change(&o)
+		change(&options)
 	}
-	p := login.New(o)
+	p := login.New(options)
 	t.Cleanup(p.Close)
 	return p
 }

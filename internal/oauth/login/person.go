@@ -102,11 +102,11 @@ type backoffState struct {
 }
 
 // due reports whether the pause has ended.
-func (r *backoffState) due() bool { return !time.Now().Before(r.until) }
+func (b *backoffState) due() bool { return !time.Now().Before(b.until) }
 
-func (r *backoffState) begin(failure error) {
-	r.fails++
-	r.until, r.failure = time.Now().Add(backoff.Grown(firstPause, maxPause, r.fails)), failure
+func (b *backoffState) begin(failure error) {
+	b.fails++
+	b.until, b.failure = time.Now().Add(backoff.Grown(firstPause, maxPause, b.fails)), failure
 }
 
 // work is a renewal or a sign-in that callers wait for.

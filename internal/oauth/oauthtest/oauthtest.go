@@ -484,50 +484,50 @@ type Resource struct {
 }
 
 // Saw returns the Authorization headers that it has received.
-func (p *Resource) Saw() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.saw)
+func (r *Resource) Saw() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.saw)
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	u, err := url.Parse(p.URL)
+func (r *Resource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	u, err := url.Parse(r.URL)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	prm := "/.well-known/oauth-protected-resource" + u.Path
-	if r.URL.Path == prm {
-		m := map[string]any{"resource": p.URL, "authorization_servers": []string{p.Issuer.URL}}
-		if p.Change != nil {
-			p.Change(m)
+	if req.URL.Path == prm {
+		m := map[string]any{"resource": r.URL, "authorization_servers": []string{r.Issuer.URL}}
+		if r.Change != nil {
+			r.Change(m)
 		}
 		JSON(w, http.StatusOK, m)
 		return
 	}
-	if r.URL.Path != u.Path {
-		http.NotFound(w, r)
+	if req.URL.Path != u.Path {
+		http.NotFound(w, req)
 		return
 	}
-	shown := r.Header.Get("Authorization")
-	p.mu.Lock()
-	p.saw = append(p.saw, shown)
-	p.mu.Unlock()
+	shown := req.Header.Get("Authorization")
+	r.mu.Lock()
+	r.saw = append(r.saw, shown)
+	r.mu.Unlock()
 	token, _ := strings.CutPrefix(shown, "Bearer ")
-	g, ok := p.Issuer.Good(token)
+	g, ok := r.Issuer.Good(token)
 	challenge := `Bearer resource_metadata="` + u.Scheme + "://" + u.Host + prm + `"`
-	if !ok || g.Resource != p.URL {
+	if !ok || g.Resource != r.URL {
 		w.Header().Set("WWW-Authenticate", challenge)
 		http.Error(w, "no token", http.StatusUnauthorized)
 		return
 	}
-	if p.Needs != nil {
-		if need := p.Needs(r); need != "" && !slices.Contains(strings.Fields(g.Scope), need) {
+	if r.Needs != nil {
+		if need := r.Needs(req); need != "" && !slices.Contains(strings.Fields(g.Scope), need) {
 			w.Header().Set("WWW-Authenticate", challenge+`, error="insufficient_scope", scope="`+need+`"`)
 			http.Error(w, "scope", http.StatusForbidden)
 			return
 		}
 	}
-	p.Next.ServeHTTP(w, r)
+	r.Next.ServeHTTP(w, req)
 }

@@ -223,12 +223,12 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 }
 
 // eachProperty calls f with the properties of a schema, and of the schemas that it combines.
-func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
-	if n = r.derefOptional(n); n == nil || depth > 20 || seen[n] {
+func (l *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
+	if n = l.derefOptional(n); n == nil || depth > 20 || seen[n] {
 		return
 	}
 	seen[n] = true
-	props := r.derefOptional(n.Get("properties"))
+	props := l.derefOptional(n.Get("properties"))
 	for i := range props.Members() {
 		m := &props.Members()[i]
 		f(m.Name, &m.Node)
@@ -236,28 +236,28 @@ func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool,
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
 		parts := n.Get(word)
 		for i := range parts.Members() {
-			r.eachProperty(&parts.Members()[i].Node, depth+1, seen, f)
+			l.eachProperty(&parts.Members()[i].Node, depth+1, seen, f)
 		}
 	}
 }
 
 // fileField reports whether a schema describes a file, or several.
-func (r *loader) fileField(n *tree.Node, depth int) (file, list bool) {
-	if n = r.derefOptional(n); n == nil || n.Kind != tree.Object || depth > 3 {
+func (l *loader) fileField(n *tree.Node, depth int) (file, list bool) {
+	if n = l.derefOptional(n); n == nil || n.Kind != tree.Object || depth > 3 {
 		return false, false
 	}
 	if isBinary(n) {
 		return true, false
 	}
 	if items := n.Get("items"); items != nil {
-		file, _ = r.fileField(items, depth+1)
+		file, _ = l.fileField(items, depth+1)
 		return file, file
 	}
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
 		parts := n.Get(word)
 		for i := range min(len(parts.Members()), 8) {
-			f, l := r.fileField(&parts.Members()[i].Node, depth+1)
-			file, list = file || f, list || l
+			f, ok := l.fileField(&parts.Members()[i].Node, depth+1)
+			file, list = file || f, list || ok
 		}
 	}
 	return file, list
@@ -276,9 +276,9 @@ func isBinary(n *tree.Node) bool {
 }
 
 // marked reports whether a schema has a flag, directly or by its reference.
-func (r *loader) marked(n *tree.Node, flag string) bool {
+func (l *loader) marked(n *tree.Node, flag string) bool {
 	if n.Flag(flag) {
 		return true
 	}
-	return n.Get("$ref") != nil && r.derefOptional(n).Flag(flag)
+	return n.Get("$ref") != nil && l.derefOptional(n).Flag(flag)
 }

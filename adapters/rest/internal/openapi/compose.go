@@ -12,10 +12,10 @@ import (
 var inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
 
 // properties writes properties and required.
-func (w *render) properties(n *tree.Node) {
-	props := w.l.derefOptional(n.Get("properties"))
+func (r *render) properties(n *tree.Node) {
+	props := r.l.derefOptional(n.Get("properties"))
 	if props != nil && props.Kind != tree.Object {
-		w.l.warn(props, "properties is %s, not an object", props.Kind)
+		r.l.warn(props, "properties is %s, not an object", props.Kind)
 		props = nil
 	}
 	var names []string
@@ -24,31 +24,31 @@ func (w *render) properties(n *tree.Node) {
 	}
 	wanted := newSet(names)
 	hidden := "readOnly"
-	if w.output {
+	if r.output {
 		hidden = "writeOnly"
 	}
 	var required []string
 	if props != nil && len(props.Members())+len(names) > 0 {
-		w.key("properties")
-		w.b = append(w.b, '{')
+		r.key("properties")
+		r.b = append(r.b, '{')
 	}
 	for i := range props.Members() {
 		m := &props.Members()[i]
 		must := wanted.take(m.Name) || m.Node.Get("required").Is(tree.Boolean) && m.Node.Flag("required")
-		if w.l.marked(&m.Node, hidden) || w.stop() {
+		if r.l.marked(&m.Node, hidden) || r.stop() {
 			continue
 		}
 		name := m.Name
 		desc := ""
-		if !w.output {
-			if name = w.keys.shown(m.Name); name != m.Name {
+		if !r.output {
+			if name = r.keys.shown(m.Name); name != m.Name {
 				desc = renamed(m.Node.Scalar("description"), m.Name)
 			}
 		}
 		if must {
 			required = append(required, name)
 		}
-		w.property(name, &m.Node, desc, must)
+		r.property(name, &m.Node, desc, must)
 	}
 	// A required member without a schema may be anything.
 	for _, name := range names {
@@ -56,18 +56,18 @@ func (w *render) properties(n *tree.Node) {
 			continue
 		}
 		shown := name
-		if !w.output {
-			shown = w.keys.shown(name)
+		if !r.output {
+			shown = r.keys.shown(name)
 		}
 		required = append(required, shown)
 		if props != nil {
-			w.raw(shown, "{}")
+			r.raw(shown, "{}")
 		}
 	}
 	if props != nil && len(props.Members())+len(names) > 0 {
-		w.b = append(w.b, '}')
+		r.b = append(r.b, '}')
 	}
-	w.required(required)
+	r.required(required)
 }
 
 // set is the set of names still to be found.
@@ -88,25 +88,25 @@ func (s set) take(name string) bool {
 	return is
 }
 
-func (w *render) required(names []string) {
-	if len(names) == 0 || w.relaxed {
+func (r *render) required(names []string) {
+	if len(names) == 0 || r.relaxed {
 		return
 	}
-	w.texts("required", names)
+	r.texts("required", names)
 }
 
 // property writes one property. Optional ones are the first to be omitted if a schema is too long.
-func (w *render) property(name string, n *tree.Node, desc string, must bool) {
-	opt, files := w.opt, w.files
+func (r *render) property(name string, n *tree.Node, desc string, must bool) {
+	opt, files := r.opt, r.files
 	if !must {
-		w.opt++
+		r.opt++
 	}
-	if w.files = noPart; files == form {
-		w.files = inPart
+	if r.files = noPart; files == form {
+		r.files = inPart
 	}
-	w.key(name)
-	w.schema(n, name, desc)
-	w.opt, w.files = opt, files
+	r.key(name)
+	r.schema(n, name, desc)
+	r.opt, r.files = opt, files
 }
 
 // renamed adds the real name to a description.
@@ -118,88 +118,88 @@ func renamed(desc, name string) string {
 }
 
 // additional writes additionalProperties.
-func (w *render) additional(n *tree.Node) {
+func (r *render) additional(n *tree.Node) {
 	a := n.Get("additionalProperties")
-	files := w.files
-	if w.files = noPart; files == form {
-		w.files = inPart
+	files := r.files
+	if r.files = noPart; files == form {
+		r.files = inPart
 	}
 	switch {
 	case closed(n):
 		// If the parts of a value each refused the other parts' properties, they would refuse every
 		// value.
-		if !w.relaxed && !w.mixed && !isComposed(n) {
-			w.raw("additionalProperties", "false")
+		if !r.relaxed && !r.mixed && !isComposed(n) {
+			r.raw("additionalProperties", "false")
 		}
 	case a.Is(tree.Object) && len(a.Members()) > 0:
-		w.keys.open = true
-		opt := w.opt
-		w.opt++
-		w.key("additionalProperties")
-		w.schema(a, "", "")
-		w.opt = opt
+		r.keys.open = true
+		opt := r.opt
+		r.opt++
+		r.key("additionalProperties")
+		r.schema(a, "", "")
+		r.opt = opt
 	case a != nil:
-		w.keys.open = true
+		r.keys.open = true
 		if n.Get("properties") == nil {
-			w.raw("additionalProperties", "true")
+			r.raw("additionalProperties", "true")
 		}
 	case n.Get("properties") == nil:
 		types, _ := typesOf(n)
-		w.keys.open = w.keys.open || slices.Contains(types, "object")
+		r.keys.open = r.keys.open || slices.Contains(types, "object")
 	}
-	w.files = files
+	r.files = files
 }
 
 // composed writes allOf, anyOf and oneOf. It writes oneOf as anyOf: more model providers support
 // that, and alternatives in real documents are seldom exclusive.
-func (w *render) composed(n *tree.Node, nullable bool) {
+func (r *render) composed(n *tree.Node, nullable bool) {
 	if all := n.Get("allOf"); all.Is(tree.Array) && len(all.Members()) > 0 {
-		via, mixed := w.viaAll, w.mixed
-		w.viaAll, w.mixed = true, true
-		w.alternatives("allOf", all, nil, false)
-		w.viaAll, w.mixed = via, mixed
+		via, mixed := r.viaAll, r.mixed
+		r.viaAll, r.mixed = true, true
+		r.alternatives("allOf", all, nil, false)
+		r.viaAll, r.mixed = via, mixed
 	}
 	one, other := n.Get("oneOf"), n.Get("anyOf")
 	if other.Is(tree.Array) && len(other.Members()) > 0 {
-		w.alternatives("anyOf", other, n.Get("discriminator"), nullable)
-		if one.Is(tree.Array) && len(one.Members()) > 0 && !w.relaxed {
-			w.alternatives("oneOf", one, nil, nullable)
+		r.alternatives("anyOf", other, n.Get("discriminator"), nullable)
+		if one.Is(tree.Array) && len(one.Members()) > 0 && !r.relaxed {
+			r.alternatives("oneOf", one, nil, nullable)
 		}
 	} else if one.Is(tree.Array) && len(one.Members()) > 0 {
-		w.alternatives("anyOf", one, n.Get("discriminator"), nullable)
+		r.alternatives("anyOf", one, n.Get("discriminator"), nullable)
 	}
 }
 
-func (w *render) alternatives(word string, list, discriminator *tree.Node, nullable bool) {
-	w.key(word)
-	w.b = append(w.b, '[')
+func (r *render) alternatives(word string, list, discriminator *tree.Node, nullable bool) {
+	r.key(word)
+	r.b = append(r.b, '[')
 	for i := range list.Members() {
 		n := &list.Members()[i].Node
 		if i > 0 {
-			w.b = append(w.b, ',')
+			r.b = append(r.b, ',')
 		}
-		start := len(w.b)
-		w.inner(n, "", "")
-		if discriminator.Is(tree.Object) && !w.relaxed && bytes.HasPrefix(w.b[start:], []byte(`{"$ref"`)) &&
-			!bytes.Contains(w.b[start:], []byte(`"properties"`)) {
-			w.hint(n, discriminator)
+		start := len(r.b)
+		r.inner(n, "", "")
+		if discriminator.Is(tree.Object) && !r.relaxed && bytes.HasPrefix(r.b[start:], []byte(`{"$ref"`)) &&
+			!bytes.Contains(r.b[start:], []byte(`"properties"`)) {
+			r.hint(n, discriminator)
 		}
 		if types, null := typesOf(n); null && len(types) == 0 {
 			nullable = false
 		}
 	}
-	if nullable && !w.relaxed {
-		w.b = append(w.b, `,{"type":"null"}`...)
+	if nullable && !r.relaxed {
+		r.b = append(r.b, `,{"type":"null"}`...)
 	}
-	w.b = append(w.b, ']')
+	r.b = append(r.b, ']')
 }
 
 // hint adds the discriminator's value to an alternative. It reopens the schema that was just
 // written.
-func (w *render) hint(n, discriminator *tree.Node) {
+func (r *render) hint(n, discriminator *tree.Node) {
 	prop, ref := discriminator.Str("propertyName"), n.Str("$ref")
-	t := w.l.deref(n)
-	own := w.l.derefOptional(t.Get("properties").Get(prop))
+	t := r.l.deref(n)
+	own := r.l.derefOptional(t.Get("properties").Get(prop))
 	if prop == "" || t == nil || own.Get("enum") != nil || own.Get("const") != nil {
 		return
 	}
@@ -218,23 +218,23 @@ func (w *render) hint(n, discriminator *tree.Node) {
 		return
 	}
 	shown := prop
-	if !w.output {
-		shown = w.keys.shown(prop)
+	if !r.output {
+		shown = r.keys.shown(prop)
 	}
-	w.b = w.b[:len(w.b)-1]
-	w.key("properties")
-	w.b = append(w.b, '{')
-	w.key(shown)
-	w.b = append(w.b, '{')
-	w.texts("enum", values)
-	w.b = append(w.b, "}}"...)
-	w.required([]string{shown})
-	w.b = append(w.b, '}')
+	r.b = r.b[:len(r.b)-1]
+	r.key("properties")
+	r.b = append(r.b, '{')
+	r.key(shown)
+	r.b = append(r.b, '{')
+	r.texts("enum", values)
+	r.b = append(r.b, "}}"...)
+	r.required([]string{shown})
+	r.b = append(r.b, '}')
 }
 
 // orNull writes a combined schema that may also be null.
-func (w *render) orNull(n *tree.Node, name, desc string) {
-	w.describe(w.text(n, name, desc), "")
+func (r *render) orNull(n *tree.Node, name, desc string) {
+	r.describe(r.text(n, name, desc), "")
 	var list []tree.Member
 	for _, m := range n.Members() {
 		switch m.Name {
@@ -247,32 +247,32 @@ func (w *render) orNull(n *tree.Node, name, desc string) {
 			list = append(list, m)
 		}
 	}
-	w.key("anyOf")
-	w.b = append(w.b, '[')
-	w.inner(n.Object(list), "", "")
-	w.b = append(w.b, `,{"type":"null"}]`...)
+	r.key("anyOf")
+	r.b = append(r.b, '[')
+	r.inner(n.Object(list), "", "")
+	r.b = append(r.b, `,{"type":"null"}]`...)
 }
 
 var restMarks = tree.Marks("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
 
 // rareKeywords writes the rare keywords.
-func (w *render) rareKeywords(n *tree.Node) {
+func (r *render) rareKeywords(n *tree.Node) {
 	if !n.HasAny(restMarks) {
 		return
 	}
 	for _, word := range []string{"not", "if", "then", "else"} {
 		if s := n.Get(word); s.Is(tree.Object) || s.Is(tree.Boolean) {
-			w.key(word)
-			w.inner(s, "", "")
+			r.key(word)
+			r.inner(s, "", "")
 		}
 	}
 	for _, word := range []string{"contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties"} {
 		if s := n.Get(word); s.Is(tree.Object) || s.Is(tree.Boolean) {
-			w.key(word)
-			w.schema(s, "", "")
+			r.key(word)
+			r.schema(s, "", "")
 			for _, bound := range []string{"minContains", "maxContains"} {
 				if word == "contains" && whole(n.Get(bound)) != "" {
-					w.raw(bound, whole(n.Get(bound)))
+					r.raw(bound, whole(n.Get(bound)))
 				}
 			}
 		}
@@ -282,35 +282,35 @@ func (w *render) rareKeywords(n *tree.Node) {
 		if !s.Is(tree.Object) {
 			continue
 		}
-		w.keys.open = true
-		w.key(word)
-		w.b = append(w.b, '{')
+		r.keys.open = true
+		r.key(word)
+		r.b = append(r.b, '{')
 		for i := range s.Members() {
 			m := &s.Members()[i]
 			switch {
 			case word == "dependentSchemas":
-				w.key(w.keys.shown(m.Name))
-				w.inner(&m.Node, "", "")
-			case w.l.compiles(m.Name):
-				w.key(m.Name)
-				w.schema(&m.Node, "", "")
+				r.key(r.keys.shown(m.Name))
+				r.inner(&m.Node, "", "")
+			case r.l.compiles(m.Name):
+				r.key(m.Name)
+				r.schema(&m.Node, "", "")
 			}
 		}
-		w.b = append(w.b, '}')
+		r.b = append(r.b, '}')
 	}
 	if s := n.Get("dependentRequired"); s.Is(tree.Object) {
-		w.key("dependentRequired")
-		w.b = append(w.b, '{')
+		r.key("dependentRequired")
+		r.b = append(r.b, '{')
 		for i := range s.Members() {
 			m := &s.Members()[i]
 			var names []string
 			for _, name := range s.Strings(m.Name) {
-				if name = w.keys.shown(name); !slices.Contains(names, name) {
+				if name = r.keys.shown(name); !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
-			w.texts(w.keys.shown(m.Name), names)
+			r.texts(r.keys.shown(m.Name), names)
 		}
-		w.b = append(w.b, '}')
+		r.b = append(r.b, '}')
 	}
 }

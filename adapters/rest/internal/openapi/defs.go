@@ -7,103 +7,103 @@ import (
 )
 
 // def returns the name of a schema among the definitions. nil stands for the schema of files.
-func (w *render) def(n *tree.Node) string {
-	key := defKey{n, w.files}
-	d := w.defs[key]
+func (r *render) def(n *tree.Node) string {
+	key := defKey{n, r.files}
+	d := r.defs[key]
 	if d == nil {
 		name := "File"
 		if n != nil {
-			if name = w.l.labels[n]; name == "" {
+			if name = r.l.labels[n]; name == "" {
 				name = "Schema"
 			}
 		}
-		for base, i := name, 2; w.names[name]; i++ {
+		for base, i := name, 2; r.names[name]; i++ {
 			name = base + "_" + strconv.Itoa(i)
 		}
-		d = &def{defKey: key, name: name, opt: w.opt}
-		w.defs[key] = d
-		w.names[name] = true
-		w.order = append(w.order, d)
-		w.open += w.stubSize(d)
-		w.queue(d)
-	} else if w.opt < d.opt && !d.done {
-		d.opt = w.opt // there is a shorter way
-		w.queue(d)
+		d = &def{defKey: key, name: name, opt: r.opt}
+		r.defs[key] = d
+		r.names[name] = true
+		r.order = append(r.order, d)
+		r.open += r.stubSize(d)
+		r.queue(d)
+	} else if r.opt < d.opt && !d.done {
+		d.opt = r.opt // there is a shorter way
+		r.queue(d)
 	}
 	return d.name
 }
 
-func (w *render) queue(d *def) {
-	for len(w.buckets) <= d.opt {
-		w.buckets = append(w.buckets, nil)
+func (r *render) queue(d *def) {
+	for len(r.buckets) <= d.opt {
+		r.buckets = append(r.buckets, nil)
 	}
-	w.buckets[d.opt] = append(w.buckets[d.opt], d)
+	r.buckets[d.opt] = append(r.buckets[d.opt], d)
 }
 
 // definitions writes $defs: first those with the fewest optional properties on the way. If space is
 // short, the others are stubs.
-func (w *render) definitions() {
-	if len(w.order) == 0 {
+func (r *render) definitions() {
+	if len(r.order) == 0 {
 		return
 	}
-	w.key("$defs")
-	w.b = append(w.b, '{')
-	for level := 0; level < len(w.buckets); level++ {
-		for i := 0; i < len(w.buckets[level]); i++ {
-			d := w.buckets[level][i]
+	r.key("$defs")
+	r.b = append(r.b, '{')
+	for level := 0; level < len(r.buckets); level++ {
+		for i := 0; i < len(r.buckets[level]); i++ {
+			d := r.buckets[level][i]
 			if d.done {
 				continue
 			}
 			d.done = true
-			if w.stop() { // references to it must resolve
-				w.raw(d.name, "{}")
+			if r.stop() { // references to it must resolve
+				r.raw(d.name, "{}")
 				continue
 			}
-			mark, known := len(w.b), len(w.order)
-			w.open -= w.stubSize(d)
-			w.trying = w.greedy
-			w.define(d, false)
-			w.trying = false
-			if w.greedy && w.full() {
-				for _, late := range w.order[known:] {
+			mark, known := len(r.b), len(r.order)
+			r.open -= r.stubSize(d)
+			r.trying = r.greedy
+			r.define(d, false)
+			r.trying = false
+			if r.greedy && r.full() {
+				for _, late := range r.order[known:] {
 					late.done = true
-					w.open -= w.stubSize(late)
-					delete(w.defs, late.defKey)
-					delete(w.names, late.name)
+					r.open -= r.stubSize(late)
+					delete(r.defs, late.defKey)
+					delete(r.names, late.name)
 				}
-				w.order = w.order[:known]
-				w.b = w.b[:mark]
-				w.define(d, true)
+				r.order = r.order[:known]
+				r.b = r.b[:mark]
+				r.define(d, true)
 			}
 		}
 	}
-	w.b = append(w.b, '}')
+	r.b = append(r.b, '}')
 }
 
 // stubSize bounds a definition that only states the kind of a value.
-func (w *render) stubSize(d *def) int {
+func (r *render) stubSize(d *def) int {
 	if d.n == nil {
-		return len(w.fileSchema()) + len(d.name) + 4
+		return len(r.fileSchema()) + len(d.name) + 4
 	}
-	desc := min(len(d.n.Scalar("description")), w.longer, 100)
+	desc := min(len(d.n.Scalar("description")), r.longer, 100)
 	// Descriptions may contain a few characters that need escapes.
-	return len(d.name) + len(`"":{"type":["object","null"],"description":" ()"},`) + desc + desc/16 + len(w.note)
+	return len(d.name) + len(`"":{"type":["object","null"],"description":" ()"},`) + desc + desc/16 + len(r.note)
 }
 
-func (w *render) define(d *def, stub bool) {
-	w.key(d.name)
+func (r *render) define(d *def, stub bool) {
+	r.key(d.name)
 	if d.n == nil {
-		w.b = append(w.b, w.fileSchema()...)
+		r.b = append(r.b, r.fileSchema()...)
 		return
 	}
-	w.depth, w.opt, w.files, w.current, w.viaAll, w.mixed = 1, d.opt, d.files, d.n, false, false
-	w.b = append(w.b, '{')
+	r.depth, r.opt, r.files, r.current, r.viaAll, r.mixed = 1, d.opt, d.files, d.n, false, false
+	r.b = append(r.b, '{')
 	if stub {
-		w.stub(d.n, "")
+		r.stub(d.n, "")
 	} else {
-		w.members(d.n, d.name, "")
+		r.members(d.n, d.name, "")
 	}
-	w.b = append(w.b, '}')
+	r.b = append(r.b, '}')
 }
 
 // hop is a step from one schema to another that describes the same value.

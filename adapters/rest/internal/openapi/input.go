@@ -126,34 +126,34 @@ func (t *Tool) root(w *render, params []*Parameter) {
 
 // argument writes the schema of an argument. References are written inline and not as definitions:
 // models need arguments most.
-func (w *render) argument(name string, n *tree.Node, desc string, must, deprecated bool, files part) {
-	opt := w.opt
+func (r *render) argument(name string, n *tree.Node, desc string, must, deprecated bool, files part) {
+	opt := r.opt
 	if !must {
-		w.opt++
+		r.opt++
 	}
-	w.files = files
-	w.key(name)
-	w.direct(n, name, desc)
-	if deprecated && !strings.Contains(string(w.b[len(w.b)-min(len(w.b), 20):]), `"deprecated":true`) {
-		w.b = w.b[:len(w.b)-1]
-		w.raw("deprecated", "true")
-		w.b = append(w.b, '}')
+	r.files = files
+	r.key(name)
+	r.direct(n, name, desc)
+	if deprecated && !strings.Contains(string(r.b[len(r.b)-min(len(r.b), 20):]), `"deprecated":true`) {
+		r.b = r.b[:len(r.b)-1]
+		r.raw("deprecated", "true")
+		r.b = append(r.b, '}')
 	}
-	w.opt, w.files = opt, noPart
+	r.opt, r.files = opt, noPart
 }
 
 // direct writes a schema, or the one that it refers to, in full.
-func (w *render) direct(n *tree.Node, name, desc string) {
-	t := w.l.derefOptional(n)
+func (r *render) direct(n *tree.Node, name, desc string) {
+	t := r.l.derefOptional(n)
 	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
-		w.current, w.viaAll = t, false
-		w.inner(t, name, cmp.Or(desc, n.Scalar("description")))
-		w.current = nil
+		r.current, r.viaAll = t, false
+		r.inner(t, name, cmp.Or(desc, n.Scalar("description")))
+		r.current = nil
 		return
 	}
-	w.current, w.viaAll = n, false
-	w.inner(n, name, desc)
-	w.current = nil
+	r.current, r.viaAll = n, false
+	r.inner(n, name, desc)
+	r.current = nil
 }
 
 // bodySchema writes the argument that is the body.
@@ -344,7 +344,7 @@ func (t *Tool) writeOutput(s *tree.Node, budget int) []byte {
 }
 
 // object writes the members of a schema into the root object, which already has its type.
-func (w *render) object(n *tree.Node) {
+func (r *render) object(n *tree.Node) {
 	var list []tree.Member
 	for _, m := range n.Members() {
 		if m.Name != "type" && m.Name != "nullable" && m.Name != "x-nullable" && m.Name != "enum" {
@@ -352,15 +352,15 @@ func (w *render) object(n *tree.Node) {
 		}
 	}
 	s := n.Object(list)
-	w.current, w.viaAll = n, false
-	if w.wrapped(s) != nil {
-		w.composed(s, false)
+	r.current, r.viaAll = n, false
+	if r.wrapped(s) != nil {
+		r.composed(s, false)
 	} else {
-		w.rootless = true
-		w.members(s, "", "")
-		w.rootless = false
+		r.rootless = true
+		r.members(s, "", "")
+		r.rootless = false
 	}
-	w.current = nil
+	r.current = nil
 }
 
 // answer returns the schema of the answer; nil if there is none. Streams have none, since their

@@ -19,66 +19,66 @@ var formats = []string{"date-time", "date", "time", "duration", "email", "idn-em
 var limitMarks = tree.Marks(append([]string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems"}, wholeWords...)...)
 
 // members writes the keywords of a schema that is no reference into the open object.
-func (w *render) members(n *tree.Node, name, desc string) {
-	if w.depth > w.cut && !isLeaf(n) {
-		w.stub(n, desc)
+func (r *render) members(n *tree.Node, name, desc string) {
+	if r.depth > r.cut && !isLeaf(n) {
+		r.stub(n, desc)
 		return
 	}
-	if only := w.wrapped(n); only != nil {
-		via := w.viaAll
-		w.viaAll = true
-		w.ref(only, name, cmp.Or(desc, n.Scalar("description")))
-		w.viaAll = via
-		if d := n.Get("default"); d != nil && !w.output {
-			w.value("default", d, 200)
+	if only := r.wrapped(n); only != nil {
+		via := r.viaAll
+		r.viaAll = true
+		r.ref(only, name, cmp.Or(desc, n.Scalar("description")))
+		r.viaAll = via
+		if d := n.Get("default"); d != nil && !r.output {
+			r.value("default", d, 200)
 		}
 		return
 	}
 	types, nullable := typesOf(n)
-	if nullable && !w.relaxed && len(n.Get("allOf").Members()) > 0 {
-		w.orNull(n, name, desc)
+	if nullable && !r.relaxed && len(n.Get("allOf").Members()) > 0 {
+		r.orNull(n, name, desc)
 		return
 	}
-	if types = w.impliedType(n, types); len(types) == 0 && onlyNull(n) {
-		w.str("type", "null")
+	if types = r.impliedType(n, types); len(types) == 0 && onlyNull(n) {
+		r.str("type", "null")
 	} else {
-		w.types(types, nullable)
+		r.types(types, nullable)
 	}
 	note := ""
-	if p := n.Get("pattern"); p.Is(tree.Text) && !w.relaxed {
-		if w.l.compiles(p.Text) {
-			w.str("pattern", p.Text)
+	if p := n.Get("pattern"); p.Is(tree.Text) && !r.relaxed {
+		if r.l.compiles(p.Text) {
+			r.str("pattern", p.Text)
 		} else {
 			note = "pattern: " + tree.Short(p.Text)
 		}
 	}
-	w.describe(w.text(n, name, desc), note)
-	w.enum(n, types, nullable)
-	if !w.relaxed {
-		w.limits(n)
+	r.describe(r.text(n, name, desc), note)
+	r.enum(n, types, nullable)
+	if !r.relaxed {
+		r.limits(n)
 	}
 	// Some clients log every unknown format in an output schema, each time they list tools. In an
 	// input schema, formats inform models.
-	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && (!w.output || slices.Contains(formats, f.Text)) {
-		w.str("format", f.Text)
+	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && (!r.output || slices.Contains(formats, f.Text)) {
+		r.str("format", f.Text)
 	}
-	if !w.output {
+	if !r.output {
 		if d := asType(n.Get("default"), types); d != nil && d.Kind != tree.Null {
-			w.value("default", d, 200)
+			r.value("default", d, 200)
 		}
 		if n.Flag("deprecated") {
-			w.raw("deprecated", "true")
+			r.raw("deprecated", "true")
 		}
-		w.examples(n)
+		r.examples(n)
 	}
 	if n.Get("properties") != nil || n.Get("required").Is(tree.Array) {
-		w.properties(n)
+		r.properties(n)
 	}
-	w.additional(n)
-	w.items(n, types)
-	w.composed(n, nullable)
-	if !w.relaxed {
-		w.rareKeywords(n)
+	r.additional(n)
+	r.items(n, types)
+	r.composed(n, nullable)
+	if !r.relaxed {
+		r.rareKeywords(n)
 	}
 }
 
@@ -88,7 +88,7 @@ var annotations = []string{"allOf", "description", "default", "nullable", "x-nul
 
 // wrapped returns the reference of a schema that is only an allOf around it: OpenAPI 3.0 needs this
 // to describe a reference.
-func (w *render) wrapped(n *tree.Node) *tree.Node {
+func (r *render) wrapped(n *tree.Node) *tree.Node {
 	all := n.Get("allOf").Members()
 	if len(all) != 1 || !all[0].Node.Get("$ref").Is(tree.Text) || len(all[0].Node.Members()) > 1 || n.Flag("nullable") {
 		return nil
@@ -102,7 +102,7 @@ func (w *render) wrapped(n *tree.Node) *tree.Node {
 }
 
 // impliedType returns the type of a schema that has none.
-func (w *render) impliedType(n *tree.Node, types []string) []string {
+func (r *render) impliedType(n *tree.Node, types []string) []string {
 	if len(types) > 0 || isComposed(n) {
 		return types
 	}
@@ -116,17 +116,17 @@ func (w *render) impliedType(n *tree.Node, types []string) []string {
 }
 
 // text returns the description, or a title that says more than the name.
-func (w *render) text(n *tree.Node, name, desc string) string {
+func (r *render) text(n *tree.Node, name, desc string) string {
 	if desc = cmp.Or(desc, n.Scalar("description")); desc != "" {
 		return desc
 	}
 	title := n.Scalar("title")
 	plain := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if r == ' ' || r == '_' || r == '-' {
+		return strings.Map(func(char rune) rune {
+			if char == ' ' || char == '_' || char == '-' {
 				return -1
 			}
-			return r
+			return char
 		}, strings.ToLower(s))
 	}
 	if name == "" || plain(title) == plain(name) {
@@ -136,23 +136,23 @@ func (w *render) text(n *tree.Node, name, desc string) string {
 }
 
 // enum writes enum and const, each value once.
-func (w *render) enum(n *tree.Node, types []string, nullable bool) {
-	if c := n.Get("const"); c != nil && !w.relaxed {
-		w.value("const", c, 4000)
+func (r *render) enum(n *tree.Node, types []string, nullable bool) {
+	if c := n.Get("const"); c != nil && !r.relaxed {
+		r.value("const", c, 4000)
 	}
 	list := n.Get("enum")
 	if !list.Is(tree.Array) || len(list.Members()) == 0 {
 		return
 	}
-	mark := len(w.b)
+	mark := len(r.b)
 	// If space is short, a long list is only outlined.
-	hint := w.relaxed || w.longer < shortDescription && len(list.Members()) > 50
-	if w.stubs = w.stubs || hint && !w.relaxed; hint {
-		w.key("examples")
+	hint := r.relaxed || r.longer < shortDescription && len(list.Members()) > 50
+	if r.stubs = r.stubs || hint && !r.relaxed; hint {
+		r.key("examples")
 	} else {
-		w.key("enum")
+		r.key("enum")
 	}
-	w.b = append(w.b, '[')
+	r.b = append(r.b, '[')
 	seen := map[string]bool{}
 	hasNull := false
 	for i := range list.Members() {
@@ -160,64 +160,64 @@ func (w *render) enum(n *tree.Node, types []string, nullable bool) {
 		if hint && len(seen) == 10 {
 			break
 		}
-		from := len(w.b)
+		from := len(r.b)
 		if len(seen) > 0 {
-			w.b = append(w.b, ',')
+			r.b = append(r.b, ',')
 		}
 		if f := asType(v, types); f != nil {
 			v = f
 		}
-		start, ok := len(w.b), false
-		w.b, ok = v.AppendJSON(w.b, start+2000)
-		if !ok || seen[string(w.b[start:])] {
-			w.b = w.b[:from]
+		start, ok := len(r.b), false
+		r.b, ok = v.AppendJSON(r.b, start+2000)
+		if !ok || seen[string(r.b[start:])] {
+			r.b = r.b[:from]
 			continue
 		}
-		seen[string(w.b[start:])] = true
+		seen[string(r.b[start:])] = true
 		hasNull = hasNull || v.Kind == tree.Null
 	}
 	if nullable && !hasNull && len(seen) > 0 && !hint {
-		w.b = append(w.b, `,null`...)
+		r.b = append(r.b, `,null`...)
 	}
-	if w.b = append(w.b, ']'); len(seen) == 0 {
-		w.b = w.b[:mark]
+	if r.b = append(r.b, ']'); len(seen) == 0 {
+		r.b = r.b[:mark]
 	}
 }
 
 // limits writes the bounds of a value.
-func (w *render) limits(n *tree.Node) {
+func (r *render) limits(n *tree.Node) {
 	if !n.HasAny(limitMarks) {
 		return
 	}
 	for _, word := range wholeWords {
 		if s := whole(n.Get(word)); s != "" {
-			w.raw(word, s)
+			r.raw(word, s)
 		}
 	}
 	for _, side := range [][2]string{{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}} {
 		bound, exclusive := numeric(n.Get(side[0])), n.Get(side[1])
 		switch {
 		case n.Flag(side[1]) && bound != "": // as until JSON Schema draft 4
-			w.raw(side[1], bound)
+			r.raw(side[1], bound)
 			continue
 		case numeric(exclusive) != "":
-			w.raw(side[1], numeric(exclusive))
+			r.raw(side[1], numeric(exclusive))
 		}
 		if bound != "" {
-			w.raw(side[0], bound)
+			r.raw(side[0], bound)
 		}
 	}
 	if s := numeric(n.Get("multipleOf")); positive(s) {
-		w.raw("multipleOf", s)
+		r.raw("multipleOf", s)
 	}
 	if n.Flag("uniqueItems") {
-		w.raw("uniqueItems", "true")
+		r.raw("uniqueItems", "true")
 	}
 }
 
 // examples writes one short example.
-func (w *render) examples(n *tree.Node) {
-	if w.longer < longDescription || n.Get("enum") != nil || n.Get("const") != nil {
+func (r *render) examples(n *tree.Node) {
+	if r.longer < longDescription || n.Get("enum") != nil || n.Get("const") != nil {
 		return
 	}
 	e := n.Get("example")
@@ -228,46 +228,46 @@ func (w *render) examples(n *tree.Node) {
 		return
 	}
 	if v, ok := e.AppendJSON(nil, 60); ok {
-		w.raw("examples", "["+string(v)+"]")
+		r.raw("examples", "["+string(v)+"]")
 	}
 }
 
 // items writes the schema of an array's items, even an empty one, since model providers require it.
-func (w *render) items(n *tree.Node, types []string) {
+func (r *render) items(n *tree.Node, types []string) {
 	items := n.Get("items")
-	files := w.files
+	files := r.files
 	if files == form {
-		w.files = noPart
+		r.files = noPart
 	}
 	prefix := n.Get("prefixItems")
 	if items.Is(tree.Array) { // a tuple, as before JSON Schema 2020-12
 		prefix, items = items, n.Get("additionalItems")
 	}
-	if prefix.Is(tree.Array) && len(prefix.Members()) > 0 && !w.relaxed {
-		w.list("prefixItems", prefix)
+	if prefix.Is(tree.Array) && len(prefix.Members()) > 0 && !r.relaxed {
+		r.list("prefixItems", prefix)
 	}
 	if items != nil || slices.Contains(types, "array") {
-		w.key("items")
+		r.key("items")
 		if items != nil && items.Kind == tree.Boolean {
-			w.b = append(w.b, items.Text...)
+			r.b = append(r.b, items.Text...)
 		} else {
-			w.schema(items, "", "")
+			r.schema(items, "", "")
 		}
 	}
-	w.files = files
+	r.files = files
 }
 
 // list writes schemas of values below this one.
-func (w *render) list(word string, n *tree.Node) {
-	w.key(word)
-	w.b = append(w.b, '[')
+func (r *render) list(word string, n *tree.Node) {
+	r.key(word)
+	r.b = append(r.b, '[')
 	for i := range n.Members() {
 		if i > 0 {
-			w.b = append(w.b, ',')
+			r.b = append(r.b, ',')
 		}
-		w.schema(&n.Members()[i].Node, "", "")
+		r.schema(&n.Members()[i].Node, "", "")
 	}
-	w.b = append(w.b, ']')
+	r.b = append(r.b, ']')
 }
 
 // compiles reports whether a validator can use a pattern.

@@ -245,8 +245,8 @@ func inlineSchema(n *tree.Node) *tree.Node {
 }
 
 // valueOf returns the value in a schema as text, or nothing.
-func (r *loader) valueOf(n *tree.Node) string {
-	n = r.derefOptional(n)
+func (l *loader) valueOf(n *tree.Node) string {
+	n = l.derefOptional(n)
 	if c := n.Scalar("const"); c != "" {
 		return c
 	}
@@ -257,9 +257,9 @@ func (r *loader) valueOf(n *tree.Node) string {
 }
 
 // typeOf returns the only type in a schema, or nothing.
-func (r *loader) typeOf(n *tree.Node) string {
+func (l *loader) typeOf(n *tree.Node) string {
 	for range maxChain {
-		if n = r.derefOptional(n); n == nil || n.Kind != tree.Object {
+		if n = l.derefOptional(n); n == nil || n.Kind != tree.Object {
 			return ""
 		}
 		types, _ := typesOf(n)

@@ -68,160 +68,160 @@ type def struct {
 const maxInline = 60 // depth of inline schemas
 
 // key begins a member of the open object.
-func (w *render) key(name string) {
-	if last := w.b[len(w.b)-1]; last != '{' {
-		w.b = append(w.b, ',')
+func (r *render) key(name string) {
+	if last := r.b[len(r.b)-1]; last != '{' {
+		r.b = append(r.b, ',')
 	}
-	w.b = append(rawjson.AppendString(w.b, name), ':')
+	r.b = append(rawjson.AppendString(r.b, name), ':')
 }
 
-func (w *render) raw(name, value string) {
-	w.key(name)
-	w.b = append(w.b, value...)
+func (r *render) raw(name, value string) {
+	r.key(name)
+	r.b = append(r.b, value...)
 }
 
-func (w *render) str(name, value string) {
-	w.key(name)
-	w.b = rawjson.AppendString(w.b, value)
+func (r *render) str(name, value string) {
+	r.key(name)
+	r.b = rawjson.AppendString(r.b, value)
 }
 
 // texts writes a list of texts.
-func (w *render) texts(name string, texts []string) {
-	w.key(name)
-	w.b = append(w.b, '[')
+func (r *render) texts(name string, texts []string) {
+	r.key(name)
+	r.b = append(r.b, '[')
 	for i, one := range texts {
 		if i > 0 {
-			w.b = append(w.b, ',')
+			r.b = append(r.b, ',')
 		}
-		w.b = rawjson.AppendString(w.b, one)
+		r.b = rawjson.AppendString(r.b, one)
 	}
-	w.b = append(w.b, ']')
+	r.b = append(r.b, ']')
 }
 
 // value writes a value of the document, unless it is longer than limit.
-func (w *render) value(name string, n *tree.Node, limit int) {
-	mark := len(w.b)
-	w.key(name)
-	b, ok := n.AppendJSON(w.b, len(w.b)+limit)
-	if w.b = b; !ok {
-		w.b = w.b[:mark]
+func (r *render) value(name string, n *tree.Node, limit int) {
+	mark := len(r.b)
+	r.key(name)
+	b, ok := n.AppendJSON(r.b, len(r.b)+limit)
+	if r.b = b; !ok {
+		r.b = r.b[:mark]
 	}
 }
 
 // stop reports whether writing more is useless.
-func (w *render) stop() bool {
-	if len(w.b) > w.limit && !w.greedy || len(w.b) > fullLimit {
-		w.over = true
+func (r *render) stop() bool {
+	if len(r.b) > r.limit && !r.greedy || len(r.b) > fullLimit {
+		r.over = true
 	}
-	return w.over || w.trying && w.full()
+	return r.over || r.trying && r.full()
 }
 
 // full reports whether the text, with the pending minimum, exceeds the limit. More writing cannot
 // change that.
-func (w *render) full() bool { return len(w.b)+w.open > w.limit }
+func (r *render) full() bool { return len(r.b)+r.open > r.limit }
 
 // schema writes a schema that describes a value below the current one.
-func (w *render) schema(n *tree.Node, name, desc string) {
-	current, via, mixed := w.current, w.viaAll, w.mixed
-	w.current, w.viaAll, w.mixed = nil, false, false // references here lead to another value: no cycle
-	w.inner(n, name, desc)
-	w.current, w.viaAll, w.mixed = current, via, mixed
+func (r *render) schema(n *tree.Node, name, desc string) {
+	current, via, mixed := r.current, r.viaAll, r.mixed
+	r.current, r.viaAll, r.mixed = nil, false, false // references here lead to another value: no cycle
+	r.inner(n, name, desc)
+	r.current, r.viaAll, r.mixed = current, via, mixed
 }
 
 // inner writes a schema that describes the same value as the current one.
-func (w *render) inner(n *tree.Node, name, desc string) {
-	w.b = append(w.b, '{')
-	w.depth++
+func (r *render) inner(n *tree.Node, name, desc string) {
+	r.b = append(r.b, '{')
+	r.depth++
 	switch {
-	case n == nil || w.stop() || w.depth > maxInline:
+	case n == nil || r.stop() || r.depth > maxInline:
 	case n.Kind == tree.Boolean:
-		if n.Text == "false" && !w.relaxed {
-			w.raw("not", "{}")
+		if n.Text == "false" && !r.relaxed {
+			r.raw("not", "{}")
 		}
 	case n.Kind != tree.Object:
-		w.l.warn(n, "%s in place of a schema: every value is allowed", n.Kind)
+		r.l.warn(n, "%s in place of a schema: every value is allowed", n.Kind)
 	case n.Get("$ref").Is(tree.Text):
-		w.ref(n, name, desc)
-	case w.files == inPart && isBinary(n):
-		w.file(cmp.Or(desc, n.Scalar("description")))
+		r.ref(n, name, desc)
+	case r.files == inPart && isBinary(n):
+		r.file(cmp.Or(desc, n.Scalar("description")))
 	default:
-		w.members(n, name, desc)
+		r.members(n, name, desc)
 	}
-	w.depth--
-	w.b = append(w.b, '}')
+	r.depth--
+	r.b = append(r.b, '}')
 }
 
 // ref writes the target of a reference, with the members beside it.
-func (w *render) ref(n *tree.Node, name, desc string) {
+func (r *render) ref(n *tree.Node, name, desc string) {
 	desc = cmp.Or(desc, n.Scalar("description"))
-	t := w.l.deref(n)
+	t := r.l.deref(n)
 	if t == nil {
-		w.describe(desc, "")
+		r.describe(desc, "")
 		return
 	}
 	if t.Kind != tree.Object {
-		if t.Kind == tree.Boolean && t.Text == "false" && !w.relaxed {
-			w.raw("not", "{}")
+		if t.Kind == tree.Boolean && t.Text == "false" && !r.relaxed {
+			r.raw("not", "{}")
 		}
 		return
 	}
 	types, _ := typesOf(t)
 	nullable := (n.Flag("nullable") || n.Flag("x-nullable")) && len(types) > 0
 	_, itself := typesOf(t)
-	if nullable && !itself && !w.relaxed {
-		w.describe(desc, "")
-		w.key("anyOf")
-		w.b = append(w.b, '[', '{')
-		w.target(t, n, name, "")
-		w.b = append(w.b, `},{"type":"null"}]`...)
+	if nullable && !itself && !r.relaxed {
+		r.describe(desc, "")
+		r.key("anyOf")
+		r.b = append(r.b, '[', '{')
+		r.target(t, n, name, "")
+		r.b = append(r.b, `},{"type":"null"}]`...)
 		return
 	}
-	w.target(t, n, name, desc)
+	r.target(t, n, name, desc)
 }
 
-func (w *render) target(t, n *tree.Node, name, desc string) {
+func (r *render) target(t, n *tree.Node, name, desc string) {
 	switch {
-	case w.current != nil && (w.l.ways(t, 0) > maxWays || w.l.reaches(t, w.current, w.viaAll)):
+	case r.current != nil && (r.l.ways(t, 0) > maxWays || r.l.reaches(t, r.current, r.viaAll)):
 		// The value would have to match this very schema again, endlessly: Cat is a Pet, and a Pet
 		// is a Cat or a Dog. Schemas that multiply at every step are nearly as bad.
-		w.plain(t, name, desc)
-	case w.mixed && closed(t) && !isComposed(t):
-		w.members(t, name, desc) // without the part that closes the cycle
-	case isLeaf(t) || w.files == inPart && isBinary(t):
-		if w.files == inPart && isBinary(t) {
-			w.file(cmp.Or(desc, t.Scalar("description")))
+		r.plain(t, name, desc)
+	case r.mixed && closed(t) && !isComposed(t):
+		r.members(t, name, desc) // without the part that closes the cycle
+	case isLeaf(t) || r.files == inPart && isBinary(t):
+		if r.files == inPart && isBinary(t) {
+			r.file(cmp.Or(desc, t.Scalar("description")))
 			return
 		}
-		w.members(t, name, desc)
+		r.members(t, name, desc)
 	default:
-		w.str("$ref", "#/$defs/"+w.def(t))
-		w.describe(desc, "")
-		if w.l.siblings {
-			w.siblingProperties(n)
+		r.str("$ref", "#/$defs/"+r.def(t))
+		r.describe(desc, "")
+		if r.l.siblings {
+			r.siblingProperties(n)
 		}
 	}
 }
 
 // siblingProperties writes the properties beside a reference (OpenAPI 3.1 and later; earlier versions ignore
 // them).
-func (w *render) siblingProperties(n *tree.Node) {
-	if n.Get("default") != nil && !w.output {
-		w.value("default", n.Get("default"), 200)
+func (r *render) siblingProperties(n *tree.Node) {
+	if n.Get("default") != nil && !r.output {
+		r.value("default", n.Get("default"), 200)
 	}
 	if n.Get("properties") != nil {
-		w.properties(n)
+		r.properties(n)
 	}
 }
 
 // plain writes a schema without the schemas that it combines.
-func (w *render) plain(t *tree.Node, name, desc string) {
+func (r *render) plain(t *tree.Node, name, desc string) {
 	var list []tree.Member
 	for _, m := range t.Members() {
 		if !slices.Contains(inPlace, m.Name) && m.Name != "discriminator" && m.Name != "$ref" {
 			list = append(list, m)
 		}
 	}
-	w.members(t.Object(list), name, desc)
+	r.members(t.Object(list), name, desc)
 }
 
 // closed reports whether a schema allows only its own properties.
@@ -254,9 +254,9 @@ func isLeaf(n *tree.Node) bool {
 }
 
 // file writes the schema of an argument that is a file.
-func (w *render) file(desc string) {
-	w.str("$ref", "#/$defs/"+w.def(nil))
-	w.describe(desc, "")
+func (r *render) file(desc string) {
+	r.str("$ref", "#/$defs/"+r.def(nil))
+	r.describe(desc, "")
 }
 
 // fileSchema is the definition of a file.
@@ -269,70 +269,70 @@ const fileSchema = `{"description":"A file: give its bytes as base64 in data, or
 var resourceFile = strings.Replace(fileSchema, "a data: URI", "a data: URI, or the rest:// address of a resource of this server", 1)
 
 // fileSchema returns the definition of a file.
-func (w *render) fileSchema() string {
-	if w.resources {
+func (r *render) fileSchema() string {
+	if r.resources {
 		return resourceFile
 	}
 	return fileSchema
 }
 
 // stub writes a schema that only states the kind of a value.
-func (w *render) stub(n *tree.Node, desc string) {
-	w.stubs = true
+func (r *render) stub(n *tree.Node, desc string) {
+	r.stubs = true
 	note := ""
-	switch t := w.l.typeOf(n); t {
+	switch t := r.l.typeOf(n); t {
 	case "":
 	case "array":
-		w.types([]string{t}, false)
-		w.raw("items", "{}")
+		r.types([]string{t}, false)
+		r.raw("items", "{}")
 	default:
-		w.types([]string{t}, false)
+		r.types([]string{t}, false)
 		if t == "object" {
-			note = w.note
+			note = r.note
 		}
 	}
-	w.describe(cut(cmp.Or(desc, n.Scalar("description")), 100), note)
+	r.describe(cut(cmp.Or(desc, n.Scalar("description")), 100), note)
 }
 
 // types writes the type.
-func (w *render) types(types []string, nullable bool) {
-	nullable = nullable || w.relaxed
+func (r *render) types(types []string, nullable bool) {
+	nullable = nullable || r.relaxed
 	switch {
-	case w.rootless:
-		w.rootless = false
+	case r.rootless:
+		r.rootless = false
 		return
 	case len(types) == 0:
 		return
 	case len(types) == 1 && !nullable:
-		w.str("type", types[0])
+		r.str("type", types[0])
 		return
 	}
-	w.texts("type", types)
+	r.texts("type", types)
 	if nullable {
-		w.b = append(w.b[:len(w.b)-1], `,"null"]`...)
+		r.b = append(r.b[:len(r.b)-1], `,"null"]`...)
 	}
 }
 
-func (w *render) describe(desc, note string) {
+func (r *render) describe(desc, note string) {
 	// Types are very frequent: nothing is allocated here.
-	desc, mark := tree.Cut(strings.TrimSpace(desc), w.longer)
+	desc, mark := tree.Cut(strings.TrimSpace(desc), r.longer)
 	if desc == "" && mark == "" && note == "" {
 		return
 	}
-	w.key("description")
-	w.b = rawjson.AppendString(w.b, desc)
-	w.b = append(w.b[:len(w.b)-1], mark...)
+	r.key("description")
+	r.b = rawjson.AppendString(r.b, desc)
+	r.b = append(r.b[:len(r.b)-1], mark...)
 	if note != "" {
 		between, end := " (", ")"
 		if desc == "" && mark == "" {
 			between, end = "", ""
 		}
-		w.b = append(w.b, between...)
-		quote := len(w.b)
-		w.b = rawjson.AppendString(w.b, note)
-		w.b = append(append(w.b[:quote], w.b[quote+1:len(w.b)-1]...), end...)
+		r.b = append(r.b, between...)
+		quote := len(r.b)
+		r.b = rawjson.AppendString(r.b, note)
+		r.b = append(append(r.b[:quote], r.b[quote+1:len(r.b)-1]...), end...)
 	}
-	w.b = append(w.b, '"')
+	r.b = append(r.b, '"')
 }
 
 // cut shortens a text to at most n bytes, with a mark if it was longer.

@@ -361,15 +361,15 @@ func ParseRules(lines []string) (Rules, error) {
 }
 
 // match reports whether an operation is exposed, and marks the rules that match.
-func (rs Rules) match(op *Operation, fits []bool) bool {
-	if len(rs) == 0 {
+func (r Rules) match(op *Operation, fits []bool) bool {
+	if len(r) == 0 {
 		return true
 	}
-	in := rs[0].not
-	for i, r := range rs {
-		if r.matches(op) {
+	in := r[0].not
+	for i, rule := range r {
+		if rule.matches(op) {
 			fits[i] = true
-			in = !r.not
+			in = !rule.not
 		}
 	}
 	return in

@@ -56,7 +56,7 @@ type HookError struct {
 	Detail string // for the log: the hook's own error
 }
 
-func (e *HookError) Error() string { return "the hook that signs requests " + e.Text }
+func (h *HookError) Error() string { return "the hook that signs requests " + h.Text }
 
 // request is the input of a hook, and answer its output.
 type request struct {

@@ -136,14 +136,14 @@ func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faul
 }
 
 // fits says why an operation cannot have the template's body; empty if it can.
-func (o *additions) fits(t *openapi.Tool) string {
+func (a *additions) fits(t *openapi.Tool) string {
 	method := t.Operation.Method
-	o.media = t.Body
+	a.media = t.Body
 	if t.Body == nil {
 		if !Methods[method] {
 			return "is there, and a " + method + " of this API has none"
 		}
-		o.media = &openapi.MediaType{Type: "application/json"}
+		a.media = &openapi.MediaType{Type: "application/json"}
 		return ""
 	}
 	kind, _, _ := strings.Cut(strings.ToLower(t.Body.Type), ";")
@@ -153,49 +153,49 @@ func (o *additions) fits(t *openapi.Tool) string {
 	switch {
 	case t.Body.File:
 		return "is there, and that of the API is a file, which no template can make"
-	case form && !o.body.object:
+	case form && !a.body.object:
 		return "must be a mapping: that of the API is a form (" + kind + ")"
-	case !form && !json && (o.body.object || o.body.isList):
+	case !form && !json && (a.body.object || a.body.isList):
 		return "must be text: that of the API is " + kind
 	}
-	o.patches = o.body.object && !o.used["body"]
-	if given := gjson.GetBytes(t.InputSchema, "properties.body.type"); o.patches && len(o.fields) == 0 && given.Type == gjson.String && given.Str != "object" {
+	a.patches = a.body.object && !a.used["body"]
+	if given := gjson.GetBytes(t.InputSchema, "properties.body.type"); a.patches && len(a.fields) == 0 && given.Type == gjson.String && given.Str != "object" {
 		return "is a mapping, and that of the API is of the type " + given.Str + ": put {body} into it, or write all of it"
 	}
 	return ""
 }
 
 // hide records which arguments clients do not see, since the additions set their places.
-func (o *additions) hide(t *openapi.Tool) {
-	for _, a := range t.Arguments {
+func (a *additions) hide(t *openapi.Tool) {
+	for _, argument := range t.Arguments {
 		switch {
-		case a.Place == openapi.InHeader:
-			if header := o.headerOf(a); header != nil && !slices.Contains(header.args(), a.Name) {
-				o.hidden[a.Name] = "headers"
+		case argument.Place == openapi.InHeader:
+			if header := a.headerOf(argument); header != nil && !slices.Contains(header.args(), argument.Name) {
+				a.hidden[argument.Name] = "headers"
 			}
-		case a.Place == openapi.InQuery:
-			if i := o.queryIndex(a); i >= 0 && !slices.Contains(o.query[i].value.args(), a.Name) {
-				o.hidden[a.Name] = "query"
+		case argument.Place == openapi.InQuery:
+			if i := a.queryIndex(argument); i >= 0 && !slices.Contains(a.query[i].value.args(), argument.Name) {
+				a.hidden[argument.Name] = "query"
 			}
-		case a.Place != openapi.InBody || o.body == nil || o.used[a.Name]:
-		case !o.patches, a.Field != "" && slices.Contains(o.body.names, a.Field):
-			o.hidden[a.Name] = "body"
-		case a.Field == "" && !gjson.GetBytes(o.without(t.InputSchema), "properties."+gjson.Escape(a.Name)).Exists():
-			o.hidden[a.Name] = "body" // all its members are set
+		case argument.Place != openapi.InBody || a.body == nil || a.used[argument.Name]:
+		case !a.patches, argument.Field != "" && slices.Contains(a.body.names, argument.Field):
+			a.hidden[argument.Name] = "body"
+		case argument.Field == "" && !gjson.GetBytes(a.without(t.InputSchema), "properties."+gjson.Escape(argument.Name)).Exists():
+			a.hidden[argument.Name] = "body" // all its members are set
 		}
 	}
 }
 
 // queryIndex returns the index of the query parameter that replaces an argument, or -1.
-func (o *additions) queryIndex(a openapi.Argument) int {
-	return slices.IndexFunc(o.query, func(q pair) bool { return a.Place == openapi.InQuery && q.name == a.Parameter.Name })
+func (a *additions) queryIndex(argument openapi.Argument) int {
+	return slices.IndexFunc(a.query, func(q pair) bool { return argument.Place == openapi.InQuery && q.name == argument.Parameter.Name })
 }
 
 // headerOf returns the header that replaces an argument, or nil.
-func (o *additions) headerOf(a openapi.Argument) *template {
-	if a.Place == openapi.InHeader {
-		for name, header := range o.headers {
-			if strings.EqualFold(name, a.Parameter.Name) {
+func (a *additions) headerOf(argument openapi.Argument) *template {
+	if argument.Place == openapi.InHeader {
+		for name, header := range a.headers {
+			if strings.EqualFold(name, argument.Parameter.Name) {
 				return header
 			}
 		}
@@ -204,22 +204,22 @@ func (o *additions) headerOf(a openapi.Argument) *template {
 }
 
 // sets reports whether the additions set the place of an argument.
-func (o *additions) sets(arg string) bool { return o != nil && o.hidden[arg] != "" }
+func (a *additions) sets(arg string) bool { return a != nil && a.hidden[arg] != "" }
 
 // without returns an input schema without the parts that the additions set.
-func (o *additions) without(schema []byte) []byte {
-	if o == nil {
+func (a *additions) without(schema []byte) []byte {
+	if a == nil {
 		return schema
 	}
 	gone := &template{object: true}
 	add := func(name string, inner *template) {
 		gone.names, gone.inner = append(gone.names, name), append(gone.inner, inner)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.hidden)) {
+	for _, name := range slices.Sorted(maps.Keys(a.hidden)) {
 		add(name, &template{})
 	}
-	if o.patches && len(o.fields) == 0 {
-		add("body", o.body)
+	if a.patches && len(a.fields) == 0 {
+		add("body", a.body)
 	}
 	defs := gjson.GetBytes(schema, "$defs")
 	left, _ := withoutSet(schema, gone, defs, 0)
@@ -296,63 +296,63 @@ func membersOf(schema []byte) []Member {
 }
 
 // equip adds the arguments that fill makes to the tool of package wire.
-func (o *additions) equip(call *openapi.Tool) {
-	if o == nil {
+func (a *additions) equip(call *openapi.Tool) {
+	if a == nil {
 		return
 	}
 	own := call.Arguments
 	call.Arguments = nil
-	for _, a := range own {
-		if (o.body == nil || a.Place != openapi.InBody) && o.queryIndex(a) < 0 && o.headerOf(a) == nil {
-			call.Arguments = append(call.Arguments, a)
+	for _, argument := range own {
+		if (a.body == nil || argument.Place != openapi.InBody) && a.queryIndex(argument) < 0 && a.headerOf(argument) == nil {
+			call.Arguments = append(call.Arguments, argument)
 		}
 	}
-	if o.body != nil {
-		call.Body = o.media
+	if a.body != nil {
+		call.Body = a.media
 		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
 	}
-	call.Arguments = append(call.Arguments, queryArguments(o.query)...)
-	call.Arguments = append(call.Arguments, headerArguments(o.headers)...)
+	call.Arguments = append(call.Arguments, queryArguments(a.query)...)
+	call.Arguments = append(call.Arguments, headerArguments(a.headers)...)
 }
 
 // fill adds the additions to the arguments of a request, under the document's names.
-func (o *additions) fill(args []byte) ([]byte, error) {
-	if o == nil {
+func (a *additions) fill(args []byte) ([]byte, error) {
+	if a == nil {
 		return args, nil
 	}
 	values := valuesOf(args)
-	more, err := filledHeaders(o.headers, values)
+	more, err := filledHeaders(a.headers, values)
 	if err != nil {
 		return nil, err
 	}
-	more = append(more, filledQuery(o.query, values)...)
+	more = append(more, filledQuery(a.query, values)...)
 	var given []byte // the client's body
 	var flat []Member
 	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
-		field, isField := o.fields[name]
+		field, isField := a.fields[name]
 		switch {
-		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || o.hidden[name] != "":
+		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || a.hidden[name] != "":
 			return name, nil // clients must not set it
-		case o.body == nil:
+		case a.body == nil:
 			return name, value
 		case isField:
-			if !o.used[name] {
+			if !a.used[name] {
 				flat = append(flat, Member{Name: field, Value: value})
 			}
 			return name, nil
-		case name == "body" && o.bodyIsOne():
+		case name == "body" && a.bodyIsOne():
 			given = value
 			return name, nil
 		}
 		return name, value
 	})
-	if o.body != nil {
+	if a.body != nil {
 		if flat != nil {
 			given = RewriteMembers([]byte("{}"), func(name string, value []byte) (string, []byte) { return name, value }, flat...)
 		}
-		body, ok := o.body.append(nil, values)
-		if o.patches {
-			body, ok = o.body.merge(gjson.ParseBytes(given), values)
+		body, ok := a.body.append(nil, values)
+		if a.patches {
+			body, ok = a.body.merge(gjson.ParseBytes(given), values)
 		}
 		if ok {
 			more = append(more, Member{Name: BodyArg, Value: body})
@@ -381,7 +381,7 @@ func (t *template) name(i int) string {
 }
 
 // bodyIsOne reports whether the body is a single argument.
-func (o *additions) bodyIsOne() bool { return len(o.fields) == 0 }
+func (a *additions) bodyIsOne() bool { return len(a.fields) == 0 }
 
 // merge merges the value of a template into another value, member by member. It reports false if
 // there is neither.

@@ -17,14 +17,14 @@ import (
 )
 
 // headerTemplates reads the headers of an entry.
-func (t *Entry) headerTemplates(use func(name string) bool) (map[string]*template, Faults) {
+func (e *Entry) headerTemplates(use func(name string) bool) (map[string]*template, Faults) {
 	all := map[string]*template{}
 	var faults Faults
-	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		add := func(format string, args ...any) {
-			faults = append(faults, t.KeyFault("headers: "+name, "headers: "+format, args...))
+			faults = append(faults, e.KeyFault("headers: "+name, "headers: "+format, args...))
 		}
-		one, err := parseText(t.Headers[name], use)
+		one, err := parseText(e.Headers[name], use)
 		switch {
 		case err != nil:
 			add("%s: %s", name, err)

@@ -21,18 +21,18 @@ type pair struct {
 const queryArg = "query "
 
 // queryTemplates reads the query of an entry.
-func (t *Entry) queryTemplates(use func(name string) bool) ([]pair, Faults) {
+func (e *Entry) queryTemplates(use func(name string) bool) ([]pair, Faults) {
 	var all []pair
 	var faults Faults
 	add := func(name, format string, args ...any) {
-		faults = append(faults, t.KeyFault("query: "+name, "query: "+name+": "+format, args...))
+		faults = append(faults, e.KeyFault("query: "+name, "query: "+name+": "+format, args...))
 	}
-	gjson.ParseBytes(t.Query).ForEach(func(k, v gjson.Result) bool {
+	gjson.ParseBytes(e.Query).ForEach(func(k, v gjson.Result) bool {
 		name := k.String()
 		one, err := parseTemplate(v, use, 0)
 		switch {
 		case name == "":
-			faults = append(faults, t.KeyFault("query", "query has a parameter without a name"))
+			faults = append(faults, e.KeyFault("query", "query has a parameter without a name"))
 		case err != nil:
 			add(name, "%s", err)
 		case !one.flat(true):
@@ -83,21 +83,21 @@ func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 
 // described returns how the parameter is written: as in the document, or by the type of the
 // argument that is its whole value.
-func (q *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
+func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
 	for _, a := range t.Arguments {
-		if a.Place == openapi.InQuery && a.Parameter.Name == q.name {
+		if a.Place == openapi.InQuery && a.Parameter.Name == p.name {
 			return a.Parameter
 		}
 	}
-	p := &openapi.Parameter{Name: q.name, In: openapi.InQuery, Style: "form", Explode: true}
-	if q.value.asGiven {
-		name := q.value.parts[0].arg
-		p.Type = gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)+".type").String()
+	parameter := &openapi.Parameter{Name: p.name, In: openapi.InQuery, Style: "form", Explode: true}
+	if p.value.asGiven {
+		name := p.value.parts[0].arg
+		parameter.Type = gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)+".type").String()
 		if a := args[name]; a != nil && gjson.GetBytes(a.Schema, "type").Exists() {
-			p.Type = gjson.GetBytes(a.Schema, "type").String()
+			parameter.Type = gjson.GetBytes(a.Schema, "type").String()
 		}
 	}
-	return p
+	return parameter
 }
 
 // queryArguments returns the arguments of a request that stand for these parameters.

@@ -36,9 +36,9 @@ const (
 )
 
 // Build makes the tool that the entry describes.
-func (t *Entry) Build() (*Tool, Faults) {
-	b := &builder{entry: t, used: map[string]bool{}, headers: map[string]*template{}}
-	if !plainName.MatchString(t.Shown()) {
+func (e *Entry) Build() (*Tool, Faults) {
+	b := &builder{entry: e, used: map[string]bool{}, headers: map[string]*template{}}
+	if !plainName.MatchString(e.Shown()) {
 		b.fault("a tool's name has 1 to 64 letters, digits, '_', '.' and '-'")
 	}
 	b.request()
@@ -46,7 +46,7 @@ func (t *Entry) Build() (*Tool, Faults) {
 	b.templates()
 	b.rest()
 	if b.op.Method != "" {
-		_, wrong := t.settings(b.op)
+		_, wrong := e.settings(b.op)
 		b.faults = append(b.faults, wrong...)
 	}
 	if len(b.faults) > 0 {
@@ -56,7 +56,7 @@ func (t *Entry) Build() (*Tool, Faults) {
 }
 
 // Shown is the name of a tool with a request.
-func (t *Entry) Shown() string { return cmp.Or(t.Name, t.Key) }
+func (e *Entry) Shown() string { return cmp.Or(e.Name, e.Key) }
 
 func (b *builder) fault(format string, args ...any) {
 	b.faults = append(b.faults, b.entry.Fault(format, args...))

@@ -90,17 +90,17 @@ func NewRuleset(rules []Rule) *Ruleset {
 
 // Apply combines a tool's own entry, which may be nil, with the rules; nil means no settings. It adds
 // the rules' parameters to shared.
-func (s *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
+func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	out := own
 	var fit []*Entry // the last rule first
-	for i, r := range slices.Backward(s.rules) {
+	for i, rule := range slices.Backward(r.rules) {
 		op := t.Operation
-		if !r.Match.Matches(op) {
+		if !rule.Match.Matches(op) {
 			continue
 		}
-		s.matches[i]++
+		r.matches[i]++
 		if op.Method == http.MethodGet {
-			s.gets[i]++
+			r.gets[i]++
 		}
 		if out == nil {
 			out = &Entry{Key: op.Key(), Ruled: true}
@@ -112,7 +112,7 @@ func (s *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 		if out.Lines == nil {
 			out.Lines = map[string]int{}
 		}
-		fit = append(fit, &s.rules[i].Entry)
+		fit = append(fit, &r.rules[i].Entry)
 	}
 	for _, from := range fit { // first, since retry depends on it
 		out.take(from, out.Writes == nil && from.Writes != nil, "writes", func() { out.Writes = from.Writes })
@@ -120,11 +120,11 @@ func (s *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	for _, from := range fit {
 		out.fill(from, t.Operation)
 	}
-	for i, r := range s.rules {
-		if !r.Match.Matches(t.Operation) {
+	for i, item := range r.rules {
+		if !item.Match.Matches(t.Operation) {
 			continue
 		}
-		for _, a := range s.args[i].Of(t, nil).Args {
+		for _, a := range r.args[i].Of(t, nil).Args {
 			shared.Args = slices.DeleteFunc(shared.Args, func(one Arg) bool { return one.Name == a.Name })
 			shared.Args = append(shared.Args, a)
 		}
@@ -167,24 +167,24 @@ func (e *Entry) fill(from *Entry, op *openapi.Operation) {
 }
 
 // Unused reports rules that match nothing, and settings that apply to none of their operations.
-func (s *Ruleset) Unused(doc *openapi.Document) Faults {
+func (r *Ruleset) Unused(doc *openapi.Document) Faults {
 	var faults Faults
-	for i := range s.rules {
-		r := &s.rules[i]
+	for i := range r.rules {
+		rule := &r.rules[i]
 		add := func(key, format string, args ...any) {
-			faults = append(faults, Fault{Key: ruleName(i), Line: r.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
+			faults = append(faults, Fault{Key: ruleName(i), Line: rule.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
 		}
-		if s.matches[i] == 0 {
-			add("match", "no exposed operation matches it%s", r.hint(doc))
+		if r.matches[i] == 0 {
+			add("match", "no exposed operation matches it%s", rule.hint(doc))
 			continue
 		}
-		if s.gets[i] == 0 && r.Entry.As == AsResource {
+		if r.gets[i] == 0 && rule.Entry.As == AsResource {
 			add("as", "as: resource is for GET, and the rule matches no GET")
 		}
-		if s.gets[i] == 0 && r.Entry.Cache != nil {
+		if r.gets[i] == 0 && rule.Entry.Cache != nil {
 			add("cache", "cache is for GET, and the rule matches no GET")
 		}
-		faults = append(faults, s.args[i].Unused()...)
+		faults = append(faults, r.args[i].Unused()...)
 	}
 	return faults
 }

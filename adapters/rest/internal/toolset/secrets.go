@@ -59,14 +59,14 @@ func PathOf(op *openapi.Operation, hidden ...string) string {
 
 // Secrets returns the probable secrets in the entry's own headers and query. Those of the API's
 // headers and credentials are known elsewhere.
-func (t *Entry) Secrets() []string {
+func (e *Entry) Secrets() []string {
 	var all []string
-	for name, text := range t.Headers {
+	for name, text := range e.Headers {
 		if secretHeader(name) {
 			all = append(all, literals(text)...)
 		}
 	}
-	t.inQuery(func(name, text string) {
+	e.inQuery(func(name, text string) {
 		if secretParameter(name) {
 			all = append(all, literals(text)...)
 		}
@@ -76,8 +76,8 @@ func (t *Entry) Secrets() []string {
 }
 
 // inQuery calls add with each name and value of the entry's query. Values are templates.
-func (t *Entry) inQuery(add func(name, text string)) {
-	gjson.ParseBytes(t.Query).ForEach(func(name, v gjson.Result) bool {
+func (e *Entry) inQuery(add func(name, text string)) {
+	gjson.ParseBytes(e.Query).ForEach(func(name, v gjson.Result) bool {
 		items := []gjson.Result{v}
 		if v.IsArray() {
 			items = v.Array()
@@ -87,7 +87,7 @@ func (t *Entry) inQuery(add func(name, text string)) {
 		}
 		return true
 	})
-	_, query, _ := strings.Cut(t.Request, "?")
+	_, query, _ := strings.Cut(e.Request, "?")
 	for one := range strings.SplitSeq(inQuery.ReplaceAllString(query, "&"), "&") {
 		name, value, _ := strings.Cut(one, "=")
 		if plain, err := url.QueryUnescape(name); err == nil {
@@ -121,8 +121,8 @@ func literals(text string) []string {
 
 // Hides adds the secrets of a catalogue's entry to the known ones. It reports false if there would
 // be too many.
-func (t *Entry) Hides(known map[string]bool) bool {
-	own := slices.DeleteFunc(t.Secrets(), func(s string) bool { return known[s] })
+func (e *Entry) Hides(known map[string]bool) bool {
+	own := slices.DeleteFunc(e.Secrets(), func(s string) bool { return known[s] })
 	if len(known)+len(own) > MaxPublishedSecrets {
 		return len(own) == 0
 	}
@@ -133,9 +133,9 @@ func (t *Entry) Hides(known map[string]bool) bool {
 }
 
 // Masked returns the names of the entry's secret headers.
-func (t *Entry) Masked() []string {
+func (e *Entry) Masked() []string {
 	var all []string
-	for name := range t.Headers {
+	for name := range e.Headers {
 		if secretHeader(name) {
 			all = append(all, http.CanonicalHeaderKey(name))
 		}
@@ -144,9 +144,9 @@ func (t *Entry) Masked() []string {
 }
 
 // maskedQuery returns the names of query parameters in which the entry has probable secrets.
-func (t *Entry) maskedQuery() []string {
+func (e *Entry) maskedQuery() []string {
 	var all []string
-	t.inQuery(func(name, text string) {
+	e.inQuery(func(name, text string) {
 		if secretParameter(name) && len(literals(text)) > 0 {
 			all = append(all, name)
 		}

@@ -13,22 +13,22 @@ import (
 const AsResource = "resource"
 
 // settingFaults reports faults in the settings of an entry that do not depend on its request.
-func (t *Entry) settingFaults() Faults {
+func (e *Entry) settingFaults() Faults {
 	var faults Faults
-	add := func(key, text string) { faults = append(faults, t.KeyFault(key, "%s", key+" "+text)) }
-	if t.Timeout < 0 {
+	add := func(key, text string) { faults = append(faults, e.KeyFault(key, "%s", key+" "+text)) }
+	if e.Timeout < 0 {
 		add("timeout", "must not be negative")
 	}
-	if t.Attempts < 0 || t.Attempts > maxAttempts {
+	if e.Attempts < 0 || e.Attempts > maxAttempts {
 		add("retry", "must be 1 to 10, or off")
 	}
-	if t.As != "" && t.As != "tool" && t.As != AsResource {
+	if e.As != "" && e.As != "tool" && e.As != AsResource {
 		add("as", "must be tool or resource")
 	}
-	if t.Limits.Answer != 0 && t.Limits.Answer < 1<<10 {
-		faults = append(faults, t.KeyFault("limits: answer", "limits: answer must be at least 1KiB"))
+	if e.Limits.Answer != 0 && e.Limits.Answer < 1<<10 {
+		faults = append(faults, e.KeyFault("limits: answer", "limits: answer must be at least 1KiB"))
 	}
-	if t.KeepFor < 0 {
+	if e.KeepFor < 0 {
 		add("cache", "must not be negative")
 	}
 	return faults
@@ -41,24 +41,24 @@ const (
 )
 
 // settings returns the settings of the calls of the entry's tool.
-func (t *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
-	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, MaxAnswer: int(t.Limits.Answer), Masked: t.Masked(), MaskedQuery: t.maskedQuery()}
-	s.Retries = Retries(t.Attempts)
-	s.Sets = t.Request != "" || len(t.Headers) > 0 || len(t.Query) > 0 || len(t.Body) > 0 ||
-		slices.ContainsFunc(t.Args, func(a Arg) bool { return a.Value != nil })
+func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
+	s := wire.Settings{Timeout: e.Timeout, KeepFor: e.KeepFor, Failure: e.Error, FailureIf: e.ErrorIf, MaxAnswer: int(e.Limits.Answer), Masked: e.Masked(), MaskedQuery: e.maskedQuery()}
+	s.Retries = Retries(e.Attempts)
+	s.Sets = e.Request != "" || len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 ||
+		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Value != nil })
 	var faults Faults
-	harmless := t.harmless || t.Writes != nil && !*t.Writes
-	if t.Attempts > 1 && !Repeatable(op.Method) {
+	harmless := e.harmless || e.Writes != nil && !*e.Writes
+	if e.Attempts > 1 && !Repeatable(op.Method) {
 		s.Repeat = harmless
-		if !harmless && !t.SendsKey(op) {
-			faults = append(faults, t.KeyFault("retry", "retry: a repeated %s may take effect twice: set writes: false if it changes nothing, or send a header Idempotency-Key", op.Method))
+		if !harmless && !e.SendsKey(op) {
+			faults = append(faults, e.KeyFault("retry", "retry: a repeated %s may take effect twice: set writes: false if it changes nothing, or send a header Idempotency-Key", op.Method))
 		}
 	}
-	if t.As == AsResource && op.Method != http.MethodGet {
-		faults = append(faults, t.KeyFault("as", "as: resource is for GET, and this is a %s", op.Method))
+	if e.As == AsResource && op.Method != http.MethodGet {
+		faults = append(faults, e.KeyFault("as", "as: resource is for GET, and this is a %s", op.Method))
 	}
-	if t.Cache != nil && *t.Cache && op.Method != http.MethodGet {
-		faults = append(faults, t.KeyFault("cache", "cache is for GET: answers to %s are not cached", op.Method))
+	if e.Cache != nil && *e.Cache && op.Method != http.MethodGet {
+		faults = append(faults, e.KeyFault("cache", "cache is for GET: answers to %s are not cached", op.Method))
 	}
 	return s, faults
 }
@@ -80,15 +80,15 @@ func Repeatable(method string) bool {
 const keyHeader = "Idempotency-Key"
 
 // SendsKey reports whether requests may carry an Idempotency-Key.
-func (t *Entry) SendsKey(op *openapi.Operation) bool {
-	return t.HasKey() || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
+func (e *Entry) SendsKey(op *openapi.Operation) bool {
+	return e.HasKey() || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
 		return p.In == openapi.InHeader && strings.EqualFold(p.Name, keyHeader)
 	})
 }
 
 // HasKey reports whether the entry's headers include an Idempotency-Key.
-func (t *Entry) HasKey() bool {
-	for name := range t.Headers {
+func (e *Entry) HasKey() bool {
+	for name := range e.Headers {
 		if strings.EqualFold(name, keyHeader) {
 			return true
 		}
@@ -97,4 +97,4 @@ func (t *Entry) HasKey() bool {
 }
 
 // Repeat allows the entry's request to be made again, whatever its method.
-func (t *Entry) Repeat() { t.harmless = true }
+func (e *Entry) Repeat() { e.harmless = true }

@@ -41,7 +41,7 @@ type templateFault struct {
 	text string
 }
 
-func (m *templateFault) Error() string { return m.text }
+func (t *templateFault) Error() string { return t.text }
 
 // parseTemplate reads a value. It calls use with each argument in it; use reports whether that
 // argument exists.
@@ -137,12 +137,12 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 }
 
 // bodyFault makes a fault of an invalid body.
-func (t *Entry) bodyFault(err error) Fault {
+func (e *Entry) bodyFault(err error) Fault {
 	at := ""
 	if wrong, ok := errors.AsType[*templateFault](err); ok {
 		at = wrong.path
 	}
-	return t.KeyFault("body"+at, "body %s", err)
+	return e.KeyFault("body"+at, "body %s", err)
 }
 
 // args returns the arguments of the template, each once.

@@ -125,69 +125,69 @@ func (f Faults) Error() string {
 }
 
 // Fault makes a fault of the whole entry.
-func (t *Entry) Fault(format string, args ...any) Fault {
-	return Fault{Key: t.Key + ": ", Line: t.Line, Text: fmt.Sprintf(format, args...)}
+func (e *Entry) Fault(format string, args ...any) Fault {
+	return Fault{Key: e.Key + ": ", Line: e.Line, Text: fmt.Sprintf(format, args...)}
 }
 
 // KeyFault makes a fault of one of the entry's keys, or of an inner one: "body: name".
-func (t *Entry) KeyFault(key, format string, args ...any) Fault {
-	return Fault{Key: t.Key + ": ", Line: t.LineOf(key), Text: fmt.Sprintf(format, args...)}
+func (e *Entry) KeyFault(key, format string, args ...any) Fault {
+	return Fault{Key: e.Key + ": ", Line: e.LineOf(key), Text: fmt.Sprintf(format, args...)}
 }
 
 // LineOf returns the line of a key, or of the nearest enclosing key with a known line.
-func (t *Entry) LineOf(key string) int {
+func (e *Entry) LineOf(key string) int {
 	for {
-		if line := t.Lines[key]; line > 0 {
+		if line := e.Lines[key]; line > 0 {
 			return line
 		}
 		i := strings.LastIndex(key, ": ")
 		if i < 0 {
-			return t.Line
+			return e.Line
 		}
 		key = key[:i]
 	}
 }
 
-func (t *Entry) argFault(a *Arg, format string, args ...any) Fault {
-	return Fault{Key: t.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
+func (e *Entry) argFault(a *Arg, format string, args ...any) Fault {
+	return Fault{Key: e.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
 }
 
 // plainName is a name that every model provider accepts.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // Check reports faults that are visible without a document.
-func (t *Entry) Check() Faults {
+func (e *Entry) Check() Faults {
 	var faults Faults
-	for i := range t.Args {
-		if why := t.Args[i].unusable(); why != "" {
-			faults = append(faults, t.argFault(&t.Args[i], "is not a valid JSON Schema: %s", why))
+	for i := range e.Args {
+		if why := e.Args[i].unusable(); why != "" {
+			faults = append(faults, e.argFault(&e.Args[i], "is not a valid JSON Schema: %s", why))
 		}
 	}
-	faults = append(faults, t.settingFaults()...)
-	if t.Request != "" {
-		if len(t.Query) > 0 {
-			faults = append(faults, t.KeyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
+	faults = append(faults, e.settingFaults()...)
+	if e.Request != "" {
+		if len(e.Query) > 0 {
+			faults = append(faults, e.KeyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
 		}
-		_, wrong := t.Build()
+		_, wrong := e.Build()
 		return append(faults, wrong...)
 	}
-	if t.Name != "" && !plainName.MatchString(t.Name) {
-		faults = append(faults, t.Fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
+	if e.Name != "" && !plainName.MatchString(e.Name) {
+		faults = append(faults, e.Fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
 	}
-	if len(t.Query) > 0 && !gjson.ParseBytes(t.Query).IsObject() {
-		faults = append(faults, t.KeyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
+	if len(e.Query) > 0 && !gjson.ParseBytes(e.Query).IsObject() {
+		faults = append(faults, e.KeyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
 	}
-	for i := range t.Args {
-		a := &t.Args[i]
+	for i := range e.Args {
+		a := &e.Args[i]
 		switch {
 		case a.Optional && !a.declares():
-			faults = append(faults, t.argFault(a, "the ? is for tools with a request, and for added arguments with a type: the document says what is required"))
+			faults = append(faults, e.argFault(a, "the ? is for tools with a request, and for added arguments with a type: the document says what is required"))
 		case !plainName.MatchString(a.Name) && a.declares():
-			faults = append(faults, t.argFault(a, "the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'"))
+			faults = append(faults, e.argFault(a, "the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'"))
 		case a.As != "" && !plainName.MatchString(a.As):
-			faults = append(faults, t.argFault(a, "as must have 1 to 64 letters, digits, '_', '.' and '-'"))
+			faults = append(faults, e.argFault(a, "as must have 1 to 64 letters, digits, '_', '.' and '-'"))
 		case (a.Off || a.Value != nil) && (a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil):
-			faults = append(faults, t.argFault(a, "clients do not see it: remove its other settings"))
+			faults = append(faults, e.argFault(a, "clients do not see it: remove its other settings"))
 		}
 	}
 	return faults

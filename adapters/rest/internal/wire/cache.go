@@ -170,13 +170,13 @@ func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.T
 }
 
 // conditional returns the request with the validators of a stale entry.
-func (k *cached) conditional(p *Plan) *Plan {
+func (c *cached) conditional(p *Plan) *Plan {
 	q := *p
 	q.Header = p.Header.Clone()
-	if tag := k.answer.header.Get("Etag"); tag != "" {
+	if tag := c.answer.header.Get("Etag"); tag != "" {
 		q.Header.Set("If-None-Match", tag)
 	}
-	if at := k.answer.header.Get("Last-Modified"); at != "" {
+	if at := c.answer.header.Get("Last-Modified"); at != "" {
 		q.Header.Set("If-Modified-Since", at)
 	}
 	return &q

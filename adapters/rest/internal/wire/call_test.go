@@ -31,14 +31,14 @@ type script struct {
 	at []time.Duration
 }
 
-func (f *script) Do(r *http.Request) (*http.Response, error) {
+func (s *script) Do(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}
-	f.mu.Lock()
-	f.at = append(f.at, time.Since(f.begin))
-	step := f.steps[min(len(f.at), len(f.steps))-1]
-	f.mu.Unlock()
+	s.mu.Lock()
+	s.at = append(s.at, time.Since(s.begin))
+	step := s.steps[min(len(s.at), len(s.steps))-1]
+	s.mu.Unlock()
 	switch step := step.(type) {
 	case error:
 		return nil, step

@@ -23,53 +23,53 @@ type cutter struct {
 // maxNotes is how many cuts the notes list.
 const maxNotes = 5
 
-func (k *cutter) note(path, format string, args ...any) {
+func (c *cutter) note(path, format string, args ...any) {
 	if path != "" {
 		path += ": "
 	}
-	switch n := len(k.notes); {
+	switch n := len(c.notes); {
 	case n < maxNotes:
-		k.notes = append(k.notes, path+fmt.Sprintf(format, args...))
+		c.notes = append(c.notes, path+fmt.Sprintf(format, args...))
 	case n == maxNotes:
-		k.notes = append(k.notes, "and more of the kind")
+		c.notes = append(c.notes, "and more of the kind")
 	}
 }
 
 // fit appends the value between i and end in about budget bytes.
-func (k *cutter) fit(dst []byte, i, end int, path string, budget int) []byte {
-	v := k.doc.Text[i:end]
+func (c *cutter) fit(dst []byte, i, end int, path string, budget int) []byte {
+	v := c.doc.Text[i:end]
 	if len(v) <= budget {
 		return append(dst, v...)
 	}
 	switch v[0] {
 	case '[':
-		return k.array(dst, i, path, budget)
+		return c.array(dst, i, path, budget)
 	case '{':
-		return k.object(dst, i, path, budget)
+		return c.object(dst, i, path, budget)
 	case '"':
-		return k.str(dst, v, path, budget)
+		return c.str(dst, v, path, budget)
 	}
 	return append(dst, v...)
 }
 
 // behind returns the index behind the value at i.
-func (k *cutter) behind(i int) int {
-	if end, _, ok := k.doc.Large(i); ok {
+func (c *cutter) behind(i int) int {
+	if end, _, ok := c.doc.Large(i); ok {
 		return end
 	}
-	return jsonrpc.Value(k.doc.Text, i, math.MaxInt)
+	return jsonrpc.Value(c.doc.Text, i, math.MaxInt)
 }
 
-func (k *cutter) array(dst []byte, i int, path string, budget int) []byte {
-	_, n, known := k.doc.Large(i)
+func (c *cutter) array(dst []byte, i int, path string, budget int) []byte {
+	_, n, known := c.doc.Large(i)
 	dst = append(dst, '[')
 	left, shown, total := budget-2, 0, 0
-	for i++; k.doc.Text[i] != ']'; total++ {
-		if k.doc.Text[i] == ',' {
+	for i++; c.doc.Text[i] != ']'; total++ {
+		if c.doc.Text[i] == ',' {
 			i++
 		}
-		end := k.behind(i)
-		one := k.doc.Text[i:end]
+		end := c.behind(i)
+		one := c.doc.Text[i:end]
 		fits := shown == total && len(one) < left
 		switch {
 		case fits && shown > 0:
@@ -77,7 +77,7 @@ func (k *cutter) array(dst []byte, i int, path string, budget int) []byte {
 		case fits:
 			dst = append(dst, one...)
 		case total == 0 && left > 16: // a cut item is better than none
-			dst = k.fit(dst, i, end, path+"[0]", left)
+			dst = c.fit(dst, i, end, path+"[0]", left)
 			left = 0
 			fits = true
 		}
@@ -91,25 +91,25 @@ func (k *cutter) array(dst []byte, i int, path string, budget int) []byte {
 		}
 	}
 	if shown < total {
-		k.note(path, "showing %d of %d items", shown, total)
+		c.note(path, "showing %d of %d items", shown, total)
 	}
 	return append(dst, ']')
 }
 
-func (k *cutter) object(dst []byte, i int, path string, budget int) []byte {
+func (c *cutter) object(dst []byte, i int, path string, budget int) []byte {
 	type member struct {
 		key        []byte
 		value, end int
 	}
-	_, n, known := k.doc.Large(i)
+	_, n, known := c.doc.Large(i)
 	var members []member
 	names, total := 2, 0
-	for i++; k.doc.Text[i] != '}'; {
-		if k.doc.Text[i] == ',' {
+	for i++; c.doc.Text[i] != '}'; {
+		if c.doc.Text[i] == ',' {
 			i++
 		}
-		colon := k.behind(i)
-		m := member{k.doc.Text[i:colon], colon + 1, k.behind(colon + 1)}
+		colon := c.behind(i)
+		m := member{c.doc.Text[i:colon], colon + 1, c.behind(colon + 1)}
 		i = m.end
 		total++
 		// A value takes some bytes even when all of it is cut.
@@ -142,22 +142,22 @@ func (k *cutter) object(dst []byte, i int, path string, budget int) []byte {
 		}
 		dst = append(append(dst, m.key...), ':')
 		if m.end-m.value <= level {
-			dst = append(dst, k.doc.Text[m.value:m.end]...)
+			dst = append(dst, c.doc.Text[m.value:m.end]...)
 			continue
 		}
 		name := gjson.ParseBytes(m.key).String()
 		if path != "" {
 			name = path + "." + name
 		}
-		dst = k.fit(dst, m.value, m.end, head([]byte(name), 100), level)
+		dst = c.fit(dst, m.value, m.end, head([]byte(name), 100), level)
 	}
 	if len(members) < total {
-		k.note(path, "showing %d of %d members", len(members), total)
+		c.note(path, "showing %d of %d members", len(members), total)
 	}
 	return append(dst, '}')
 }
 
-func (k *cutter) str(dst, v []byte, path string, budget int) []byte {
+func (c *cutter) str(dst, v []byte, path string, budget int) []byte {
 	text := v[1 : len(v)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
 		text = []byte(gjson.ParseBytes(v).Str)
@@ -175,7 +175,7 @@ func (k *cutter) str(dst, v []byte, path string, budget int) []byte {
 		}
 		n = n * 3 / 4
 	}
-	k.note(path, "showing %d of %d bytes of text", n, len(text))
+	c.note(path, "showing %d of %d bytes of text", n, len(text))
 	return dst
 }
 

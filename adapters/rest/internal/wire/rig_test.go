@@ -61,21 +61,21 @@ func (r *recorder) requests() []recorded {
 }
 
 // lines writes a request: its first line, its specific headers, and its body.
-func (q recorded) lines() string {
+func (r recorded) lines() string {
 	var b strings.Builder
-	b.WriteString(q.method + " " + q.uri)
+	b.WriteString(r.method + " " + r.uri)
 	var names []string
-	for name := range q.header {
+	for name := range r.header {
 		if !slices.Contains([]string{"Accept", "Accept-Encoding", "Content-Length", "User-Agent"}, name) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		b.WriteString("\n" + name + ": " + strings.Join(q.header[name], " & "))
+		b.WriteString("\n" + name + ": " + strings.Join(r.header[name], " & "))
 	}
-	if len(q.body) > 0 {
-		b.WriteString("\n\n" + string(q.body))
+	if len(r.body) > 0 {
+		b.WriteString("\n\n" + string(r.body))
 	}
 	return b.String()
 }

@@ -62,15 +62,15 @@ func (s *Source) retries(p *Plan) int {
 }
 
 // fails reports whether an answer with a success status is an error.
-func (t *Settings) fails(a *answer) bool {
-	if t.FailureIf == "" || a.more || a.streamed {
+func (s *Settings) fails(a *answer) bool {
+	if s.FailureIf == "" || a.more || a.streamed {
 		return false
 	}
 	body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf"))
 	if !usable(body, &answer{}) {
 		return false
 	}
-	found, ok := t.applyPath(body, t.FailureIf)
+	found, ok := s.applyPath(body, s.FailureIf)
 	return ok && !isEmpty(gjson.ParseBytes(found))
 }
 
@@ -95,11 +95,11 @@ func isEmpty(v gjson.Result) bool {
 }
 
 // failureMessage returns the message that Failure finds in an error answer; empty if there is none.
-func (t *Settings) failureMessage(body []byte) string {
-	if t.Failure == "" {
+func (s *Settings) failureMessage(body []byte) string {
+	if s.Failure == "" {
 		return ""
 	}
-	found, ok := t.applyPath(body, t.Failure)
+	found, ok := s.applyPath(body, s.Failure)
 	if !ok {
 		return ""
 	}

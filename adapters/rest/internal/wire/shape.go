@@ -149,8 +149,8 @@ func pathTooLarge(path string, of int) bool {
 }
 
 // applyPath applies a path to JSON, within bounds if the path is not the operator's.
-func (t *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
-	if t.Bounded && (pathTooLarge(path, len(body)) || Growing(path) != "") {
+func (s *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
+	if s.Bounded && (pathTooLarge(path, len(body)) || Growing(path) != "") {
 		return nil, false
 	}
 	return applyPath(body, path)

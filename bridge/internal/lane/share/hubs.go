@@ -49,46 +49,46 @@ const MaxHubs = 8
 // Join returns a session's view of its shared lane. Messages go to to. stateless means that the view serves
 // stateless clients. They also get completed elicitations that no view asked for, and Gone when their connection
 // stays lost for long.
-func (s *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View, error) {
+func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View, error) {
 	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
 	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
 	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
-	for _, f := range bridge.Lasting(s.o.Forward) {
+	for _, f := range bridge.Lasting(h.o.Forward) {
 		for _, value := range from.Header[f.To] {
 			key += "\x00" + f.To + ":" + value
 		}
 	}
-	if s.o.All {
+	if h.o.All {
 		// Clients of both eras share it. The first one decides in which era the bridge tries the server first,
 		// if that is unknown.
-		own := bridge.Caller{Revision: era.LatestLegacy, Params: s.o.Params}
+		own := bridge.Caller{Revision: era.LatestLegacy, Params: h.o.Params}
 		if from.Modern() {
 			own.Revision, own.Capabilities = era.LatestModern, []byte("{}")
 		}
 		key, from = "", own
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.hubs[key]
-	if h == nil {
-		if int64(len(s.hubs)) >= s.o.Budget.Most() {
-			s.evict(func(*hub) bool { return true })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.hubs[key]
+	if one == nil {
+		if int64(len(h.hubs)) >= h.o.Budget.Most() {
+			h.evict(func(*hub) bool { return true })
 		}
-		own := func(h *hub) bool { return h.lane.Caller().Principal == from.Principal }
-		if s.count(own) >= MaxHubs && !s.evict(own) {
-			return nil, &bridge.Error{Server: s.o.Server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
+		own := func(item *hub) bool { return item.lane.Caller().Principal == from.Principal }
+		if h.count(own) >= MaxHubs && !h.evict(own) {
+			return nil, &bridge.Error{Server: h.o.Server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
 				Public: bridge.OverLimit("it has too many connections for clients of different revisions and capabilities", MaxHubs)}
 		}
-		h = newHub(&s.o, &from)
-		s.hubs[key] = h
+		one = newHub(&h.o, &from)
+		h.hubs[key] = one
 	}
-	return h.join(to, stateless), nil
+	return one.join(to, stateless), nil
 }
 
 // count returns how many hubs which accepts. The caller holds s.mu.
-func (s *Hubs) count(which func(*hub) bool) (n int) {
-	for _, h := range s.hubs {
-		if which(h) {
+func (h *Hubs) count(which func(*hub) bool) (n int) {
+	for _, one := range h.hubs {
+		if which(one) {
 			n++
 		}
 	}
@@ -96,23 +96,23 @@ func (s *Hubs) count(which func(*hub) bool) (n int) {
 }
 
 // Leave starts to close the hub of that key, unless a session uses it.
-func (s *Hubs) Leave(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.hubs[key]; h != nil {
-		s.evict(func(o *hub) bool { return o == h })
+func (h *Hubs) Leave(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one := h.hubs[key]; one != nil {
+		h.evict(func(o *hub) bool { return o == one })
 	}
 }
 
 // evict starts to close one unused hub that which accepts. The caller holds s.mu.
-func (s *Hubs) evict(which func(*hub) bool) bool {
-	for key, h := range s.hubs {
-		if which(h) && h.unused() {
-			delete(s.hubs, key)
-			left := s.o.Budget.Closing()
-			s.wg.Go(func() {
+func (h *Hubs) evict(which func(*hub) bool) bool {
+	for key, one := range h.hubs {
+		if which(one) && one.unused() {
+			delete(h.hubs, key)
+			left := h.o.Budget.Closing()
+			h.wg.Go(func() {
 				defer left()
-				_ = h.lane.Close(s.o.Force)
+				_ = one.lane.Close(h.o.Force)
 			})
 			return true
 		}
@@ -121,13 +121,13 @@ func (s *Hubs) evict(which func(*hub) bool) bool {
 }
 
 // Close closes all hubs and waits. When ctx ends, it stops waiting for servers.
-func (s *Hubs) Close(ctx context.Context) {
-	s.mu.Lock()
-	hubs := s.hubs
-	s.hubs = map[string]*hub{}
-	s.mu.Unlock()
-	for _, h := range hubs {
-		s.wg.Go(func() { _ = h.lane.Close(ctx) })
+func (h *Hubs) Close(ctx context.Context) {
+	h.mu.Lock()
+	hubs := h.hubs
+	h.hubs = map[string]*hub{}
+	h.mu.Unlock()
+	for _, one := range hubs {
+		h.wg.Go(func() { _ = one.lane.Close(ctx) })
 	}
-	s.wg.Wait()
+	h.wg.Wait()
 }

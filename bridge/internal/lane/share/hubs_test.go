@@ -180,7 +180,7 @@ type heard struct {
 	uris []string
 }
 
-func (c *heard) Notify(n *jsonrpc.Message) { c.uris = append(c.uris, n.URI()) }
+func (h *heard) Notify(n *jsonrpc.Message) { h.uris = append(h.uris, n.URI()) }
 
 // A session is notified of the resources that it has subscribed to, and of parts of them.
 func TestHubTellsOfParts(t *testing.T) {

@@ -158,26 +158,26 @@ type viewCall struct {
 
 // Notify passes on a notification about the call. The completion of an elicitation goes to the session that was
 // asked, on any stream.
-func (c *viewCall) Notify(n *jsonrpc.Message) {
+func (v *viewCall) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/message":
-		if !c.v.wants(gjson.GetBytes(n.Params, "level").String()) {
+		if !v.v.wants(gjson.GetBytes(n.Params, "level").String()) {
 			return
 		}
 	case "notifications/elicitation/complete":
-		if v := c.v.h.elicited(n); v != c.v {
-			c.v.h.Notify(n)
-			if v != nil {
+		if view := v.v.h.elicited(n); view != v.v {
+			v.v.h.Notify(n)
+			if view != nil {
 				return
 			}
 		}
 	}
-	c.Client.Notify(n)
+	v.Client.Notify(n)
 }
 
 // Ask passes on a question about the call.
-func (c *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return c.v.h.ask(c.v, q, reply, c.Client)
+func (v *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return v.v.h.ask(v.v, q, reply, v.Client)
 }
 
 // Ask passes a question to the session whose call it must be about.

@@ -363,20 +363,20 @@ func (c *Calls) notify(f func(Watcher)) {
 }
 
 // left ends a call without a report, because its client had left before.
-func (o *call) left() {
-	o.cancel(nil)
-	o.c.mu.Lock()
-	_, there := o.c.under[o.key]
-	delete(o.c.under, o.key)
-	marks := o.marks
-	o.c.mu.Unlock()
+func (c *call) left() {
+	c.cancel(nil)
+	c.c.mu.Lock()
+	_, there := c.c.under[c.key]
+	delete(c.c.under, c.key)
+	marks := c.marks
+	c.c.mu.Unlock()
 	if !there {
 		return
 	}
-	row := o.row
+	row := c.row
 	row.Outcome, row.Marks = bridge.Cancelled.String(), marks
 	row.took(time.Since(row.Began))
-	o.c.notify(func(w Watcher) { w.Ended(&row) })
+	c.c.notify(func(w Watcher) { w.Ended(&row) })
 }
 
 func (r *Row) took(d time.Duration) {
@@ -388,38 +388,38 @@ func (r *Row) took(d time.Duration) {
 func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // mark adds a mark to the call.
-func (o *call) mark(what, text string) {
-	m := Mark{Millis(time.Since(o.row.Began)), what, clip(text)}
-	o.c.mu.Lock()
-	_, there := o.c.under[o.key]
-	if there && len(o.marks) < maxMarks {
-		o.marks = append(o.marks, m) // readers hold the shorter slice
+func (c *call) mark(what, text string) {
+	m := Mark{Millis(time.Since(c.row.Began)), what, clip(text)}
+	c.c.mu.Lock()
+	_, there := c.c.under[c.key]
+	if there && len(c.marks) < maxMarks {
+		c.marks = append(c.marks, m) // readers hold the shorter slice
 	}
-	o.c.mu.Unlock()
+	c.c.mu.Unlock()
 	if there {
-		o.c.notify(func(w Watcher) { w.Marked(&o.row, m) })
+		c.c.notify(func(w Watcher) { w.Marked(&c.row, m) })
 	}
 }
 
 // Notify passes on a notification about the call.
-func (o *call) Notify(n *jsonrpc.Message) {
+func (c *call) Notify(n *jsonrpc.Message) {
 	if n.Method == "notifications/progress" {
 		p := gjson.GetManyBytes(n.Params, "progress", "total")
 		text := p[0].Raw
 		if p[1].Exists() {
 			text += "/" + p[1].Raw
 		}
-		o.mark("progress", text)
+		c.mark("progress", text)
 	}
-	o.exchange.Notified(n)
-	o.Client.Notify(n)
+	c.exchange.Notified(n)
+	c.Client.Notify(n)
 }
 
 // Ask passes on a question about the call.
-func (o *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	o.mark("asked", q.Method)
-	return o.Client.Ask(q, func(a *jsonrpc.Message) {
-		o.mark("answered", "")
+func (c *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	c.mark("asked", q.Method)
+	return c.Client.Ask(q, func(a *jsonrpc.Message) {
+		c.mark("answered", "")
 		reply(a)
 	})
 }

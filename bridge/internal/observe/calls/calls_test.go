@@ -61,14 +61,14 @@ type heard struct {
 	all []string
 }
 
-func (o *heard) add(format string, args ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.all = append(o.all, fmt.Sprintf(format, args...))
+func (h *heard) add(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, fmt.Sprintf(format, args...))
 }
-func (o *heard) Begun(r *Row)          { o.add("begun %s", r.Name) }
-func (o *heard) Marked(r *Row, m Mark) { o.add("%s of %s %s", m.What, r.Name, m.Text) }
-func (o *heard) Ended(r *Row)          { o.add("ended %s %s", r.Name, r.Outcome) }
+func (h *heard) Begun(r *Row)          { h.add("begun %s", r.Name) }
+func (h *heard) Marked(r *Row, m Mark) { h.add("%s of %s %s", m.What, r.Name, m.Text) }
+func (h *heard) Ended(r *Row)          { h.add("ended %s %s", r.Name, r.Outcome) }
 
 func everything(*Row) bool { return true }
 func none() (int, uint64)  { return 0, 0 }

@@ -294,33 +294,33 @@ func (t *Traffic) Wire(server, principal string) *Wire {
 }
 
 // On implements bridge.Tap.
-func (c *Wire) On() bool { return c.t.On() }
+func (w *Wire) On() bool { return w.t.On() }
 
 // Passed implements bridge.Tap.
-func (c *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
+func (w *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 	if m.Method != "" && len(id) == 0 {
-		c.t.Pass(c.w, toServer, nil, m, nil)
+		w.t.Pass(w.w, toServer, nil, m, nil)
 		return
 	}
 	key := "<" + string(id[:min(len(id), maxID)]) // the server numbers its own requests
 	if toServer == (m.Method != "") {
 		key = ">" + key[1:]
 	}
-	c.mu.Lock()
+	w.mu.Lock()
 	var of *about
 	if m.Method == "" {
-		if one, ok := c.asked[key]; ok {
-			delete(c.asked, key)
+		if one, ok := w.asked[key]; ok {
+			delete(w.asked, key)
 			of = &one
 		}
 	} else {
-		if c.asked == nil || len(c.asked) >= maxAsked { // some requests have no answer, or had it without watchers
-			c.asked = map[string]about{}
+		if w.asked == nil || len(w.asked) >= maxAsked { // some requests have no answer, or had it without watchers
+			w.asked = map[string]about{}
 		}
-		c.asked[key] = about{clipTo(m.Method, maxTrafficText), nameOf(m), time.Now()}
+		w.asked[key] = about{clipTo(m.Method, maxTrafficText), nameOf(m), time.Now()}
 	}
-	c.mu.Unlock()
-	c.t.Pass(c.w, toServer, id, m, of)
+	w.mu.Unlock()
+	w.t.Pass(w.w, toServer, id, m, of)
 }
 
 // Weight returns about the size of the message as JSON, in bytes.

@@ -71,11 +71,11 @@ func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.C
 }
 
 // Close closes the connection.
-func (o *connection) Close(ctx context.Context) error {
-	o.c.mu.Lock()
-	delete(o.c.open, o.id)
-	o.c.mu.Unlock()
-	return o.Upstream.Close(ctx)
+func (c *connection) Close(ctx context.Context) error {
+	c.c.mu.Lock()
+	delete(c.c.open, c.id)
+	c.c.mu.Unlock()
+	return c.Upstream.Close(ctx)
 }
 
 // ConnectionStatus is the status of an open connection.

@@ -212,34 +212,34 @@ type reported struct {
 }
 
 // Call makes a call. An answer without room among the bytes in flight becomes an error, in the report as well.
-func (u *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	came, _ := q.Call.(*Arrival)
 	if came == nil || !came.by.CompareAndSwap(byNobody, byServers) && came.by.Load() == byGateway {
-		return u.Upstream.Call(ctx, q) // in the second case its client is gone
+		return r.Upstream.Call(ctx, q) // in the second case its client is gone
 	}
-	u.s.calls.Add(1)
-	defer u.s.calls.Add(-1)
+	r.s.calls.Add(1)
+	defer r.s.calls.Add(-1)
 	if !came.part(q.Method) { // otherwise it goes to other servers, too
 		came.Found()
 	}
-	p := Report{Server: u.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message, Call: came}
-	a, err := u.Upstream.Call(ctx, q)
+	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message, Call: came}
+	a, err := r.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {
 		came.weighed.Store(true)
-		if err = u.s.r.weigh(u.s.name, q.From, a); err != nil {
+		if err = r.s.r.weigh(r.s.name, q.From, a); err != nil {
 			a = nil
 		}
 	}
-	if greeting := u.Upstream.Server(); greeting != nil {
+	if greeting := r.Upstream.Server(); greeting != nil {
 		p.Speaks = greeting.Revision
 	} else {
-		p.Speaks = u.s.speaks()
+		p.Speaks = r.s.speaks()
 	}
 	why := err
 	if err != nil && ctx.Err() != nil {
 		why = context.Cause(ctx) // it caused the error
 	}
-	u.s.r.end(&p, q.From, a, why)
+	r.s.r.end(&p, q.From, a, why)
 	return a, err
 }
 

@@ -16,10 +16,10 @@ type answering struct {
 	answer *jsonrpc.Message
 }
 
-func (s answering) Server() *bridge.Greeting { return &bridge.Greeting{Revision: "2025-11-25"} }
+func (a answering) Server() *bridge.Greeting { return &bridge.Greeting{Revision: "2025-11-25"} }
 
-func (s answering) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
-	return s.answer, nil
+func (a answering) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+	return a.answer, nil
 }
 
 func weightless(string, *bridge.Caller, *jsonrpc.Message) error { return nil }

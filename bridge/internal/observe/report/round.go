@@ -18,16 +18,16 @@ type round struct {
 func newRound() *round { return &round{done: make(chan struct{})} }
 
 // leave says that a call has found its server, or has ended.
-func (o *round) leave() {
-	if o.looking.Add(-1) == 0 {
-		o.check()
+func (r *round) leave() {
+	if r.looking.Add(-1) == 0 {
+		r.check()
 	}
 }
 
 // check closes done once nobody looks.
-func (o *round) check() {
-	if o.ended.Load() && o.looking.Load() == 0 && o.closed.CompareAndSwap(false, true) {
-		close(o.done)
+func (r *round) check() {
+	if r.ended.Load() && r.looking.Load() == 0 && r.closed.CompareAndSwap(false, true) {
+		close(r.done)
 	}
 }
 
@@ -35,10 +35,10 @@ func (o *round) check() {
 type Rounds []*round
 
 // await waits until each of them has found its server, or has ended; not beyond ctx.
-func (o Rounds) await(ctx context.Context) {
-	for _, r := range o {
+func (r Rounds) await(ctx context.Context) {
+	for _, round := range r {
 		select {
-		case <-r.done:
+		case <-round.done:
 		case <-ctx.Done():
 			return
 		}

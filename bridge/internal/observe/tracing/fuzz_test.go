@@ -22,10 +22,10 @@ type noting struct {
 	m *jsonrpc.Message
 }
 
-func (l *noting) Server() *bridge.Greeting { return &bridge.Greeting{Revision: era.LatestModern} }
+func (n *noting) Server() *bridge.Greeting { return &bridge.Greeting{Revision: era.LatestModern} }
 
-func (l *noting) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	l.m = r.Message
+func (n *noting) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	n.m = r.Message
 	return jsonrpc.NewResult(nil, []byte(`{"capabilities":{"logging":{}}}`)), nil
 }
 

@@ -164,13 +164,13 @@ func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
 
 // round gets the answers to the questions, and returns them as members of params. no is the error of the call if
 // it cannot continue.
-func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no *jsonrpc.Message, err error) {
-	t.over(w)
+func (c *conversation) round(ctx context.Context, w *questions) (more []byte, no *jsonrpc.Message, err error) {
+	c.over(w)
 	var fresh []*question
 	answers := map[*question][]byte{}
 	wait := time.Duration(0)
 	for _, q := range w.all {
-		had := t.agreed[q.url]
+		had := c.agreed[q.url]
 		if q.url == "" || had == nil {
 			fresh = append(fresh, q)
 			continue
@@ -181,18 +181,18 @@ func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no
 		had.looks++
 	}
 	if len(w.all) == 0 {
-		wait = min(soonest<<min(t.states, 8), latestWait)
-		t.states++
+		wait = min(soonest<<min(c.states, 8), latestWait)
+		c.states++
 	} else {
-		t.states = 0
+		c.states = 0
 	}
 	if len(fresh) > 0 || len(w.all) == 0 {
-		if t.rounds++; t.rounds > maxRounds {
-			return nil, t.broken(bridge.OverLimit("it keeps asking for input", maxRounds)), nil
+		if c.rounds++; c.rounds > maxRounds {
+			return nil, c.broken(bridge.OverLimit("it keeps asking for input", maxRounds)), nil
 		}
 	}
 	over := time.After(wait)
-	if no, err = t.ask(ctx, fresh, answers); no != nil || err != nil {
+	if no, err = c.ask(ctx, fresh, answers); no != nil || err != nil {
 		return nil, no, err
 	}
 	if wait > 0 {
@@ -226,13 +226,13 @@ func members(w *questions, answers map[*question][]byte) []byte {
 }
 
 // ask sends the questions to the client, all at once, and waits for the answers.
-func (t *conversation) ask(ctx context.Context, questions []*question, answers map[*question][]byte) (no *jsonrpc.Message, err error) {
+func (c *conversation) ask(ctx context.Context, questions []*question, answers map[*question][]byte) (no *jsonrpc.Message, err error) {
 	if len(questions) == 0 {
 		return nil, nil
 	}
-	to := t.r.Back
+	to := c.r.Back
 	if to == nil {
-		to = t.l.to
+		to = c.l.to
 	}
 	type reply struct {
 		q *question
@@ -259,13 +259,13 @@ func (t *conversation) ask(ctx context.Context, questions []*question, answers m
 		if ctx.Err() != nil { // a session that ends answers its questions itself
 			return nil, context.Cause(ctx)
 		}
-		answer, why := t.answer(r.q.q.Method, r.a)
+		answer, why := c.answer(r.q.q.Method, r.a)
 		if why != nil {
 			return why, nil
 		}
 		answers[r.q] = answer
 		if r.q.url != "" && gjson.GetBytes(answer, "action").Str == "accept" {
-			t.agreed[r.q.url] = &agreed{answer: answer, id: []byte(gjson.GetBytes(r.q.q.Params, "elicitationId").Raw)}
+			c.agreed[r.q.url] = &agreed{answer: answer, id: []byte(gjson.GetBytes(r.q.q.Params, "elicitationId").Raw)}
 		}
 	}
 	return nil, nil
@@ -273,14 +273,14 @@ func (t *conversation) ask(ctx context.Context, questions []*question, answers m
 
 // answer returns the client's answer for the server. If the client refused, it returns the error of the call:
 // the protocol cannot pass errors to the server (R-136).
-func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
+func (c *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	code, what := gjson.Result{}, ""
 	result := a.Result
 	if a.Error != nil {
 		code, what = gjson.GetBytes(a.Error, "code"), gjson.GetBytes(a.Error, "message").String()
 	} else if what = era.WellFormedAnswer(method, result); what == "" {
 		var no *era.Refusal
-		if result, no = era.Answer(method, result, t.l.from.Revision, era.LatestModern); no == nil {
+		if result, no = era.Answer(method, result, c.l.from.Revision, era.LatestModern); no == nil {
 			return result, nil
 		}
 		what = no.Message
@@ -288,7 +288,7 @@ func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonr
 	if method == "elicitation/create" {
 		return []byte(`{"action":"cancel"}`), nil
 	}
-	return nil, t.undone(method, what, code)
+	return nil, c.undone(method, what, code)
 }
 
 // undone returns the answer of a call whose client did not do what the server asked (D8.5). code is that of the
@@ -306,15 +306,15 @@ func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 }
 
 // over notifies the client of URLs that the server no longer asks to visit. With nil it asks for none.
-func (t *conversation) over(w *questions) {
-	for url, had := range t.agreed {
+func (c *conversation) over(w *questions) {
+	for url, had := range c.agreed {
 		if w != nil && slices.ContainsFunc(w.all, func(q *question) bool { return q.url == url }) {
 			continue
 		}
-		delete(t.agreed, url)
-		if t.r.Back != nil && len(had.id) > 0 {
+		delete(c.agreed, url)
+		if c.r.Back != nil && len(had.id) > 0 {
 			n := jsonrpc.NewNotification("notifications/elicitation/complete", append(append([]byte(`{"elicitationId":`), had.id...), '}'))
-			t.r.Back.Notify(n.Clone())
+			c.r.Back.Notify(n.Clone())
 		}
 	}
 }

@@ -52,82 +52,82 @@ func (s *subscription) listen(uris []string, asks []*change) *attempt {
 }
 
 // run makes the request, and returns when the subscription has ended.
-func (e *attempt) run(ctx context.Context) {
-	defer close(e.ended)
-	defer e.late.Stop()
-	defer e.stop(nil)
-	from := e.s.l.from
-	wants := subscribe.Wanted{Changes: e.s.changes, URIs: e.uris}
-	a, err := e.s.l.Upstream.Call(ctx, &bridge.Request{Message: from.Request(era.Listen, []byte(`{"notifications":`+string(wants.Raw())+`}`)), From: from, Back: e})
+func (a *attempt) run(ctx context.Context) {
+	defer close(a.ended)
+	defer a.late.Stop()
+	defer a.stop(nil)
+	from := a.s.l.from
+	wants := subscribe.Wanted{Changes: a.s.changes, URIs: a.uris}
+	message, err := a.s.l.Upstream.Call(ctx, &bridge.Request{Message: from.Request(era.Listen, []byte(`{"notifications":`+string(wants.Raw())+`}`)), From: from, Back: a})
 	if err != nil {
-		e.err = err
+		a.err = err
 		return
 	}
-	if a.Error != nil {
-		e.answer = a.Clone().Error // on one line
+	if message.Error != nil {
+		a.answer = message.Clone().Error // on one line
 	}
-	a.Release()
+	message.Release()
 }
 
 // Notify passes on a notification of the subscription.
-func (e *attempt) Notify(n *jsonrpc.Message) {
+func (a *attempt) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
-		e.acknowledged(n)
+		a.acknowledged(n)
 		return
 	case "notifications/resources/updated":
-		if e.requested(n.URI()) && !e.s.wants(n.URI()) {
+		if a.requested(n.URI()) && !a.s.wants(n.URI()) {
 			return // the client has unsubscribed
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 	default:
-		e.s.l.o.Log.Debug("notification dropped: not subscribed", "method", n.Method)
+		a.s.l.o.Log.Debug("notification dropped: not subscribed", "method", n.Method)
 		return
 	}
-	l := e.s.l
+	l := a.s.l
 	l.to.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, l.from.Revision)))
 }
 
 // acknowledged stores what the server accepted. Messages of an attempt come in sequence.
-func (e *attempt) acknowledged(n *jsonrpc.Message) {
-	if is(e.begun) {
+func (a *attempt) acknowledged(n *jsonrpc.Message) {
+	if is(a.begun) {
 		return
 	}
-	e.accepted = map[string]bool{}
+	a.accepted = map[string]bool{}
 	for _, uri := range gjson.GetBytes(n.Params, "notifications.resourceSubscriptions").Array() {
-		e.accepted[uri.String()] = true
+		a.accepted[uri.String()] = true
 	}
-	e.late.Stop()
-	close(e.begun)
+	a.late.Stop()
+	close(a.begun)
 }
 
 // requested reports whether the attempt includes the resource.
-func (e *attempt) requested(uri string) bool {
-	_, ok := slices.BinarySearch(e.uris, uri)
+func (a *attempt) requested(uri string) bool {
+	_, ok := slices.BinarySearch(a.uris, uri)
 	return ok
 }
 
 // grants reports whether the server accepted the resource. The attempt has begun.
-func (e *attempt) grants(uri string) bool { return e.accepted[uri] }
+func (a *attempt) grants(uri string) bool { return a.accepted[uri] }
 
 // verdict returns the outcome for the asks of an attempt that did not begin.
-func (e *attempt) verdict(revision string) outcome {
+func (a *attempt) verdict(revision string) outcome {
 	switch {
-	case e.err != nil:
-		return outcome{err: e.err}
-	case e.answer != nil:
-		return outcome{m: &jsonrpc.Message{Error: era.Error(era.Listen, "", e.answer, era.LatestModern, revision)}}
+	case a.err != nil:
+		return outcome{err: a.err}
+	case a.answer != nil:
+		return outcome{m: &jsonrpc.Message{Error: era.Error(era.Listen, "", a.answer, era.LatestModern, revision)}}
 	}
-	return outcome{m: jsonrpc.NewError(nil, jsonrpc.CodeInternal, e.reason().Error(), nil)}
+	return outcome{m: jsonrpc.NewError(nil, jsonrpc.CodeInternal, a.reason().Error(), nil)}
 }
 
 // reason returns why the subscription ended.
-func (e *attempt) reason() error {
+func (a *attempt) reason() error {
 	switch {
-	case e.err != nil:
-		return e.err
-	case e.answer != nil:
-		return errors.New("the server answered " + string(e.answer[:min(len(e.answer), 200)]))
+	case a.err != nil:
+		return a.err
+	case a.answer != nil:
+		return errors.New("the server answered " + string(a.answer[:min(len(a.answer), 200)]))
 	}
 	return errors.New("the server has ended the subscription")
 }

@@ -63,14 +63,14 @@ func shared(a, b gjson.Result) bool {
 
 // carries reports whether a request goes to the server. It does not if one of the two eras lacks its method, or
 // if it is about tasks (D0.5, D8.10). Methods that start with bridge/ are for the adapter: instances use them.
-func (k *capabilities) carries(method string) bool {
+func (c *capabilities) carries(method string) bool {
 	switch {
 	case era.InBoth(method), strings.HasPrefix(method, "bridge/"):
 		return true
 	case method == era.Listen, method == "server/discover", era.IsRemoved(method), strings.HasPrefix(method, "tasks/"):
 		return false
 	}
-	return k.extended
+	return c.extended
 }
 
 // modern makes a call to a modern server.
@@ -180,24 +180,24 @@ func (l *Lift) metadata() *metadata {
 
 // into returns the request with the metadata (protocol.md D2.3). It replaces the client's own reserved members
 // (R-098). Without them, it does not copy the request.
-func (s *metadata) into(m *jsonrpc.Message) *jsonrpc.Message {
-	if m.Params == nil || rawjson.IsEmpty(m.Params) {
-		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), s.members, []byte("}}"))}
+func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
+	if message.Params == nil || rawjson.IsEmpty(message.Params) {
+		return &jsonrpc.Message{ID: message.ID, Method: message.Method, Params: slices.Concat([]byte(`{"_meta":{`), m.members, []byte("}}"))}
 	}
-	meta := m.Meta()
+	meta := message.Meta()
 	if meta == nil {
-		at := bytes.IndexByte(m.Params, '{') + 1
-		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: s.meta})
+		at := bytes.IndexByte(message.Params, '{') + 1
+		return message.Edited(jsonrpc.Edit{From: at, To: at, Text: m.meta})
 	}
 	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(era.Reserved)) {
-		return m.WithParams(era.Inject(m.Whole(), s.members))
+		return message.WithParams(era.Inject(message.Whole(), m.members))
 	}
-	text := s.before
+	text := m.before
 	if rawjson.IsEmpty(meta) {
-		text = s.members
+		text = m.members
 	}
-	at := cap(m.Params) - cap(meta) + 1 // meta is a part of params' backing array
-	return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
+	at := cap(message.Params) - cap(meta) + 1 // meta is a part of params' backing array
+	return message.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
 }
 
 // callClient is the Client of a call to a modern server.
@@ -212,44 +212,44 @@ type callClient struct {
 }
 
 // Notify passes on progress of the call, and log messages of the session's level.
-func (b *callClient) Notify(n *jsonrpc.Message) {
+func (c *callClient) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/progress":
-		if !b.rises(gjson.GetBytes(n.Params, "progress").Num) {
+		if !c.rises(gjson.GetBytes(n.Params, "progress").Num) {
 			return
 		}
 	case "notifications/message":
-		if level := b.l.metadata().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
+		if level := c.l.metadata().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
 			return
 		}
 	default:
-		b.l.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
+		c.l.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
 		return
 	}
-	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
+	c.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, c.l.from.Revision)))
 }
 
 // rises reports whether progress exceeds what the client has seen. Each attempt starts anew, but the client sees
 // one call (R-137).
-func (b *callClient) rises(progress float64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.some && b.repeated && progress <= b.highest {
+func (c *callClient) rises(progress float64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.some && c.repeated && progress <= c.highest {
 		return false
 	}
-	if !b.some || progress > b.highest {
-		b.highest = progress
+	if !c.some || progress > c.highest {
+		c.highest = progress
 	}
-	b.some = true
+	c.some = true
 	return true
 }
 
 // repeat records that the call is repeated.
-func (b *callClient) repeat() {
-	if b == nil {
+func (c *callClient) repeat() {
+	if c == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.repeated = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.repeated = true
 }

@@ -21,34 +21,34 @@ const keyTask = "io.modelcontextprotocol/related-task"
 // it goes to the only call in flight. If all clients share one handle, it goes to the likeliest call. A wrong
 // guess only shows the question at the wrong call: the answer still reaches the server. If that call ends first,
 // another one carries the question.
-func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	if !l.s.unattributed.Load() && askable[q.Method] {
-		l.s.unattributed.Store(true)
+func (t *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !t.s.unattributed.Load() && askable[q.Method] {
+		t.s.unattributed.Store(true)
 	}
-	l.mu.Lock()
-	c, unclear := l.carrier(q)
-	doubted := l.suspicion.suspect
-	l.mu.Unlock()
+	t.mu.Lock()
+	c, unclear := t.carrier(q)
+	doubted := t.suspicion.suspect
+	t.mu.Unlock()
 	switch {
 	case unclear:
-		l.s.warn("question of the server rejected: it names no call, and may be about several or a cancelled one", "method", q.Method)
+		t.s.warn("question of the server rejected: it names no call, and may be about several or a cancelled one", "method", q.Method)
 		if !doubted {
-			l.slot.Retire()
+			t.slot.Retire()
 		}
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server, and the question names no call", nil))
 		return nil
 	case c == nil:
-		return l.askWithoutCall(q, reply)
+		return t.askWithoutCall(q, reply)
 	}
-	return c.carry(q, reply, l.of.Keyed)
+	return c.carry(q, reply, t.of.Keyed)
 }
 
 // carrier returns the call that a question is about, or nil. unclear means that it may be about several calls.
 // The caller holds l.mu.
-func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
+func (t *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 	id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
-	for other := range l.asking {
+	for other := range t.asking {
 		if id != "" && other.task == id {
 			return other, false
 		}
@@ -56,13 +56,13 @@ func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 			n++
 		}
 	}
-	c = l.likeliest()
+	c = t.likeliest()
 	switch {
 	case c == nil:
 		return nil, false
-	case !l.of.Keyed && (n > 1 || l.suspicion.suspect):
+	case !t.of.Keyed && (n > 1 || t.suspicion.suspect):
 		return nil, true
-	case c.request == nil && l.busy():
+	case c.request == nil && t.busy():
 		// The call waits for its client. The question is more likely about a request in flight, which cannot
 		// carry it.
 		return nil, false
@@ -71,8 +71,8 @@ func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 }
 
 // busy reports whether a request in flight cannot carry a question. The caller holds l.mu.
-func (l *Translator) busy() bool {
-	for v := range l.requests {
+func (t *Translator) busy() bool {
+	for v := range t.requests {
 		if v.l != nil {
 			return true
 		}
@@ -90,26 +90,26 @@ type suspicion struct {
 
 // abandoned records that a call ended without its answer. Until the server has processed the cancellation, it
 // may ask about the call. A server that ignores cancellations may ask even later.
-func (l *Translator) abandoned() {
-	if l.of.Keyed || l.of.Once || !l.asks || !l.s.o.Alone {
+func (t *Translator) abandoned() {
+	if t.of.Keyed || t.of.Once || !t.asks || !t.s.o.Alone {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.suspicion.cancelled = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.suspicion.cancelled = time.Now()
 	switch {
-	case l.closed:
-	case l.s.ignoresCancel.Load():
-		l.setSuspect(true)
-		l.slot.Hold() // keeps the connection open for lingering
-		l.slot.Retire()
-		time.AfterFunc(lingering, l.slot.Leave)
-	case l.suspicion.pinging:
-		l.suspicion.again = true
+	case t.closed:
+	case t.s.ignoresCancel.Load():
+		t.setSuspect(true)
+		t.slot.Hold() // keeps the connection open for lingering
+		t.slot.Retire()
+		time.AfterFunc(lingering, t.slot.Leave)
+	case t.suspicion.pinging:
+		t.suspicion.again = true
 	default:
-		l.suspicion.pinging = true
-		l.setSuspect(true)
-		l.wg.Go(l.confirmCancelled)
+		t.suspicion.pinging = true
+		t.setSuspect(true)
+		t.wg.Go(t.confirmCancelled)
 	}
 }
 
@@ -117,30 +117,30 @@ func (l *Translator) abandoned() {
 const lingering = 5 * time.Second
 
 // setSuspect records whether the server may ask about a call that has ended. The caller holds l.mu.
-func (l *Translator) setSuspect(yes bool) {
-	l.suspicion.suspect = yes
-	l.slot.Suspect(yes)
+func (t *Translator) setSuspect(yes bool) {
+	t.suspicion.suspect = yes
+	t.slot.Suspect(yes)
 }
 
 // confirmCancelled waits for the answer to a ping sent after a cancellation. It shows that the server has
 // processed the cancellation and ended the call (2025-11-25, Cancellation). If a server with unattributed
 // questions does not answer, its connection gets no more requests.
-func (l *Translator) confirmCancelled() {
+func (t *Translator) confirmCancelled() {
 	for wait := lingering; ; wait *= 2 {
-		if errors.Is(l.line.Ping(l.ctx, wait), bridge.ErrTimeout) {
-			if l.s.unattributed.Load() {
-				l.slot.Retire()
+		if errors.Is(t.line.Ping(t.ctx, wait), bridge.ErrTimeout) {
+			if t.s.unattributed.Load() {
+				t.slot.Retire()
 				return
 			}
 			continue
 		}
-		l.mu.Lock()
-		again := l.suspicion.again
-		l.suspicion.again, l.suspicion.pinging = false, again
+		t.mu.Lock()
+		again := t.suspicion.again
+		t.suspicion.again, t.suspicion.pinging = false, again
 		if !again {
-			l.setSuspect(false)
+			t.setSuspect(false)
 		}
-		l.mu.Unlock()
+		t.mu.Unlock()
 		if !again {
 			return
 		}
@@ -149,8 +149,8 @@ func (l *Translator) confirmCancelled() {
 
 // likeliest returns the call that a question is most likely about. It is the last call whose client waits, else
 // the one that was resumed last. The caller holds l.mu.
-func (l *Translator) likeliest() (best *parked) {
-	for c := range l.asking {
+func (t *Translator) likeliest() (best *parked) {
+	for c := range t.asking {
 		switch {
 		case c.dropped || c.over:
 		case best == nil,
@@ -177,29 +177,29 @@ const rootsPatience = 10 * time.Second
 
 // askWithoutCall takes a question that no call can carry. A client can only be asked in answer to its requests
 // . Servers often ask for roots right after initialization, so such a question waits for rootsPatience.
-func (l *Translator) askWithoutCall(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (t *Translator) askWithoutCall(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
-	l.mu.Lock()
-	if time.Since(l.suspicion.cancelled) < staleAfter && !l.suspicion.suspect && !l.busy() && q.Method != "roots/list" { // a server may ask for roots at any time
-		l.s.ignoresCancel.Store(true)
+	t.mu.Lock()
+	if time.Since(t.suspicion.cancelled) < staleAfter && !t.suspicion.suspect && !t.busy() && q.Method != "roots/list" { // a server may ask for roots at any time
+		t.s.ignoresCancel.Store(true)
 	}
-	l.mu.Unlock()
-	h := &heldQuestion{l: l, reply: reply}
-	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.line.Caller().Capabilities, "roots").Exists() {
+	t.mu.Unlock()
+	h := &heldQuestion{l: t, reply: reply}
+	if q.Method != "roots/list" || !t.asks || !gjson.GetBytes(t.line.Caller().Capabilities, "roots").Exists() {
 		reply(noCallReply(q.Method))
 		return nil
 	}
 	h.q = q.Clone()
-	l.mu.Lock()
-	full := l.closed || len(l.held) >= bridge.MaxQuestions
+	t.mu.Lock()
+	full := t.closed || len(t.held) >= bridge.MaxQuestions
 	if !full {
-		l.held = append(l.held, h)
+		t.held = append(t.held, h)
 		h.timer = time.AfterFunc(rootsPatience, h.expire)
 	}
-	l.mu.Unlock()
+	t.mu.Unlock()
 	if full {
 		reply(noCallReply(q.Method))
 		return nil
@@ -216,9 +216,9 @@ func noCallReply(method string) *jsonrpc.Message {
 }
 
 // releaseHeld removes and returns the questions that wait for a call. The caller holds l.mu.
-func (l *Translator) releaseHeld() []*heldQuestion {
-	held := l.held
-	l.held = nil
+func (t *Translator) releaseHeld() []*heldQuestion {
+	held := t.held
+	t.held = nil
 	for _, h := range held {
 		h.timer.Stop()
 	}

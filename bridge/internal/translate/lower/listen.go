@@ -26,35 +26,35 @@ var errSubscribing = errors.New("the server did not subscribe in time")
 
 // listen serves a subscription from the connection's notifications (protocol.md D1.6). It lasts until ctx ends
 // or the server is gone for good.
-func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
+func (t *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Whole())
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	end := jsonrpc.NewResult(nil, []byte("{}"))
 	ln := subscribe.NewListener(r.Back, subscribe.Wanted{Changes: map[string]bool{}})
-	if l.of.Once { // no connection lasts long enough to report changes
+	if t.of.Once { // no connection lasts long enough to report changes
 		ln.Acknowledge(&ln.Wants)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	release, err := l.line.Keep(ctx)
+	release, err := t.line.Keep(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if now := l.line.Server(); now != nil {
-		s = l.legacy(now)
+	if now := t.line.Server(); now != nil {
+		s = t.legacy(now)
 	}
 	for _, k := range list.Announced {
 		if wants.Changes[k.Changed()] && k.Announces(s.Capabilities) {
 			ln.Wants.Changes[k.Changed()] = true
 		}
 	}
-	l.s.listen(l.of.Group, ln)
-	defer l.unlisten(ln)
+	t.s.listen(t.of.Group, ln)
+	defer t.unlisten(ln)
 	if gjson.GetBytes(s.Capabilities, "resources.subscribe").Bool() {
-		ln.Wants.URIs = l.watchAll(ctx, ln, wants.URIs)
+		ln.Wants.URIs = t.watchAll(ctx, ln, wants.URIs)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -64,8 +64,8 @@ func (l *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-l.lost.Done():
-	case <-l.ctx.Done():
+	case <-t.lost.Done():
+	case <-t.ctx.Done():
 	}
 	return end, nil
 }
@@ -89,7 +89,7 @@ func (s *Server) unlisten(group string, ln *subscribe.Listener) {
 }
 
 // watchAll subscribes to resources, and returns those that the server accepted in time.
-func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris []string) (good []string) {
+func (t *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris []string) (good []string) {
 	short, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()
 	done := make([]bool, len(uris))
@@ -103,7 +103,7 @@ func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris 
 			case <-short.Done():
 				return
 			}
-			done[i] = l.watch(short, ln, uri)
+			done[i] = t.watch(short, ln, uri)
 		})
 	}
 	wg.Wait()
@@ -116,54 +116,54 @@ func (l *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris 
 }
 
 // watch subscribes to a resource. The server gets a request only for the first subscriber.
-func (l *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
-	return l.watched.Add(ctx, uri, ln, func() bool {
-		ok := l.subscribe(ctx, "resources/subscribe", uri)
+func (t *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
+	return t.watched.Add(ctx, uri, ln, func() bool {
+		ok := t.subscribe(ctx, "resources/subscribe", uri)
 		if !ok && ctx.Err() != nil { // the server may still accept it
-			l.line.Go(func(ctx context.Context) { l.unwatch(ctx, ln, uri) })
+			t.line.Go(func(ctx context.Context) { t.unwatch(ctx, ln, uri) })
 		}
 		return ok
 	})
 }
 
-func (l *Translator) subscribe(ctx context.Context, method, uri string) bool {
-	a, err := l.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"uri":`+rawjson.Quote(uri)+`}`)), From: l.line.Caller()})
+func (t *Translator) subscribe(ctx context.Context, method, uri string) bool {
+	a, err := t.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"uri":`+rawjson.Quote(uri)+`}`)), From: t.line.Caller()})
 	defer a.Release()
 	return err == nil && a.Error == nil
 }
 
 // unlisten ends a subscription. The server's requests follow in the background.
-func (l *Translator) unlisten(ln *subscribe.Listener) {
-	l.s.unlisten(l.of.Group, ln)
+func (t *Translator) unlisten(ln *subscribe.Listener) {
+	t.s.unlisten(t.of.Group, ln)
 	for _, uri := range ln.Wants.URIs {
-		l.line.Go(func(ctx context.Context) { l.unwatch(ctx, ln, uri) })
+		t.line.Go(func(ctx context.Context) { t.unwatch(ctx, ln, uri) })
 	}
 }
 
 // unwatch ends the subscription to a resource at the server if no other subscriber is left.
-func (l *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri string) {
+func (t *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri string) {
 	ctx, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()
-	l.watched.Remove(ctx, uri, ln, func() { l.subscribe(ctx, "resources/unsubscribe", uri) })
+	t.watched.Remove(ctx, uri, ln, func() { t.subscribe(ctx, "resources/unsubscribe", uri) })
 }
 
 // changed passes a change to its subscriptions (R-146). A change of a list reaches all connections of the group,
 // because any of them may serve its clients.
-func (l *Translator) changed(n *jsonrpc.Message) {
+func (t *Translator) changed(n *jsonrpc.Message) {
 	if n.Method == "notifications/tools/list_changed" {
-		l.of.Tools.Outdated()
+		t.of.Tools.Outdated()
 	}
 	to := map[*subscribe.Listener]struct{}{}
 	if n.Method != "notifications/resources/updated" {
-		l.s.mu.Lock()
-		for ln := range l.s.listens[l.of.Group] {
+		t.s.mu.Lock()
+		for ln := range t.s.listens[t.of.Group] {
 			if ln.Wants.Changes[n.Method] {
 				to[ln] = struct{}{}
 			}
 		}
-		l.s.mu.Unlock()
+		t.s.mu.Unlock()
 	} else {
-		l.watched.Of(n.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
+		t.watched.Of(n.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
 	}
 	for ln := range to {
 		ln.Notify(n)

@@ -69,67 +69,67 @@ const (
 )
 
 // begin makes a call that may be parked, and waits for its outcome.
-func (l *Translator) begin(ctx context.Context, v *request, inner *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
-	c := &parked{l: l, s: s, r: *inner, free: func() {}, request: v, allowed: v.r.From.Capabilities}
+func (t *Translator) begin(ctx context.Context, v *request, inner *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
+	c := &parked{l: t, s: s, r: *inner, free: func() {}, request: v, allowed: v.r.From.Capabilities}
 	if v.r.Keep != nil {
 		c.free = v.r.Keep()
 	} else {
 		c.r.Message = inner.Clone()
 	}
 	c.r.Back, c.r.Keep, c.r.Mirror = c, nil, nil
-	c.ctx, c.cancel = context.WithCancelCause(l.s.o.Following(l.ctx, ctx))
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	c.ctx, c.cancel = context.WithCancelCause(t.s.o.Following(t.ctx, ctx))
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
 		c.cancel(nil)
 		c.free()
 		return nil, bridge.ErrShutdown
 	}
-	l.slot.Hold()
-	l.order++
-	c.order = l.order
-	l.asking[c] = struct{}{}
-	l.requests[v] = struct{}{}
-	held := l.releaseHeld()
-	l.wg.Go(c.run)
-	l.mu.Unlock()
+	t.slot.Hold()
+	t.order++
+	c.order = t.order
+	t.asking[c] = struct{}{}
+	t.requests[v] = struct{}{}
+	held := t.releaseHeld()
+	t.wg.Go(c.run)
+	t.mu.Unlock()
 	for _, h := range held {
 		h.put(c)
 	}
 	return c.await(ctx, v)
 }
 
-func (c *parked) run() {
-	a, err := c.l.perform(c.ctx, &c.r, c.s, c)
+func (p *parked) run() {
+	a, err := p.l.perform(p.ctx, &p.r, p.s, p)
 	if err == nil && a.Error == nil && a.ID == nil {
 		a.ID = []byte("0")
 	}
-	if err != nil && (c.ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) {
-		c.l.abandoned()
+	if err != nil && (p.ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) {
+		p.l.abandoned()
 	}
-	c.cancel(nil)
-	c.finish(a, err)
-	c.free()
+	p.cancel(nil)
+	p.finish(a, err)
+	p.free()
 }
 
 // await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless it was
 // parked before.
-func (c *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error) {
+func (p *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error) {
 	select {
 	case o := <-v.out:
 		if o.parked || o.err != nil {
 			return o.answer, o.err
 		}
-		return c.l.conclude(v, c.s, o.answer)
+		return p.l.conclude(v, p.s, o.answer)
 	case <-ctx.Done():
 	}
-	if c.drop(cancelCause(ctx), func() bool { return c.request == v }) {
+	if p.drop(cancelCause(ctx), func() bool { return p.request == v }) {
 		return nil, context.Cause(ctx)
 	}
 	o := <-v.out
 	o.answer.Release()
 	if o.parked { // the client does not know of the questions
-		c.drop(cancelCause(ctx), nil)
+		p.drop(cancelCause(ctx), nil)
 	}
 	return nil, context.Cause(ctx)
 }
@@ -143,40 +143,40 @@ func cancelCause(ctx context.Context) error {
 }
 
 // detach ends the wait of the request, which gets nothing more. The caller holds l.mu.
-func (c *parked) detach() {
-	delete(c.l.requests, c.request)
-	c.request = nil
-	if c.window != nil {
-		c.window.Stop()
-		c.window = nil
+func (p *parked) detach() {
+	delete(p.l.requests, p.request)
+	p.request = nil
+	if p.window != nil {
+		p.window.Stop()
+		p.window = nil
 	}
 }
 
 // finish takes the server's answer.
-func (c *parked) finish(a *jsonrpc.Message, err error) {
-	l := c.l
+func (p *parked) finish(a *jsonrpc.Message, err error) {
+	l := p.l
 	l.mu.Lock()
-	c.over = true
-	delete(l.asking, c)
-	stale := c.open
-	c.open, c.shown = nil, 0
+	p.over = true
+	delete(l.asking, p)
+	stale := p.open
+	p.open, p.shown = nil, 0
 	if err == nil {
 		stale = l.reassign(stale)
 	}
-	v := c.request
+	v := p.request
 	if v != nil {
-		c.detach()
+		p.detach()
 	}
 	switch {
-	case c.dropped:
+	case p.dropped:
 		a.Release()
 	case v == nil: // it stays for the next request
-		c.answer, c.err = a, err
-	case c.id == "":
+		p.answer, p.err = a, err
+	case p.id == "":
 		v.out <- outcome{answer: a, err: err}
 	default:
-		c.answer, c.err = a, err
-		c.deliver(v)
+		p.answer, p.err = a, err
+		p.deliver(v)
 	}
 	l.mu.Unlock()
 	unanswered(stale)
@@ -185,38 +185,38 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 
 // deliver gives the client the answer. It stays for a while, in case it gets lost. The caller holds
 // l.mu.
-func (c *parked) deliver(v *request) {
-	o := outcome{err: c.err}
-	if c.answer != nil {
-		o.answer = c.answer.Clone()
+func (p *parked) deliver(v *request) {
+	o := outcome{err: p.err}
+	if p.answer != nil {
+		o.answer = p.answer.Clone()
 	}
 	v.out <- o
-	if !c.delivered {
-		c.delivered = true
-		c.arm()
-		c.l.s.keep(c)
+	if !p.delivered {
+		p.delivered = true
+		p.arm()
+		p.l.s.keep(p)
 	}
 }
 
 // arm restarts the time until the call expires. The caller holds l.mu.
-func (c *parked) arm() {
-	c.expires = time.Now().Add(parkTTL)
-	if c.expiry == nil {
-		c.expiry = time.AfterFunc(parkTTL, c.expire)
+func (p *parked) arm() {
+	p.expires = time.Now().Add(parkTTL)
+	if p.expiry == nil {
+		p.expiry = time.AfterFunc(parkTTL, p.expire)
 		return
 	}
-	c.expiry.Reset(parkTTL)
+	p.expiry.Reset(parkTTL)
 }
 
 // expire drops a call that no client has resumed.
-func (c *parked) expire() {
-	c.drop(bridge.ErrCancelled, func() bool {
-		if c.dropped || c.request != nil {
+func (p *parked) expire() {
+	p.drop(bridge.ErrCancelled, func() bool {
+		if p.dropped || p.request != nil {
 			return false // await or the next parking handles it
 		}
-		left := time.Until(c.expires)
+		left := time.Until(p.expires)
 		if left > 0 {
-			c.expiry.Reset(left)
+			p.expiry.Reset(left)
 		}
 		return left <= 0
 	})
@@ -224,76 +224,76 @@ func (c *parked) expire() {
 
 // drop drops the call if condition, called with l.mu held, reports true; nil always does. It cancels a call in
 // flight and answers the server's questions as unanswered.
-func (c *parked) drop(why error, so func() bool) bool {
-	c.l.mu.Lock()
+func (p *parked) drop(why error, so func() bool) bool {
+	p.l.mu.Lock()
 	if so != nil && !so() {
-		c.l.mu.Unlock()
+		p.l.mu.Unlock()
 		return false
 	}
-	stale := c.discard()
-	c.l.mu.Unlock()
+	stale := p.discard()
+	p.l.mu.Unlock()
 	unanswered(stale)
-	c.cancel(why)
+	p.cancel(why)
 	return true
 }
 
 // discard makes the call one that cannot be resumed, and returns its questions. The caller holds l.mu.
-func (c *parked) discard() (stale []*question) {
-	if c.dropped {
+func (p *parked) discard() (stale []*question) {
+	if p.dropped {
 		return nil
 	}
-	c.dropped = true
-	stale = c.open
-	c.open, c.shown = nil, 0
-	if c.request != nil {
-		c.request.out <- outcome{err: bridge.ErrCancelled}
-		c.detach()
+	p.dropped = true
+	stale = p.open
+	p.open, p.shown = nil, 0
+	if p.request != nil {
+		p.request.out <- outcome{err: bridge.ErrCancelled}
+		p.detach()
 	}
-	if c.expiry != nil {
-		c.expiry.Stop()
+	if p.expiry != nil {
+		p.expiry.Stop()
 	}
-	c.answer.Release()
-	c.answer = nil
-	if c.id != "" {
-		c.l.s.unpark(c)
+	p.answer.Release()
+	p.answer = nil
+	if p.id != "" {
+		p.l.s.unpark(p)
 	}
 	return stale
 }
 
 // idle returns how long the call has waited for its client; 0 if it does not.
-func (c *parked) idle() time.Duration {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	if !c.waits() {
+func (p *parked) idle() time.Duration {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	if !p.waits() {
 		return 0
 	}
-	return parkTTL - time.Until(c.expires)
+	return parkTTL - time.Until(p.expires)
 }
 
 // waits reports whether the call waits for its client. The caller holds l.mu.
-func (c *parked) waits() bool { return c.request == nil && !c.over && !c.dropped }
+func (p *parked) waits() bool { return p.request == nil && !p.over && !p.dropped }
 
 // Notify passes a notification about the call to its request.
-func (c *parked) Notify(n *jsonrpc.Message) {
-	l := c.l
+func (p *parked) Notify(n *jsonrpc.Message) {
+	l := p.l
 	if l.withholds(n) {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.request != nil:
-		c.notify(n)
-	case n.Method == "notifications/progress" && !c.dropped && !c.over:
-		c.progress = n.Clone()
+	case p.request != nil:
+		p.notify(n)
+	case n.Method == "notifications/progress" && !p.dropped && !p.over:
+		p.progress = n.Clone()
 	}
 }
 
 // notify passes a notification to the call's request. Progress gets the token of that request. The caller holds
 // l.mu.
-func (c *parked) notify(n *jsonrpc.Message) {
+func (p *parked) notify(n *jsonrpc.Message) {
 	if n.Method == "notifications/progress" {
-		mine := c.request.r.Token()
+		mine := p.request.r.Token()
 		if mine == nil {
 			return
 		}
@@ -305,5 +305,5 @@ func (c *parked) notify(n *jsonrpc.Message) {
 			n = other
 		}
 	}
-	c.request.Notify(n)
+	p.request.Notify(n)
 }

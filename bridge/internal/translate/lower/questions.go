@@ -43,21 +43,21 @@ func unansweredReply(method string) *jsonrpc.Message {
 }
 
 // Ask takes a question about the call. The question, and others of the same moment, answer the call's request.
-func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
-	return c.carry(q, reply, false)
+func (p *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
+	return p.carry(q, reply, false)
 }
 
 // carry is Ask. guessed means that the question may be about another call.
-func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func(why string)) {
+func (p *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func(why string)) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
-	l := c.l
+	l := p.l
 	l.mu.Lock()
-	allowed := c.allowed
+	allowed := p.allowed
 	l.mu.Unlock()
-	params, no := era.Question(q.Method, q.Params, c.s.Revision, era.LatestModern, allowed, func() string { return "" })
+	params, no := era.Question(q.Method, q.Params, p.s.Revision, era.LatestModern, allowed, func() string { return "" })
 	if no != nil {
 		if no.Code == jsonrpc.CodeMethodNotFound { // the server may use the method, but not with this client
 			no.Code = jsonrpc.CodeInvalidParams
@@ -70,9 +70,9 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		a.params = rawjson.OneLine(params)
 	}
 	l.mu.Lock()
-	full := c.over || c.dropped || len(c.open) >= bridge.MaxQuestions
+	full := p.over || p.dropped || len(p.open) >= bridge.MaxQuestions
 	if !full {
-		c.add(a)
+		p.add(a)
 	}
 	l.mu.Unlock()
 	if full {
@@ -83,18 +83,18 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 }
 
 // add adds a question to the call. The caller holds l.mu.
-func (c *parked) add(a *question) {
-	c.keys++
-	a.key, a.of = keyPrefix+strconv.Itoa(c.keys), c
-	c.open = append(c.open, a)
-	c.gather()
+func (p *parked) add(a *question) {
+	p.keys++
+	a.key, a.of = keyPrefix+strconv.Itoa(p.keys), p
+	p.open = append(p.open, a)
+	p.gather()
 }
 
 // reassign moves guessed questions of an answered call to other calls, because they were about another one. It
 // returns the questions without a call. The caller holds l.mu.
-func (l *Translator) reassign(asks []*question) (stale []*question) {
+func (t *Translator) reassign(asks []*question) (stale []*question) {
 	for _, a := range asks {
-		if c := l.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
+		if c := t.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
 			c.add(a)
 		} else {
 			stale = append(stale, a)
@@ -104,16 +104,16 @@ func (l *Translator) reassign(asks []*question) (stale []*question) {
 }
 
 // gather lets the questions answer the call's request after parkWindow. The caller holds l.mu.
-func (c *parked) gather() {
-	if c.request != nil && c.window == nil {
-		c.window = time.AfterFunc(parkWindow, c.ask)
+func (p *parked) gather() {
+	if p.request != nil && p.window == nil {
+		p.window = time.AfterFunc(parkWindow, p.ask)
 	}
 }
 
 // withdraw removes a question. If the client knows it already, its answer is ignored (D8.14).
-func (l *Translator) withdraw(a *question) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (t *Translator) withdraw(a *question) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	c := a.of
 	for i, other := range c.open {
 		if other != a {
@@ -129,70 +129,70 @@ func (l *Translator) withdraw(a *question) {
 
 // ask answers the call's request with the questions. If too many calls are parked, it evicts a stale one.
 // Without a stale one it rejects the request, because the bridge never answers for the client.
-func (c *parked) ask() {
-	s := c.l.s
-	if c.put() || s.EvictStale(c.principal()) && c.put() {
+func (p *parked) ask() {
+	s := p.l.s
+	if p.put() || s.EvictStale(p.principal()) && p.put() {
 		return
 	}
-	l := c.l
+	l := p.l
 	l.mu.Lock()
-	if c.request == nil || len(c.open) == 0 {
+	if p.request == nil || len(p.open) == 0 {
 		l.mu.Unlock()
 		return
 	}
 	most := MaxParked
-	if c.principal() == "" {
+	if p.principal() == "" {
 		most = maxParkedInAll
 	}
-	v := c.request
-	c.detach()
+	v := p.request
+	p.detach()
 	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
-	stale := c.discard()
+	stale := p.discard()
 	l.mu.Unlock()
 	unanswered(stale)
-	c.cancel(bridge.ErrCancelled)
-	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", c.r.Method, "max", most)
+	p.cancel(bridge.ErrCancelled)
+	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", p.r.Method, "max", most)
 }
 
 // put answers the call's request with its questions, if there are both. It reports false if too many calls are
 // parked.
-func (c *parked) put() bool {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	c.window = nil
-	v := c.request
-	if v == nil || len(c.open) == 0 {
+func (p *parked) put() bool {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	p.window = nil
+	v := p.request
+	if v == nil || len(p.open) == 0 {
 		return true
 	}
-	if !c.park() {
+	if !p.park() {
 		return false
 	}
-	o := outcome{answer: c.questions(), parked: true}
-	c.detach()
+	o := outcome{answer: p.questions(), parked: true}
+	p.detach()
 	v.out <- o
 	return true
 }
 
 // park makes the call resumable. It reports false if too many calls are. The caller holds l.mu.
-func (c *parked) park() bool {
-	if c.id == "" {
+func (p *parked) park() bool {
+	if p.id == "" {
 		name := rand.Text()
-		if !c.l.s.park(name, c) {
+		if !p.l.s.park(name, p) {
 			return false
 		}
-		c.id, c.digest = name, digest(c.r.Message)
+		p.id, p.digest = name, digest(p.r.Message)
 	}
-	c.round++
-	c.shown = len(c.open)
-	c.arm()
+	p.round++
+	p.shown = len(p.open)
+	p.arm()
 	return true
 }
 
 // questions returns the result that asks the client. The caller holds l.mu.
-func (c *parked) questions() *jsonrpc.Message {
+func (p *parked) questions() *jsonrpc.Message {
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)
-	for i, a := range c.open[:c.shown] {
+	for i, a := range p.open[:p.shown] {
 		if i > 0 {
 			b.WriteByte(',')
 		}
@@ -202,7 +202,7 @@ func (c *parked) questions() *jsonrpc.Message {
 		}
 		b.WriteString(`"` + a.key + `":{"method":"` + a.method + `","params":` + string(params) + `}`)
 	}
-	state := c.l.s.sealed(&c.r, state{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
+	state := p.l.s.sealed(&p.r, state{Kind: stateParked, Method: p.r.Method, Digest: p.digest, Expires: p.expires.Unix(), Call: p.id, Round: p.round})
 	b.WriteString(`},"requestState":"` + state + `"`)
-	return c.s.enveloped(b.String())
+	return p.s.enveloped(b.String())
 }

@@ -43,13 +43,13 @@ func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
 }
 
 // legacy returns the server of the greeting s.
-func (l *Translator) legacy(s *bridge.Greeting) *legacy {
-	if g := l.about.Load(); g != nil && g.Greeting == s {
+func (t *Translator) legacy(s *bridge.Greeting) *legacy {
+	if g := t.about.Load(); g != nil && g.Greeting == s {
 		return g
 	}
-	g := newLegacy(s, l.s.o.Lasting)
-	g.rewrites = l.s.o.Rewrites
-	l.about.Store(g)
+	g := newLegacy(s, t.s.o.Lasting)
+	g.rewrites = t.s.o.Rewrites
+	t.about.Store(g)
 	return g
 }
 
@@ -62,9 +62,9 @@ const (
 )
 
 // upgrade turns a legacy answer into one of 2026-07-28 (protocol.md D5), without a copy of the payload.
-func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
+func (l *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error != nil {
-		if e := era.Error(r.Method, r.URI(), a.Error, s.Revision, era.LatestModern); !rawjson.Same(e, a.Error) {
+		if e := era.Error(r.Method, r.URI(), a.Error, l.Revision, era.LatestModern); !rawjson.Same(e, a.Error) {
 			a.Error = slices.Clone(e)
 		}
 		return a
@@ -72,7 +72,7 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's result is not an object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	if changed := s.rewrites.Result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
+	if changed := l.rewrites.Result(a, r.Method, l.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
 		a = a.Replaced(changed)
 	}
 	a = a.Once()
@@ -101,14 +101,14 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 			set(f.Scope, "cacheScope", `"private"`)
 		}
 	}
-	if meta := f.Meta.Of(a.Result); s.info != nil {
+	if meta := f.Meta.Of(a.Result); l.info != nil {
 		if meta == nil {
-			add(s.meta())
+			add(l.meta())
 		} else if meta[0] != '{' {
 			meta = []byte("{}")
 		}
 		if meta != nil {
-			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: rawjson.SetFirst(meta, era.KeyServerInfo, s.info)})
+			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: rawjson.SetFirst(meta, era.KeyServerInfo, l.info)})
 		}
 	}
 	if members != "" {
@@ -119,13 +119,13 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 }
 
 // meta returns the member _meta of a result without one.
-func (s *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(s.info) + `}` }
+func (l *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(l.info) + `}` }
 
 // enveloped returns a result of the bridge itself.
-func (s *legacy) enveloped(members string) *jsonrpc.Message {
+func (l *legacy) enveloped(members string) *jsonrpc.Message {
 	result := `{` + members
-	if s.info != nil {
-		result += "," + s.meta()
+	if l.info != nil {
+		result += "," + l.meta()
 	}
 	return jsonrpc.NewResult(nil, rawjson.OneLine([]byte(result+`}`)))
 }

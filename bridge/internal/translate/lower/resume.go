@@ -39,39 +39,39 @@ func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*
 }
 
 // runs reports whether the call is in flight and not dropped.
-func (c *parked) runs() bool {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	return !c.over && !c.dropped
+func (p *parked) runs() bool {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	return !p.over && !p.dropped
 }
 
 // attach makes v the call's request and takes its answers to the questions. replies pass them to the server. no
 // is the error of a request that cannot resume the call.
-func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies []func()) {
-	l, round := c.l, again.ours.Round
+func (p *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies []func()) {
+	l, round := p.l, again.ours.Round
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.dropped:
+	case p.dropped:
 		return jsonrpc.InvalidParams("the call of this requestState has expired or was cancelled"), nil
-	case c.request != nil:
+	case p.request != nil:
 		return jsonrpc.InvalidParams("another request already waits with this requestState"), nil
-	case round != c.round && round != c.round-1:
+	case round != p.round && round != p.round-1:
 		return jsonrpc.InvalidParams("this requestState is not the last one of its call"), nil
-	case c.over: // its answers come too late
-		c.deliver(v)
+	case p.over: // its answers come too late
+		p.deliver(v)
 		return nil, nil
-	case round != c.round && c.shown > 0: // its answers were taken, but the next questions were lost
-		c.arm()
-		v.out <- outcome{answer: c.questions(), parked: true}
+	case round != p.round && p.shown > 0: // its answers were taken, but the next questions were lost
+		p.arm()
+		v.out <- outcome{answer: p.questions(), parked: true}
 		return nil, nil
-	case round != c.round:
-		c.resumed(v)
+	case round != p.round:
+		p.resumed(v)
 		return nil, nil
 	}
-	asked := c.shown > 0
+	asked := p.shown > 0
 	answered := map[*question]*jsonrpc.Message{}
-	for _, a := range c.open[:c.shown] {
+	for _, a := range p.open[:p.shown] {
 		given := again.answer(a.key)
 		if !given.Exists() {
 			continue
@@ -80,43 +80,43 @@ func (c *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 		if what := era.WellFormedAnswer(a.method, raw); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + a.key + ": " + what), nil
 		}
-		answered[a] = serverAnswer(a.method, raw, c.s.Revision)
+		answered[a] = serverAnswer(a.method, raw, p.s.Revision)
 	}
-	for _, a := range c.barred(v.r.From.Capabilities, answered) {
+	for _, a := range p.barred(v.r.From.Capabilities, answered) {
 		replies = append(replies, func() {
 			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client no longer has the capability for this question", nil))
 		})
 	}
-	if asked && len(answered) == 0 && c.shown > 0 { // ask again
-		c.allowed = v.r.From.Capabilities
-		c.park()
-		v.out <- outcome{answer: c.questions(), parked: true}
+	if asked && len(answered) == 0 && p.shown > 0 { // ask again
+		p.allowed = v.r.From.Capabilities
+		p.park()
+		v.out <- outcome{answer: p.questions(), parked: true}
 		return nil, replies
 	}
-	left := c.open[:0:0]
-	for _, a := range c.open {
+	left := p.open[:0:0]
+	for _, a := range p.open {
 		if m := answered[a]; m != nil {
 			replies = append(replies, func() { a.reply(m) })
 		} else {
 			left = append(left, a)
 		}
 	}
-	c.open, c.shown = left, 0
-	c.resumed(v)
+	p.open, p.shown = left, 0
+	p.resumed(v)
 	for _, h := range l.releaseHeld() {
-		replies = append(replies, func() { h.put(c) })
+		replies = append(replies, func() { h.put(p) })
 	}
 	return nil, replies
 }
 
 // barred removes and returns the unanswered questions that a client with those capabilities cannot be asked
 // . The caller holds l.mu.
-func (c *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Message) (out []*question) {
-	if bytes.Equal(capabilities, c.allowed) {
+func (p *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Message) (out []*question) {
+	if bytes.Equal(capabilities, p.allowed) {
 		return nil
 	}
-	left, shown := c.open[:0:0], 0
-	for i, a := range c.open {
+	left, shown := p.open[:0:0], 0
+	for i, a := range p.open {
 		if answered[a] == nil {
 			if _, no := era.Question(a.method, a.params, era.LatestModern, era.LatestModern, capabilities, nil); no != nil {
 				out = append(out, a)
@@ -124,32 +124,32 @@ func (c *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Mes
 			}
 		}
 		left = append(left, a)
-		if i < c.shown {
+		if i < p.shown {
 			shown++
 		}
 	}
-	c.open, c.shown = left, shown
+	p.open, p.shown = left, shown
 	return out
 }
 
 // resumed makes v the call's request. The caller holds l.mu.
-func (c *parked) resumed(v *request) {
-	l := c.l
+func (p *parked) resumed(v *request) {
+	l := p.l
 	l.order++
-	c.order, c.request, c.allowed = l.order, v, v.r.From.Capabilities
+	p.order, p.request, p.allowed = l.order, v, v.r.From.Capabilities
 	l.requests[v] = struct{}{}
-	if n := c.progress; n != nil {
-		c.progress = nil
-		c.notify(n)
+	if n := p.progress; n != nil {
+		p.progress = nil
+		p.notify(n)
 	}
-	if len(c.open) > 0 {
-		c.gather()
+	if len(p.open) > 0 {
+		p.gather()
 	}
 }
 
-func (a *Round) answer(key string) (found gjson.Result) {
-	if a.answers.IsObject() {
-		a.answers.ForEach(func(name, value gjson.Result) bool {
+func (r *Round) answer(key string) (found gjson.Result) {
+	if r.answers.IsObject() {
+		r.answers.ForEach(func(name, value gjson.Result) bool {
 			if name.Str == key {
 				found = value
 			}
@@ -210,7 +210,7 @@ func (s *Server) settle(c *parked) {
 	}
 }
 
-func (c *parked) principal() string { return c.r.From.Principal }
+func (p *parked) principal() string { return p.r.From.Principal }
 
 // keep counts a delivered answer. If such answers take too many bytes, it discards the call. The caller holds
 // the lock of the call's translator.

@@ -28,16 +28,16 @@ type Round struct {
 }
 
 // Repeated reports whether the request has a requestState.
-func (a *Round) Repeated() bool { return a != nil && a.stated }
+func (r *Round) Repeated() bool { return r != nil && r.stated }
 
 // Ours reports whether the bridge made the requestState.
-func (a *Round) Ours() bool { return a != nil && a.ours != nil }
+func (r *Round) Ours() bool { return r != nil && r.ours != nil }
 
 // State returns the requestState, a string, with its index in the params.
-func (a *Round) State() gjson.Result { return a.stateRaw }
+func (r *Round) State() gjson.Result { return r.stateRaw }
 
 // Parked reports whether the request resumes a parked call.
-func (a *Round) Parked() bool { return a != nil && a.ours != nil && a.ours.Kind == stateParked }
+func (r *Round) Parked() bool { return r != nil && r.ours != nil && r.ours.Kind == stateParked }
 
 // Elsewhere returns the instance that holds the parked call, or "" if it is this one.
 func (s *Server) Elsewhere(a *Round) string {
@@ -49,11 +49,11 @@ func (s *Server) Elsewhere(a *Round) string {
 
 // Unknown returns the error of a request to a legacy server whose requestState is not the bridge's. It returns
 // nil for other requests.
-func (a *Round) Unknown() *jsonrpc.Message {
+func (r *Round) Unknown() *jsonrpc.Message {
 	switch {
-	case a.Repeated() && a.ours == nil:
+	case r.Repeated() && r.ours == nil:
 		return jsonrpc.InvalidParams("this requestState is not from this instance of the bridge since its last start: all requests of an exchange must reach the same instance")
-	case a != nil && a.orphaned:
+	case r != nil && r.orphaned:
 		return jsonrpc.InvalidParams("inputResponses came without their requestState, so the call was not repeated: send both")
 	}
 	return nil

@@ -17,21 +17,21 @@ import (
 
 // perform makes a call. If a tool must be a task, perform calls it as one and waits for the task's end
 // (protocol.md D6). c is the call that can be parked, or nil.
-func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
+func (t *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it
-		return l.line.Checked().Call(ctx, &inner)
+		return t.line.Checked().Call(ctx, &inner)
 	}
 	if !s.tasks || r.Method != "tools/call" {
 		return once()
 	}
 	name := r.Name()
-	required, known := l.of.Tools.Requires(name)
-	if !known && l.of.Tools.MayAsk() {
+	required, known := t.of.Tools.Requires(name)
+	if !known && t.of.Tools.MayAsk() {
 		// Some servers answer a call without a task with a result that clients take for the tool's own.
-		l.listTools(ctx, r.From)
-		l.of.Tools.Requested()
-		required, known = l.of.Tools.Requires(name)
+		t.listTools(ctx, r.From)
+		t.of.Tools.Requested()
+		required, known = t.of.Tools.Requires(name)
 	}
 	if !required {
 		a, err := once()
@@ -40,25 +40,25 @@ func (l *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 		}
 		// Servers answer so if a call must be a task, and have not executed it. The list of tools tells whether
 		// that is the reason.
-		if l.listTools(ctx, r.From); ctx.Err() == nil {
-			required, _ = l.of.Tools.Requires(name)
+		if t.listTools(ctx, r.From); ctx.Err() == nil {
+			required, _ = t.of.Tools.Requires(name)
 		}
 		if !required {
 			return a, nil
 		}
 		a.Release()
 	}
-	return l.runTask(ctx, r, c)
+	return t.runTask(ctx, r, c)
 }
 
 // listTools reads the list of tools for what it says of tasks.
-func (l *Translator) listTools(ctx context.Context, from *bridge.Caller) {
+func (t *Translator) listTools(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-list.SurveyEvery)
-	cut := l.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
-		return l.line.Checked().Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since})
+	cut := t.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
+		return t.line.Checked().Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since})
 	})
 	if cut != nil {
-		l.s.o.Log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
+		t.s.o.Log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
 	}
 }
 
@@ -71,11 +71,11 @@ const (
 )
 
 // runTask makes a call as a task, and returns the result of the call.
-func (l *Translator) runTask(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
+func (t *Translator) runTask(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
 	inner := *r
 	whole := r.Clone() // params may hide members that a wrapper removed
 	inner.Message = whole.Edited(jsonrpc.First(whole.Params, `"task":{}`))
-	a, err := l.line.Checked().Call(ctx, &inner)
+	a, err := t.line.Checked().Call(ctx, &inner)
 	if err != nil || a.Error != nil {
 		return a, err
 	}
@@ -84,17 +84,17 @@ func (l *Translator) runTask(ctx context.Context, r *bridge.Request, c *parked) 
 	if id == "" { // the server executed the call at once
 		return a, nil
 	}
-	t := &task{l: l, id: id, from: r.From, back: r.Back}
-	status, poll := t.read(made)
+	one := &task{l: t, id: id, from: r.From, back: r.Back}
+	status, poll := one.read(made)
 	a.Release()
 	if c != nil {
-		l.mu.Lock()
+		t.mu.Lock()
 		c.task = id
-		l.mu.Unlock()
+		t.mu.Unlock()
 	}
-	a, err = t.finish(ctx, status, poll)
+	a, err = one.finish(ctx, status, poll)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // no one waits for it any more
-		l.line.Go(t.cancel)
+		t.line.Go(one.cancel)
 	}
 	return a, err
 }

@@ -80,67 +80,67 @@ func newRequest(r *bridge.Request) *request {
 }
 
 // Notify passes on a notification about the call (R-152).
-func (v *request) Notify(n *jsonrpc.Message) {
-	if v.l != nil && v.l.withholds(n) || !era.Wanted(n, v.level) {
+func (r *request) Notify(n *jsonrpc.Message) {
+	if r.l != nil && r.l.withholds(n) || !era.Wanted(n, r.level) {
 		return
 	}
-	v.r.Back.Notify(n)
+	r.r.Back.Notify(n)
 }
 
 // Ask takes a question about a call that cannot carry one.
-func (v *request) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return v.l.askWithoutCall(q, reply)
+func (r *request) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return r.l.askWithoutCall(q, reply)
 }
 
 // Call makes a stateless client's call to the legacy server of that greeting. held means that the answer is
 // cached, so no connection is needed.
-func (l *Translator) Call(ctx context.Context, r *bridge.Request, greeting *bridge.Greeting, held bool, again *Round) (*jsonrpc.Message, error) {
-	s := l.legacy(greeting)
+func (t *Translator) Call(ctx context.Context, r *bridge.Request, greeting *bridge.Greeting, held bool, again *Round) (*jsonrpc.Message, error) {
+	s := t.legacy(greeting)
 	switch {
 	case r.Method == "server/discover":
 		return jsonrpc.NewResult(nil, slices.Clone(s.discover)), nil
 	case r.Method == era.Listen:
-		return l.listen(ctx, r, s)
+		return t.listen(ctx, r, s)
 	case !s.carries(r):
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the server has no method "+r.Method, nil), nil
 	}
 	v := newRequest(r)
 	rounds := 0
 	if again != nil && again.ours != nil { // it repeats a request whose URLs were to be visited
-		if no := l.checkURLs(ctx, s, r, again); no != nil {
+		if no := t.checkURLs(ctx, s, r, again); no != nil {
 			return no, nil
 		}
 		rounds = again.ours.Round
 	}
 	if !held { // a cached answer needs no connection
-		if err := l.raiseLevel(ctx, v, s); err != nil && !cached[r.Method] { // the cache may answer nevertheless
+		if err := t.raiseLevel(ctx, v, s); err != nil && !cached[r.Method] { // the cache may answer nevertheless
 			return nil, err
 		}
 	}
 	inner := *r
 	inner.Message, inner.Mirror = era.Lowered(r.Message, s.Revision), nil
 	v.rounds = rounds
-	if l.asks && era.MayAsk(r.Method) {
-		return l.begin(ctx, v, &inner, s)
+	if t.asks && era.MayAsk(r.Method) {
+		return t.begin(ctx, v, &inner, s)
 	}
-	v.l, inner.Back = l, v
-	l.mu.Lock()
-	l.requests[v] = struct{}{}
-	l.mu.Unlock()
-	a, err := l.perform(ctx, &inner, s, nil)
-	l.mu.Lock()
-	delete(l.requests, v)
-	l.mu.Unlock()
+	v.l, inner.Back = t, v
+	t.mu.Lock()
+	t.requests[v] = struct{}{}
+	t.mu.Unlock()
+	a, err := t.perform(ctx, &inner, s, nil)
+	t.mu.Lock()
+	delete(t.requests, v)
+	t.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return l.conclude(v, s, a)
+	return t.conclude(v, s, a)
 }
 
 // carries reports whether a request goes to the server. Its method must exist in both eras, or may be one of an
 // extension that both sides declare. Announced capabilities do not matter: some servers do not announce what
 // they have, and the others refuse.
-func (s *legacy) carries(r *bridge.Request) bool {
+func (l *legacy) carries(r *bridge.Request) bool {
 	if era.InBoth(r.Method) {
 		return true
 	}
@@ -148,7 +148,7 @@ func (s *legacy) carries(r *bridge.Request) bool {
 		return false
 	}
 	for _, kind := range []string{"extensions", "experimental"} {
-		theirs := gjson.GetBytes(s.Capabilities, kind)
+		theirs := gjson.GetBytes(l.Capabilities, kind)
 		shared := false
 		gjson.GetBytes(r.From.Capabilities, kind).ForEach(func(name, _ gjson.Result) bool {
 			shared = name.Str != era.TasksExtension && theirs.Get(gjson.Escape(name.Str)).Exists()
@@ -162,15 +162,15 @@ func (s *legacy) carries(r *bridge.Request) bool {
 }
 
 // conclude turns the server's answer into the client's.
-func (l *Translator) conclude(v *request, s *legacy, a *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (t *Translator) conclude(v *request, s *legacy, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	switch {
 	case a.Error != nil:
-		if m := l.urlsNeeded(v, s, a); m != nil {
+		if m := t.urlsNeeded(v, s, a); m != nil {
 			a.Release()
 			return m, nil
 		}
 	case v.r.Method == list.Tools.Method():
-		l.of.Tools.Look(v.r.Message, a)
+		t.of.Tools.Look(v.r.Message, a)
 	}
 	return s.upgrade(v.r, a), nil
 }
@@ -180,35 +180,35 @@ const levelPatience = 5 * time.Second
 
 // raiseLevel makes the server send the log messages that a request wants. The server has the most verbose level
 // of all requests so far (protocol.md D1.7).
-func (l *Translator) raiseLevel(ctx context.Context, v *request, s *legacy) error {
-	if v.level == "" || !s.logging || l.level.covers(v.level) {
+func (t *Translator) raiseLevel(ctx context.Context, v *request, s *legacy) error {
+	if v.level == "" || !s.logging || t.level.covers(v.level) {
 		return nil
 	}
 	select {
-	case l.level.turn <- struct{}{}:
-		defer func() { <-l.level.turn }()
+	case t.level.turn <- struct{}{}:
+		defer func() { <-t.level.turn }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if l.level.covers(v.level) {
+	if t.level.covers(v.level) {
 		return nil
 	}
 	ask := jsonrpc.NewRequest("logging/setLevel", []byte(`{"level":`+rawjson.Quote(v.level)+`}`))
 	short, stop := context.WithTimeout(ctx, levelPatience)
 	defer stop()
-	a, err := l.line.Call(short, &bridge.Request{Message: ask, From: l.line.Caller()})
+	a, err := t.line.Call(short, &bridge.Request{Message: ask, From: t.line.Caller()})
 	switch {
 	case err == nil && a.Error == nil:
 		a.Release()
 	case err == nil || ctx.Err() == nil && short.Err() != nil: // a server that does not answer is used all the same
-		l.s.o.Log.Debug("the server does not take a log level", "level", v.level)
+		t.s.o.Log.Debug("the server does not take a log level", "level", v.level)
 		a.Release()
 	default:
 		return err
 	}
-	l.level.mu.Lock()
-	defer l.level.mu.Unlock()
-	l.level.level = v.level // also after a refusal, which would only repeat itself
+	t.level.mu.Lock()
+	defer t.level.mu.Unlock()
+	t.level.level = v.level // also after a refusal, which would only repeat itself
 	return nil
 }
 
@@ -221,66 +221,66 @@ type logLevel struct {
 }
 
 // covers reports whether the server sends messages of that level.
-func (v *logLevel) covers(level string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.level != "" && era.Severity(v.level) <= era.Severity(level)
+func (l *logLevel) covers(level string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.level != "" && era.Severity(l.level) <= era.Severity(level)
 }
 
 // Notify takes a notification that belongs to no known call.
-func (l *Translator) Notify(n *jsonrpc.Message) {
+func (t *Translator) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/message":
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if len(l.requests) != 1 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if len(t.requests) != 1 {
 			return // the request it belongs to is unknown (D8.12)
 		}
-		for v := range l.requests {
+		for v := range t.requests {
 			v.Notify(n)
 		}
 	case "notifications/elicitation/complete":
-		l.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
+		t.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
 	default:
-		l.changed(n)
+		t.changed(n)
 	}
 }
 
 // withholds reports whether a notification about a call is not for the client. 2026-07-28 has only progress and
 // log messages there.
-func (l *Translator) withholds(n *jsonrpc.Message) bool {
+func (t *Translator) withholds(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/progress", "notifications/message":
 		return false
 	case "notifications/elicitation/complete":
-		l.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
+		t.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
 	default:
-		l.s.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
+		t.s.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
 	}
 	return true
 }
 
 // Gone reports that the server has ended for good, or was replaced. Further requests use a new connection.
-func (l *Translator) Gone(error) {
-	l.lose()
-	l.slot.Gone()
+func (t *Translator) Gone(error) {
+	t.lose()
+	t.slot.Gone()
 }
 
 // Close ends the connection and all calls. When ctx ends, it stops waiting for the server.
-func (l *Translator) Close(ctx context.Context) {
-	l.mu.Lock()
-	l.closed = true
-	held := l.releaseHeld()
-	l.mu.Unlock()
+func (t *Translator) Close(ctx context.Context) {
+	t.mu.Lock()
+	t.closed = true
+	held := t.releaseHeld()
+	t.mu.Unlock()
 	for _, h := range held {
 		h.refuse()
 	}
-	l.cancel(bridge.ErrShutdown)
-	_ = l.line.Close(ctx)
-	l.wg.Wait()
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	delete(l.s.translators, l)
+	t.cancel(bridge.ErrShutdown)
+	_ = t.line.Close(ctx)
+	t.wg.Wait()
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	delete(t.s.translators, t)
 }
 
 // Askable reports whether the capabilities allow any question of a legacy server.

@@ -27,7 +27,7 @@ const (
 // urlsNeeded turns the server's error that URLs must be visited first into questions for the client. The
 // client's next request repeats the call (protocol.md D1.5, R-139). The bridge stores nothing for that. It
 // returns nil for other errors.
-func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
+func (t *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
 	r := v.r
 	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
 		return nil
@@ -65,42 +65,42 @@ func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 		}
 		b.WriteString(`"` + keyPrefix + strconv.Itoa(i+1) + `":{"method":"elicitation/create","params":` + string(params) + `}`)
 	}
-	token := l.s.sealed(r, state)
+	token := t.s.sealed(r, state)
 	if len(token) > maxState {
 		state.IDs = make([]string, len(state.IDs)) // they only shorten the wait
-		token = l.s.sealed(r, state)
+		token = t.s.sealed(r, state)
 	}
-	l.awaitURLs(state.IDs)
+	t.awaitURLs(state.IDs)
 	b.WriteString(`},"requestState":"` + token + `"`)
 	return s.enveloped(b.String())
 }
 
 // awaitURLs awaits the completion of these elicitations.
-func (l *Translator) awaitURLs(ids []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.urls == nil {
-		l.urls = map[string]chan struct{}{}
+func (t *Translator) awaitURLs(ids []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.urls == nil {
+		t.urls = map[string]chan struct{}{}
 	}
 	for _, id := range ids {
-		if id == "" || l.urls[id] != nil {
+		if id == "" || t.urls[id] != nil {
 			continue
 		}
-		for other := range l.urls {
-			if len(l.urls) < maxURLsOpen {
+		for other := range t.urls {
+			if len(t.urls) < maxURLsOpen {
 				break
 			}
-			delete(l.urls, other)
+			delete(t.urls, other)
 		}
-		l.urls[id] = make(chan struct{})
+		t.urls[id] = make(chan struct{})
 	}
 }
 
 // urlDone records that an elicitation is complete.
-func (l *Translator) urlDone(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	done := l.urls[id]
+func (t *Translator) urlDone(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	done := t.urls[id]
 	if done == nil {
 		return
 	}
@@ -115,7 +115,7 @@ var errPatience = errors.New("waited for long enough")
 
 // checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
 // the server to confirm. Otherwise it returns the error.
-func (l *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
+func (t *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
@@ -138,17 +138,17 @@ func (l *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request
 	short, stop := context.WithTimeoutCause(ctx, urlPatience, errPatience)
 	defer stop()
 	for _, id := range state.IDs {
-		l.mu.Lock()
-		done := l.urls[id]
-		l.mu.Unlock()
+		t.mu.Lock()
+		done := t.urls[id]
+		t.mu.Unlock()
 		if done == nil {
 			continue
 		}
 		select {
 		case <-done:
-			l.mu.Lock()
-			delete(l.urls, id)
-			l.mu.Unlock()
+			t.mu.Lock()
+			delete(t.urls, id)
+			t.mu.Unlock()
 		case <-short.Done():
 			return nil // the server knows the state
 		}

@@ -200,42 +200,42 @@ func (p *Pool) Close(ctx context.Context) error {
 }
 
 // Hold counts one more call of a connection in use.
-func (l *slot) Hold() {
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	l.users++
-	l.calls++
+func (s *slot) Hold() {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	s.users++
+	s.calls++
 }
 
 // Leave ends what Hold began.
-func (l *slot) Leave() { l.p.leave(l, true) }
+func (s *slot) Leave() { s.p.leave(s, true) }
 
 // Suspect records whether the server may ask about a call that has ended. If not, waiting calls are served.
-func (l *slot) Suspect(yes bool) {
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	if l.suspect = yes; !yes {
-		l.p.serve()
+func (s *slot) Suspect(yes bool) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if s.suspect = yes; !yes {
+		s.p.serve()
 	}
 }
 
 // Retire drops a connection whose unattributed questions may belong to ended calls, unless the share setting
 // chose it. Waiting calls get another one.
-func (l *slot) Retire() {
-	if l.p.o.Sharing != Apart {
+func (s *slot) Retire() {
+	if s.p.o.Sharing != Apart {
 		return
 	}
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	l.p.drop(l)
-	l.p.serve()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	s.p.drop(s)
+	s.p.serve()
 }
 
 // Gone drops a connection whose server has ended or was replaced.
-func (l *slot) Gone() {
-	l.identity.learn(nil)
-	l.lose()
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	l.p.drop(l)
+func (s *slot) Gone() {
+	s.identity.learn(nil)
+	s.lose()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	s.p.drop(s)
 }

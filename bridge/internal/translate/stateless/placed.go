@@ -80,8 +80,8 @@ func (h here) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, er
 // owners makes calls at the owner of their connection.
 type owners struct{ p *Pool }
 
-func (h owners) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	return h.p.toOwner(ctx, r)
+func (o owners) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return o.p.toOwner(ctx, r)
 }
 
 // apart starts the affinity keys of connections that only stateless clients use.

@@ -296,27 +296,27 @@ type meeting struct {
 
 // meet returns the greeting of a handshake. Concurrent first calls of an identity share one handshake, so that
 // they start one process and not one each.
-func (c *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting, error) {
+func (i *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting, error) {
 	for {
-		c.mu.Lock()
-		s, m := c.server, c.meeting
+		i.mu.Lock()
+		s, m := i.server, i.meeting
 		mine := s == nil && m == nil
 		if mine {
 			m = &meeting{done: make(chan struct{})}
-			c.meeting = m
+			i.meeting = m
 		}
-		c.mu.Unlock()
+		i.mu.Unlock()
 		if s != nil {
 			return s, nil
 		}
 		if mine {
 			if m.server, m.err = p.greeted(ctx, of); m.err == nil {
-				c.learn(m.server)
+				i.learn(m.server)
 			}
 			m.abandoned = ctx.Err() != nil
-			c.mu.Lock()
-			c.meeting = nil
-			c.mu.Unlock()
+			i.mu.Lock()
+			i.meeting = nil
+			i.mu.Unlock()
 			close(m.done)
 			return m.server, m.err
 		}
@@ -331,20 +331,20 @@ func (c *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting
 	}
 }
 
-func (c *identity) known() *bridge.Greeting {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.server
+func (i *identity) known() *bridge.Greeting {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.server
 }
 
 // learn stores the greeting for the identity. nil means that it no longer holds.
-func (c *identity) learn(s *bridge.Greeting) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.server
-	c.server = s
+func (i *identity) learn(s *bridge.Greeting) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := i.server
+	i.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
-		c.tools.Forget() // a server of the same greeting keeps what is known of its tools
+		i.tools.Forget() // a server of the same greeting keeps what is known of its tools
 	}
 }
 

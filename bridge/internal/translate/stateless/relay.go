@@ -16,7 +16,7 @@ import (
 
 // relay passes a stateless client's call to a modern server. It changes only the handles that belong to one
 // client (protocol.md D4). named means that the request chose its connection.
-func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *lower.Round) (*jsonrpc.Message, error) {
+func (s *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *lower.Round) (*jsonrpc.Message, error) {
 	inner := *r
 	if named {
 		place := cap(r.Params) - cap(r.Meta())
@@ -26,22 +26,22 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 	if again.Ours() { // a handle of the bridge from when the server was a legacy one
 		return jsonrpc.InvalidParams("the call of this requestState no longer exists: the server was replaced"), nil
 	}
-	up := l.line.Checked()
-	h := handles{p: l.p, from: r.From}
+	up := s.line.Checked()
+	h := handles{p: s.p, from: r.From}
 	no := h.unwrap(&inner, again)
 	if no != nil {
 		return no, nil
 	}
 	if r.Method == era.Listen {
-		return relisten(ctx, l.lost, up, &inner, &h)
+		return relisten(ctx, s.lost, up, &inner, &h)
 	}
-	inner.Back = &relayed{r.Back, l, era.LogLevel(r.Meta())}
+	inner.Back = &relayed{r.Back, s, era.LogLevel(r.Meta())}
 	a, err := up.Call(ctx, &inner)
 	switch {
 	case err != nil:
 		return a, err
 	case a.Error != nil && r.Method == "server/discover":
-		return l.remembered(a), nil
+		return s.remembered(a), nil
 	case a.Error != nil:
 		if e := era.Error(r.Method, r.URI(), a.Error, era.LatestModern, era.LatestModern); !rawjson.Same(e, a.Error) {
 			a.Error = slices.Clone(e)
@@ -65,30 +65,30 @@ type relayed struct {
 }
 
 // Notify passes on a notification about the call, of any method.
-func (c *relayed) Notify(n *jsonrpc.Message) {
-	c.slot.p.o.Notified(n)
-	if era.Wanted(n, c.level) {
-		c.Client.Notify(n)
+func (r *relayed) Notify(n *jsonrpc.Message) {
+	r.slot.p.o.Notified(n)
+	if era.Wanted(n, r.level) {
+		r.Client.Notify(n)
 	}
 }
 
 // Ask takes a question, although a modern server must not ask any.
-func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return c.slot.lower.Ask(q, reply)
+func (r *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return r.slot.lower.Ask(q, reply)
 }
 
 // Gone does nothing: the call itself fails.
-func (c *relayed) Gone(error) {}
+func (r *relayed) Gone(error) {}
 
 // remembered returns the stored greeting in place of an error of server/discover. The error may be temporary, or
 // the server may lack the method. To a client it would mean that the server is not modern.
-func (l *slot) remembered(a *jsonrpc.Message) *jsonrpc.Message {
-	s := l.line.Server()
-	if !s.Modern() { // the server was replaced just now
+func (s *slot) remembered(a *jsonrpc.Message) *jsonrpc.Message {
+	greeting := s.line.Server()
+	if !greeting.Modern() { // the server was replaced just now
 		return a
 	}
 	a.Release()
-	return rediscovered(jsonrpc.NewResult(nil, rawjson.SetFirst(s.Result, "ttlMs", []byte("0"))))
+	return rediscovered(jsonrpc.NewResult(nil, rawjson.SetFirst(greeting.Result, "ttlMs", []byte("0"))))
 }
 
 // rediscovered returns the answer to server/discover with the bridge's revisions in place of the server's

@@ -81,24 +81,24 @@ var _ bridge.Client = (*subscription)(nil)
 
 // interrupted records that the subscription ended at the server. begun reports whether the client has its
 // acknowledgement, heard whether the server acknowledged the last attempt.
-func (c *subscription) interrupted() (begun, heard bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	heard = c.begun && !c.again
-	c.again = c.begun
-	return c.begun, heard
+func (s *subscription) interrupted() (begun, heard bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	heard = s.begun && !s.again
+	s.again = s.begun
+	return s.begun, heard
 }
 
 // wanted reports whether the client gets the notification. Unknown methods pass, because extensions may
 // define subscriptions.
-func (c *subscription) wanted(n *jsonrpc.Message) bool {
+func (s *subscription) wanted(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		return c.wants.Changes[n.Method]
+		return s.wants.Changes[n.Method]
 	case "notifications/resources/updated":
-		return len(c.wants.URIs) > 0 // servers may name the resource differently, or name a part of it
+		return len(s.wants.URIs) > 0 // servers may name the resource differently, or name a part of it
 	case "notifications/tasks":
-		return slices.Contains(c.wants.Tasks, gjson.GetBytes(n.Params, "taskId").Str)
+		return slices.Contains(s.wants.Tasks, gjson.GetBytes(n.Params, "taskId").Str)
 	case "notifications/message", "notifications/progress":
 		return false
 	}
@@ -107,34 +107,34 @@ func (c *subscription) wanted(n *jsonrpc.Message) bool {
 
 // Notify passes on a notification after the acknowledgement. The client gets one acknowledgement. In
 // place of further ones it gets the changes that it may have missed.
-func (c *subscription) Notify(n *jsonrpc.Message) {
-	if !c.wanted(n) {
+func (s *subscription) Notify(n *jsonrpc.Message) {
+	if !s.wanted(n) {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case n.Method != era.Acknowledged && c.begun:
-		c.back.Notify(c.h.toClient(n))
+	case n.Method != era.Acknowledged && s.begun:
+		s.back.Notify(s.h.toClient(n))
 		return
 	case n.Method != era.Acknowledged:
-		if len(c.early) < subscribe.MaxEarly {
-			c.early = append(c.early, n.Clone())
+		if len(s.early) < subscribe.MaxEarly {
+			s.early = append(s.early, n.Clone())
 		}
 		return
-	case !c.again:
-		c.begun = true
-		c.back.Notify(c.h.toClient(n))
-		for _, e := range c.early {
-			c.back.Notify(c.h.toClient(e))
+	case !s.again:
+		s.begun = true
+		s.back.Notify(s.h.toClient(n))
+		for _, e := range s.early {
+			s.back.Notify(s.h.toClient(e))
 		}
-		c.early = nil
+		s.early = nil
 		return
 	}
-	c.again = false
+	s.again = false
 	had, _ := subscribe.ReadWanted(n.Params)
 	had.Missed(func(n *jsonrpc.Message) {
-		c.h.p.o.Notified(n)
-		c.back.Notify(n)
+		s.h.p.o.Notified(n)
+		s.back.Notify(n)
 	})
 }

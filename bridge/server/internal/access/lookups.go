@@ -32,21 +32,21 @@ func newLookups(limits ...*limit) *lookups {
 // Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong
 // key (see limit.Take), or found a good one. end is nil if the lookup may not start now: until
 // busy is closed, or if busy is nil, until the address may show a wrong key again.
-func (q *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
+func (l *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	left := WrongAtOnce
-	for _, l := range q.limits {
-		left = min(left, l.left(at))
+	for _, limit := range l.limits {
+		left = min(left, limit.left(at))
 	}
-	of := q.running[at]
+	of := l.running[at]
 	switch {
 	case left < 1:
 		return nil, nil
 	case of == nil:
 		of = &addressLookups{}
-		q.running[at] = of
+		l.running[at] = of
 	case of.n >= left:
 		if of.changed == nil {
 			of.changed = make(chan struct{})
@@ -54,14 +54,14 @@ func (q *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 		return nil, of.changed
 	}
 	of.n++
-	return func() { q.end(at, of) }, nil
+	return func() { l.end(at, of) }, nil
 }
 
-func (q *lookups) end(at netip.Prefix, of *addressLookups) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (l *lookups) end(at netip.Prefix, of *addressLookups) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if of.n--; of.n == 0 {
-		delete(q.running, at)
+		delete(l.running, at)
 	}
 	if of.changed != nil {
 		close(of.changed)

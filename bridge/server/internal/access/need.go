@@ -57,11 +57,11 @@ type subject struct {
 }
 
 // matches reports whether a pattern fits the subject, in any spelling of a URI.
-func (a *subject) matches(pattern, name string) bool {
+func (s *subject) matches(pattern, name string) bool {
 	switch {
-	case a.ambiguous:
+	case s.ambiguous:
 		return true
-	case a.isURI:
+	case s.isURI:
 		return !(&filter.Rules{Deny: []string{pattern}}).PassesURI(name)
 	}
 	return glob.Match(pattern, name)
@@ -112,15 +112,15 @@ func ownOf(renamed map[string]string, name string) string {
 }
 
 // called returns the operation that a generic tool of an HTTP API calls.
-func (a *subject) called(c *config.Server) *subject {
+func (s *subject) called(c *config.Server) *subject {
 	times, own := 0, ""
-	rawjson.Each(a.args, func(name, value []byte) {
+	rawjson.Each(s.args, func(name, value []byte) {
 		if string(name) == "id" {
 			times++
 			own, _ = rawjson.Text(value)
 		}
 	})
-	return &subject{by: a.by, name: shownAs(c.Tools.Rename, own), ambiguous: times != 1 || own == "", tool: true}
+	return &subject{by: s.by, name: shownAs(c.Tools.Rename, own), ambiguous: times != 1 || own == "", tool: true}
 }
 
 // subjects returns the subjects of a message that may need scopes.

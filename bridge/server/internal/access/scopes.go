@@ -65,11 +65,11 @@ func (a *Access) tokenUse() *tokenUse {
 }
 
 // expire lets prefixes that are no longer configured expire at until, unless they already do.
-func (now *tokenUse) expire(until time.Time) {
-	for name, all := range now.oldNames {
+func (t *tokenUse) expire(until time.Time) {
+	for name, all := range t.oldNames {
 		all = slices.Clone(all)
 		for i := range all {
-			counts := slices.ContainsFunc(now.configs[:], func(c *config.Config) bool {
+			counts := slices.ContainsFunc(t.configs[:], func(c *config.Config) bool {
 				return c != nil && slices.ContainsFunc(c.Servers, func(s config.Server) bool { return s.Name == name && s.Prefix == all[i].Prefix })
 			})
 			switch {
@@ -79,15 +79,15 @@ func (now *tokenUse) expire(until time.Time) {
 				all[i].Until = until
 			}
 		}
-		now.oldNames[name] = all
+		t.oldNames[name] = all
 	}
 }
 
 // add adds what a configuration reads.
-func (now *tokenUse) add(c *config.Config) {
+func (t *tokenUse) add(c *config.Config) {
 	know := func(scopes []string) {
 		for _, one := range scopes {
-			now.known[one] = true
+			t.known[one] = true
 		}
 	}
 	for i := range c.OAuth {
@@ -99,23 +99,23 @@ func (now *tokenUse) add(c *config.Config) {
 	for i := range c.Servers {
 		one := &c.Servers[i]
 		its := names{Tools: one.Tools.Rename, Prompts: one.Prompts.Rename, Prefix: one.Prefix}
-		had := now.oldNames[one.Name]
+		had := t.oldNames[one.Name]
 		if !slices.ContainsFunc(had, func(n names) bool {
 			return n.Prefix == its.Prefix && maps.Equal(n.Tools, its.Tools) && maps.Equal(n.Prompts, its.Prompts)
 		}) {
-			now.oldNames[one.Name] = append(had[max(0, len(had)-maxOldNames):len(had):len(had)], its)
+			t.oldNames[one.Name] = append(had[max(0, len(had)-maxOldNames):len(had):len(had)], its)
 		}
 		for _, name := range one.Identity {
-			if !slices.Contains(now.claims, name) {
-				now.claims = append(now.claims, name)
+			if !slices.Contains(t.claims, name) {
+				t.claims = append(t.claims, name)
 			}
 		}
-		now.tokens = now.tokens || one.Exchanges()
+		t.tokens = t.tokens || one.Exchanges()
 		know(one.Scopes.All)
-		now.scoped = now.scoped || len(one.Scopes.All) > 0
+		t.scoped = t.scoped || len(one.Scopes.All) > 0
 		for _, by := range []map[string]config.Words{one.Scopes.Tools, one.Scopes.Prompts, one.Scopes.Resources} {
 			for _, scopes := range by {
-				now.scoped = true
+				t.scoped = true
 				know(scopes)
 			}
 		}
@@ -263,30 +263,30 @@ type scopeUpgrades struct {
 // maxUpgrades bounds the callers in open.
 const maxUpgrades = 1000
 
-func (e *scopeUpgrades) requested(log *slog.Logger, principal, server string, wanted, missing []string) {
-	e.mu.Lock()
-	if e.open == nil {
-		e.open, _ = simplelru.NewLRU[string, []string](maxUpgrades, nil) // the size is positive
+func (s *scopeUpgrades) requested(log *slog.Logger, principal, server string, wanted, missing []string) {
+	s.mu.Lock()
+	if s.open == nil {
+		s.open, _ = simplelru.NewLRU[string, []string](maxUpgrades, nil) // the size is positive
 	}
-	was, again := e.open.Get(principal)
-	e.open.Add(principal, wanted)
-	e.mu.Unlock()
+	was, again := s.open.Get(principal)
+	s.open.Add(principal, wanted)
+	s.mu.Unlock()
 	if !again || !slices.Equal(was, wanted) {
 		log.Info("caller asked for more scopes", "principal", principal, "server", server, "missing", strings.Join(missing, " "), "asked_for", strings.Join(wanted, " "))
 	}
 }
 
 // granted records that the scopes of a caller's token suffice.
-func (e *scopeUpgrades) granted(log *slog.Logger, principal string, t *token.Token) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.open == nil {
+func (s *scopeUpgrades) granted(log *slog.Logger, principal string, t *token.Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
 		return
 	}
-	wanted, was := e.open.Peek(principal)
+	wanted, was := s.open.Peek(principal)
 	if !was || len(without(wanted, t.Scopes)) > 0 {
 		return
 	}
-	e.open.Remove(principal)
+	s.open.Remove(principal)
 	log.Info("caller came back with more scopes", "principal", principal, "scopes", strings.Join(wanted, " "))
 }

@@ -29,11 +29,11 @@ type sessionStreams struct {
 }
 
 // remaining returns how long the streams may last.
-func (l *sessionStreams) remaining() time.Duration {
-	if l.last.Revoked() {
+func (s *sessionStreams) remaining() time.Duration {
+	if s.last.Revoked() {
 		return 0
 	}
-	return time.Until(l.last.Until)
+	return time.Until(s.last.Until)
 }
 
 // recheckEvery is the interval in which the token of a stream is checked: the issuer may have
@@ -46,7 +46,7 @@ var errTokenExpired = errors.New("the token of the stream has expired")
 // follow returns the request with a context that ends with the caller's token, if it opens a
 // stream. The caller calls done when the request has been answered. which is the last part of the
 // path.
-func (l *streams) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
+func (s *streams) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
 	t := auth.TokenOf(r.Context())
 	if t == nil {
 		return r, func() {}
@@ -62,44 +62,44 @@ func (l *streams) follow(r *http.Request, server, which string) (followed *http.
 	}
 	switch {
 	case r.Method == http.MethodGet:
-		return l.open(r, key, t)
+		return s.open(r, key, t)
 	case r.Method == http.MethodPost && slices.ContainsFunc(r.Header["Mcp-Method"], func(v string) bool { return era.EqualHeader(v, era.Listen) }): // from a stateless client
-		return l.open(r, "", t)
+		return s.open(r, "", t)
 	}
-	l.extend(key, t)
+	s.extend(key, t)
 	return r, func() {}
 }
 
 // extend postpones the end of the streams of a session.
-func (l *streams) extend(key string, t *token.Token) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if one := l.bySession[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Revoked()) {
+func (s *streams) extend(key string, t *token.Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.bySession[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Revoked()) {
 		one.last = t
 	}
 }
 
 // open returns a request that ends with the token. Without a key, nothing extends it.
-func (l *streams) open(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
+func (s *streams) open(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
 	ctx, cancel := context.WithCancelCause(httpio.Attached(r.Context()))
-	l.extend(key, t)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	one := l.bySession[key]
+	s.extend(key, t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.bySession[key]
 	if one == nil || key == "" {
 		one = &sessionStreams{last: t}
 	}
 	if key != "" {
-		if l.bySession == nil {
-			l.bySession = map[string]*sessionStreams{}
+		if s.bySession == nil {
+			s.bySession = map[string]*sessionStreams{}
 		}
-		l.bySession[key] = one
+		s.bySession[key] = one
 	}
 	one.count++
 	var timer *time.Timer
 	timer = time.AfterFunc(min(one.remaining(), recheckEvery), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if left := one.remaining(); left > 0 {
 			timer.Reset(min(left, recheckEvery))
 		} else {
@@ -107,12 +107,12 @@ func (l *streams) open(r *http.Request, key string, t *token.Token) (*http.Reque
 		}
 	})
 	return r.WithContext(ctx), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		timer.Stop()
 		cancel(nil)
 		if one.count--; one.count == 0 && key != "" {
-			delete(l.bySession, key)
+			delete(s.bySession, key)
 		}
 	}
 }

@@ -100,8 +100,8 @@ type Route struct {
 }
 
 // match returns the segments of a path that stand for names; nil if the path is another one.
-func (t *Route) match(path string) map[string]string {
-	want, got := strings.Split(t.Path, "/"), strings.Split(path, "/")
+func (r *Route) match(path string) map[string]string {
+	want, got := strings.Split(r.Path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
 		return nil
 	}
@@ -291,7 +291,7 @@ type Refusal struct {
 }
 
 // Error returns the message.
-func (f *Refusal) Error() string { return f.Message }
+func (r *Refusal) Error() string { return r.Message }
 
 // NotFound returns the error for what does not exist, or what this caller may not know of.
 func NotFound(what string) error {

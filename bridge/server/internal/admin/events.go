@@ -119,8 +119,8 @@ type streamQuery struct {
 	payloads        bool
 }
 
-func (t streamQuery) has(topic string) bool {
-	return slices.Contains(strings.Split(t.topics, ","), topic)
+func (s streamQuery) has(topic string) bool {
+	return slices.Contains(strings.Split(s.topics, ","), topic)
 }
 
 // parse reads what a client requests of a stream.

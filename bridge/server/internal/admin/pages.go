@@ -85,23 +85,23 @@ func (p *Page) until() int64 { return p.Began + int64(pageLife/time.Second) }
 
 // Valid reports whether a sign-in is still valid: its key still belongs to the same principal, and
 // nobody signed out.
-func (s *Pages) Valid(p *Page) bool {
-	s.mu.Lock()
-	_, ended := s.ended[p.ID]
-	s.mu.Unlock()
-	if ended || time.Now().Unix() >= p.until() {
+func (p *Pages) Valid(page *Page) bool {
+	p.mu.Lock()
+	_, ended := p.ended[page.ID]
+	p.mu.Unlock()
+	if ended || time.Now().Unix() >= page.until() {
 		return false
 	}
-	who, ok := s.Holder(p.Sum)
-	return ok && who == p.Principal
+	who, ok := p.Holder(page.Sum)
+	return ok && who == page.Principal
 }
 
 // SignOut ends the sign-in of a request: its cookie, and any copy of it, is no longer accepted.
-func (s *Pages) SignOut(w http.ResponseWriter, r *http.Request, base string) {
-	if p, ok := s.open(r); ok && s.Valid(&p) {
-		s.end(&p)
+func (p *Pages) SignOut(w http.ResponseWriter, r *http.Request, base string) {
+	if page, ok := p.open(r); ok && p.Valid(&page) {
+		p.end(&page)
 	}
-	s.SetCookie(w, r, base, nil)
+	p.SetCookie(w, r, base, nil)
 }
 
 // errSignedOut is the cause of an ended request of a page.
@@ -109,7 +109,7 @@ var errSignedOut = errors.New("the page has signed out")
 
 // Follow returns a request of a page with a context that ends with the sign-in. The caller calls
 // done when the request has been answered.
-func (s *Pages) Follow(r *http.Request, p *Page) (followed *http.Request, done func()) {
+func (p *Pages) Follow(r *http.Request, page *Page) (followed *http.Request, done func()) {
 	ctx, cancel := context.WithCancelCause(httpio.Attached(r.Context()))
 	var mu sync.Mutex // guards timer, which may fire before it is assigned
 	mu.Lock()
@@ -118,7 +118,7 @@ func (s *Pages) Follow(r *http.Request, p *Page) (followed *http.Request, done f
 	timer = time.AfterFunc(pageCheck, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if !s.Valid(p) {
+		if !p.Valid(page) {
 			cancel(errSignedOut)
 		} else if ctx.Err() == nil {
 			timer.Reset(pageCheck)
@@ -132,47 +132,47 @@ func (s *Pages) Follow(r *http.Request, p *Page) (followed *http.Request, done f
 	}
 }
 
-func (s *Pages) end(p *Page) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.ended) >= maxEnded {
+func (p *Pages) end(page *Page) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.ended) >= maxEnded {
 		now, first := time.Now().Unix(), ""
-		for id, until := range s.ended {
+		for id, until := range p.ended {
 			if until <= now {
-				delete(s.ended, id)
-			} else if first == "" || until < s.ended[first] {
+				delete(p.ended, id)
+			} else if first == "" || until < p.ended[first] {
 				first = id
 			}
 		}
-		if len(s.ended) >= maxEnded {
-			delete(s.ended, first)
+		if len(p.ended) >= maxEnded {
+			delete(p.ended, first)
 		}
 	}
-	s.ended[p.ID] = p.until()
+	p.ended[page.ID] = page.until()
 }
 
 // open returns the sign-in of a request's cookie.
-func (s *Pages) open(r *http.Request) (p Page, ok bool) {
+func (p *Pages) open(r *http.Request) (page Page, ok bool) {
 	cookie, err := r.Cookie(CookieName(r.Host))
 	if err != nil {
 		return Page{}, false
 	}
-	text, err := s.key.Open(pageKind, cookie.Value)
-	if err != nil || json.Unmarshal(text, &p) != nil {
+	text, err := p.key.Open(pageKind, cookie.Value)
+	if err != nil || json.Unmarshal(text, &page) != nil {
 		return Page{}, false
 	}
-	return p, true
+	return page, true
 }
 
 // Signed returns the sign-in of a request. ok is false if it has no cookie, or a header with a key,
 // which is used instead. known is false if Signed answered the request: the sign-in has ended, or
 // PageHeader is missing.
-func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p Page, ok, known bool) {
+func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (page Page, ok, known bool) {
 	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.HasCredential(r.Header) {
 		return Page{}, false, true
 	}
 	now := time.Now()
-	if p, ok = s.open(r); !ok || !s.Valid(&p) || now.Unix()-p.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer one by now
+	if page, ok = p.open(r); !ok || !p.Valid(&page) || now.Unix()-page.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer one by now
 		Refuse(w, http.StatusUnauthorized, "unauthorized", "sign in again")
 		return Page{}, false, false
 	}
@@ -180,23 +180,23 @@ func (s *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (p P
 		Refuse(w, http.StatusForbidden, "header", "a signed-in page must send the header "+PageHeader+": 1 with this request")
 		return Page{}, false, false
 	}
-	if now.Unix()-p.Used >= int64(pageRenew/time.Second) {
-		p.Used = now.Unix()
-		s.SetCookie(w, r, base, &p)
+	if now.Unix()-page.Used >= int64(pageRenew/time.Second) {
+		page.Used = now.Unix()
+		p.SetCookie(w, r, base, &page)
 	}
-	return p, true, true
+	return page, true, true
 }
 
 // SetCookie sets the cookie, or deletes it if p is nil.
-func (s *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, p *Page) {
-	path, secure := s.Path(r, base)
+func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, page *Page) {
+	path, secure := p.Path(r, base)
 	c := http.Cookie{Name: CookieName(r.Host), Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure, MaxAge: -1}
-	if p != nil {
-		text, err := json.Marshal(p)
+	if page != nil {
+		text, err := json.Marshal(page)
 		if err != nil {
 			panic(err) // nothing in it can fail
 		}
-		c.Value, c.MaxAge = s.key.Seal(pageKind, text), int(p.until()-time.Now().Unix())
+		c.Value, c.MaxAge = p.key.Seal(pageKind, text), int(page.until()-time.Now().Unix())
 	}
 	http.SetCookie(w, &c)
 }

@@ -63,14 +63,14 @@ var (
 )
 
 // Begun implements calls.Watcher.
-func (l *Viewer) Begun(r *calls.Row) { l.row("call.begin", r) }
+func (v *Viewer) Begun(r *calls.Row) { v.row("call.begin", r) }
 
 // Ended implements calls.Watcher.
-func (l *Viewer) Ended(r *calls.Row) { l.row("call.end", r) }
+func (v *Viewer) Ended(r *calls.Row) { v.row("call.end", r) }
 
-func (l *Viewer) row(kind string, r *calls.Row) {
-	if l.Caller.Sees(r.Principal) {
-		l.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks)})
+func (v *Viewer) row(kind string, r *calls.Row) {
+	if v.Caller.Sees(r.Principal) {
+		v.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks)})
 	}
 }
 
@@ -81,30 +81,30 @@ type markEvent struct {
 }
 
 // Marked implements calls.Watcher.
-func (l *Viewer) Marked(r *calls.Row, m calls.Mark) {
-	if l.Caller.Sees(r.Principal) {
-		l.Put(Event{Type: "call.mark", Data: markEvent{r.ID, m}, Size: 80 + len(m.Text)})
+func (v *Viewer) Marked(r *calls.Row, m calls.Mark) {
+	if v.Caller.Sees(r.Principal) {
+		v.Put(Event{Type: "call.mark", Data: markEvent{r.ID, m}, Size: 80 + len(m.Text)})
 	}
 }
 
 // Wants implements calls.TrafficWatcher.
-func (l *Viewer) Wants(server, session string) (it, payload bool) {
-	if !l.Caller.Look || l.Server != "" && l.Server != server || l.Session != "" && !strings.HasPrefix(session, l.Session) {
+func (v *Viewer) Wants(server, session string) (it, payload bool) {
+	if !v.Caller.Look || v.Server != "" && v.Server != server || v.Session != "" && !strings.HasPrefix(session, v.Session) {
 		return false, false
 	}
-	return true, l.Payloads()
+	return true, v.Payloads()
 }
 
 // Passed implements calls.TrafficWatcher.
-func (l *Viewer) Passed(m *calls.Message) {
-	l.Put(Event{Type: "message", Data: m, Size: m.Weight()})
+func (v *Viewer) Passed(m *calls.Message) {
+	v.Put(Event{Type: "message", Data: m, Size: m.Weight()})
 }
 
 // Line adds a line of the log.
-func (l *Viewer) Line(one *logs.Line) {
+func (v *Viewer) Line(one *logs.Line) {
 	n := 120 + len(one.Text)
 	for name, text := range one.Attrs {
 		n += len(name) + len(text)
 	}
-	l.Put(Event{Type: "log", Data: one, Size: n})
+	v.Put(Event{Type: "log", Data: one, Size: n})
 }

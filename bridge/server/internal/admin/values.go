@@ -77,8 +77,8 @@ type values struct {
 }
 
 // fields adds the settings of a struct below a key. zero says that zero values mean the defaults.
-func (w *values) fields(key string, v, standard reflect.Value, zero bool) {
-	for f, field := range v.Fields() {
+func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
+	for f, field := range value.Fields() {
 		below := strict.Key(f)
 		if below == "" || below == "-" || key == "" && below == "servers" {
 			continue
@@ -86,68 +86,68 @@ func (w *values) fields(key string, v, standard reflect.Value, zero bool) {
 		if key != "" {
 			below = key + "." + below
 		}
-		w.walk(below, field, standard.FieldByIndex(f.Index), zero)
+		v.walk(below, field, standard.FieldByIndex(f.Index), zero)
 	}
 }
 
 // walk adds the setting of a key, or those below it.
-func (w *values) walk(key string, v, standard reflect.Value, zero bool) {
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
+func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
 			return // another kind of server, or an unset part
 		}
-		v, standard = v.Elem(), reflect.Zero(v.Type().Elem())
+		value, standard = value.Elem(), reflect.Zero(value.Type().Elem())
 	}
-	if v.Kind() == reflect.Struct && slices.ContainsFunc(strict.Keys(v.Type()), func(k string) bool { return k != "" }) {
-		if off := v.FieldByName("Off"); off.IsValid() && off.Bool() {
-			w.add(Value{Key: key, Value: "off"}, false)
+	if value.Kind() == reflect.Struct && slices.ContainsFunc(strict.Keys(value.Type()), func(k string) bool { return k != "" }) {
+		if off := value.FieldByName("Off"); off.IsValid() && off.Bool() {
+			v.add(Value{Key: key, Value: "off"}, false)
 			return
 		}
-		if known, ok := config.Standard(v.Type()); ok {
+		if known, ok := config.Standard(value.Type()); ok {
 			standard, zero = known, true
 		}
-		w.fields(key, v, standard, zero)
+		v.fields(key, value, standard, zero)
 		return
 	}
-	if zero && v.IsZero() && v.Kind() != reflect.Bool {
-		if v = standard; v.IsZero() {
-			w.add(Value{Key: key, Value: cmp.Or(depends[key], "none")}, true)
+	if zero && value.IsZero() && value.Kind() != reflect.Bool {
+		if value = standard; value.IsZero() {
+			v.add(Value{Key: key, Value: cmp.Or(depends[key], "none")}, true)
 			return
 		}
 	}
-	w.add(Value{Key: key, Value: w.shown(key, v)}, reflect.DeepEqual(v.Interface(), standard.Interface()))
+	v.add(Value{Key: key, Value: v.shown(key, value)}, reflect.DeepEqual(value.Interface(), standard.Interface()))
 }
 
 // add adds a setting. standard says that its value is the default.
-func (w *values) add(v Value, standard bool) {
-	at, said := w.c.Origin(w.server, v.Key)
-	for above := v.Key; !said && !standard; { // it may be set by a key above
+func (v *values) add(value Value, standard bool) {
+	at, said := v.c.Origin(v.server, value.Key)
+	for above := value.Key; !said && !standard; { // it may be set by a key above
 		i := strings.LastIndexByte(above, '.')
 		if i < 0 {
 			break
 		}
 		above = above[:i]
-		at, said = w.c.Origin(w.server, above)
+		at, said = v.c.Origin(v.server, above)
 	}
-	if w.server == "" {
-		v.Flag = w.c.Flags[v.Key]
+	if v.server == "" {
+		value.Flag = v.c.Flags[value.Key]
 	}
 	switch {
-	case v.Flag != "":
-		v.From = FromFlag
+	case value.Flag != "":
+		value.From = FromFlag
 	case said:
-		v.From, v.Line, v.Variables = FromFile, at.Line, at.Variables
+		value.From, value.Line, value.Variables = FromFile, at.Line, at.Variables
 	case standard:
-		v.From = FromDefault
+		value.From = FromDefault
 	default: // a file of another program, with other keys
-		v.From = FromFile
+		value.From = FromFile
 	}
-	w.all = append(w.all, v)
+	v.all = append(v.all, value)
 }
 
 // shown returns a value as text, without secrets.
-func (w *values) shown(key string, v reflect.Value) string {
-	switch one := v.Interface().(type) {
+func (v *values) shown(key string, value reflect.Value) string {
+	switch one := value.Interface().(type) {
 	case limits.Rate:
 		return one.String()
 	case time.Duration:
@@ -156,21 +156,21 @@ func (w *values) shown(key string, v reflect.Value) string {
 		}
 	}
 	keys := strings.Split(key, ".")
-	switch v.Kind() {
+	switch value.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
-		return fmt.Sprint(v.Interface())
+		return fmt.Sprint(value.Interface())
 	case reflect.String:
 		secret := slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(hiddenKeys, k) })
-		if v.String() != "" && (secret || !slices.Contains(shownKeys, keys[len(keys)-1])) {
+		if value.String() != "" && (secret || !slices.Contains(shownKeys, keys[len(keys)-1])) {
 			return hidden
 		}
-		return cmp.Or(w.c.Redact(v.String()), "none")
+		return cmp.Or(v.c.Redact(value.String()), "none")
 	}
-	if v.IsZero() {
+	if value.IsZero() {
 		return "none"
 	}
-	if kind := v.Kind(); kind == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8 || kind == reflect.Map {
-		if n := v.Len(); n != 1 {
+	if kind := value.Kind(); kind == reflect.Slice && value.Type().Elem().Kind() != reflect.Uint8 || kind == reflect.Map {
+		if n := value.Len(); n != 1 {
 			return fmt.Sprintf("%d entries", n)
 		}
 		return "1 entry"

@@ -193,10 +193,10 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, affinity str
 // Unsent is the error of a request that was not sent.
 type Unsent struct{ Err error }
 
-func (e *Unsent) Error() string { return "the instance cannot be reached: " + e.Err.Error() }
+func (u *Unsent) Error() string { return "the instance cannot be reached: " + u.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *Unsent) Unwrap() error { return e.Err }
+func (u *Unsent) Unwrap() error { return u.Err }
 
 // handleOwners registers the handlers for shared connections.
 func (p *Peers) handleOwners(mux *http.ServeMux) {

@@ -135,9 +135,9 @@ type linkedConn struct {
 }
 
 // Close closes the connection.
-func (c *linkedConn) Close() error {
-	c.forget()
-	return c.Conn.Close()
+func (l *linkedConn) Close() error {
+	l.forget()
+	return l.Conn.Close()
 }
 
 var _ cluster.Peers = (*Peers)(nil)

@@ -184,10 +184,10 @@ type again struct {
 	owner string
 }
 
-func (s again) Take(ctx context.Context, seen session.Held) (session.Held, error) {
-	h, err := s.Store.Take(ctx, seen)
-	if m, ok := errors.AsType[*session.Moved](err); ok && m.Owner == s.owner && m.Epoch == seen.Epoch+1 {
-		return s.Find(ctx, seen.Key)
+func (a again) Take(ctx context.Context, seen session.Held) (session.Held, error) {
+	h, err := a.Store.Take(ctx, seen)
+	if m, ok := errors.AsType[*session.Moved](err); ok && m.Owner == a.owner && m.Epoch == seen.Epoch+1 {
+		return a.Find(ctx, seen.Key)
 	}
 	return h, err
 }

@@ -93,11 +93,11 @@ var (
 type connectionKey struct{ server, affinity string }
 
 // storeKey returns the key of the claim in the store.
-func (w connectionKey) storeKey() string { return cluster.ConnectionKey(w.server, w.affinity) }
+func (c connectionKey) storeKey() string { return cluster.ConnectionKey(c.server, c.affinity) }
 
 // principal returns the principal of the clients, or nothing when all clients share the connection.
-func (w connectionKey) principal() string {
-	_, rest, _ := strings.Cut(w.affinity, "\x00")
+func (c connectionKey) principal() string {
+	_, rest, _ := strings.Cut(c.affinity, "\x00")
 	name, _, _ := strings.Cut(rest, "\x00")
 	return name
 }
@@ -149,20 +149,20 @@ func NewOwners(o OwnerOptions) *Owners {
 
 // acquire counts one use of a connection until done, and claims the connection first if it has no owner. It
 // returns the owner, and no claim, when another instance owns it.
-func (h *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
+func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
 	its := connectionKey{server, affinity}
 	key := its.storeKey()
 	for {
-		h.mu.Lock()
-		if c := h.claims[key]; c != nil {
+		o.mu.Lock()
+		if c := o.claims[key]; c != nil {
 			c.uses++
 			if c.timer != nil {
 				c.timer.Stop()
 				c.timer = nil
 			}
-			h.mu.Unlock()
-			done := sync.OnceFunc(func() { h.releaseUse(c, keep) })
-			if err := h.o.Node.Await(ctx, key); err != nil {
+			o.mu.Unlock()
+			done := sync.OnceFunc(func() { o.releaseUse(c, keep) })
+			if err := o.o.Node.Await(ctx, key); err != nil {
 				done()
 				return at, nil, nil, err
 			}
@@ -172,8 +172,8 @@ func (h *Owners) acquire(ctx context.Context, server, affinity string, keep time
 			}
 			return at, c, done, nil
 		}
-		if busy := h.pending[key]; busy != nil {
-			h.mu.Unlock()
+		if busy := o.pending[key]; busy != nil {
+			o.mu.Unlock()
 			select {
 			case <-busy.done:
 				continue
@@ -182,17 +182,17 @@ func (h *Owners) acquire(ctx context.Context, server, affinity string, keep time
 			}
 		}
 		b := &pendingClaim{done: make(chan struct{})}
-		h.pending[key] = b
-		h.mu.Unlock()
-		at, mine, err := h.o.Node.Claim(ctx, key, server, func() error { return h.makeRoom(b, its) })
-		h.mu.Lock()
+		o.pending[key] = b
+		o.mu.Unlock()
+		at, mine, err := o.o.Node.Claim(ctx, key, server, func() error { return o.makeRoom(b, its) })
+		o.mu.Lock()
 		if mine {
-			c := &claim{connectionKey: its, h: h, key: key}
+			c := &claim{connectionKey: its, h: o, key: key}
 			c.lost, c.markLost = context.WithCancel(context.Background())
-			h.claims[key] = c
+			o.claims[key] = c
 		}
-		h.endClaim(key, b)
-		h.mu.Unlock()
+		o.endClaim(key, b)
+		o.mu.Unlock()
 		if err != nil || !mine {
 			return at, nil, nil, err
 		}
@@ -200,24 +200,24 @@ func (h *Owners) acquire(ctx context.Context, server, affinity string, keep time
 }
 
 // endClaim ends a pending claim. The caller holds h.mu.
-func (h *Owners) endClaim(key string, b *pendingClaim) {
-	delete(h.pending, key)
+func (o *Owners) endClaim(key string, b *pendingClaim) {
+	delete(o.pending, key)
 	close(b.done)
 }
 
 // makeRoom makes room for one more claim. At a limit it gives up the claim that was unused for longest, and fails
 // when all are in use.
-func (h *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+func (o *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
 		return session.ErrUnavailable
 	}
-	all, own := len(h.claims), 0
+	all, own := len(o.claims), 0
 	var oldest, ownOldest *claim
 	who := its.principal()
-	mine := func(o connectionKey) bool { // without access rules all clients are one caller
-		return who != "" && o.server == its.server && o.principal() == who
+	mine := func(one connectionKey) bool { // without access rules all clients are one caller
+		return who != "" && one.server == its.server && one.principal() == who
 	}
 	older := func(c, than *claim) *claim {
 		if c.uses == 0 && c.timer != nil && (than == nil || c.since.Before(than.since)) {
@@ -225,14 +225,14 @@ func (h *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 		}
 		return than
 	}
-	for _, c := range h.claims {
+	for _, c := range o.claims {
 		oldest = older(c, oldest)
 		if mine(c.connectionKey) {
 			own++
 			ownOldest = older(c, ownOldest)
 		}
 	}
-	for _, b := range h.pending {
+	for _, b := range o.pending {
 		if b.server != "" {
 			all++
 		}
@@ -244,11 +244,11 @@ func (h *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 	case own >= maxPerCaller && ownOldest == nil:
 		return full(its.server, "one caller has too many connections to it", maxPerCaller)
 	case own >= maxPerCaller:
-		h.giveUp(ownOldest)
+		o.giveUp(ownOldest)
 	case all >= maxOwned && oldest == nil:
 		return full(its.server, "this instance of the bridge owns too many shared connections", maxOwned)
 	case all >= maxOwned:
-		h.giveUp(oldest)
+		o.giveUp(oldest)
 	}
 	by.connectionKey = its
 	return nil
@@ -260,85 +260,85 @@ func full(server, what string, most int) error {
 }
 
 // releaseUse ends one use of a claim. A claim that stays unused for keep is given up.
-func (h *Owners) releaseUse(c *claim, keep time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (o *Owners) releaseUse(c *claim, keep time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	c.uses--
 	switch {
-	case c.uses > 0 || h.claims[c.key] != c || h.closed:
-	case h.drained:
-		h.giveUp(c)
-	case !h.stopping:
-		c.since, c.timer = time.Now(), time.AfterFunc(keep, func() { h.expire(c) })
+	case c.uses > 0 || o.claims[c.key] != c || o.closed:
+	case o.drained:
+		o.giveUp(c)
+	case !o.stopping:
+		c.since, c.timer = time.Now(), time.AfterFunc(keep, func() { o.expire(c) })
 	}
 }
 
 // expire gives up a claim that stayed unused.
-func (h *Owners) expire(c *claim) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c.uses == 0 && c.timer != nil && h.claims[c.key] == c && !h.stopping {
-		h.giveUp(c)
+func (o *Owners) expire(c *claim) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.uses == 0 && c.timer != nil && o.claims[c.key] == c && !o.stopping {
+		o.giveUp(c)
 	}
 }
 
 // giveUp gives up an unused claim. The caller holds h.mu.
-func (h *Owners) giveUp(c *claim) {
-	delete(h.claims, c.key)
+func (o *Owners) giveUp(c *claim) {
+	delete(o.claims, c.key)
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 	b := &pendingClaim{done: make(chan struct{})} // until the store has it
-	h.pending[c.key] = b
-	h.wg.Go(func() {
-		h.dropped(c)
-		h.unclaim(c.key)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.endClaim(c.key, b)
+	o.pending[c.key] = b
+	o.wg.Go(func() {
+		o.dropped(c)
+		o.unclaim(c.key)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.endClaim(c.key, b)
 	})
 }
 
 // dropped closes the connections of a claim that ended.
-func (h *Owners) dropped(c *claim) {
+func (o *Owners) dropped(c *claim) {
 	c.markLost()
-	h.o.Gateway.Release(c.server, c.affinity)
+	o.o.Gateway.Release(c.server, c.affinity)
 }
 
-func (h *Owners) unclaim(key string) {
-	if err := h.o.Node.Unclaim(context.Background(), key); err != nil && !errors.Is(err, session.ErrFenced) {
-		h.o.Log.Debug("the claim of a shared connection could not be given up", "err", err)
+func (o *Owners) unclaim(key string) {
+	if err := o.o.Node.Unclaim(context.Background(), key); err != nil && !errors.Is(err, session.ErrFenced) {
+		o.o.Log.Debug("the claim of a shared connection could not be given up", "err", err)
 	}
 }
 
 // Lost ends the claim of a key that another instance owns now.
-func (h *Owners) Lost(key string) {
-	h.mu.Lock()
-	c := h.claims[key]
-	delete(h.claims, key)
+func (o *Owners) Lost(key string) {
+	o.mu.Lock()
+	c := o.claims[key]
+	delete(o.claims, key)
 	if c != nil && c.timer != nil {
 		c.timer.Stop()
 	}
-	h.mu.Unlock()
+	o.mu.Unlock()
 	if c != nil {
-		h.dropped(c)
+		o.dropped(c)
 	}
 }
 
 // Leave implements peer.Owners.
-func (h *Owners) Leave(ctx context.Context, instance string) error {
-	return h.out.leave(ctx, instance, h.o.Node)
+func (o *Owners) Leave(ctx context.Context, instance string) error {
+	return o.out.leave(ctx, instance, o.o.Node)
 }
 
 // Owned returns how many shared connections this instance owns.
-func (h *Owners) Owned() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.claims)
+func (o *Owners) Owned() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.claims)
 }
 
 // deadAfter is how long an owner that does not answer is tried: after that it would be found dead.
-func (h *Owners) deadAfter() time.Duration { return h.o.Lease + 2*time.Second }
+func (o *Owners) deadAfter() time.Duration { return o.o.Lease + 2*time.Second }
 
 // recheckEvery is how often an instance that stops closes unused connections.
 const recheckEvery = 50 * time.Millisecond
@@ -346,46 +346,46 @@ const recheckEvery = 50 * time.Millisecond
 // Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. It asks
 // the other instances to leave, waits for their answers, and gives up unused claims. New requests wait at their
 // instances for the next owner. The end of ctx cuts each wait short.
-func (h *Owners) Drain(ctx context.Context) {
-	h.mu.Lock()
-	h.stopping = true
-	for _, c := range h.claims {
+func (o *Owners) Drain(ctx context.Context) {
+	o.mu.Lock()
+	o.stopping = true
+	for _, c := range o.claims {
 		if c.timer != nil {
 			c.timer.Stop()
 		}
 	}
-	used := len(h.claims) > 0
-	h.mu.Unlock()
-	h.tunnels.Drain(ctx)
-	h.tunnels.Close(ctx)
+	used := len(o.claims) > 0
+	o.mu.Unlock()
+	o.tunnels.Drain(ctx)
+	o.tunnels.Close(ctx)
 	if used {
-		askLeave(ctx, h.o.Peers, peer.LeaveOwner, h.o.Node.Others())
+		askLeave(ctx, o.o.Peers, peer.LeaveOwner, o.o.Node.Others())
 	}
-	h.giveUpIdle()
+	o.giveUpIdle()
 }
 
 // giveUpIdle gives up each claim as soon as it is unused, until Close. Calls of other instances wait for that.
-func (h *Owners) giveUpIdle() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+func (o *Owners) giveUpIdle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
 		return
 	}
-	h.drained = true
-	for _, c := range h.claims {
+	o.drained = true
+	for _, c := range o.claims {
 		if c.uses == 0 {
-			h.giveUp(c)
+			o.giveUp(c)
 		}
 	}
-	h.wg.Go(func() {
+	o.wg.Go(func() {
 		for {
-			h.mu.Lock()
-			all := slices.Collect(maps.Values(h.claims))
-			h.mu.Unlock()
+			o.mu.Lock()
+			all := slices.Collect(maps.Values(o.claims))
+			o.mu.Unlock()
 			for _, c := range all { // an open connection without users counts as a use of its claim
-				h.o.Gateway.Release(c.server, c.affinity)
+				o.o.Gateway.Release(c.server, c.affinity)
 			}
-			if backoff.For(h.ending, recheckEvery) != nil {
+			if backoff.For(o.ending, recheckEvery) != nil {
 				return
 			}
 		}
@@ -393,32 +393,32 @@ func (h *Owners) giveUpIdle() {
 }
 
 // Close gives up all claims. Their connections must be closed before.
-func (h *Owners) Close() {
-	h.mu.Lock()
-	h.stopping, h.closed = true, true
-	h.end()
-	all := h.claims
-	h.claims = map[string]*claim{}
-	h.mu.Unlock()
+func (o *Owners) Close() {
+	o.mu.Lock()
+	o.stopping, o.closed = true, true
+	o.end()
+	all := o.claims
+	o.claims = map[string]*claim{}
+	o.mu.Unlock()
 	for _, c := range all {
 		if c.timer != nil {
 			c.timer.Stop()
 		}
 		c.markLost()
-		h.wg.Go(func() { h.unclaim(c.key) })
+		o.wg.Go(func() { o.unclaim(c.key) })
 	}
-	h.wg.Wait()
+	o.wg.Wait()
 }
 
 // CloseTunnels closes the tunnels of other instances to this one. The caller closes the connections after that.
-func (h *Owners) CloseTunnels(ctx context.Context) { h.tunnels.Close(ctx) }
+func (o *Owners) CloseTunnels(ctx context.Context) { o.tunnels.Close(ctx) }
 
 // Owns implements peer.Owners.
-func (h *Owners) Owns(ctx context.Context, server, affinity string) bool {
-	if h.tunnels.Stopping().Err() != nil {
+func (o *Owners) Owns(ctx context.Context, server, affinity string) bool {
+	if o.tunnels.Stopping().Err() != nil {
 		return false
 	}
-	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger)
+	_, c, done, err := o.acquire(ctx, server, affinity, tunnelLinger)
 	if err != nil || c == nil {
 		return false
 	}
@@ -427,8 +427,8 @@ func (h *Owners) Owns(ctx context.Context, server, affinity string) bool {
 }
 
 // Home implements bridge.Places.
-func (h *Owners) Home(server, affinity string, here bridge.Away) bridge.Away {
-	return &ownerRoute{connectionKey{server, affinity}, h, here}
+func (o *Owners) Home(server, affinity string, here bridge.Away) bridge.Away {
+	return &ownerRoute{connectionKey{server, affinity}, o, here}
 }
 
 // errReach is the kind of an error that does not concern the server itself.
@@ -450,22 +450,22 @@ type ownerRoute struct {
 }
 
 // Call implements bridge.Away. It waits while the owner is about to stop, or may be dead.
-func (a *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	until := time.Now().Add(a.h.deadAfter())
-	key := a.storeKey()
+func (o *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	until := time.Now().Add(o.h.deadAfter())
+	key := o.storeKey()
 	var at cluster.Member // the last owner that was tried
 	var refused error
 	for {
-		next, c, done, err := a.locate(ctx, key)
+		next, c, done, err := o.locate(ctx, key)
 		switch {
 		case err == nil && c != nil:
 			defer done()
-			return c.call(ctx, r, a.local.Call)
+			return c.call(ctx, r, o.local.Call)
 		case err != nil && refused == nil:
-			return nil, unreachable(a.server, err)
+			return nil, unreachable(o.server, err)
 		case err != nil || next.ID == at.ID:
-			if now, ok := a.h.o.Node.Member(at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(a.h.o.Drain)) {
-				return nil, unreachable(a.server, cmp.Or(err, refused))
+			if now, ok := o.h.o.Node.Member(at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(o.h.o.Drain)) {
+				return nil, unreachable(o.server, cmp.Or(err, refused))
 			}
 			if backoff.For(ctx, ownerRetry) != nil {
 				return nil, context.Cause(ctx)
@@ -475,12 +475,12 @@ func (a *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 			continue
 		}
 		at = next
-		m, err := a.callOwner(ctx, at, r)
+		m, err := o.callOwner(ctx, at, r)
 		if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
 			return m, err
 		}
 		refused = err
-		a.h.known.Remove(key)
+		o.h.known.Remove(key)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -488,24 +488,24 @@ func (a *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 }
 
 // callOwner makes the request at another instance.
-func (a *ownerRoute) callOwner(ctx context.Context, at cluster.Member, r *bridge.Request) (*jsonrpc.Message, error) {
-	_, done, err := a.h.out.enter(at.ID)
+func (o *ownerRoute) callOwner(ctx context.Context, at cluster.Member, r *bridge.Request) (*jsonrpc.Message, error) {
+	_, done, err := o.h.out.enter(at.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return a.h.o.Peers.Call(ctx, at, a.server, a.affinity, r)
+	return o.h.o.Peers.Call(ctx, at, o.server, o.affinity, r)
 }
 
 // locate returns the owner: another instance, or a claim of this one for one use until done.
-func (a *ownerRoute) locate(ctx context.Context, key string) (at cluster.Member, c *claim, done func(), err error) {
-	if id, ok := a.h.known.Get(key); ok {
-		if m, ok := a.h.o.Node.Member(id); ok {
+func (o *ownerRoute) locate(ctx context.Context, key string) (at cluster.Member, c *claim, done func(), err error) {
+	if id, ok := o.h.known.Get(key); ok {
+		if m, ok := o.h.o.Node.Member(id); ok {
 			return m, nil, nil, nil
 		}
 	}
-	if at, c, done, err = a.h.acquire(ctx, a.server, a.affinity, statelessLinger); err == nil && c == nil {
-		a.h.known.Add(key, at.ID)
+	if at, c, done, err = o.h.acquire(ctx, o.server, o.affinity, statelessLinger); err == nil && c == nil {
+		o.h.known.Add(key, at.ID)
 	}
 	return at, c, done, err
 }
@@ -555,7 +555,7 @@ type leaseStay struct{ c *claim }
 var _ bridge.Handover = leaseStay{}
 
 // Confirm implements bridge.Handover.
-func (r leaseStay) Confirm(ctx context.Context) error { return r.c.checkLease(ctx) }
+func (l leaseStay) Confirm(ctx context.Context) error { return l.c.checkLease(ctx) }
 
 // SaveResume implements bridge.Handover: no instance resumes the connection.
 func (leaseStay) SaveResume(string, []byte) {}
@@ -567,15 +567,15 @@ func (leaseStay) TakeResume(string) ([]byte, int64) { return nil, 0 }
 func (leaseStay) HandedOver() bool { return false }
 
 // Instance implements bridge.Places.
-func (h *Owners) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
-	m, ok := h.o.Node.Member(id)
+func (o *Owners) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
+	m, ok := o.o.Node.Member(id)
 	if !ok {
-		_ = h.o.Node.Beat(ctx) // it may have just started
-		if m, ok = h.o.Node.Member(id); !ok {
+		_ = o.o.Node.Beat(ctx) // it may have just started
+		if m, ok = o.o.Node.Member(id); !ok {
 			return nil, nil
 		}
 	}
-	return &parkedRoute{h, server, m}, nil
+	return &parkedRoute{o, server, m}, nil
 }
 
 // parkedRoute sends requests to the instance that has a parked call.
@@ -586,48 +586,48 @@ type parkedRoute struct {
 }
 
 // Call implements bridge.Away. A nil answer without an error means that the instance ended.
-func (w *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	m, err := w.h.o.Peers.Call(ctx, w.at, w.server, parked, r)
+func (p *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	m, err := p.h.o.Peers.Call(ctx, p.at, p.server, parked, r)
 	if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
 		return m, err
 	}
-	if dead, notKnown := w.h.o.Node.Dead(ctx, w.at.ID); dead && notKnown == nil {
+	if dead, notKnown := p.h.o.Node.Dead(ctx, p.at.ID); dead && notKnown == nil {
 		return nil, nil
 	}
-	return nil, unreachable(w.server, err)
+	return nil, unreachable(p.server, err)
 }
 
 // parked is the affinity key of parked calls: their instance serves them also when it is not the owner.
 const parked = "\x00parked"
 
 // Call implements peer.Owners.
-func (h *Owners) Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
+func (o *Owners) Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == era.Listen { // it lasts, and continues at the next owner
 		var stop context.CancelFunc
 		ctx, stop = context.WithCancel(ctx)
 		defer stop()
-		defer context.AfterFunc(h.tunnels.Stopping(), stop)()
+		defer context.AfterFunc(o.tunnels.Stopping(), stop)()
 	} else {
-		err := h.tunnels.Enter()
+		err := o.tunnels.Enter()
 		if err == nil {
-			defer h.tunnels.Leave()
+			defer o.tunnels.Leave()
 		} else if affinity != parked {
 			return nil, peer.ErrElsewhere
 		}
 	}
 	here := func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-		return h.o.Gateway.CallPool(ctx, server, r)
+		return o.o.Gateway.CallPool(ctx, server, r)
 	}
 	if affinity == parked {
 		return here(ctx, r)
 	}
-	_, c, done, err := h.acquire(ctx, server, affinity, statelessLinger)
+	_, c, done, err := o.acquire(ctx, server, affinity, statelessLinger)
 	if err != nil || c == nil {
 		return nil, peer.ErrElsewhere
 	}
 	defer done()
 	m, err := c.call(ctx, r, here)
-	if h.tunnels.Stopping().Err() != nil && r.Method == era.Listen {
+	if o.tunnels.Stopping().Err() != nil && r.Method == era.Listen {
 		m.Release()
 		return nil, &bridge.Error{Server: server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owns its connection stops"}
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // Shared implements bridge.Places.
-func (h *Owners) Shared(server string, forward []bridge.Forward, all bool, here bridge.Adapter) bridge.Adapter {
-	p := &ownerAdapter{h, server, forward, all, here}
+func (o *Owners) Shared(server string, forward []bridge.Forward, all bool, here bridge.Adapter) bridge.Adapter {
+	p := &ownerAdapter{o, server, forward, all, here}
 	if b, ok := here.(bridge.BoundsOpenings); ok {
 		return &bounded{p, b.BoundsOpenings()}
 	}
@@ -46,12 +46,12 @@ type ownerAdapter struct {
 const SessionAffinity = "sessions\x00"
 
 // affinityKey returns the affinity key of a session: sessions with the same key share a connection.
-func (p *ownerAdapter) affinityKey(from *bridge.Caller) string {
-	if p.all {
+func (o *ownerAdapter) affinityKey(from *bridge.Caller) string {
+	if o.all {
 		return ""
 	}
 	affinity := SessionAffinity + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
-	for _, f := range bridge.Lasting(p.forward) {
+	for _, f := range bridge.Lasting(o.forward) {
 		for _, value := range from.Header[f.To] {
 			affinity += "\x00" + f.To + ":" + value
 		}
@@ -60,25 +60,25 @@ func (p *ownerAdapter) affinityKey(from *bridge.Caller) string {
 }
 
 // Open implements bridge.Adapter. It waits while the owner is about to stop, or may be dead.
-func (p *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	h, affinity := p.h, p.affinityKey(from)
+func (o *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	h, affinity := o.h, o.affinityKey(from)
 	until := time.Now().Add(h.deadAfter())
 	for {
-		m, c, done, err := h.acquire(ctx, p.server, affinity, tunnelLinger)
+		m, c, done, err := h.acquire(ctx, o.server, affinity, tunnelLinger)
 		if err == nil && c != nil {
-			up, err := p.local.Open(ctx, from, rest)
+			up, err := o.local.Open(ctx, from, rest)
 			if err != nil {
 				done()
 				return nil, err
 			}
-			return p.owned(up, c, rest, done), nil
+			return o.owned(up, c, rest, done), nil
 		}
 		if err == nil {
-			err = h.o.Peers.AskOwner(ctx, m, p.server, affinity)
+			err = h.o.Peers.AskOwner(ctx, m, o.server, affinity)
 		}
 		if err == nil {
 			var up bridge.Upstream
-			if up, err = p.openTunnel(ctx, m, affinity, from, rest); !errors.Is(err, peer.ErrElsewhere) {
+			if up, err = o.openTunnel(ctx, m, affinity, from, rest); !errors.Is(err, peer.ErrElsewhere) {
 				return up, err
 			}
 		}
@@ -90,15 +90,15 @@ func (p *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridg
 			late = late.Add(-h.o.Drain)
 		}
 		if late.After(until) || backoff.For(ctx, ownerRetry) != nil {
-			return nil, unreachable(p.server, err)
+			return nil, unreachable(o.server, err)
 		}
 	}
 }
 
 // owned wraps a connection that this instance owns. The open connection counts as a use of its claim.
-func (p *ownerAdapter) owned(up bridge.Upstream, c *claim, rest bridge.Client, done func()) bridge.Upstream {
+func (o *ownerAdapter) owned(up bridge.Upstream, c *claim, rest bridge.Client, done func()) bridge.Upstream {
 	stop := context.AfterFunc(c.lost, func() {
-		rest.Gone(&bridge.Error{Server: p.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText + "; whether it acted on the request is unknown"})
+		rest.Gone(&bridge.Error{Server: o.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText + "; whether it acted on the request is unknown"})
 	})
 	return &ownedUpstream{up, c, func() {
 		stop()
@@ -114,32 +114,32 @@ type ownedUpstream struct {
 }
 
 // Call makes a call. It checks no lease for a ping: a failed ping would end a good connection.
-func (u *ownedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (o *ownedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method != "ping" && r.Method != "server/discover" {
-		if err := u.c.checkLease(ctx); err != nil {
+		if err := o.c.checkLease(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return u.Upstream.Call(ctx, r)
+	return o.Upstream.Call(ctx, r)
 }
 
 // Notify sends a notification.
-func (u *ownedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
-	if err := u.c.checkLease(ctx); err != nil {
+func (o *ownedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
+	if err := o.c.checkLease(ctx); err != nil {
 		return err
 	}
-	return u.Upstream.Notify(ctx, r)
+	return o.Upstream.Notify(ctx, r)
 }
 
 // Close closes the connection.
-func (u *ownedUpstream) Close(ctx context.Context) error {
-	defer u.end()
-	return u.Upstream.Close(ctx)
+func (o *ownedUpstream) Close(ctx context.Context) error {
+	defer o.end()
+	return o.Upstream.Close(ctx)
 }
 
 // Attributes implements bridge.Attributing.
-func (u *ownedUpstream) Attributes() bool {
-	a, ok := u.Upstream.(bridge.Attributing)
+func (o *ownedUpstream) Attributes() bool {
+	a, ok := o.Upstream.(bridge.Attributing)
 	return ok && a.Attributes()
 }
 
@@ -147,15 +147,15 @@ func (u *ownedUpstream) Attributes() bool {
 func (*ownedUpstream) TakesEdits() {}
 
 // ListensToChanges implements bridge.ListensToChanges.
-func (u *ownedUpstream) ListensToChanges() bool {
-	l, ok := u.Upstream.(bridge.ListensToChanges)
+func (o *ownedUpstream) ListensToChanges() bool {
+	l, ok := o.Upstream.(bridge.ListensToChanges)
 	return !ok || l.ListensToChanges()
 }
 
 // openTunnel opens a tunnel to the owner.
-func (p *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := TunnelOptions{Server: p.server, At: m.ID, HTTP: p.h.o.Peers.OwnerTunnel(m), Node: p.h.o.Node, out: p.h.out, Log: p.h.o.Log, MaxMessage: p.h.o.MaxMessage}
-	w.HTTP.Headers = peer.OwnerTunnelHeaders(from.Principal, p.server, affinity)
+func (o *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	w := TunnelOptions{Server: o.server, At: m.ID, HTTP: o.h.o.Peers.OwnerTunnel(m), Node: o.h.o.Node, out: o.h.out, Log: o.h.o.Log, MaxMessage: o.h.o.MaxMessage}
+	w.HTTP.Headers = peer.OwnerTunnelHeaders(from.Principal, o.server, affinity)
 	l, err := OpenTunnel(ctx, w, from, rest)
 	if err != nil {
 		return nil, err

@@ -292,13 +292,13 @@ type counted struct {
 	s *server
 }
 
-func (u counted) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
-	u.s.sent.Add(1)
+func (c counted) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+	c.s.sent.Add(1)
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 
-func (u counted) Notify(context.Context, *bridge.Request) error {
-	u.s.sent.Add(1)
+func (c counted) Notify(context.Context, *bridge.Request) error {
+	c.s.sent.Add(1)
 	return nil
 }
 
@@ -386,9 +386,9 @@ type waiter struct {
 	may chan struct{}
 }
 
-func (l waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	<-l.may
-	return l.i.CallPool(ctx, "files", r)
+func (w waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	<-w.may
+	return w.i.CallPool(ctx, "files", r)
 }
 
 // A request that comes to an owner that was paused, and waits until that is known, is not made

@@ -97,22 +97,22 @@ func newSlots(o WorkerOptions) *slots {
 }
 
 // Room implements queue.Slots.
-func (d *slots) Room() (servers []string, free int, changed <-chan struct{}) {
+func (s *slots) Room() (servers []string, free int, changed <-chan struct{}) {
 	most := map[string]int{}
 	var works []string
-	for _, name := range d.o.Placed() {
-		if l, ok := d.o.Local(name); ok && d.startable(name, l) {
+	for _, name := range s.o.Placed() {
+		if l, ok := s.o.Local(name); ok && s.startable(name, l) {
 			works, most[name] = append(works, name), l.MaxProcesses
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.o.Node.Draining() || !d.o.Node.Ready() {
-		return nil, 0, d.changed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.o.Node.Draining() || !s.o.Node.Ready() {
+		return nil, 0, s.changed
 	}
 	opening := 0
 	of, begun := map[string]int{}, map[string]int{}
-	for _, p := range d.taken {
+	for _, p := range s.taken {
 		of[p.server]++
 		if p.client == nil {
 			begun[p.server]++
@@ -120,68 +120,68 @@ func (d *slots) Room() (servers []string, free int, changed <-chan struct{}) {
 		}
 	}
 	for _, name := range works {
-		b := d.failing[name]
+		b := s.failing[name]
 		if of[name] < most[name] && !time.Now().Before(b.until) && (b.n < restAfter || begun[name] == 0) {
 			servers = append(servers, name)
 		}
 	}
-	return servers, min(d.o.Slots-len(d.taken), maxOpening-opening), d.changed
+	return servers, min(s.o.Slots-len(s.taken), maxOpening-opening), s.changed
 }
 
 // startable reports whether a server can be started here, as far as that is known. Only one goroutine calls it.
-func (d *slots) startable(name string, l Local) bool {
+func (s *slots) startable(name string, l Local) bool {
 	if l.Check == nil {
 		return true
 	}
-	was, known := d.checks[name]
+	was, known := s.checks[name]
 	if known && time.Since(was.at) < checkEvery {
 		return was.err == nil
 	}
 	now := startCheck{time.Now(), l.Check()}
-	d.checks[name] = now
+	s.checks[name] = now
 	switch {
 	case now.err != nil && (!known || was.err == nil):
-		d.o.Log.Warn("this worker takes no requests for a server that it cannot start", "server", name, "err", now.err)
+		s.o.Log.Warn("this worker takes no requests for a server that it cannot start", "server", name, "err", now.err)
 	case now.err == nil && was.err != nil:
-		d.o.Log.Info("this worker takes requests for the server again", "server", name)
+		s.o.Log.Info("this worker takes requests for the server again", "server", name)
 	}
 	return now.err == nil
 }
 
 // free returns the number of free slots.
-func (d *slots) free() int {
-	if d.o.Node.Draining() {
+func (s *slots) free() int {
+	if s.o.Node.Draining() {
 		return 0
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return max(d.o.Slots-len(d.taken), 0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.o.Slots-len(s.taken), 0)
 }
 
 // running returns the number of taken slots, by server.
-func (d *slots) running() map[string]int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *slots) running() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := map[string]int{}
-	for _, p := range d.taken {
+	for _, p := range s.taken {
 		n[p.server]++
 	}
 	return n
 }
 
 // Reserve implements queue.Slots.
-func (d *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.taken) >= d.o.Slots || d.o.Node.Draining() {
+func (s *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.taken) >= s.o.Slots || s.o.Node.Draining() {
 		return "", nil, false
 	}
-	p := &slot{slots: d, grant: rand.Text(), server: server, requests: map[*slotRequest]struct{}{}}
+	p := &slot{slots: s, grant: rand.Text(), server: server, requests: map[*slotRequest]struct{}{}}
 	p.timer = time.AfterFunc(grantLife, p.expire)
-	d.taken[p.grant] = p
+	s.taken[p.grant] = p
 	return p.grant, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if p.front == "" {
 			p.release()
 		}
@@ -189,34 +189,34 @@ func (d *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
 }
 
 // release frees the slot. The caller holds slots.mu.
-func (p *slot) release() {
-	if p.slots.taken[p.grant] != p {
+func (s *slot) release() {
+	if s.slots.taken[s.grant] != s {
 		return
 	}
-	p.timer.Stop()
-	delete(p.slots.taken, p.grant)
-	close(p.slots.changed)
-	p.slots.changed = make(chan struct{})
+	s.timer.Stop()
+	delete(s.slots.taken, s.grant)
+	close(s.slots.changed)
+	s.slots.changed = make(chan struct{})
 }
 
 // expire frees a slot whose front did not come, or is gone.
-func (p *slot) expire() {
-	p.slots.mu.Lock()
-	if p.slots.taken[p.grant] != p || len(p.requests) > 0 || p.opening {
-		if p.opening {
-			p.timer.Reset(grantLife)
+func (s *slot) expire() {
+	s.slots.mu.Lock()
+	if s.slots.taken[s.grant] != s || len(s.requests) > 0 || s.opening {
+		if s.opening {
+			s.timer.Reset(grantLife)
 		}
-		p.slots.mu.Unlock()
+		s.slots.mu.Unlock()
 		return // the end of the last request resets the timer
 	}
-	rest := p.client
+	rest := s.client
 	if rest == nil {
-		p.release()
+		s.release()
 	}
-	p.slots.mu.Unlock()
+	s.slots.mu.Unlock()
 	if rest != nil {
-		p.slots.o.Log.Warn("child process stopped: its instance is gone and no other took over", "server", p.server, "front", tag(p.front), "after", workerLinger.String())
-		rest.Gone(&bridge.Error{Server: p.server, Kind: bridge.ErrLost, Err: errOwnerGone, Public: "the instance of the bridge that used it is gone"})
+		s.slots.o.Log.Warn("child process stopped: its instance is gone and no other took over", "server", s.server, "front", tag(s.front), "after", workerLinger.String())
+		rest.Gone(&bridge.Error{Server: s.server, Kind: bridge.ErrLost, Err: errOwnerGone, Public: "the instance of the bridge that used it is gone"})
 	}
 }
 
@@ -227,18 +227,18 @@ func (w *Workers) ClaimSlot(grant, front string, epoch int64) error {
 	return w.slots.claim(grant, front, epoch)
 }
 
-func (d *slots) claim(grant, front string, epoch int64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.taken[grant]
+func (s *slots) claim(grant, front string, epoch int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.taken[grant]
 	switch {
-	case p == nil || d.tunnels.Stopping().Err() != nil:
+	case p == nil || s.tunnels.Stopping().Err() != nil:
 		return peer.ErrElsewhere
 	case p.front == "":
 		p.front, p.epoch = front, epoch
 		p.timer.Reset(grantLife)
 	case epoch > p.epoch && p.client != nil: // its session was taken over
-		d.o.Log.Info("another instance took over a child process", "server", p.server, "from", tag(p.front), "to", tag(front))
+		s.o.Log.Info("another instance took over a child process", "server", p.server, "from", tag(p.front), "to", tag(front))
 		p.front, p.epoch = front, epoch
 		p.breakOff()
 		p.timer.Reset(workerLinger)
@@ -249,10 +249,10 @@ func (d *slots) claim(grant, front string, epoch int64) error {
 }
 
 // breakOff cancels the requests in flight. The caller holds slots.mu.
-func (p *slot) breakOff() {
-	for u := range p.requests {
+func (s *slot) breakOff() {
+	for u := range s.requests {
 		u.end()
-		delete(p.requests, u)
+		delete(s.requests, u)
 	}
 }
 
@@ -300,23 +300,23 @@ func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, t peer.Sl
 func (*slots) BoundsOpenings() time.Duration { return 0 }
 
 // Open implements bridge.Adapter for tunnels: it starts the process of a slot.
-func (d *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+func (s *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	grant := from.Header.Get(peer.GrantHeader)
-	d.mu.Lock()
-	p := d.taken[grant]
+	s.mu.Lock()
+	p := s.taken[grant]
 	if p == nil || p.opening || p.client != nil {
-		d.mu.Unlock()
+		s.mu.Unlock()
 		return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: "the grant for its process expired"}
 	}
 	p.opening = true
 	server, front := p.server, p.front
-	d.mu.Unlock()
-	up, err := d.start(ctx, server, from, rest)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	s.mu.Unlock()
+	up, err := s.start(ctx, server, from, rest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	p.opening = false
 	if err != nil {
-		b := startFailures{n: d.failing[server].n + 1}
+		b := startFailures{n: s.failing[server].n + 1}
 		if bridge.Exhausted(err) { // another worker may have room
 			b.n = max(b.n, restAfter)
 			err = &bridge.Error{Server: server, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker has no room for another process: it has too many files or processes open, or too little memory"}
@@ -324,25 +324,25 @@ func (d *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 		if b.n >= restAfter {
 			b.until = time.Now().Add(backoff.Grown(restFor, longRest, b.n-restAfter+1))
 		}
-		d.failing[server], d.failures[grant] = b, err
+		s.failing[server], s.failures[grant] = b, err
 		time.AfterFunc(failuresKept, func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			delete(d.failures, grant)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.failures, grant)
 		})
 		p.release()
 		return nil, err
 	}
 	p.client = rest
-	delete(d.failing, server)
-	close(d.changed) // one process fewer is starting
-	d.changed = make(chan struct{})
-	d.o.Log.Info("child process started for another instance", "server", server, "front", tag(front))
+	delete(s.failing, server)
+	close(s.changed) // one process fewer is starting
+	s.changed = make(chan struct{})
+	s.o.Log.Info("child process started for another instance", "server", server, "front", tag(front))
 	return &child{up, p}, nil
 }
 
-func (d *slots) start(ctx context.Context, server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	l, ok := d.o.Local(server)
+func (s *slots) start(ctx context.Context, server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	l, ok := s.o.Local(server)
 	if !ok {
 		return nil, &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Public: "the worker no longer has the server"}
 	}
@@ -400,40 +400,40 @@ func (c *child) Close(ctx context.Context) error {
 }
 
 // watch cancels the requests of fronts that are found dead: a vanished machine closes no connection.
-func (d *slots) watch() {
+func (s *slots) watch() {
 	missing := map[string]int{}
-	for backoff.For(d.ctx, time.Second) == nil {
-		members := d.o.Node.Members()
+	for backoff.For(s.ctx, time.Second) == nil {
+		members := s.o.Node.Members()
 		now := map[string]int{}
-		for _, front := range d.fronts() {
+		for _, front := range s.fronts() {
 			if slices.ContainsFunc(members, func(m cluster.Member) bool { return m.ID == front }) {
 				continue
 			}
 			if now[front] = missing[front] + 1; now[front] < 2 {
 				continue
 			}
-			if dead, err := d.o.Node.Dead(d.ctx, front); err != nil || !dead {
+			if dead, err := s.o.Node.Dead(s.ctx, front); err != nil || !dead {
 				continue
 			}
-			d.mu.Lock()
-			for _, p := range d.taken {
+			s.mu.Lock()
+			for _, p := range s.taken {
 				if p.front == front && len(p.requests) > 0 {
 					p.breakOff()
 					p.timer.Reset(workerLinger)
 				}
 			}
-			d.mu.Unlock()
+			s.mu.Unlock()
 		}
 		missing = now
 	}
 }
 
 // fronts returns the instances that use slots.
-func (d *slots) fronts() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *slots) fronts() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []string
-	for _, p := range d.taken {
+	for _, p := range s.taken {
 		if p.front != "" && !slices.Contains(all, p.front) {
 			all = append(all, p.front)
 		}
@@ -442,20 +442,20 @@ func (d *slots) fronts() []string {
 }
 
 // drain waits for the calls in flight, stops the processes, and waits until their fronts have left this instance.
-func (d *slots) drain(ctx context.Context) {
-	d.tunnels.Drain(ctx)
-	fronts := d.fronts()
-	d.tunnels.Close(ctx)
-	askLeave(ctx, d.o.Peers, peer.LeaveWorker, slices.DeleteFunc(d.o.Node.Members(), func(m cluster.Member) bool { return !slices.Contains(fronts, m.ID) }))
+func (s *slots) drain(ctx context.Context) {
+	s.tunnels.Drain(ctx)
+	fronts := s.fronts()
+	s.tunnels.Close(ctx)
+	askLeave(ctx, s.o.Peers, peer.LeaveWorker, slices.DeleteFunc(s.o.Node.Members(), func(m cluster.Member) bool { return !slices.Contains(fronts, m.ID) }))
 }
 
-func (d *slots) close(ctx context.Context) {
-	d.stop()
-	d.tunnels.Close(ctx)
-	d.wg.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, p := range d.taken {
+func (s *slots) close(ctx context.Context) {
+	s.stop()
+	s.tunnels.Close(ctx)
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.taken {
 		p.release()
 	}
 }

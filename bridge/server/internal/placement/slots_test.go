@@ -35,12 +35,12 @@ type process struct {
 	says    func() (*jsonrpc.Message, error) // to calls; nil for their methods
 }
 
-func (a *process) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
-	if a.fails != nil {
-		return nil, a.fails
+func (p *process) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	if p.fails != nil {
+		return nil, p.fails
 	}
-	a.running.Add(1)
-	return &proc{a: a}, nil
+	p.running.Add(1)
+	return &proc{a: p}, nil
 }
 
 type proc struct {
@@ -151,49 +151,49 @@ func bubble(t *testing.T, f func(*testing.T, *rig)) {
 }
 
 // post makes a request of a lane.
-func (g *rig) post(ctx context.Context, c peer.SlotClaim, id, body string) *httptest.ResponseRecorder {
-	g.t.Helper()
-	r := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", strings.NewReader(body))
+func (r *rig) post(ctx context.Context, c peer.SlotClaim, id, body string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	req := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", strings.NewReader(body))
 	if body == "" {
-		r.Method = http.MethodGet
+		req.Method = http.MethodGet
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set(peer.GrantHeader, c.Grant)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set(peer.GrantHeader, c.Grant)
 	if id != "" {
-		r.Header.Set("Mcp-Session-Id", id)
+		req.Header.Set("Mcp-Session-Id", id)
 	}
 	w := httptest.NewRecorder()
-	g.ServeTunnel(w, r, c)
+	r.ServeTunnel(w, req, c)
 	return w
 }
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
 // open has a front come for a request, and returns its lane and the id of the inner session.
-func (g *rig) open(front string) (peer.SlotClaim, string) {
-	g.t.Helper()
-	grant, _, ok := g.slots.Reserve("files")
+func (r *rig) open(front string) (peer.SlotClaim, string) {
+	r.t.Helper()
+	grant, _, ok := r.slots.Reserve("files")
 	if !ok {
-		g.t.Fatal("no place")
+		r.t.Fatal("no place")
 	}
 	c := peer.SlotClaim{Grant: grant, Front: front}
-	if err := g.ClaimSlot(grant, front, 0); err != nil {
-		g.t.Fatal(err)
+	if err := r.ClaimSlot(grant, front, 0); err != nil {
+		r.t.Fatal(err)
 	}
-	w := g.post(g.t.Context(), c, "", initialize)
+	w := r.post(r.t.Context(), c, "", initialize)
 	id := w.Header().Get("Mcp-Session-Id")
 	if w.Code != http.StatusOK || id == "" {
-		g.t.Fatalf("initialize = %d %s", w.Code, w.Body)
+		r.t.Fatalf("initialize = %d %s", w.Code, w.Body)
 	}
 	return c, id
 }
 
-func (g *rig) runs(what string, want int64) {
-	g.t.Helper()
+func (r *rig) runs(what string, want int64) {
+	r.t.Helper()
 	synctest.Wait()
-	if n := g.a.running.Load(); n != want || g.Free() != 3-int(want) {
-		g.t.Errorf("%s: %d processes run, and %d places are free, want %d", what, n, g.Free(), want)
+	if n := r.a.running.Load(); n != want || r.Free() != 3-int(want) {
+		r.t.Errorf("%s: %d processes run, and %d places are free, want %d", what, n, r.Free(), want)
 	}
 }
 

@@ -102,33 +102,33 @@ func packed(h http.Header, id *identity.Identity) http.Header {
 
 // Call makes a call. When the other instance cannot be reached, the connection is lost and the call unsent, so that
 // the lane opens another one.
-func (l *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (t *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	its := *r
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil
-	if l.calls.Enter() == nil {
-		defer l.calls.Leave()
+	if t.calls.Enter() == nil {
+		defer t.calls.Leave()
 	} // otherwise Close has begun, and Upstream refuses it
-	m, err := l.Upstream.Call(ctx, &its)
+	m, err := t.Upstream.Call(ctx, &its)
 	if err != nil && remote.Unsent(err) { // the server itself may work
-		err = &bridge.Error{Server: l.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that owns its connection cannot be reached"}
+		err = &bridge.Error{Server: t.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that owns its connection cannot be reached"}
 	}
 	if errors.Is(err, bridge.ErrUnsent) {
-		l.refused.Store(true)
+		t.refused.Store(true)
 	}
 	return m, err
 }
 
 // watch reports the connection as lost when the other instance stops or is dead, also without calls.
-func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
+func (t *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for missing := 0; ; {
 		select {
-		case <-l.ctx.Done():
+		case <-t.ctx.Done():
 			return
 		case <-stops.Done():
-			l.refused.Store(true)
-			l.client.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "the instance of the bridge that owns its connection stops"})
+			t.refused.Store(true)
+			t.client.Gone(&bridge.Error{Server: t.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "the instance of the bridge that owns its connection stops"})
 			return
 		case <-tick.C:
 		}
@@ -138,40 +138,40 @@ func (l *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 		if missing < 2 { // the store may have lost the member for a moment
 			continue
 		}
-		if dead, err := n.Dead(l.ctx, at); dead && err == nil {
+		if dead, err := n.Dead(t.ctx, at); dead && err == nil {
 			break
 		}
 	}
-	if l.ctx.Err() == nil {
-		l.client.Gone(&bridge.Error{Server: l.server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owned its connection is gone; whether it acted on the request is unknown"})
+	if t.ctx.Err() == nil {
+		t.client.Gone(&bridge.Error{Server: t.server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owned its connection is gone; whether it acted on the request is unknown"})
 	}
 }
 
 // Notify sends a notification.
-func (l *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
+func (t *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	its := *r
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil
-	return l.Upstream.Notify(ctx, &its)
+	return t.Upstream.Notify(ctx, &its)
 }
 
 // Close closes the tunnel. When the other instance refuses calls, Close first waits until each call in flight is
 // refused or answered: a refused call is made again over another tunnel.
-func (l *Tunnel) Close(ctx context.Context) error {
-	l.stop()
-	l.wg.Wait()
-	if l.refused.Load() {
-		_ = l.calls.Drain(ctx)
+func (t *Tunnel) Close(ctx context.Context) error {
+	t.stop()
+	t.wg.Wait()
+	if t.refused.Load() {
+		_ = t.calls.Drain(ctx)
 	}
-	defer l.done()
-	defer l.adapter.Close()
-	return l.Upstream.Close(ctx)
+	defer t.done()
+	defer t.adapter.Close()
+	return t.Upstream.Close(ctx)
 }
 
 // ListensToChanges implements bridge.ListensToChanges.
-func (l *Tunnel) ListensToChanges() bool {
-	up, ok := l.Upstream.(bridge.ListensToChanges)
+func (t *Tunnel) ListensToChanges() bool {
+	up, ok := t.Upstream.(bridge.ListensToChanges)
 	return !ok || up.ListensToChanges()
 }
 
 // TakesEdits implements bridge.TakesEdits.
-func (l *Tunnel) TakesEdits() {}
+func (t *Tunnel) TakesEdits() {}

@@ -11,15 +11,15 @@ import (
 )
 
 // ServeTunnel implements peer.Owners.
-func (h *Owners) ServeTunnel(w http.ResponseWriter, r *http.Request) { h.tunnels.Serve(w, r) }
+func (o *Owners) ServeTunnel(w http.ResponseWriter, r *http.Request) { o.tunnels.Serve(w, r) }
 
 // tunnelAdapter is the Adapter behind the tunnels of other instances: each joins a shared connection of this
 // instance.
 type tunnelAdapter Owners
 
 // Open joins the shared connection that the headers of the tunnel name.
-func (s *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	h := (*Owners)(s)
+func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	h := (*Owners)(t)
 	server, _ := peer.Decode(from.Header.Get(peer.ServerHeader))
 	affinity, _ := peer.Decode(from.Header.Get(peer.AffinityHeader))
 	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger)
@@ -63,35 +63,35 @@ type sharedUpstream struct {
 }
 
 // Server returns the greeting of the server at the time of Open.
-func (p *sharedUpstream) Server() *bridge.Greeting { return p.greeting }
+func (s *sharedUpstream) Server() *bridge.Greeting { return s.greeting }
 
 // TakesEdits implements bridge.TakesEdits.
-func (p *sharedUpstream) TakesEdits() {}
+func (s *sharedUpstream) TakesEdits() {}
 
 // Attributes implements bridge.Attributing: the other instance gets each question on the stream of its call, if
 // the server attributes questions.
-func (p *sharedUpstream) Attributes() bool { return true }
+func (s *sharedUpstream) Attributes() bool { return true }
 
 // Call makes a call. It translates headers from the names that the server expects to those that its lane reads: names
 // of the client, and claims.
-func (p *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	r.Header, r.Identity = p.forwarded(r.Header)
-	return p.SharedConnection.Call(ctx, r)
+func (s *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	r.Header, r.Identity = s.forwarded(r.Header)
+	return s.SharedConnection.Call(ctx, r)
 }
 
 // Notify sends a notification.
-func (p *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header, r.Identity = p.forwarded(r.Header)
-	return p.SharedConnection.Notify(ctx, r)
+func (s *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
+	r.Header, r.Identity = s.forwarded(r.Header)
+	return s.SharedConnection.Notify(ctx, r)
 }
 
-func (p *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identity) {
+func (s *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identity) {
 	if h == nil {
 		return nil, nil
 	}
 	its, id := peer.DecodeHeader(h.Get(peer.ForwardHeader))
 	out, claims := http.Header{}, map[string][]string{}
-	for _, f := range p.forward {
+	for _, f := range s.forward {
 		switch values := its[f.To]; {
 		case len(values) == 0 || f.Token:
 		case f.Claim != "":
@@ -104,8 +104,8 @@ func (p *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identi
 }
 
 // Close leaves the shared connection.
-func (p *sharedUpstream) Close(ctx context.Context) error {
-	err := p.SharedConnection.Close(ctx)
-	p.end()
+func (s *sharedUpstream) Close(ctx context.Context) error {
+	err := s.SharedConnection.Close(ctx)
+	s.end()
 	return err
 }

@@ -76,64 +76,64 @@ func NewTunnelSessions(o TunnelSessionOptions) *TunnelSessions {
 }
 
 // Stopping returns a context that ends when this instance begins to stop.
-func (s *TunnelSessions) Stopping() context.Context { return s.stopping }
+func (t *TunnelSessions) Stopping() context.Context { return t.stopping }
 
 // Enter counts a call of another instance until Leave. Its error means that this instance stops.
-func (s *TunnelSessions) Enter() error { return s.calls.Enter() }
+func (t *TunnelSessions) Enter() error { return t.calls.Enter() }
 
 // Leave ends what Enter began.
-func (s *TunnelSessions) Leave() { s.calls.Leave() }
+func (t *TunnelSessions) Leave() { t.calls.Leave() }
 
 // Drain waits until no call of another instance is in flight, or ctx ends. New requests wait until then, and are
 // refused.
-func (s *TunnelSessions) Drain(ctx context.Context) {
-	s.stop()
-	_ = s.calls.Drain(ctx)
-	s.once.Do(func() { close(s.drained) })
+func (t *TunnelSessions) Drain(ctx context.Context) {
+	t.stop()
+	_ = t.calls.Drain(ctx)
+	t.once.Do(func() { close(t.drained) })
 }
 
 // Close ends all tunnels and their connections.
-func (s *TunnelSessions) Close(ctx context.Context) {
-	s.stop()
-	s.once.Do(func() { close(s.drained) })
-	s.gateway.Close(ctx)
-	s.sessions.Close()
+func (t *TunnelSessions) Close(ctx context.Context) {
+	t.stop()
+	t.once.Do(func() { close(t.drained) })
+	t.gateway.Close(ctx)
+	t.sessions.Close()
 }
 
 // Serve serves a request of a tunnel. It answers 404 when no request may begin here: the other instance then opens
 // another tunnel.
-func (s *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
-	if s.stopping.Err() != nil { // a request on a connection that is about to close would lose its answer
+func (t *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
+	if t.stopping.Err() != nil { // a request on a connection that is about to close would lose its answer
 		w.Header().Set("Connection", "close")
 	}
 	if r.Method != http.MethodPost {
-		s.sessions.Serve("", w, r)
+		t.sessions.Serve("", w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxMessage)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(t.o.MaxMessage)))
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if m, err := jsonrpc.Parse(body); err == nil && m.IsRequest() {
-		if s.o.Await(r.Context()) != nil {
+		if t.o.Await(r.Context()) != nil {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		if err := s.calls.Enter(); !errors.Is(err, bridge.ErrShutdown) && err != nil {
+		if err := t.calls.Enter(); !errors.Is(err, bridge.ErrShutdown) && err != nil {
 			httpio.RetryAfter(w.Header(), time.Second) // too many calls
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		} else if err != nil {
 			select {
-			case <-s.drained:
+			case <-t.drained:
 			case <-r.Context().Done():
 			}
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		defer s.calls.Leave()
+		defer t.calls.Leave()
 	}
-	s.sessions.Serve("", w, r)
+	t.sessions.Serve("", w, r)
 }

@@ -46,56 +46,56 @@ var (
 )
 
 // BoundsOpenings implements bridge.BoundsOpenings: the queue is the bound.
-func (p *workerAdapter) BoundsOpenings() time.Duration { return p.s.Wait }
+func (w *workerAdapter) BoundsOpenings() time.Duration { return w.s.Wait }
 
 // Open implements bridge.Adapter. It waits for a worker. The handshake has its full time after that.
-func (p *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	waiting, cancel := context.WithTimeout(ctx, p.s.Wait)
+func (w *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	waiting, cancel := context.WithTimeout(ctx, w.s.Wait)
 	defer cancel()
 	for {
-		_, free := p.w.freeSlots()
-		most := p.s.Queue + free
-		t, err := p.w.front.Wait(waiting, p.s.Name, most)
+		_, free := w.w.freeSlots()
+		most := w.s.Queue + free
+		t, err := w.w.front.Wait(waiting, w.s.Name, most)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			return nil, p.w.noWorker(&p.s, most, err)
+			return nil, w.w.noWorker(&w.s, most, err)
 		}
-		m, lives, err := p.w.o.Node.Living(ctx, t.Worker)
+		m, lives, err := w.w.o.Node.Living(ctx, t.Worker)
 		if err == nil && !lives {
 			err = peer.ErrElsewhere
 		}
 		if err == nil {
-			err = p.w.o.Peers.ClaimSlot(ctx, m, t.Key, 0)
+			err = w.w.o.Peers.ClaimSlot(ctx, m, t.Key, 0)
 			if ctx.Err() == nil {
-				p.w.front.Reached(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
+				w.w.front.Reached(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
 			}
 		}
 		var up bridge.Upstream
 		if err != nil { // the worker started nothing
-			err = p.workerGone(err)
-		} else if up, err = p.openInTime(ctx, m, t, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
+			err = w.workerGone(err)
+		} else if up, err = w.openInTime(ctx, m, t, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
 			return up, err
 		}
 		if backoff.For(waiting, workerRetry) != nil { // no time is left for another worker
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
-		p.w.o.Log.Warn("a worker did not open the connection: another one is asked", "server", p.s.Name, "worker", tag(t.Worker), "err", err)
+		w.w.o.Log.Warn("a worker did not open the connection: another one is asked", "server", w.s.Name, "worker", tag(t.Worker), "err", err)
 	}
 }
 
 // workerGone returns the error of an opening whose worker is gone or unreachable.
-func (p *workerAdapter) workerGone(err error) error {
-	return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it is gone or unreachable"}
+func (w *workerAdapter) workerGone(err error) error {
+	return &bridge.Error{Server: w.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it is gone or unreachable"}
 }
 
 // openInTime is open with the timeout of the handshake.
-func (p *workerAdapter) openInTime(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	its, cancel := context.WithTimeoutCause(ctx, p.s.Handshake, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable,
-		Public: fmt.Sprintf("it did not finish its handshake within %v", p.s.Handshake)})
+func (w *workerAdapter) openInTime(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	its, cancel := context.WithTimeoutCause(ctx, w.s.Handshake, &bridge.Error{Server: w.s.Name, Kind: bridge.ErrUnavailable,
+		Public: fmt.Sprintf("it did not finish its handshake within %v", w.s.Handshake)})
 	defer cancel()
-	up, err := p.open(its, m, t, from, rest)
+	up, err := w.open(its, m, t, from, rest)
 	if err != nil && its.Err() != nil && ctx.Err() == nil {
 		err = context.Cause(its)
 	}
@@ -106,30 +106,30 @@ func (p *workerAdapter) openInTime(ctx context.Context, m cluster.Member, t queu
 const workerRetry = 100 * time.Millisecond
 
 // tunnelOptions returns the options of the tunnel to the slot of a grant.
-func (p *workerAdapter) tunnelOptions(m cluster.Member, key string, from *bridge.Caller, epoch int64) TunnelOptions {
-	o := &p.w.o
-	w := TunnelOptions{Server: p.s.Name, At: m.ID, HTTP: o.Peers.WorkerTunnel(m), Node: o.Node, out: p.w.out, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: p.s.Timeouts}
-	w.HTTP.Headers = peer.WorkerTunnelHeaders(from.Principal, key, epoch)
-	return w
+func (w *workerAdapter) tunnelOptions(m cluster.Member, key string, from *bridge.Caller, epoch int64) TunnelOptions {
+	o := &w.w.o
+	one := TunnelOptions{Server: w.s.Name, At: m.ID, HTTP: o.Peers.WorkerTunnel(m), Node: o.Node, out: w.w.out, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: w.s.Timeouts}
+	one.HTTP.Headers = peer.WorkerTunnelHeaders(from.Principal, key, epoch)
+	return one
 }
 
 // open opens the connection of a grant. The error is bridge.ErrNoWorker when it does not concern the server: the
 // worker is gone, or has no room for a process.
-func (p *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	l, err := OpenTunnel(ctx, p.tunnelOptions(m, t.Key, from, 0), from, rest)
+func (w *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	l, err := OpenTunnel(ctx, w.tunnelOptions(m, t.Key, from, 0), from, rest)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if why := p.w.o.Peers.SlotFailure(ctx, m, p.s.Name, t.Key); why != nil {
+		if why := w.w.o.Peers.SlotFailure(ctx, m, w.s.Name, t.Key); why != nil {
 			return nil, why
 		}
 		if errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrInvalid) || errors.Is(err, bridge.ErrTooLarge) {
 			return nil, err // the process answered
 		}
-		return nil, p.workerGone(err)
+		return nil, w.workerGone(err)
 	}
-	return p.upstream(l, t), nil
+	return w.upstream(l, t), nil
 }
 
 // carryState is the data by which another instance resumes the connection.
@@ -143,38 +143,38 @@ type carryState struct {
 const epochBits = 32
 
 // Resume implements bridge.Resumer: it takes the child process over from the former owner of the session.
-func (p *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+func (w *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	gone := func(err error) error {
-		return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable, Err: err, Public: "the worker no longer has its process"}
+		return &bridge.Error{Server: w.s.Name, Kind: bridge.ErrUnavailable, Err: err, Public: "the worker no longer has its process"}
 	}
 	var c carryState
 	if err := json.Unmarshal(carry, &c); err != nil {
 		return nil, gone(err)
 	}
 	epoch := above >> epochBits
-	m, err := p.reclaim(ctx, c, epoch)
+	m, err := w.reclaim(ctx, c, epoch)
 	if err != nil {
 		return nil, gone(err)
 	}
-	l, err := ResumeTunnel(ctx, p.tunnelOptions(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
+	l, err := ResumeTunnel(ctx, w.tunnelOptions(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
 	if err != nil {
 		return nil, err
 	}
-	return p.upstream(l, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
+	return w.upstream(l, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
 }
 
 // reclaimFor is how long a living but unreachable worker is asked for a process.
 const reclaimFor = 5 * time.Second
 
 // reclaim takes over the slot of a grant.
-func (p *workerAdapter) reclaim(ctx context.Context, c carryState, epoch int64) (cluster.Member, error) {
+func (w *workerAdapter) reclaim(ctx context.Context, c carryState, epoch int64) (cluster.Member, error) {
 	for until := time.Now().Add(reclaimFor); ; {
-		m, lives, err := p.w.o.Node.Living(ctx, c.Worker)
+		m, lives, err := w.w.o.Node.Living(ctx, c.Worker)
 		if err == nil && !lives {
 			return m, errors.New("the worker has ended")
 		}
 		if err == nil {
-			err = p.w.o.Peers.ClaimSlot(ctx, m, c.Ticket, epoch)
+			err = w.w.o.Peers.ClaimSlot(ctx, m, c.Ticket, epoch)
 		}
 		if err == nil || errors.Is(err, peer.ErrElsewhere) || time.Now().After(until) || backoff.For(ctx, workerRetry) != nil {
 			return m, err
@@ -182,9 +182,9 @@ func (p *workerAdapter) reclaim(ctx context.Context, c carryState, epoch int64) 
 	}
 }
 
-func (p *workerAdapter) upstream(l *Tunnel, t queue.Grant) bridge.Upstream {
-	p.w.countTunnel(t.Worker, 1)
-	return &workerUpstream{l, p.w, p.s.Name, t}
+func (w *workerAdapter) upstream(l *Tunnel, t queue.Grant) bridge.Upstream {
+	w.w.countTunnel(t.Worker, 1)
+	return &workerUpstream{l, w.w, w.s.Name, t}
 }
 
 // workerUpstream is a connection to a child process at a worker.
@@ -201,21 +201,21 @@ var _ bridge.Resumable = (*workerUpstream)(nil)
 const pingMethod = "bridge/ping"
 
 // Call makes a call.
-func (l *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "ping" {
 		ask := *r
 		ask.Message = jsonrpc.NewRequest(pingMethod, nil)
 		r = &ask
 	}
-	m, err := l.Tunnel.Call(ctx, r)
+	m, err := w.Tunnel.Call(ctx, r)
 	switch {
 	case err == nil && m.Error != nil:
-		if failed := l.failureOf(m.Error); failed != nil {
+		if failed := w.failureOf(m.Error); failed != nil {
 			m.Release()
 			return nil, failed
 		}
 	case errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnsent):
-		return nil, &bridge.Error{Server: l.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker is gone or unreachable; whether it acted on the request is unknown"}
+		return nil, &bridge.Error{Server: w.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker is gone or unreachable; whether it acted on the request is unknown"}
 	}
 	return m, err
 }
@@ -245,20 +245,20 @@ func failureAnswer(err error) *jsonrpc.Message {
 
 // failureOf returns the error in an answer of the worker, or nil for an answer of the process. The error counts
 // as if the process had failed here.
-func (l *workerUpstream) failureOf(answer []byte) error {
+func (w *workerUpstream) failureOf(answer []byte) error {
 	e := gjson.ParseBytes(answer)
 	name := e.Get("data.worker").Str
 	for _, k := range kinds {
 		if k.name == name {
-			return &bridge.Error{Server: l.server, Kind: k.kind, Public: e.Get("message").Str, Err: errors.New("at a worker")}
+			return &bridge.Error{Server: w.server, Kind: k.kind, Public: e.Get("message").Str, Err: errors.New("at a worker")}
 		}
 	}
 	return nil
 }
 
 // ResumeData implements bridge.Resumable.
-func (l *workerUpstream) ResumeData() []byte {
-	p, ok := l.Upstream.(bridge.Resumable)
+func (w *workerUpstream) ResumeData() []byte {
+	p, ok := w.Upstream.(bridge.Resumable)
 	if !ok {
 		return nil
 	}
@@ -266,21 +266,21 @@ func (l *workerUpstream) ResumeData() []byte {
 	if within == nil {
 		return nil
 	}
-	carry, _ := json.Marshal(carryState{l.grant.Worker, l.grant.Key, within}) // nothing in it can fail
+	carry, _ := json.Marshal(carryState{w.grant.Worker, w.grant.Key, within}) // nothing in it can fail
 	return carry
 }
 
 // Detach implements bridge.Resumable.
-func (l *workerUpstream) Detach() {
-	if p, ok := l.Upstream.(bridge.Resumable); ok {
+func (w *workerUpstream) Detach() {
+	if p, ok := w.Upstream.(bridge.Resumable); ok {
 		p.Detach()
 	}
 }
 
 // Close stops the child process, unless Leave left it to another instance.
-func (l *workerUpstream) Close(ctx context.Context) error {
-	defer l.w.countTunnel(l.grant.Worker, -1)
-	return l.Tunnel.Close(ctx)
+func (w *workerUpstream) Close(ctx context.Context) error {
+	defer w.w.countTunnel(w.grant.Worker, -1)
+	return w.Tunnel.Close(ctx)
 }
 
 // errOwnerGone is the cause when a worker stops a process whose front is gone.

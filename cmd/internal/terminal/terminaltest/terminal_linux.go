@@ -50,21 +50,21 @@ func New(t testing.TB, columns int) *Terminal {
 }
 
 // Type types text.
-func (p *Terminal) Type(text string) {
-	p.t.Helper()
-	if _, err := io.WriteString(p.control, text); err != nil {
-		p.t.Fatal(err)
+func (t *Terminal) Type(text string) {
+	t.t.Helper()
+	if _, err := io.WriteString(t.control, text); err != nil {
+		t.t.Fatal(err)
 	}
 }
 
 // Lines returns the next lines that are on it.
-func (p *Terminal) Lines(n int) string {
-	p.t.Helper()
+func (t *Terminal) Lines(n int) string {
+	t.t.Helper()
 	var all strings.Builder
 	for range n {
-		line, err := p.out.ReadString('\n')
+		line, err := t.out.ReadString('\n')
 		if err != nil {
-			p.t.Fatal(err)
+			t.t.Fatal(err)
 		}
 		all.WriteString(strings.ReplaceAll(line, "\r\n", "\n"))
 	}

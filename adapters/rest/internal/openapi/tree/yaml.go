@@ -43,43 +43,43 @@ func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, f
 	return &n, t.far, nil
 }
 
-func (t *yamlTree) node(y *yaml.Node, depth int) Node {
-	n := Node{Line: int32(min(y.Line, math.MaxInt32)), File: t.file}
+func (y *yamlTree) node(one *yaml.Node, depth int) Node {
+	n := Node{Line: int32(min(one.Line, math.MaxInt32)), File: y.file}
 	if depth > MaxDepth {
-		t.warn(n.Line, fmt.Sprintf("nested deeper than %d levels: left out", MaxDepth))
+		y.warn(n.Line, fmt.Sprintf("nested deeper than %d levels: left out", MaxDepth))
 		return n
 	}
-	if y.Kind == yaml.AliasNode {
-		return t.alias(y, n)
+	if one.Kind == yaml.AliasNode {
+		return y.alias(one, n)
 	}
-	if y.Anchor != "" {
-		t.done[y] = nil
-		defer func() { made := n; t.done[y] = &made }()
+	if one.Anchor != "" {
+		y.done[one] = nil
+		defer func() { made := n; y.done[one] = &made }()
 	}
-	switch y.Kind {
+	switch one.Kind {
 	case yaml.SequenceNode:
 		n.Kind = Array
-		if len(y.Content) == 0 {
+		if len(one.Content) == 0 {
 			return n
 		}
-		n.Kids = &Kids{list: make([]Member, len(y.Content))}
-		for i, c := range y.Content {
-			n.Kids.list[i].Node = t.node(c, depth+1)
+		n.Kids = &Kids{list: make([]Member, len(one.Content))}
+		for i, c := range one.Content {
+			n.Kids.list[i].Node = y.node(c, depth+1)
 		}
 	case yaml.MappingNode:
 		n.Kind = Object
-		n.Kids = t.mapping(y, depth)
+		n.Kids = y.mapping(one, depth)
 	case yaml.ScalarNode:
-		n.Kind, n.Text = yamlScalar(y)
+		n.Kind, n.Text = yamlScalar(one)
 	}
 	return n
 }
 
 // alias returns a copy of an alias's node, with the alias's own line.
-func (t *yamlTree) alias(y *yaml.Node, n Node) Node {
-	made, ok := t.done[y.Alias]
+func (y *yamlTree) alias(node *yaml.Node, n Node) Node {
+	made, ok := y.done[node.Alias]
 	if !ok || made == nil {
-		t.warn(n.Line, fmt.Sprintf("*%s stands within what it stands for: left out", Short(y.Value)))
+		y.warn(n.Line, fmt.Sprintf("*%s stands within what it stands for: left out", Short(node.Value)))
 		return n
 	}
 	line := n.Line
@@ -88,16 +88,16 @@ func (t *yamlTree) alias(y *yaml.Node, n Node) Node {
 	return n
 }
 
-func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
-	list := make([]Member, 0, len(y.Content)/2)
+func (y *yamlTree) mapping(one *yaml.Node, depth int) *Kids {
+	list := make([]Member, 0, len(one.Content)/2)
 	var merged []Member
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		key, v := y.Content[i], y.Content[i+1]
+	for i := 0; i+1 < len(one.Content); i += 2 {
+		key, v := one.Content[i], one.Content[i+1]
 		if key.Tag == "!!merge" {
-			m := t.merge(v, depth)
-			if t.left -= len(m); t.left < 0 { // attempts count too
-				t.left = 0
-				t.warn(int32(key.Line), "<< brings too much: left out")
+			m := y.merge(v, depth)
+			if y.left -= len(m); y.left < 0 { // attempts count too
+				y.left = 0
+				y.warn(int32(key.Line), "<< brings too much: left out")
 			} else {
 				merged = append(merged, m...)
 			}
@@ -107,12 +107,12 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
 			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
-			t.warn(int32(key.Line), "a name must be a plain value: left out")
+			y.warn(int32(key.Line), "a name must be a plain value: left out")
 			continue
 		}
-		m := Member{Name: strings.ToValidUTF8(key.Value, "�"), Node: t.node(v, depth+1)}
+		m := Member{Name: strings.ToValidUTF8(key.Value, "�"), Node: y.node(v, depth+1)}
 		m.Node.Line = int32(key.Line) // where readers look for it
-		t.far = t.far || m.LeadsOut()
+		y.far = y.far || m.LeadsOut()
 		list = append(list, m)
 	}
 	if len(merged) > 0 {
@@ -130,19 +130,19 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
 	if len(list) == 0 {
 		return nil
 	}
-	return newKids(list, func(m *Member) { t.warn(m.Node.Line, repeated(m.Name)) })
+	return newKids(list, func(m *Member) { y.warn(m.Node.Line, repeated(m.Name)) })
 }
 
 // merge returns the members that << adds.
-func (t *yamlTree) merge(y *yaml.Node, depth int) []Member {
-	n := t.node(y, depth+1)
+func (y *yamlTree) merge(one *yaml.Node, depth int) []Member {
+	n := y.node(one, depth+1)
 	switch n.Kind {
 	case Object:
 		return n.Members()
 	case Array:
 		var out []Member
 		for i := range n.Members() {
-			if len(out) > t.left {
+			if len(out) > y.left {
 				break
 			}
 			if item := &n.Kids.list[i].Node; item.Kind == Object {
