@@ -55,7 +55,7 @@ func TestFilter(t *testing.T) {
 			{"resources/read", `{"uri":"a:1","URI":"b:1"}`, "in case only"},
 			{"resources/read", `{"uri":"a:/x/../1"}`, `{"uri":"a:/x/../1"}`},
 			{"resources/subscribe", `{"uri":"b:1"}`, `"code":-32002`},
-			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2","uri":"a:{x}"}}`, "by its name, or"},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2","uri":"a:{x}"}}`, "either name, for a prompt, or uri"},
 			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
 			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}","URI":"b:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"}}`, `{"ref":{"name":"p1","type":"ref/prompt"}}`},

@@ -37,8 +37,8 @@ func limited(t *testing.T, o Options, f func(t *testing.T, b *Gateway)) {
 		f(t, b)
 		b.Close(context.Background())
 		for _, st := range b.Status() {
-			if st.Slots+st.Queued+st.Parked != 0 {
-				t.Errorf("left at %s: %d places, %d in the queue, %d that ask", st.Name, st.Slots, st.Queued, st.Parked)
+			if st.Slots+st.Queued+st.Slotless != 0 {
+				t.Errorf("left at %s: %d places, %d in the queue, %d that ask", st.Name, st.Slots, st.Queued, st.Slotless)
 			}
 		}
 		if !b.quota.Idle() {

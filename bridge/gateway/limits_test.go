@@ -65,8 +65,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if call.over() {
 					t.Fatalf("the call ended: %s", call.answer)
 				}
-				if g := b.Status()[0]; g.Slots != 0 || g.Parked != 1 {
-					t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Parked)
+				if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 1 {
+					t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Slotless)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
 				asked := append(call.back.take(), st.take()...)
@@ -83,8 +83,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if roots.over() {
 					t.Fatalf("the call ended: %s", roots.answer)
 				}
-				if g := b.Status()[0]; g.Slots != 1 || g.Parked != 0 {
-					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Slots, g.Parked)
+				if g := b.Status()[0]; g.Slots != 1 || g.Slotless != 0 {
+					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Slots, g.Slotless)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
 			})
@@ -110,8 +110,8 @@ func TestParkedCallGivesPlaceBack(t *testing.T) {
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
-		if g := b.Status()[0]; g.Slots != 0 || g.Parked != 1 {
-			t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Parked)
+		if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 1 {
+			t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Slotless)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
 	})
@@ -135,8 +135,8 @@ func TestListenHasNoPlace(t *testing.T) {
 				t.Errorf("subscription %d: %q", i, got)
 			}
 		}
-		if g := b.Status()[0]; g.Slots != 0 || g.Parked != 3 {
-			t.Errorf("%d places, %d others, want none and 3", g.Slots, g.Parked)
+		if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 3 {
+			t.Errorf("%d places, %d others, want none and 3", g.Slots, g.Slotless)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"got"`)
 

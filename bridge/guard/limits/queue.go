@@ -302,9 +302,9 @@ func (q *Queue) Length() int {
 
 // Status describes the calls at a server.
 type Status struct {
-	Slots  int // calls in flight with a slot
-	Queued int // calls that wait for a slot
-	Parked int // calls that gave their slot back: they wait for their clients, or listen
+	Slots    int // calls in flight with a slot
+	Queued   int // calls that wait for a slot
+	Slotless int // calls that gave their slot back: they wait for their clients, or listen
 	// Refused counts the refused calls by the limit: queue, wait, per_principal.
 	Refused map[string]uint64
 }

@@ -77,7 +77,7 @@ func TestClientIssuer(t *testing.T) {
 		"secret is missing":                  {Client: &Client{ID: "a", Issuer: i.URL}},
 		"issuer must be https":               {Client: &Client{ID: "a", Secret: "b", Issuer: "http://idp.example.com"}},
 		"redirect_uri needs login: true":     {Client: &Client{ID: "a", Secret: "b", Issuer: i.URL, RedirectURI: "http://localhost/"}},
-		"write issuer or token_url":          {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}},
+		"set issuer or token_url":            {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}},
 		"to none that a document names":      {Exchange: oauth.ExchangeOnBehalfOf, Client: &Client{ID: "a", KeyFile: file, Scopes: []string{"c"}}},
 		"scopes are missing: with exchange":  {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Issuer: i.URL}},
 		"token_url has no effect with login": {Login: true, Client: &Client{ID: "a", TokenURL: i.URL}},
