@@ -133,7 +133,7 @@ func documented(name string, v reflect.Value) string {
 	case "openapi", "base_url":
 		return "see there"
 	case "lists":
-		return "`1m`, `5s`"
+		return "`5s`"
 	case "bytes":
 		return "`" + Size(v.Int()).String() + "`"
 	case "slow":

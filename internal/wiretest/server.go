@@ -143,6 +143,8 @@ func (c *Conn) take(text string) {
 		c.tool(m)
 	case m.IsRequest() && strings.HasPrefix(m.Method, "prompts/"):
 		c.hear(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID))
+	case m.IsRequest() && m.Method == "tools/list":
+		c.answer(string(m.ID), `{"method":"tools/list","tools":[]}`)
 	case m.IsRequest():
 		c.answer(string(m.ID), `{"method":"`+m.Method+`"}`)
 	}

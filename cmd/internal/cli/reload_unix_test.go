@@ -112,7 +112,7 @@ func TestReload(t *testing.T) {
 	write(text + "  two: { stdio: { command: cat } }\n")
 	try(0, "servers.two none → added (live)\nservers 1 → 2 (next)\n", "", "reload", at, "--check", "--token-env", "OPS_KEY")
 	try(0, "at "+at+" this would change:\nservers.two none → added (live)\n", "", "check", config, "--against", at, "--token-env", "OPS_KEY")
-	try(1, "", "another content than", "check", file(t, "other.yaml", text), "--against", at, "--token-env", "OPS_KEY")
+	try(1, "", "which differs from", "check", file(t, "other.yaml", text), "--against", at, "--token-env", "OPS_KEY")
 	if strings.Contains(ready(), `"two"`) {
 		t.Error("to ask what would change has changed it")
 	}

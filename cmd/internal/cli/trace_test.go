@@ -189,7 +189,7 @@ func TestTracesCollectorDown(t *testing.T) {
 		}
 	}
 	code, _, stderr := k.leave()
-	if code != 0 || !strings.Contains(stderr, "spans are lost") {
+	if code != 0 || !strings.Contains(stderr, "spans lost") {
 		t.Errorf("exit code %d, stderr %q, want that spans are lost", code, stderr)
 	}
 }
@@ -213,7 +213,7 @@ func TestTracesGoodbye(t *testing.T) {
 			time.Sleep(exportLogEvery / 4) // on the bubble's clock
 			e.complain(errors.New("no"))
 		}
-		if n := strings.Count(out.String(), "spans are lost"); n != 3 {
+		if n := strings.Count(out.String(), "spans lost"); n != 3 {
 			t.Errorf("it is said %d times: %s", n, out.String())
 		}
 	})
