@@ -73,7 +73,7 @@ type Handover interface {
 	// Confirm returns nil if a request of the session may be sent, because no other instance has resumed it. It may
 	// wait for that knowledge, and is the last check before each request.
 	Confirm(ctx context.Context) error
-	// SaveResume stores what another instance needs to resume the session's connection to a server, from Portable.
+	// SaveResume stores data of Portable, with which another instance can resume the session's connection to a server.
 	// nil means that none can be resumed.
 	SaveResume(server string, carry []byte)
 	// TakeResume returns, once, what another instance stored with Carried. New request ids must be above that number.

@@ -13,7 +13,7 @@ type Outcome int
 // These are the outcomes.
 const (
 	Answered    Outcome = iota // with a result
-	ToolFailed                 // with a tool's result of isError
+	ToolFailed                 // with a tool's result that has isError
 	ErrorAnswer                // with a JSON-RPC error
 	Cancelled                  // by the client, or because the client is gone
 	TimedOut                   // ErrTimeout

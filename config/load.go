@@ -146,7 +146,7 @@ func (d *decoder) breach(sec *strict.Section, b breach) {
 // servers reads the mapping of names to servers.
 func (d *decoder) servers(x *strict.Slot, n *yaml.Node, into *[]Server) bool {
 	if strict.Kind(n) == strict.Null {
-		return true // like an empty mapping, whose message is better
+		return true // handled like an empty mapping, which has a better message
 	}
 	list, ok := d.Entries("servers: ", n)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package docs holds what the program prints of its documentation.
+// Package docs holds the parts of the documentation that the program prints.
 package docs
 
 import _ "embed" // for Schema

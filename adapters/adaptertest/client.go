@@ -110,7 +110,7 @@ func (c *Client) WaitWithdrawn(t testing.TB, n int) []string {
 	return append([]string(nil), c.withdrawn...)
 }
 
-// wait waits until so is true. so is called with the lock held.
+// wait waits until so returns true. It calls so with the lock held.
 func (c *Client) wait(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for {

@@ -177,7 +177,7 @@ func raws(all []json.RawMessage) [][]byte {
 
 // ServeLines serves newline-delimited messages until in ends.
 func (s *Server) ServeLines(in io.Reader, out io.Writer) error {
-	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // the end of the peer ends in too
+	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // when the peer ends, the reader in ends too
 	lines := bufio.NewReaderSize(in, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')

@@ -21,7 +21,7 @@ type upstreamKey struct{}
 // guards knows the servers that have the guard. It does not keep them alive, unlike the adapter,
 // which may.
 type guards struct {
-	mu   sync.Mutex // guards have
+	mu   sync.Mutex // guards the field have
 	have map[weak.Pointer[mcp.Server]]struct{}
 }
 

@@ -33,7 +33,7 @@ func (a *Adapter) connect(u *session, from *bridge.Caller) (func() error, error)
 	}
 	return func() error {
 		err := session.Wait()
-		_ = session.Close() // stops its keep-alive, which Wait leaves to the next ping
+		_ = session.Close() // stops its keep-alive at once; after Wait alone it would run until the next ping
 		return err
 	}, nil
 }
@@ -142,7 +142,7 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 			return err
 		}
 		m, err := jsonrpc.Parse(line)
-		if err != nil { // as in say: it must not end the session
+		if err != nil { // as in the method say: the error must not end the session
 			c.u.Unanswerable(raw(msg.ID), "its answer cannot be passed on: "+err.Error())
 			return nil
 		}

@@ -52,7 +52,7 @@ var _ bridge.Adapter = (*Adapter)(nil)
 // sessions: those of one principal with the same capabilities use one connection.
 //
 // The adapter adds to each server, once, a receiving middleware that contains panics of handlers.
-// It has no effect in sessions of others.
+// It has no effect in sessions that the adapter did not open.
 func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapter {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	if o.MaxMessage <= 0 {

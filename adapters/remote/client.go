@@ -148,7 +148,7 @@ func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
 var userAgent = []string{"mcp-bridge"}
 
 // repeats are the headers that make net/http repeat a POST, although the server may have acted on
-// it (protocol.md D0.8). net/http does not find them in lower case; servers do.
+// it (protocol.md D0.8). net/http does not recognize them in lower case, but servers do.
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
 // Do sends a request with a bounded answer.

@@ -14,7 +14,7 @@ import (
 // accepted are the codings of answers that are read (RFC 9110, section 8.4).
 var accepted = []string{"gzip"}
 
-// plain asks for none.
+// plain asks for no compression.
 var plain = []string{"identity"}
 
 // CodingError is an unsupported Content-Encoding of an answer. The server may have acted on the

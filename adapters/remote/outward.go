@@ -28,7 +28,7 @@ const (
 	link           // link-local, the metadata address of a cloud, or not the address of one machine
 )
 
-// shared are addresses for the inside of carriers and clusters (RFC 6598).
+// shared is the address range for internal use by carriers and clusters (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // realmOf returns the realm of an address. An IPv6 address that embeds an IPv4 address has the

@@ -31,7 +31,7 @@ type Config struct {
 	// KeepDir is a folder for the last good document of a URL. The bridge starts with it if the URL
 	// cannot be read. Empty means none.
 	KeepDir string `yaml:"keep_dir"`
-	// Catalog is where more tools are published.
+	// Catalog is a source of more tools.
 	Catalog Catalog `yaml:"catalog"`
 	// BaseURL is the address of the API. Empty means the document's.
 	BaseURL string `yaml:"base_url"`

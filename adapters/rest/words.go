@@ -127,7 +127,7 @@ const (
 	reads = actList | actGet
 )
 
-// verbs maps words to what operations do.
+// verbs maps words to the acts of operations.
 var verbs = func() map[string]act {
 	all := map[string]act{}
 	for a, text := range map[act]string{

@@ -81,7 +81,7 @@ func (t *tail) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// report logs how many lines were left out. A timer calls it, and the end of a child.
+// report logs how many lines were left out. It is called by a timer, and when a child ends.
 func (e *errorLog) report() {
 	e.mu.Lock()
 	left := e.left

@@ -7,7 +7,7 @@ import (
 )
 
 // largePipe is the size of a pipe that has carried a message larger than the usual 64 KiB: it saves
-// switches between the processes. It is not larger because the kernel bounds all pipes of a user.
+// switches between the processes. A larger size would be risky: the kernel bounds all pipes of a user together.
 const largePipe = 256 << 10
 
 // widen makes a pipe larger, if the kernel allows it.

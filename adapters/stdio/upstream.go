@@ -214,7 +214,7 @@ func (c *child) leaderEnded(state string) {
 
 func ended(state string) string { return "its process has ended (" + state + ")" }
 
-// end ends the connection for a reason of the child's. Only the reader calls it, so that nothing is
+// end ends the connection because of the child. Only the reader calls it, so that nothing is
 // delivered after Gone. Close stops the process.
 func (c *child) end(why string, cause error) {
 	c.lastLines()

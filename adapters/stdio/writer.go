@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// writeLimit is how long a child may leave a write unread. A server that
-	// works on one call may not read for as long as a call may take.
+	// writeLimit is how long a child may leave a write unread: some servers read
+	// nothing while they work on a call.
 	writeLimit = 5 * time.Minute
 	// gather is the size up to which lines are written together.
 	gather = 32 << 10

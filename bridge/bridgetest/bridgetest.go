@@ -40,12 +40,12 @@ func Contains(t testing.TB, got string, want ...string) {
 	}
 }
 
-// Lacks reports an error for each text that is in got.
+// Lacks checks that got has none of the texts, and reports an error for each that it has.
 func Lacks(t testing.TB, got string, unwanted ...string) {
 	t.Helper()
 	for _, u := range unwanted {
 		if strings.Contains(got, u) {
-			t.Errorf("got  %s\nwant nothing of %s", got, u)
+			t.Errorf("got  %s\nwant it without %s", got, u)
 		}
 	}
 }

@@ -194,7 +194,7 @@ func (c *Client) record(line string) {
 	c.got = append(c.got, line)
 }
 
-// Got returns what the client got since the last Got: a line of method and params for each message.
+// Got returns the client's messages since the last Got: a line of method and params for each.
 func (c *Client) Got() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

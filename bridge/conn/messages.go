@@ -70,7 +70,7 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 	all := [][]byte{text}
 	if jsonrpc.IsBatch(text) {
 		// Only 2025-03-26 has batches, and a server has no need to send them. The bridge accepts
-		// them all the same (A9).
+		// them nevertheless (A9).
 		if elements, err := jsonrpc.Split(text); err == nil && len(elements) > 0 {
 			all = elements
 		}

@@ -62,7 +62,7 @@ var _ Sender = (*Queue)(nil)
 
 // ErrFull is the cause of an error about a server that does not read the answers to its
 // own requests.
-var ErrFull = errors.New("too much waits to be read by it")
+var ErrFull = errors.New("it has too many messages that it has not read")
 
 // NewQueue makes a queue in which senders wait for room above limit bytes. full is called,
 // without a lock and by any goroutine, when far too much waits: it must stop the queue.

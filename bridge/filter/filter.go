@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Filter decides what clients see of one server, and who may use it.
+// Filter hides items of one server from clients, and limits its users.
 type Filter struct {
 	server string
 	now    atomic.Pointer[rules] // never nil

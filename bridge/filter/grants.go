@@ -60,7 +60,7 @@ func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
 	return changed
 }
 
-// granted is an Upstream that lets each principal use what its grant covers. It looks the grant up
+// granted is an Upstream that lets each principal use only the items of its grant. It looks the grant up
 // at each call.
 type granted struct {
 	bridge.Upstream
@@ -83,7 +83,7 @@ func (f *Filter) Serves(principal string) bool {
 }
 
 // Call makes a call, unless the caller's grant does not cover it. With access rules, a list is
-// private to its caller: nothing between them may cache it for others (I-059).
+// private to its caller: no cache between the bridge and the caller may store it for others (I-059).
 func (g *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	a, err := g.call(ctx, r)
 	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {

@@ -170,7 +170,7 @@ func (g *Gateway) MoveIdle() (left int) {
 		left++
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.used) // initialize is no entered call
+		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.used) // initialize does not count as a call
 	})
 	return left
 }

@@ -61,7 +61,7 @@ func (b *bindings[S]) Enter() *binding[S] {
 	}
 }
 
-// Leave ends a call that entered. The last one shuts a former binding.
+// Leave ends a call that Enter began. If the binding was replaced, its last call closes it.
 func (b *binding[S]) Leave() {
 	if b.calls.Add(-1) == 0 && !b.Current() {
 		b.all.later(b.shut)

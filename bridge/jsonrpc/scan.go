@@ -350,7 +350,7 @@ func (s *scanner) member(key []byte, start, i, depth int, l level) int {
 	return end
 }
 
-// lookalike reports whether some servers would take the member of params for one that access rules check.
+// lookalike reports whether some servers would read the member of params as one that access rules check.
 func lookalike(key []byte) bool {
 	switch n := len(key); {
 	case n == 3:

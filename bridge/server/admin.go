@@ -58,7 +58,7 @@ func (s *Server) newAPI() *admin.API {
 
 var (
 	errElsewhere = errors.New("without access rules, only programs on the bridge's own machine may do this, while it listens on loopback: set access, and list the names of operators in admin")
-	errNoConsole = errors.New("the console is off, and this caller is not an operator: set console: on in the configuration file, or list its name in admin or viewers")
+	errNoConsole = errors.New("the console is off and this caller is not an operator: set console: on, or list the caller's name in admin or viewers")
 )
 
 // caller returns the caller of a request to the API of operators, and its rights. Without access

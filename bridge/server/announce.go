@@ -69,7 +69,7 @@ func (a *announcements) enter(ctx context.Context) error {
 	}
 }
 
-// errNotShared says that a webhook was applied here, and that the other instances do not know it.
+// errNotShared means that this instance has applied a webhook but could not inform the other instances.
 var errNotShared = errors.New("the other instances of the bridge could not be informed")
 
 // storeLimit bounds one operation of the store with a body.

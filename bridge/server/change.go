@@ -30,7 +30,7 @@ func (t *table) index(name string) int {
 }
 
 // tableOf makes the table of the servers, and the options of those that are new or changed. All others
-// keep their adapters. When it returns, documents of HTTP APIs in files have been read: see mistakes.
+// keep their adapters. It also reads the documents of HTTP APIs that are files: see mistakes.
 func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.table.Load()
 	t = &table{servers: servers, backends: map[string]*backend{}}

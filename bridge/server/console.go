@@ -131,7 +131,7 @@ type detail struct {
 	Server *state `json:"server"`
 	// Settings are those of the file, without possible secrets: see admin.Masked.
 	Settings string `json:"settings,omitempty"`
-	// Connections are the open ones; nil for a caller that may not look.
+	// Connections are the open connections; nil for a caller without the right to see them.
 	Connections []health.ConnectionStatus `json:"connections,omitempty"`
 }
 

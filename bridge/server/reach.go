@@ -89,7 +89,7 @@ func (s *Server) placed() (names []string) {
 	return names
 }
 
-// local returns how a worker starts a server.
+// local returns the settings with which a worker starts a server.
 func (s *Server) local(name string) (placement.Local, bool) {
 	if r := s.table.Load().backends[name]; r != nil && r.local != nil {
 		return *r.local, true

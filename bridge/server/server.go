@@ -316,7 +316,7 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Fault returns why the bridge cannot serve the configuration; nil if it can. Listen and Serve return it.
+// Fault returns the error that prevents the bridge from serving the configuration, or nil. Listen and Serve return it.
 func (s *Server) Fault() error { return s.fault }
 
 // Activity returns how many calls of clients are in flight, and how many there were in all.

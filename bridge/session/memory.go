@@ -84,7 +84,7 @@ func (m *Memory) Save(_ context.Context, h Held) error { return m.write(h, m.own
 // Release implements Keeper.
 func (m *Memory) Release(_ context.Context, h Held) error { return m.write(h, "") }
 
-// write writes a record of this owner, which then belongs to owner.
+// write writes a record of this owner and makes owner its new owner.
 func (m *Memory) write(h Held, owner string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,4 @@
-// Command bridge is mcp-bridge, under the name of its folder: see cmd/mcp-bridge.
+// Command bridge is the same program as mcp-bridge, with another name: see cmd/mcp-bridge.
 package main
 
 import "github.com/mcp-bridge/bridge/cmd/internal/cli"

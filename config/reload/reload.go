@@ -86,7 +86,7 @@ type Reloader struct {
 	lastErr  string   // text of the last error, empty after a success
 	warnings []string
 
-	// Content that was read but not applied is tried at again, then after the doubled backoff.
+	// again is the time of the next attempt to apply content that was read. The backoff doubles after each attempt.
 	again   time.Time
 	backoff time.Duration
 }

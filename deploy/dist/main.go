@@ -40,8 +40,8 @@ type release struct {
 	out       string // folder for the files; created if missing
 	version   string // such as 1.2.3
 	time      time.Time
-	platforms []string // of the form linux/amd64
-	env       []string // of the go command, besides what is the same everywhere
+	platforms []string // such as linux/amd64
+	env       []string // variables of the go command, in addition to those of all builds
 }
 
 func main() {
@@ -205,7 +205,7 @@ func (r *release) build(ctx context.Context, to, tags string, env ...string) err
 	}
 	info, err := buildinfo.ReadFile(to)
 	if err == nil && toolchain.Vulnerable(info.GoVersion) {
-		err = fmt.Errorf("%s has an HTTP/2 server that a stranger can end (GO-2026-6617): make a release with %s", info.GoVersion, toolchain.Fixed)
+		err = fmt.Errorf("%s has an HTTP/2 server that any client can crash (GO-2026-6617): make the release with %s", info.GoVersion, toolchain.Fixed)
 	}
 	return err
 }

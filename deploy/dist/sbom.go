@@ -45,7 +45,7 @@ func contentsOf(ctx context.Context, program, root string) (*contents, error) {
 	}
 	info, err := buildinfo.Read(bytes.NewReader(code))
 	if err != nil {
-		return nil, fmt.Errorf("what %s is made of: %w", program, err)
+		return nil, fmt.Errorf("read the modules of %s: %w", program, err)
 	}
 	goroot, err := output(exec.CommandContext(ctx, "go", "env", "GOROOT"))
 	if err != nil {

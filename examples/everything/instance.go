@@ -78,7 +78,7 @@ func newInstance(s settings) *instance {
 func revisions(s settings) []string {
 	era := s.era
 	if s.kind == kindSSE {
-		era = eraLegacy // the SDK (v1.8.0) does so too, but not for an immediate first request
+		era = eraLegacy // as in the SDK (v1.8.0), except if the first message is a request
 	}
 	if era == eraBoth {
 		return nil

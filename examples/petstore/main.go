@@ -84,7 +84,7 @@ func (s *shelter) add(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusCreated, p)
 }
 
-// find returns the index of the pet in the path. If there is none, it answers so.
+// find returns the index of the pet in the path. If there is no such pet, it answers the request with an error.
 func (s *shelter) find(w http.ResponseWriter, r *http.Request) int {
 	i := slices.IndexFunc(s.pets, func(p pet) bool { return strconv.Itoa(p.ID) == r.PathValue("id") })
 	if i < 0 {

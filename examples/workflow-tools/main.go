@@ -79,7 +79,7 @@ func (e *engine) shown(f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// catalog publishes the active workflows. The bridge sends its ETag.
+// catalog publishes the active workflows. The bridge sends the ETag of its copy.
 func (e *engine) catalog(w http.ResponseWriter, r *http.Request) {
 	var tools []string
 	e.mu.Lock()

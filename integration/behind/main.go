@@ -62,7 +62,7 @@ func authorized(command, bridge, client, url string) error {
 	if command == "connect" {
 		return stdio(bridge, args)
 	}
-	// The client does the same in all scenarios. It does not know those of extensions.
+	// The client does the same in all scenarios. It does not support those of extensions.
 	if err := os.Setenv("MCP_CONFORMANCE_SCENARIO", "auth/metadata-default"); err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func (s *server) addPrompts() {
 func (s *server) complete(ctx context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	var values []string
 	if r.Params.Argument.Name == "asks" {
-		// In the modern era, this is a request that must not ask in return.
+		// In the modern era, a server must not send requests while it answers this one.
 		answer, err := r.Session.CreateMessage(ctx, sampling("complete"))
 		if err != nil {
 			values = append(values, fmt.Sprint("refused ", code(err)))

@@ -1,6 +1,6 @@
 // Fakeserver is a stdio MCP server that misbehaves: it crashes, hangs, floods and ignores signals. The integration
 // tests run it behind the bridge, hundreds at a time. So it is a program without the race detector, and without the
-// SDK, which would refuse to misbehave.
+// SDK, which does not allow such errors.
 package main
 
 import (

@@ -26,7 +26,7 @@ func Listen(text string) string {
 func CheckListen(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || strings.ContainsAny(host, " /") {
-		return errors.New("expected HOST:PORT, such as 127.0.0.1:8808, or a port alone, which is one of this machine")
+		return errors.New("expected HOST:PORT, such as 127.0.0.1:8808, or only a port, which means 127.0.0.1")
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return errors.New("the port must be a number from 0 to 65535; 0 picks a free one")

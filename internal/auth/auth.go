@@ -23,7 +23,7 @@ import (
 var (
 	// ErrMissing means that the request has no key.
 	ErrMissing = errors.New("the request has no key")
-	// ErrInvalid means that its key is unknown, or that it has more than one.
+	// ErrInvalid means that the request has an unknown key, or more than one key.
 	ErrInvalid = errors.New("the key of the request is not valid")
 )
 

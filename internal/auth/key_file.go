@@ -56,7 +56,7 @@ func (k *Keys) readFiles() {
 			}
 		}
 		if other, taken := owner[sum]; taken && fault == nil && other != name {
-			fault = fmt.Errorf("its key is that of %s too: the two could not be told apart", other)
+			fault = fmt.Errorf("its key is also the key of %s: use different keys", other)
 		}
 		if fault == nil {
 			all[i].sum, all[i].usable = sum, 1

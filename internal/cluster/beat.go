@@ -199,7 +199,7 @@ func (n *Node) apply(sent time.Time, seen Seen) {
 	for _, id := range gone {
 		n.wg.Go(func() {
 			if dead, err := n.Dead(n.ctx, id); dead && err == nil {
-				n.o.Log.Warn("another instance was found dead: its sessions are taken over by their next requests", "instance", id)
+				n.o.Log.Warn("another instance has failed: each of its sessions is taken over at its next request", "instance", id)
 				n.o.Peers.Disconnect(id)
 			}
 		})

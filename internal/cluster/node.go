@@ -49,7 +49,7 @@ type Node struct {
 	lastGood   atomic.Pointer[time.Time] // when the last successful beat was sent
 	beatFailed atomic.Bool               // the last beat failed
 	frozenAt   atomic.Pointer[time.Time] // when no instance reached the store; nil when one may
-	thawedAt   atomic.Pointer[time.Time] // when frozenAt became nil because an instance may reach it
+	thawedAt   atomic.Pointer[time.Time] // time of the end of a freeze: some instance may reach the store again
 	blocked    atomic.Int64              // sessions whose requests wait
 	beatTook   atomic.Int64              // duration of the last successful beat, in nanoseconds
 	draining   atomic.Bool               // the instance is about to stop, and takes no sessions

@@ -30,7 +30,7 @@ func (n *Node) Answer(h Hello) Hello {
 	if h.Leaving {
 		delete(n.members, h.ID)
 	}
-	if !store { // the other may count on no takeovers
+	if !store { // the other instance may assume that there are no takeovers
 		n.noTakesUntil = time.Now().Add(n.o.Lease)
 	}
 	return Hello{ID: n.o.Self.ID, State: was, Store: store}
@@ -204,7 +204,7 @@ func (n *Node) checkOne(m Member, g *reachCheck) {
 	switch {
 	case n.ctx.Err() != nil:
 	case lost:
-		n.o.Log.Warn("this instance does not reach a living one, and refuses clients whose sessions that one owns: look for a firewall between the two", "instance", id, "address", m.Address, "err", err)
+		n.o.Log.Warn("this instance cannot reach another running instance, and refuses clients with sessions there: check the firewall between the two", "instance", id, "address", m.Address, "err", err)
 	case back:
 		n.o.Log.Info("this instance reaches the other one again", "instance", id)
 	}

@@ -91,7 +91,7 @@ func (l *Log) Close() {
 	l.on.Store(false)
 }
 
-// Lines returns the last lines for which fits is true, oldest first, and since when lines are stored.
+// Lines returns the last lines for which fits is true, oldest first, and the time at which storing began.
 func (l *Log) Lines(most int, fits func(*Line) bool) (lines []*Line, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,7 @@ type Ring[T any] struct {
 	next int // index of the oldest value, once the ring is full
 }
 
-// NewRing returns a Ring for most values.
+// NewRing returns a Ring that holds up to most values.
 func NewRing[T any](most int) Ring[T] { return Ring[T]{most: most} }
 
 // Add adds a value. In a full ring it replaces the oldest one.

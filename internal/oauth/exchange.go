@@ -85,7 +85,7 @@ func (s *Settings) validExchange() error {
 	case s.Issuer == "" && (s.Client == nil || s.Client.TokenURL == ""):
 		return errors.New("issuer is missing: the bridge sends tokens of callers only to an authorization server that the configuration names")
 	case len(s.Scopes) == 0 && (s.Resource == ResourceOff || s.API && s.Resource == ""):
-		return errors.New("scopes are missing: with exchange and without a resource, they alone limit what a caller's token is exchanged for: write them, such as scopes: [crm.read], or name the resource")
+		return errors.New("scopes are missing: exchange without a resource needs them to limit the new token: set scopes, such as [crm.read], or set resource")
 	}
 	return nil
 }

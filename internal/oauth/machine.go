@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Failure is why there is no token. The request was not sent to the server.
+// Failure is the reason for a missing token. The request was not sent to the server.
 type Failure struct {
 	Public string // message for clients
 	Err    error  // the cause, for the log; may be nil

@@ -26,7 +26,7 @@ var own = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-// ownDir is the folder that own has made; empty before.
+// ownDir is the folder that the function own made; empty before its first call.
 var ownDir string
 
 // Main runs the tests of a package that uses Build, and returns the exit code.

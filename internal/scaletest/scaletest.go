@@ -21,7 +21,7 @@ func Large(t testing.TB) {
 	}
 }
 
-// Of returns whole if Whole is set, else part.
+// Of returns its argument whole if the variable Whole is set, else part.
 func Of(part, whole int) int {
 	if Whole {
 		return whole
@@ -30,7 +30,7 @@ func Of(part, whole int) int {
 }
 
 // Alone is for computations in a single goroutine: the race detector finds nothing there but takes ten times as
-// long. It returns whole without the detector, as "make alone" runs, else part.
+// long. It returns part if the detector is on, else whole. "make alone" runs without the detector.
 func Alone(part, whole int) int {
 	if Raced {
 		return part

@@ -23,7 +23,7 @@ func NewShared(purpose string, secrets ...string) *Shared {
 	for _, secret := range secrets {
 		aead, err := chacha20poly1305.NewX(Derive(secret, purpose, chacha20poly1305.KeySize))
 		if err != nil {
-			panic(err) // a key of that size always makes one
+			panic(err) // a key of that size is always valid
 		}
 		s.aeads = append(s.aeads, aead)
 	}

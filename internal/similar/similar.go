@@ -70,7 +70,7 @@ func Names(name string, names []string) []string {
 }
 
 // Hint returns the result of Names as the end of a message. Without a result it lists all
-// names, and without names it returns none.
+// names. If there are no names, it returns the text none.
 func Hint(name string, names []string, none string) string {
 	if found := Names(name, names); len(found) > 0 {
 		return "did you mean " + strings.Join(found, " or ") + "?"

@@ -53,7 +53,7 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	id, isInput := strings.CutPrefix(name, "input:")
 	switch {
 	case isInput && closed:
-		return "", fmt.Errorf("%s is a question of VS Code to its user: write ${%s}, and set that variable in the environment of %s", Clip("${"+inner+"}"), Clip(variableName(id)), d.Program)
+		return "", fmt.Errorf("%s is an input variable of VS Code: write ${%s}, and set that variable in the environment of %s", Clip("${"+inner+"}"), Clip(variableName(id)), d.Program)
 	case !closed:
 		return "", fmt.Errorf("%s has no closing brace: write ${NAME}, or $${ for a literal ${", Clip("${"+inner))
 	case !IsVariable(name):

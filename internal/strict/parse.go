@@ -37,7 +37,7 @@ func (b *broken) Error() string {
 
 var (
 	errDeep   = fmt.Errorf("lists and mappings are nested deeper than %d levels: remove the brackets or the indentation that is too much", maxDepth)
-	errLarge  = fmt.Errorf("the file is larger than %d MiB: keep what is large in files of its own, and name them", MaxFile>>20)
+	errLarge  = fmt.Errorf("the file is larger than %d MiB: move large parts to separate files, and name those files here", MaxFile>>20)
 	errCopies = fmt.Errorf("aliases stand for more than %d values: write out what each server needs, or make several files", maxCopies)
 )
 

@@ -332,7 +332,7 @@ func duration(s string, wrong error, off bool) (any, error) {
 	if v < 0 {
 		return nil, errors.New("must not be negative")
 	}
-	if v == 0 && off { // may mean at once, or never
+	if v == 0 && off { // 0 could mean "at once" or "never"
 		return nil, errors.New(`write "off" for never, or leave the key out for the default`)
 	}
 	return v, nil

@@ -1,4 +1,4 @@
-// Package toolchain knows the versions of Go with an HTTP/2 server that strangers can crash.
+// Package toolchain lists the versions of Go with an HTTP/2 server that any client can crash.
 package toolchain
 
 import (

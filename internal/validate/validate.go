@@ -246,7 +246,7 @@ func (e *entry) validate(v any, size int) (err error) {
 	return e.s.Validate(v)
 }
 
-// budget is how many steps a check of size bytes may take.
+// budget is the largest number of steps for a check of size bytes.
 func budget(size int) int { return maxSteps + byteSteps*size }
 
 func (e *entry) check(v any, args []byte, closed, correct bool) ([]byte, error) {
@@ -266,7 +266,7 @@ func (e *entry) check(v any, args []byte, closed, correct bool) ([]byte, error) 
 		faults = x.faults(wrong)
 	} else if errors.Is(err, errCompared) { // the value is too large, and must not pass unchecked for that
 		return nil, Faults{{Text: "they have " + errCompared.Error()}}
-	} else if errors.Is(err, errSteps) { // nor must a value that takes too many steps
+	} else if errors.Is(err, errSteps) { // a value that takes too many steps must not do so either
 		return nil, Faults{{Text: fmt.Sprintf("cannot be checked in %d steps, the limit for arguments of their size: %v", budget(len(args)), errSteps), unchecked: true}}
 	} else if err != nil {
 		return args, err

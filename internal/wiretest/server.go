@@ -56,7 +56,7 @@ type Conn struct {
 	done   chan struct{}
 	once   sync.Once
 	wg     sync.WaitGroup
-	asked  map[string]string // the call that a question belongs to, by the question's raw id; for the connection's goroutine
+	asked  map[string]string // call of each question, by the raw id of the question; used only by the connection's goroutine
 	asks   int
 }
 

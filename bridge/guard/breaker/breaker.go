@@ -246,7 +246,7 @@ const (
 )
 
 // judge judges the outcome of a call or of an opening. An answer of the server is no failure, even a
-// refusal. Nor is an attempt that did not reach the server for other reasons. If ctx has ended, its
+// refusal. An attempt that failed for reasons outside the server is no failure either. If ctx has ended, its
 // cause is judged: the end of a session also closes its connection, and the call may see either
 // first.
 func judge(ctx context.Context, err error) judgement {

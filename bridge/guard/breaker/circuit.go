@@ -102,7 +102,7 @@ func (a *Attempt) Slow() bool { return a.g.o.Slow > 0 && time.Since(a.began) > a
 func (a *Attempt) Good() { a.end(nil, false, "") }
 
 // Bad records a failure. late says that the answer did not come in time. If the circuit opens, Bad
-// stores why as the reason and returns the pause. Otherwise it returns 0.
+// stores the text why as the reason and returns the pause. Otherwise it returns 0.
 func (a *Attempt) Bad(late bool, why string) (pause time.Duration) { return a.end(errBad, late, why) }
 
 // Void records an outcome that says nothing about the server.

@@ -23,7 +23,7 @@ type Source struct {
 
 var _ lane.Observer = (*Source)(nil)
 
-// Source returns the observer of a lane on behalf of from.
+// Source returns the observer of a lane for the caller from.
 func (c *Cache) Source(from *bridge.Caller) *Source {
 	if c == nil {
 		return nil

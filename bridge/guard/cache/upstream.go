@@ -180,7 +180,7 @@ func (c *Cached) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
 
 // Reasons for a stale answer beside errors.
 var (
-	errStopped = errors.New("its process is stopped, and a list does not start it")
+	errStopped = errors.New("its process is stopped, and a request for a list does not start it")
 	errLost    = errors.New("its connection was lost")
 )
 

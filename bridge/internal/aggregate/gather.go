@@ -130,7 +130,8 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 	return c.late, nil
 }
 
-// enough reports whether wait may return. expired means that patience is over, passed that slowPatience is.
+// enough reports whether wait may return. expired reports that patience is over, and passed reports the same of
+// slowPatience.
 func (c *collector) enough(expired, passed bool) bool {
 	switch {
 	case len(c.late) == 0:

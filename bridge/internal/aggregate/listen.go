@@ -166,7 +166,7 @@ type partial struct {
 
 var _ bridge.Client = (*partial)(nil)
 
-// run subscribes at the server until ctx ends, and again whenever the server is lost.
+// run keeps a subscription at the server until ctx ends. After each loss of the server it subscribes again.
 func (p *partial) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(p.part.Raw()) + `}`)
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {

@@ -49,7 +49,7 @@ func (s *slow) took(k list.Kind, d time.Duration) {
 	}
 }
 
-// overdue records that a list has not arrived for d since the connection was open.
+// overdue records that a list has not arrived within d after the connection opened.
 func (s *slow) overdue(k list.Kind, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -203,7 +203,7 @@ func (t *Total) start(ctx context.Context) (begun func(), err error) {
 	}, nil
 }
 
-// closings wakes those who wait for a slot when a connection has closed.
+// closings wakes the goroutines that wait for a slot when a connection has closed.
 type closings struct {
 	mu   sync.Mutex // guards the rest
 	n    int

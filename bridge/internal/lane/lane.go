@@ -446,7 +446,7 @@ func (l *Lane) closeIdle() {
 	defer l.mu.Unlock()
 	l.timer = nil
 	if l.closed != nil || l.conn == nil || l.active > 0 || l.needed() {
-		return // leave, or the end of a subscription, sets the timer again
+		return // the method leave, or the end of a subscription, sets the timer again
 	}
 	if left := l.o.Idle - time.Since(l.lastUsed); left > 0 {
 		l.timer = time.AfterFunc(left, l.closeIdle)

@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Options holds what all lanes to one server share. All fields are required, except those that explain their
+// Options holds the settings that all lanes to one server share. All fields are required, except those that
+// explain their
 // zero value.
 type Options struct {
 	Name    string
@@ -118,7 +119,7 @@ type Gate interface {
 	Left() time.Duration
 }
 
-// Conn is an open connection as a Gate uses it beside its calls.
+// Conn has the methods of an open connection that a Gate uses, apart from calls.
 type Conn interface {
 	// Idle reports whether the lane still uses the connection, and whether no call is in flight.
 	Idle() (open, idle bool)

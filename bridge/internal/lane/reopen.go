@@ -273,7 +273,7 @@ func (c *conn) markGone(err error, idle bool) bool {
 	c.gone = err
 	if l.conn != c {
 		l.mu.Unlock()
-		return false // open and retire handle it
+		return false // the methods open and retire handle it
 	}
 	l.conn = nil // so Close does not retire it twice
 	l.saveResume(nil)

@@ -93,7 +93,7 @@ type topic struct {
 	item          bool
 }
 
-// size returns about what it takes in memory.
+// size returns its approximate size in memory.
 func (t *topic) size() int { return len(t.member) + len(t.value) + 64 }
 
 // parseFilter returns the topics of a filter. Malformed members stay as they are, for the server to judge.
@@ -213,7 +213,7 @@ func (s *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error
 	s.add(p)
 	if len(s.subscribers) > 1 && s.size > maxFilterBytes {
 		s.remove(p)
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server are too large, in bytes", maxFilterBytes), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the subscriptions over one connection to the server have too many bytes together", maxFilterBytes), nil), nil
 	}
 	switch n := s.current; {
 	case n == nil || n.cancelled:

@@ -176,7 +176,7 @@ type Listener struct {
 	early []*jsonrpc.Message
 }
 
-// NewListener returns a subscription whose client is back.
+// NewListener returns a subscription. Its notifications go to the client back.
 func NewListener(back bridge.Client, wants Wanted) *Listener {
 	return &Listener{back: back, Wants: wants}
 }
@@ -211,7 +211,7 @@ func (l *Listener) Acknowledge(what *Wanted) {
 	l.begun, l.early = true, nil
 }
 
-// Within reports whether uri is whole or a part of it.
+// Within reports whether uri equals whole, or is a part of that resource.
 func Within(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(whole, "/"))

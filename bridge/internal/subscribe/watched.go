@@ -8,7 +8,7 @@ import (
 // Watched counts the subscribers of each resource. So the server gets one request for the first and one for the
 // last. Requests for the same resource are serialized. The zero value is empty.
 type Watched[W comparable] struct {
-	mu  sync.Mutex // guards the rest, and by and users of watched
+	mu  sync.Mutex // guards the rest, and the fields by and users of watched
 	all map[string]*watched[W]
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // refusal returns the answer to a call whose arguments violate the listed schema, or nil. It is a result, so
-// that models read it. Unknown tools and unusable schemas refuse no call. Since the schema may have changed, the
-// tools are listed again before a call is refused.
+// that models read it. A call of an unknown tool, or of one with an unusable schema, is not refused. Since the
+// schema may have changed, the tools are listed again before a call is refused.
 func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
 	checks := c.t.wanted.Load().checks
 	if checks == nil {
@@ -73,7 +73,7 @@ func (t *Tools) first(tool string) bool {
 	return true
 }
 
-// arguments returns the raw arguments of a call; nil for none. It reports false if the server may take others.
+// arguments returns the raw arguments of a call; nil for none. It reports false if the server may read other arguments.
 func arguments(params []byte) (args []byte, ok bool) {
 	found := 0
 	gjson.ParseBytes(params).ForEach(func(name, value gjson.Result) bool {

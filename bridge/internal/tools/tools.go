@@ -220,7 +220,7 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server with
-// invalid header annotations. A legacy server cannot have meant its annotations. For modern clients the
+// invalid header annotations. In a legacy server such annotations have no meaning. For modern clients the
 // invalid ones are removed from the tools (protocol.md D1.8).
 func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	s, wanted := c.Upstream.Server(), c.t.wanted.Load()

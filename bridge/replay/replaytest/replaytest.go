@@ -35,7 +35,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 	finished := func(seq int64) replay.Entry {
 		return replay.Entry{Session: "session", Stream: "pX", Kind: replay.Finished, Seq: seq}
 	}
-	// taken is what Take returns, as text.
+	// taken returns the result of Take as text.
 	taken := func(t *testing.T, s replay.Store, seq, mark int64) string {
 		t.Helper()
 		got, err := s.Take(t.Context(), "session", "pX", seq, mark)
@@ -90,7 +90,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 			}
 		})
 	}
-	// What the owner before still adds is refused, and no number comes twice (S-032).
+	// Later entries of the previous owner are refused, and no number comes twice (S-032).
 	t.Run("fenced", func(t *testing.T) {
 		s := open(t)
 		write(t, s, began("1"), event(1, "1"))
@@ -99,17 +99,17 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 		}
 		write(t, s, event(2), finished(2))
 		if got := taken(t, s, 0, mark); got != "1, open 1" {
-			t.Errorf("with what came too late: Take = %q", got)
+			t.Errorf("with late entries: Take = %q", got)
 		}
 		write(t, s, event(mark+1), finished(mark+1))
 		if got, want := taken(t, s, 1, 3<<32), fmt.Sprint(int64(mark+1), ", finished"); got != strings.ReplaceAll(want, " ,", ",") {
-			t.Errorf("with what the next owner has added: Take = %q, want %q", got, want)
+			t.Errorf("with the next owner's entries: Take = %q, want %q", got, want)
 		}
 		if got := taken(t, s, mark+1, 3<<32); got != "finished" {
 			t.Errorf("behind that: Take = %q", got)
 		}
 	})
-	// So it is with what the next owner could not write.
+	// The same holds for entries that the next owner could not write.
 	t.Run("fenced, with a gap", func(t *testing.T) {
 		s := open(t)
 		write(t, s, began("1"), event(1, "1"))
@@ -132,7 +132,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 			t.Errorf("Take = %q", got)
 		}
 	})
-	// Only the newest events are kept: who has missed more gets nothing.
+	// Only the newest events are kept: a client that has missed more gets nothing.
 	t.Run("bounded", func(t *testing.T) {
 		s := open(t)
 		if _, ok := s.(*replay.Memory); ok {

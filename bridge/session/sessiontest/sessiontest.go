@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Run runs the suite on stores that open makes. open returns the views of several owners.
+// Run runs the suite on stores that open makes. as returns the store of one owner; all share the same records.
 func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.Store)) {
 	record := func(key string) session.Held {
 		return session.Held{Record: session.Record{Key: session.Key(key), Server: "files", Principal: "p", Revision: "2025-11-25", Params: []byte(`{"a": "<ü>"}`),
@@ -65,7 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 			t.Errorf("Put again = %+v, %v, want epoch 42", again, err)
 		}
 	})
-	// (S-011): each change of owner raises the epoch, and fences the owner before.
+	// (S-011): each change of owner raises the epoch and fences the previous owner.
 	t.Run("take", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
 		a, b := as("a"), as("b")
@@ -117,7 +117,7 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 			t.Errorf("Take = %+v, %v", got, err)
 		}
 	})
-	// (S-013): if several take at once, one wins, and the others learn its name.
+	// (S-013): if several owners call Take at once, one succeeds. The others get an error with its name.
 	t.Run("one wins", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
 		for round := range 20 {

@@ -44,7 +44,7 @@ func show(stderr io.Writer, browser []string, server, address string) {
 	if login.Show(browser, address) == nil {
 		what = "a browser is being opened. If not, open"
 	}
-	fmt.Fprintf(stderr, "mcp-bridge: %s wants you to sign in: %s\n  %s\n", sanitize.Text(server), what, sanitize.Text(address))
+	fmt.Fprintf(stderr, "mcp-bridge: you must sign in at %s: %s\n  %s\n", sanitize.Text(server), what, sanitize.Text(address))
 }
 
 // showCode shows the user how to sign in on another device.

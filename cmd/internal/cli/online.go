@@ -39,7 +39,7 @@ func online(ctx context.Context, w io.Writer, c *config.Config) error {
 		bad += min(len(faults), 1)
 	}
 	if c.PublicURL == "" {
-		fmt.Fprintln(w, "without public_url, tokens are for the address by which a client of this machine calls")
+		fmt.Fprintln(w, "without public_url, tokens are valid only for the local address of the bridge")
 	} else {
 		fmt.Fprintln(w, "tokens must be for one of these addresses (aud); the second address tells clients the issuers")
 		root := c.PublicURL + c.BasePath

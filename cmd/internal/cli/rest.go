@@ -66,7 +66,7 @@ func some(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// explained writes the lines of a tool with where they come from.
+// explained writes the lines of a tool with their origins.
 func explained(x *rest.Explained) string {
 	title := "\n  " + x.Name
 	if x.Key != "" && x.Key != x.Name {

@@ -147,7 +147,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if !slices.Contains([]string{"", config.ConsoleOn, config.ConsolePayloads, config.ConsoleOff}, c.Console) {
 				return exit.Usagef("--console is %q: must be on, payloads or off", c.Console)
 			}
-			if err := c.Validate(); err != nil { // what is wrong is said first
+			if err := c.Validate(); err != nil { // faults are reported first
 				return exit.With(exit.Usage, flags.Named(err, listen.Given()))
 			}
 			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, func(ctx context.Context, served *server.Server) {

@@ -63,7 +63,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	place, last := path.Split(u.Path)
 	place = strings.TrimSuffix(place, "/")
 	if last != "mcp" && last != "sse" {
-		return "", nil // at handles it
+		return "", nil // the method at handles this case
 	}
 	if place == "" {
 		return "/" + last, nil

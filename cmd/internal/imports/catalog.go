@@ -40,7 +40,7 @@ var described = []string{
 
 func dock(o object) docked {
 	d := docked{keys: object{}}
-	for key, v := range o { // those that are not known are judged as in all files
+	for key, v := range o { // unknown keys are handled as in other files
 		if !slices.Contains(described, key) && !slices.Contains([]string{"image", "remote", "sseEndpoint", "oauth", "secrets", "env", "command", "volumes", "user", "disableNetwork", "allowHosts", "extraHosts", "policy"}, key) {
 			d.keys[key] = v
 		}

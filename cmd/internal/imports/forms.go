@@ -14,7 +14,7 @@ import (
 type table struct {
 	servers object
 	tokens  []string      // let clients in where a server names none
-	timeout time.Duration // the unit of the key timeout; 0 if nobody knows
+	timeout time.Duration // unit of the key timeout; 0 if unknown
 }
 
 // ofGemini reports whether a file belongs to Gemini's command line or a fork of it, by its

@@ -107,7 +107,7 @@ func decode(data []byte) (root object, err error) {
 	}
 	file, err := strict.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("neither JSON nor TOML, and as YAML: %w", err)
+		return nil, fmt.Errorf("it is neither JSON nor TOML, and it is not valid YAML: %w", err)
 	}
 	if file != nil && file.Decode(&root) == nil && root != nil {
 		return root, nil

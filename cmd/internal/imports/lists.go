@@ -19,7 +19,7 @@ type rule struct {
 	allow bool
 	names []string // as in the new file
 	odd   bool     // it has what is no name
-	own   bool     // it is about the servers of a project's .mcp.json alone
+	own   bool     // applies only to the servers in a project's .mcp.json
 }
 
 // readRules reads the lists of a file, and Claude Code's lists for projects. Each may name

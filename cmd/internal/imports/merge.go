@@ -19,7 +19,7 @@ import (
 type into struct {
 	text   []byte
 	at     int      // where the servers go: behind the line of the key servers
-	indent string   // of the names of servers
+	indent string   // indentation of the names of servers
 	names  []string // of its servers
 }
 
@@ -32,7 +32,7 @@ func (i *Import) Into(file string, text []byte) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if _, err := config.Parse(file, text, environment); err != nil {
-		return fmt.Errorf("it has faults, which come first:\n%w", err)
+		return fmt.Errorf("correct its faults first:\n%w", err)
 	}
 	if !inLines(root) {
 		return fmt.Errorf("%s: servers can be added only to a file in the bridge's own form, with servers: on a line of its own", file)
@@ -56,7 +56,7 @@ func (i *Import) Into(file string, text []byte) error {
 		i.into = to
 		return nil
 	}
-	return fmt.Errorf("%s: it has no key servers with a server on each line, to which others could be added", file)
+	return fmt.Errorf("%s: no servers can be added: its key servers must be a block with one server per line", file)
 }
 
 // inLines reports whether n is a mapping with a key on each line.
@@ -97,7 +97,7 @@ func (i *into) with(servers []byte) []byte {
 func (i *Import) Fault() error {
 	if i.into == nil {
 		if !slices.ContainsFunc(i.servers, func(s server) bool { return !s.off }) {
-			return errors.New("each of them is switched off there, and a configuration needs one that is on: switch on what you want to use, and import again")
+			return errors.New("all of them are disabled there, and a configuration needs at least one server: enable a server, and import again")
 		}
 		return nil
 	}

@@ -28,7 +28,7 @@ func looksSecret(name, value string) bool {
 	return sanitize.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
 }
 
-// secret returns a reference to a variable in place of a secret, of that name if it is free.
+// secret replaces a secret by a reference to a variable. The variable gets that name if it is unused.
 func (i *Import) secret(s *server, name, value string) string {
 	if i.Inline {
 		return i.reference(s, value)

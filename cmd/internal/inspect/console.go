@@ -17,7 +17,7 @@ type console struct {
 	// Which of them are terminals.
 	inTerm, outTerm, errTerm bool
 	width                    int  // columns of out; 0 when it is no terminal
-	errWidth                 int  // of err
+	errWidth                 int  // columns of err
 	color                    bool // on out
 }
 

@@ -82,7 +82,7 @@ func (c *clientFlags) tune(conf *config.Config) error {
 			return exit.Usagef("--all is for HTTP APIs, which are OpenAPI documents and servers of the kind rest in the configuration file")
 		}
 	}
-	conf.Access, conf.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
+	conf.Access, conf.AccessLog = nil, config.AccessLog{} // they concern served clients, and this command has none; stdout is for its output
 	if err := conf.Validate(); err != nil {
 		return exit.With(exit.Usage, flags.Named(err, ""))
 	}

@@ -59,7 +59,7 @@ type zombie struct {
 	began string
 }
 
-// look reaps the zombies that before has, and returns the others.
+// look reaps the zombies in before, and returns the others.
 func look(before map[zombie]bool) map[zombie]bool {
 	now := map[zombie]bool{}
 	entries, err := os.ReadDir("/proc")

@@ -89,7 +89,7 @@ func (l *link) Close(context.Context) error {
 
 const (
 	writeLimit = 5 * time.Minute        // how long the server may leave a message unread
-	lastWords  = 250 * time.Millisecond // how long it may still answer after that
+	lastWords  = 250 * time.Millisecond // time limit for its last answers after that
 )
 
 // write writes the messages in the queue until the queue is stopped.

@@ -43,7 +43,7 @@ var algorithms = func() (all []jose.SignatureAlgorithm) {
 }()
 
 // Check verifies a client's assertion for one of the audiences, by the client's keys (RFC 7523 §3). It
-// returns the assertion's jti and remaining lifetime: for that long, the caller must refuse it a second time.
+// returns the assertion's jti and remaining lifetime. During that time the caller must refuse further uses of it.
 func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string, left time.Duration, err error) {
 	if len(text) > maxText {
 		return "", 0, errors.New("the assertion must not be longer than 16 KiB")

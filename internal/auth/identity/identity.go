@@ -1,4 +1,4 @@
-// Package identity holds what the bridge knows of a caller by its token and hands to servers.
+// Package identity holds the data from a caller's token that the bridge passes to servers.
 package identity
 
 import (
@@ -75,7 +75,7 @@ func Pack(h http.Header, id *Identity) http.Header {
 	}
 	out := make(http.Header, len(h)+1)
 	for name, values := range h {
-		if isPacked(name) { // it is not taken for what the bridge has written
+		if isPacked(name) { // a client sent a header of such a name: escape it
 			name = escaped + name
 		}
 		out[name] = values
@@ -103,7 +103,7 @@ func holdsPacked(h http.Header) bool {
 	return false
 }
 
-// Unpack returns what Pack was given. It does not change packed.
+// Unpack returns the arguments of Pack. It does not change packed.
 func Unpack(packed http.Header) (h http.Header, id *Identity) {
 	if !holdsPacked(packed) {
 		return packed, nil
@@ -131,7 +131,7 @@ func Unpack(packed http.Header) (h http.Header, id *Identity) {
 	return h, id
 }
 
-// parseSubject returns nil for what Pack did not write.
+// parseSubject returns nil for values that Pack did not write.
 func parseSubject(values []string) *Subject {
 	if len(values) != 1 {
 		return nil

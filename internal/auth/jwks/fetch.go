@@ -83,7 +83,7 @@ func IsLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// set fetches the set from From, or from the jwks_uri in the issuer's metadata. kept is its lifetime.
+// set fetches the set. Its address is the option From, or jwks_uri in the issuer's metadata. kept is its lifetime.
 func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err error) {
 	from := s.o.From
 	if s.o.Text != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Why there is no key.
+// Errors of a missing key.
 var (
 	// ErrUnknown means that the issuer has no such key.
 	ErrUnknown = errors.New("the issuer has no such key")
@@ -249,7 +249,7 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 	return nil, err
 }
 
-// unknown returns why a key is not in the set. If the last fetch failed, the issuer may have a new key.
+// unknown returns the error for a key that is not in the set. If the last fetch failed, the issuer may have a new key.
 func (s *Set) unknown() error {
 	if s.lastFailed() {
 		return ErrUnavailable

@@ -305,7 +305,7 @@ func (v *Verifier) forget(sum [32]byte, cached *Token, err error) {
 	v.known.Remove(sum)
 }
 
-// isFor reports whether one of the audiences is the resource or one in also.
+// isFor reports whether one of the audiences is the resource or an element of also.
 func (t *Token) isFor(to Resource, also []string) bool {
 	for _, a := range t.audience {
 		if !t.audienceIsClient && to.Is(a) {

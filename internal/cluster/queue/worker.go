@@ -57,7 +57,8 @@ const (
 	shortPoll = 50 * time.Millisecond
 	// overdue is how long a worker may keep a request without settling it.
 	overdue = 3 * time.Second
-	// maxOverdue is how many overdue requests of each line are tried: the first may all be of unreachable fronts.
+	// maxOverdue is the number of overdue requests of each line that are tried: the first ones may all come
+	// from unreachable fronts.
 	maxOverdue = 32
 	// overdueEvery is the interval of looking for overdue requests.
 	overdueEvery = time.Second

@@ -49,7 +49,7 @@ type Options struct {
 	Prefix  string        // of all keys
 	Owner   string        // the instance that uses the Store
 	Secrets []string      // of the cluster: the first seals, all open
-	Life    time.Duration // how long the record of an unused session lives
+	Life    time.Duration // lifetime of the record of an unused session
 	// Hooks returns the names of the servers with a webhook; nil for none.
 	Hooks func() []string
 }
@@ -65,7 +65,7 @@ type Store struct {
 	mu   sync.Mutex     // guards the rest
 	self string         // the last value of the own key
 	is   cluster.Member // which self seals
-	runs string         // of the last beat
+	runs string         // id of the server's run at the last beat
 }
 
 var (

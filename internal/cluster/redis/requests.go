@@ -148,7 +148,7 @@ func (r *Requests) opened(ctx context.Context, server string, entries []redis.XM
 			all = append(all, t)
 			continue
 		}
-		r.log.Warn("entry of the queue for workers dropped: no instance with this secret wrote it", "server", server, "entry", e.ID)
+		r.log.Warn("dropped an entry of the queue for workers: no instance with this secret wrote it", "server", server, "entry", e.ID)
 		_ = r.Done(ctx, server, e.ID) // otherwise it returns
 	}
 	return all
@@ -165,7 +165,7 @@ func (r *Requests) heal(ctx context.Context, err error, keys ...string) {
 		if err != nil || kind == "none" || kind == "stream" && strings.Contains(text, "WRONGTYPE") {
 			continue
 		}
-		r.log.Warn("queue for workers removed: another program wrote to its key; give the bridge a prefix of its own", "key", key)
+		r.log.Warn("removed the queue for workers: another program wrote to its key; give the bridge a prefix of its own", "key", key)
 		_ = r.s.c.Del(ctx, key).Err() // otherwise the next attempt removes it
 	}
 }

@@ -234,7 +234,7 @@ func (f *Front) hasAgreed(r *http.Request, q *request, subject string) bool {
 	return slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to && a.User == user })
 }
 
-// remember stores in the browser that the signed-in user has agreed.
+// remember stores the consent of the signed-in user in the browser.
 func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request, subject string) {
 	if f.o.Consent != ConsentRemember {
 		return

@@ -126,7 +126,7 @@ type Front struct {
 	providerUntil time.Time                          // when provider or providerErr expires
 	providerFetch chan struct{}                      // closed when the fetch in flight ends; nil without one
 	ended         *simplelru.LRU[string, struct{}]   // ended logins
-	used          *simplelru.LRU[[32]byte, struct{}] // states that the provider has returned
+	used          *simplelru.LRU[[32]byte, struct{}] // state parameters that the provider has returned
 }
 
 // New returns a front.
@@ -432,7 +432,7 @@ func single(all url.Values) (_ func(name string) string, ok bool) {
 	return all.Get, true
 }
 
-// sealed seals a value as one of a kind; open opens it.
+// sealed seals a value of the given kind; open opens it.
 func (f *Front) sealed(kind string, v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -220,7 +220,7 @@ func (f *Front) readEnded(ctx context.Context, mark string) (next string) {
 	}
 	if err != nil {
 		if !f.endings.away.Swap(true) {
-			f.o.Log.Warn("the front cannot read from its store which logins have ended: their access tokens work until it can", "err", err)
+			f.o.Log.Warn("the front cannot read the ended logins from its store: until it can, access tokens of ended logins stay valid", "err", err)
 		}
 		return mark
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// attemptLife is how long another process may finish a sign-in.
+	// attemptLife is the time within which another process may finish a sign-in.
 	attemptLife = 10 * time.Minute
 	// pageOpenFor is how long the person is expected to still have the sign-in page open.
 	pageOpenFor = 2 * time.Minute

@@ -38,7 +38,7 @@ const (
 var (
 	// newFor is how long a token is new. A new token that is refused is renewed once at most.
 	newFor = 30 * time.Second
-	// patience is how long a request waits for a sign-in: clients give up after a minute.
+	// patience is the time that a request waits for a sign-in: clients time out after a minute.
 	patience = 50 * time.Second
 	// firstPause is the pause after a failed renewal. It doubles with each failure, up to maxPause.
 	firstPause = time.Second
@@ -57,7 +57,7 @@ type Options struct {
 	// Device, if not nil, makes the person sign in on any device (RFC 8628). It shows the address,
 	// the code to enter there, and an address with the code in it, or "".
 	Device func(address, code, both string)
-	// Command is the command that signs in, for messages where nobody can sign in here.
+	// Command is the sign-in command that messages name when sign-in is not possible here.
 	Command string
 }
 

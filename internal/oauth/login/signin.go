@@ -150,7 +150,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scop
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("nobody signed in within %d minutes: begin again; if the page does not know the client, run 'mcp-bridge logout' for this server first", int(Limit.Minutes()))
+			err = fmt.Errorf("nobody signed in within %d minutes: begin again; if the page reported an unknown client, run 'mcp-bridge logout' for this server first", int(Limit.Minutes()))
 		}
 		return nil, err
 	}

@@ -157,7 +157,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 
 // tooLarge reports that the document exceeds MaxBytes, and tooMany MaxFiles.
 func (l *loader) tooLarge() error {
-	l.exceeded = fmt.Errorf("the document and the files that it refers to have more than %d bytes together, which is the limit for one document: use a smaller document, or a part of it", l.src.MaxBytes)
+	l.exceeded = fmt.Errorf("the document and its referenced files have more than %d bytes, the limit for one document: use a smaller document, or a part of it", l.src.MaxBytes)
 	return l.exceeded
 }
 

@@ -112,7 +112,7 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 	exact := map[string]bool{}
 	for i, p := range params {
 		names[i] = cut64(plainName(cmp.Or(p.Name, string(p.In)), true))
-		// Within a place, the parameter whose name needs no change keeps it.
+		// Among the parameters of one place, the one whose name needs no change keeps it.
 		if key := string(p.In) + " " + names[i]; names[i] != p.Name || !exact[key] {
 			exact[key] = exact[key] || names[i] == p.Name
 		}

@@ -3,7 +3,7 @@
 // and a body. Or it is a tool of its own (Build), with a template of its request. [Common] holds
 // the entries for the parameters of all operations.
 //
-// Clients neither see nor set what an entry sets. Arguments stay where a template puts them.
+// Clients neither see nor set the values that an entry sets. Arguments stay where a template puts them.
 // Mistakes are a [Fault] with the key and the line of the configuration, found before any call. The
 // package recognizes probable secrets, so that nobody is shown them.
 //

@@ -84,7 +84,7 @@ type Arg struct {
 	// Off removes an optional argument. Value is sent for an argument that clients then do not see.
 	Off   bool
 	Value json.RawMessage
-	// As is the name that clients see.
+	// As holds the name that clients see.
 	As string
 	// About is its description. Default is the API's default, which clients see.
 	About   string

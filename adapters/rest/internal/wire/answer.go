@@ -241,7 +241,7 @@ func beginResult(room int) []byte {
 	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
 }
 
-// resultRoom is the space for a result's names, and mostly no notes.
+// resultRoom is the space for a result's names; most results have no notes.
 const resultRoom = 256
 
 // quotedSize estimates the size of a text as JSON.

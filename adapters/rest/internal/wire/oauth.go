@@ -69,7 +69,7 @@ func (c *Credential) CheckTokens() error {
 	o := c.settings()
 	if c.Client != nil && !c.Login {
 		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
-			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server that the configuration names, and to none that a document names")
+			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server of the configuration, never to one of a document")
 		}
 		// The document may name where the secret goes: that is checked with it.
 		o.Issuer = cmp.Or(o.Issuer, "https://example.com")

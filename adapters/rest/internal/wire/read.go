@@ -65,7 +65,7 @@ const (
 func readAll(r io.Reader, announced int64) ([]byte, error) {
 	room := unknownRoom
 	if announced >= 0 {
-		room = int(min(announced, announcedRoom)) + bytes.MinRead // otherwise the buffer grows before it sees the end
+		room = int(min(announced, announcedRoom)) + bytes.MinRead // otherwise the buffer grows before the last read
 	}
 	b := bytes.NewBuffer(make([]byte, 0, room))
 	_, err := b.ReadFrom(r)

@@ -14,7 +14,7 @@ import (
 type Settings struct {
 	Timeout time.Duration // of a call with all its attempts; at most Options.MaxTimeout
 	Retries int           // beyond the first attempt; negative for none
-	// Repeat allows retries of a request whose method does not promise that they are harmless.
+	// Repeat allows retries of a request even if its method is not idempotent.
 	Repeat bool
 	// Uncached: answers neither come from the cache nor go into it.
 	Uncached bool

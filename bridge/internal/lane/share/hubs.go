@@ -1,6 +1,6 @@
 // Package share lets several sessions use one lane, or opens a lane for each call.
 //
-// Each session has a View of its shared lane. It gets what belongs to its own calls and subscriptions. The
+// Each session has a View of its shared lane. The View gets the messages of its own calls and subscriptions. The
 // server gets one log level and one subscription for all. Messages that belong to no known session are not
 // delivered.
 //

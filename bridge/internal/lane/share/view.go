@@ -180,7 +180,7 @@ func (v *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 	return v.v.h.ask(v.v, q, reply, v.Client)
 }
 
-// Ask passes a question to the session whose call it must be about.
+// Ask passes a question to the only session that can have caused it.
 func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.soleCaller()
 	if v == nil {

@@ -88,7 +88,7 @@ type Watcher interface {
 
 // Calls holds the calls of all servers. Its methods may be called concurrently.
 type Calls struct {
-	// Traffic receives the messages of clients. Whoever observes messages also observes calls.
+	// Traffic receives the messages of clients. An observer of messages also observes calls.
 	Traffic *Traffic
 	// Keeps reports whether arguments and results are stored during observation; nil means no. It is set before
 	// the first call.

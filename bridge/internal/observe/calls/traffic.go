@@ -38,7 +38,7 @@ type Message struct {
 	Principal string `json:"principal,omitempty"`
 	Session   string `json:"session,omitempty"` // as in logs; empty on the server side
 	Kind      string `json:"kind"`              // request, notification, result or error
-	// Method of an answer is that of its request, if it is known.
+	// For an answer, Method is the method of its request, if that is known.
 	Method string   `json:"method,omitempty"`
 	Name   string   `json:"name,omitempty"` // of the tool or prompt, the URI of the resource, or the progress
 	ID     string   `json:"id,omitempty"`   // as on the wire
@@ -238,7 +238,7 @@ func (t *Traffic) payload(m *jsonrpc.Message) (text string, cut bool) {
 // clipTo returns the start of a text, as a copy, because the text belongs to the message.
 func clipTo(s string, most int) string { return string([]byte(s[:min(len(s), most)])) }
 
-// Exchange is a client's request to a server that has passed.
+// Exchange is a client's request that was passed to a server.
 type Exchange struct {
 	t  *Traffic
 	w  Where
@@ -270,7 +270,7 @@ func (e *Exchange) Failed(why string) {
 	}
 }
 
-// Notified shows a notification about the request to the client.
+// Notified records a notification to the client about the request.
 func (e *Exchange) Notified(m *jsonrpc.Message) {
 	if e != nil {
 		e.t.Pass(e.w, false, nil, m, nil)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tick is the unit of processor time in /proc: USER_HZ is 100 on all that Go runs on.
+// tick is the unit of processor time in /proc: USER_HZ is 100 on every platform of Go.
 const tick = 10 * time.Millisecond
 
 // Usage returns the use of the groups of processes of this machine. A child process of the bridge leads a group, which

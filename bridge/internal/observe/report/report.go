@@ -54,7 +54,7 @@ type Reporter struct {
 	round atomic.Pointer[round] // of the calls that begin now
 
 	mu    sync.Mutex // guards ended
-	ended []*round   // that have calls yet, the oldest first
+	ended []*round   // rounds that still have calls, the oldest first
 }
 
 // Weigh counts an answer among the bytes in flight until it is released. It releases an answer without room, and
@@ -89,7 +89,7 @@ func (a *Arrival) At(server string) { a.meant.Store(&server) }
 // Session returns the beginning of the session's key, or nothing.
 func (a *Arrival) Session() string { return a.session }
 
-// Call returns a as a bridge.Call: a nil interface if a is nil.
+// Call returns the arrival as a bridge.Call, or a nil interface for a nil Arrival.
 func (a *Arrival) Call() bridge.Call {
 	if a == nil {
 		return nil

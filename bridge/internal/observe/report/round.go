@@ -11,7 +11,7 @@ import (
 type round struct {
 	looking atomic.Int64
 	ended   atomic.Bool   // no call begins in it any more
-	done    chan struct{} // closed when it has ended and no call of it looks for its server
+	done    chan struct{} // closed when the round has ended and none of its calls looks for its server
 	closed  atomic.Bool   // done is, or is about to be
 }
 
@@ -55,7 +55,7 @@ func (r *Reporter) Look(a *Arrival) {
 			a.looks.Store(o)
 			return
 		}
-		o.leave() // Changed may have seen that nobody looks
+		o.leave() // Changed may have found no call that looks for its server
 	}
 }
 

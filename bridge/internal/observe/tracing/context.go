@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These are the names in _meta and, in another case, in HTTP.
+// These are the names in _meta. In HTTP they have other capitals.
 const (
 	keyTraceparent = "traceparent"
 	keyTracestate  = "tracestate"

@@ -173,7 +173,7 @@ func (p *parked) put() bool {
 	return true
 }
 
-// park makes the call resumable. It reports false if too many calls are. The caller holds l.mu.
+// park makes the call resumable. It reports false if too many calls are parked. The caller holds l.mu.
 func (p *parked) park() bool {
 	if p.id == "" {
 		name := rand.Text()

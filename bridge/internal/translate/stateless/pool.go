@@ -337,7 +337,7 @@ func (i *identity) known() *bridge.Greeting {
 	return i.server
 }
 
-// learn stores the greeting for the identity. nil means that it no longer holds.
+// learn stores the greeting for the identity. nil means that the stored greeting is no longer valid.
 func (i *identity) learn(s *bridge.Greeting) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

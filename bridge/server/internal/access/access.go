@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
-// Options are what Access needs of the bridge. No function may be nil.
+// Options are the parts of the bridge that Access needs. No function may be nil.
 type Options struct {
 	Config func() *config.Config // returns the current configuration; nobody changes it
 	Log    *slog.Logger

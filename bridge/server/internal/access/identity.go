@@ -296,7 +296,7 @@ func (a *Access) challenge(r *http.Request, to Target, fault, why string) string
 // refusal is the answer to a request whose credentials are not accepted.
 type refusal struct {
 	status int
-	kind   string // data.bridge of the error
+	kind   string // value of data.bridge in the error
 	text   string
 	fault  string // error of the challenge; empty for none
 	guess  bool   // the credentials may have been guessed

@@ -31,7 +31,7 @@ type names struct {
 type need struct {
 	// Grant reports whether the caller's rule allows a server, or a tool of it.
 	Grant func(server, tool string) bool
-	// OldNames has, by server, old names that open sessions may still use, and old prefixes.
+	// OldNames holds, for each server, its old prefixes and the old names that open sessions may still use.
 	OldNames map[string][]names
 	// All are the scopes so far.
 	All []string

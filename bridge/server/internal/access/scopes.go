@@ -41,7 +41,7 @@ const (
 	oldPrefixTTL = 6 * time.Minute
 )
 
-// tokenUse returns what the current configuration, and the next one, read of tokens.
+// tokenUse returns the parts of tokens that the current and the next configuration read.
 func (a *Access) tokenUse() *tokenUse {
 	// The next configuration is read first: it applies before the current one ends.
 	of := [2]*config.Config{1: a.pending.Load()}

@@ -30,7 +30,7 @@ type Log struct {
 	payloads bool
 	log      *slog.Logger
 	lost     atomic.Uint64 // lines that were not written
-	full     chan struct{} // receives when the queue is worth writing
+	full     chan struct{} // receives when the queue is long enough to be written
 	stop     chan struct{} // closed by Close
 	once     sync.Once     // closes stop
 	done     chan struct{} // closed when the queue is written
@@ -44,10 +44,10 @@ type Log struct {
 	file       *os.File // out, if it is a file
 	broken     bool     // the last write failed
 	midLine    bool     // the last write ended within a line
-	loggedLost uint64   // the count of lost that was logged last
+	loggedLost uint64   // value of lost in the last log line
 }
 
-// When queued lines are written, and how many bytes may wait.
+// Limits of the queue: its time and its size in bytes.
 const (
 	logEvery = time.Second // the interval
 	logSoon  = 64 << 10    // bytes that are written at once
@@ -68,7 +68,7 @@ func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	default:
 		l.path = c.To
 		if err := l.open(); err != nil {
-			return nil, fmt.Errorf("access_log: to is %s: %w", c.To, err)
+			return nil, fmt.Errorf("access_log: the value of to is %s: %w", c.To, err)
 		}
 	}
 	if c.Payloads {

@@ -57,7 +57,7 @@ type redactor struct {
 	depth int // of texts within texts
 }
 
-// value copies the next value. With errFull too, the copy is a complete value.
+// value copies the next value. The copy is complete even if the error is errFull.
 func (r *redactor) value() error {
 	t, err := r.in.Token()
 	if err != nil {

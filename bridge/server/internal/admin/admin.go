@@ -41,7 +41,7 @@ type Right string
 
 // Rights of a Route.
 const (
-	// Own is every caller's right. A caller without Look sees only what is its own.
+	// Own is the right of every caller. A caller without Look sees only its own data.
 	Own Right = "own"
 	// Look is the right to see what belongs to others.
 	Look Right = "look"
@@ -184,7 +184,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	case route.Right == Act && !c.Act:
 		err = errors.New("this caller may not act: list its name in admin of the configuration file")
 	case route.Right == Look && !c.Look:
-		err = errors.New("this caller may not look: list its name in viewers of the configuration file")
+		err = errors.New("this caller may not read this: list its name in viewers of the configuration file")
 	}
 	if err != nil {
 		if action && c.Principal != "" { // otherwise anybody could fill the log

@@ -69,7 +69,7 @@ func below(root *yaml.Node, server string) *yaml.Node {
 	return nil
 }
 
-// pairs yields the keys and values of a mapping, none of anything else.
+// pairs yields the keys and values of a mapping. For other nodes it yields nothing.
 func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {

@@ -254,7 +254,7 @@ func span(text string, otherwise time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// drain keeps new calls from a server.
+// drain stops new calls to a server.
 func (o *Operator) drain(c *Call) (any, error) {
 	var asked struct {
 		For string `json:"for"`
@@ -325,7 +325,7 @@ func (o *Operator) probe(c *Call) (any, error) {
 
 // logLines is the answer with the last lines of the log.
 type logLines struct {
-	Since *time.Time   `json:"since,omitempty"` // since when lines are recorded
+	Since *time.Time   `json:"since,omitempty"` // time of the first recorded line
 	Lines []*logs.Line `json:"lines"`           // oldest first
 }
 

@@ -105,7 +105,7 @@ func (p *Pages) SignOut(w http.ResponseWriter, r *http.Request, base string) {
 }
 
 // errSignedOut is the cause of an ended request of a page.
-var errSignedOut = errors.New("the page has signed out")
+var errSignedOut = errors.New("this page was signed out")
 
 // Follow returns a request of a page with a context that ends with the sign-in. The caller calls
 // done when the request has been answered.

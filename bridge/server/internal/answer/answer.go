@@ -13,7 +13,7 @@ func WrongMethod(w http.ResponseWriter, allowed string) {
 	Refuse(w, http.StatusMethodNotAllowed, "this method is not served here")
 }
 
-// Refuse answers a request with an error as JSON-RPC has them.
+// Refuse answers a request with a JSON-RPC error.
 func Refuse(w http.ResponseWriter, status int, why string) {
 	Data(w, status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil).Append(nil, nil, nil))
 }

@@ -67,7 +67,7 @@ func eraOf(revision string) int {
 	return 0
 }
 
-// durationBuckets are in seconds: from the bridge's own time to that of long calls.
+// durationBuckets are in seconds. The first are for the time within the bridge, the last for long calls.
 var durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
 // New returns the metrics of a bridge of that version, without servers: see Set.
@@ -186,7 +186,7 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// allowed returns the metrics of the servers that of allows.
+// allowed returns the metrics of the servers for which the function of returns true.
 func allowed(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily
 	for _, family := range all {

@@ -26,7 +26,7 @@ type Value struct {
 	Quantiles []Quantile `json:"quantiles,omitempty"`
 }
 
-// Bucket counts the values of a histogram up to Most. The last one, which has Count, is left out.
+// Bucket counts the values of a histogram up to Most. The last bucket is omitted: its number is Count.
 type Bucket struct {
 	Most  float64 `json:"le"`
 	Count uint64  `json:"count"`

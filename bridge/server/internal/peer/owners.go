@@ -33,7 +33,7 @@ type Owners interface {
 	ServeTunnel(w http.ResponseWriter, r *http.Request)
 	// Call makes a request of a stateless client. The error is ErrElsewhere when this instance is not the owner.
 	Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
-	// Leave closes the tunnels of this instance to an owner that stops, and waits until nothing uses it.
+	// Leave closes the tunnels of this instance to a stopping owner, and waits until they are unused.
 	Leave(ctx context.Context, instance string) error
 }
 
@@ -121,7 +121,7 @@ func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) {
 	defer cancel()
 	defer context.AfterFunc(p.link(m).dead, cancel)()
 	if status, _, err := p.ask(ctx, m, leavePath+what, nil); err != nil || status != http.StatusNoContent {
-		p.o.Log.Debug("another instance did not confirm that it left this one", "instance", m.ID[:min(len(m.ID), session.TagLength)], "status", status, "err", err)
+		p.o.Log.Debug("another instance did not confirm that it closed its tunnels to this instance", "instance", m.ID[:min(len(m.ID), session.TagLength)], "status", status, "err", err)
 	}
 }
 

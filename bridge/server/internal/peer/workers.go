@@ -34,7 +34,7 @@ type Workers interface {
 	ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim)
 }
 
-// SlotClaim names the slot and the front of a request of a tunnel to a worker.
+// SlotClaim is part of each request to a worker. It names the slot and the front.
 type SlotClaim struct {
 	Grant, Front string
 	Epoch        int64

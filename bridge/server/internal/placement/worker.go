@@ -25,7 +25,7 @@ type WorkerOptions struct {
 	Queue queue.Queue
 	// Runs says that this instance is a worker.
 	Runs bool
-	// Slots is how many child processes may run here for others.
+	// Slots is the number of child processes that may run here for other instances.
 	Slots int
 	// Placed returns the names of the servers with place: workers.
 	Placed func() []string

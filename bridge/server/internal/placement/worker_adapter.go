@@ -136,7 +136,7 @@ func (w *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Gran
 type carryState struct {
 	Worker string          `json:"worker"`
 	Ticket string          `json:"ticket"`
-	Inner  json.RawMessage `json:"inner"` // of the tunnel's session
+	Inner  json.RawMessage `json:"inner"` // inner state of the tunnel's session
 }
 
 // epochBits is the number of bits below the epoch in the ids of requests: see bridge.Handover.
@@ -215,7 +215,7 @@ func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.
 			return nil, failed
 		}
 	case errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnsent):
-		return nil, &bridge.Error{Server: w.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker is gone or unreachable; whether it acted on the request is unknown"}
+		return nil, &bridge.Error{Server: w.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker is gone or unreachable; the outcome of the request is unknown"}
 	}
 	return m, err
 }

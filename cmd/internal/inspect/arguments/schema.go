@@ -35,7 +35,7 @@ func (s Schema) Arguments() []Argument {
 	}
 	var all []Argument
 	top.Get("properties").ForEach(func(name, v gjson.Result) bool {
-		beside := v.Get("description").String() // beside a reference, more specific than its target's
+		beside := v.Get("description").String() // a description beside a reference is more specific than that of the target
 		v = s.follow(v)
 		about := cmp.Or(beside, v.Get("description").String())
 		all = append(all, Argument{name.String(), required[name.String()], v, about})

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a terminal, with the end at which a person sits.
+// Terminal is a terminal, including the user's end.
 type Terminal struct {
-	File *os.File // what a program sees
+	File *os.File // the end for the program under test
 
 	t       testing.TB
 	control *os.File

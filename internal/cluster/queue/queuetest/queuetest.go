@@ -45,7 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(all) > 0 || time.Since(begun) >= wait { // the first look may only begin the lines
+			if len(all) > 0 || time.Since(begun) >= wait { // the first call may only create the lines
 				return all
 			}
 		}
@@ -78,7 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		is(t, "before", take(t, q, soon, "a", "b"), "")
 		var all sync.WaitGroup
 		all.Go(func() {
-			time.Sleep(soon) // any moment is as good: it comes before or while the other waits
+			time.Sleep(soon) // the time does not matter: the request may come before or during the wait
 			add(t, q, "b", "1")
 		})
 		defer all.Wait()
@@ -95,8 +95,8 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 			t.Errorf("one too many: %v", err)
 		}
 		take(t, q, long, "a")
-		if err := one(); !errors.Is(err, session.ErrFull) { // nobody has come to the front with it
-			t.Errorf("one too many, with one taken: %v", err)
+		if err := one(); !errors.Is(err, session.ErrFull) { // no worker has sent a grant to the front
+			t.Errorf("Add to a full line with one taken request = %v", err)
 		}
 		if n, err := q.Lengths(t.Context(), []string{"a", "b"}); err != nil || !slices.Equal(n, []int{2, 0}) {
 			t.Errorf("lengths %v, %v", n, err)
@@ -152,7 +152,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 			return all
 		}
 		is(t, "at once", overdue(long), "")
-		time.Sleep(20 * time.Millisecond) // the least that a store tells apart is a millisecond
+		time.Sleep(20 * time.Millisecond) // stores measure time in milliseconds
 		is(t, "later", overdue(10*time.Millisecond), "a 1")
 		is(t, "it has another now", overdue(long), "")
 		if err := q.Return(ctx, first[0]); err != nil {

@@ -31,7 +31,7 @@ func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	})
 	sentinel = &Server{Address: free(t), t: t, dir: t.TempDir()}
 	_, at, _ := net.SplitHostPort(sentinel.Address)
-	file := filepath.Join(sentinel.dir, "sentinel.conf") // which it writes to
+	file := filepath.Join(sentinel.dir, "sentinel.conf") // Sentinel rewrites this file
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %s 1\nsentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n",
 		at, sentinel.dir, Main, port, Main, Main)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -55,7 +55,7 @@ func Cluster(t testing.TB, n int) (all []*Server) {
 	const slots = 16384
 	var bus []string
 	for i := range n {
-		_, port, _ := net.SplitHostPort(free(t)) // by default it is 10000 above the port: perhaps too high
+		_, port, _ := net.SplitHostPort(free(t)) // the default cluster port is port+10000, which may be too high
 		s := Start(t, "--cluster-enabled", "yes", "--cluster-port", port)
 		all, bus = append(all, s), append(bus, port)
 		c := s.Client()
@@ -84,7 +84,7 @@ func Cluster(t testing.TB, n int) (all []*Server) {
 	return all
 }
 
-// until waits for what another process does.
+// until waits for an action of another process.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	t.Logf("waiting: %s", what)

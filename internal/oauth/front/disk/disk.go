@@ -77,7 +77,7 @@ func (d *Disk) open() (*bbolt.DB, error) {
 	case errors.Is(err, boltErrors.ErrTimeout):
 		return nil, errors.New("another process uses state_dir: give each its own folder, or let instances share logins by a cluster")
 	case err != nil:
-		return nil, fmt.Errorf("%s in state_dir cannot be used: %w: if it is damaged, remove it: users must sign in again", name, err)
+		return nil, fmt.Errorf("%s in state_dir cannot be used: %w (if it is damaged, remove it; users must then sign in again)", name, err)
 	}
 	if err := db.Update(d.sweep); err != nil {
 		_ = db.Close()

@@ -164,7 +164,7 @@ func (a *action) apply(n *tree.Node, m *marked) (out *tree.Node, left bool, err 
 	return out, true, err
 }
 
-// with returns a list or an object with other members, at the position of n.
+// with returns a copy of n, a list or an object, with other members and the same position.
 func with(n *tree.Node, list []tree.Member) *tree.Node {
 	if n.Kind == tree.Array {
 		return n.Array(list)
@@ -173,7 +173,7 @@ func with(n *tree.Node, list []tree.Member) *tree.Node {
 }
 
 // merged merges an update into a value: objects member by member, lists by appending. Other updates
-// replace the value, except for a target itself.
+// replace the value, unless the value is the target itself.
 func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 	list := n.Members()
 	list = append(make([]tree.Member, 0, len(list)+1), list...)
@@ -205,7 +205,7 @@ func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 	case n.Kind == tree.Object:
 		return nil, fmt.Errorf("it selects an object, and update is %s", update.Kind)
 	}
-	return nil, fmt.Errorf("it selects %s, but an update is for objects and lists: select what contains it", n.Kind)
+	return nil, fmt.Errorf("it selects %s, but an update is for objects and lists: select the value that contains it", n.Kind)
 }
 
 // placed returns a copy of an overlay's value, at the position of n.

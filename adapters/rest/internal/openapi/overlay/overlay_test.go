@@ -85,7 +85,7 @@ func TestFaults(t *testing.T) {
 		{"no JSONPath", "- target: $.a\n  remove: true\n- target: $.paths[\n  remove: true", "fix.yaml:6: target $.paths[: "},
 		{"a slip", "- target: $.info\n  udpate: {}", `fix.yaml:5: unknown key "udpate": allowed are target, description, update, remove`},
 		{"remove it is not", "- {target: $.info, remove: 1}", "fix.yaml:4: remove must be true or false"},
-		{"a text", "- {target: $.info.title, update: {a: 1}}", "fix.yaml:4: target $.info.title: it selects a string, but an update is for objects and lists: select what contains it"},
+		{"a text", "- {target: $.info.title, update: {a: 1}}", "fix.yaml:4: target $.info.title: it selects a string, but an update is for objects and lists: select the value that contains it"},
 		{"a text for an object", "- {target: $.info, update: a}", "fix.yaml:4: target $.info: it selects an object, and update is a string"},
 		{"all", "- {target: $, remove: true}", "fix.yaml:4: target $: the whole document would be removed"},
 	} {

@@ -74,7 +74,7 @@ func (d *decoder) value(depth int) (Node, error) {
 		} else {
 			n.Kind = Array
 		}
-		n.Kids, err = d.list(c+2, depth+1) // ] and } are two behind [ and {
+		n.Kids, err = d.list(c+2, depth+1) // in ASCII, ] and } are [ and { plus 2
 	case c == '"':
 		n.Kind = Text
 		n.Text, err = d.str()

@@ -38,7 +38,7 @@ type Node struct {
 type Kids struct {
 	list  []Member
 	index map[string]int32 // of the members of a large object, by name
-	marks uint64           // of the names: most names that are looked up do not exist
+	marks uint64           // of all names; they make lookups of missing names fast, which are the most frequent
 }
 
 // Member is a member of an object, or an item of an array, which has no name.

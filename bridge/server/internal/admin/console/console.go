@@ -29,7 +29,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type asset struct {
 	kind string // its media type
 	text []byte
-	tag  string // its ETag; empty for what must not be cached
+	tag  string // its ETag; empty if it must not be cached
 	// zipped returns the compressed text, made on the first call.
 	zipped func() []byte
 }
@@ -38,7 +38,7 @@ type asset struct {
 type page map[string]*asset
 
 // Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page
-// itself. It needs no authentication: the page contains nothing that is not in the program.
+// itself. It needs no authentication: all content of the page is part of the public program.
 func Handler() http.Handler {
 	made := sync.OnceValues(build) // only if the page is used
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
