@@ -86,17 +86,18 @@ type Request struct {
 	// Header holds the headers of this request. A lane removes all that the server's allow-list does not
 	// forward, and uses the server's names. Wrappers above the lane must not read it.
 	Header http.Header
-	// Identity is the caller's identity, from the token of this request. A lane keeps only what the allow-list names.
+	// Identity is the caller's identity, from the token of this request. A lane keeps only the parts that the
+	// allow-list names.
 	Identity *identity.Identity
 	// NotBefore, if not zero, is the earliest time of an acceptable answer. Older cached answers do not count.
 	NotBefore time.Time
 	// Mirror holds headers that repeat arguments of the call (2026-07-28, B8). They are the client's, and from
 	// package tools on the server's. It is nil for a client whose wire has no headers.
 	Mirror http.Header
-	// Trace is the trace context for the headers of a server over HTTP. The message has the same. It is zero
-	// without tracing.
+	// Trace is the trace context for the headers of a server over HTTP. The message has the same. Trace is zero without
+	// tracing.
 	Trace Trace
-	// Logs means that a modern server is asked for log messages, whatever _meta says.
+	// Logs means that the bridge requests log messages of a modern server, whatever _meta says.
 	Logs bool
 	// Keep makes the message valid beyond Call, until free is called. nil means that this is impossible.
 	Keep func() (free func())
@@ -105,8 +106,8 @@ type Request struct {
 	// Handshake marks a part of a handshake, whose time limit is that of ctx. A program may take longer to start
 	// than a call may be silent.
 	Handshake bool
-	// Opened is called when the connection for the request is open. The time before it was the server's start.
-	// It may be nil.
+	// Opened is called when the connection for the request is open. The time before was the server's start. Opened may
+	// be nil.
 	Opened func()
 	// Awaited is how long Call waits for the answer after a cancellation, so that later requests do not overtake
 	// it. 0 means not at all.
@@ -134,7 +135,7 @@ type Caller struct {
 	Handover Handover
 }
 
-// Forward is one entry of a server's allow-list: a header of the client's requests that reaches the server, a claim of
+// Forward is one entry of a server's allow-list. It lets the server get a header of the client's requests, a claim of
 // the caller's token, or the token itself. Validate of package config rejects headers between the client and the
 // bridge, such as Authorization.
 type Forward struct {

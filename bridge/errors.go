@@ -24,8 +24,8 @@ var (
 	// ErrLost means that the connection ended during the call. Whether the server acted on the request is
 	// unknown.
 	ErrLost = errors.New("lost")
-	// ErrInvalid means that the server's answer does not match the request. Whether the server acted on the
-	// request is unknown. It is a kind of ErrLost.
+	// ErrInvalid means that the server's answer does not match the request. Whether the server acted on the request is
+	// unknown. ErrInvalid is a kind of ErrLost.
 	ErrInvalid = fmt.Errorf("no valid answer: %w", ErrLost)
 	// ErrTimeout means that the server did not answer in time.
 	ErrTimeout = errors.New("timed out")
@@ -37,27 +37,27 @@ var (
 	ErrOverloaded = errors.New("too much in flight")
 	// ErrLimited means that the caller exceeds its rate limit.
 	ErrLimited = errors.New("too often")
-	// ErrOpen means that the server's circuit breaker is open after too many failures. The request was not
-	// delivered. It is a kind of ErrUnavailable.
+	// ErrOpen means that the server's circuit breaker is open after too many failures. The request was not delivered.
+	// ErrOpen is a kind of ErrUnavailable.
 	ErrOpen = fmt.Errorf("circuit breaker open: %w", ErrUnavailable)
-	// ErrDrained means that an operator drains the server. The request was not delivered. It is a kind of
+	// ErrDrained means that an operator drains the server. The request was not delivered. ErrDrained is a kind of
 	// ErrUnavailable.
 	ErrDrained = fmt.Errorf("drained: %w", ErrUnavailable)
-	// ErrRejected means that the server does not accept this request, or not now. Other requests may succeed. It
-	// is a kind of ErrUnavailable.
+	// ErrRejected means that the server does not accept this request, or not now. Other requests may succeed.
+	// ErrRejected is a kind of ErrUnavailable.
 	ErrRejected = fmt.Errorf("declined: %w", ErrUnavailable)
 	// ErrCredentials means that the server does not accept the bridge's credentials. It is a kind of
 	// ErrRejected.
 	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrRejected)
 	// ErrSignIn means that a person must sign in at the server first. It is a kind of ErrCredentials.
 	ErrSignIn = fmt.Errorf("sign-in needed: %w", ErrCredentials)
-	// ErrNoWorker means that no worker started the server's process in time. The server is not at fault. It is a
-	// kind of ErrUnavailable and of ErrOverloaded.
+	// ErrNoWorker means that no worker started the server's process in time. The server is not at fault. ErrNoWorker is
+	// a kind of ErrUnavailable and of ErrOverloaded.
 	ErrNoWorker = fmt.Errorf("no worker: %w, %w", ErrUnavailable, ErrOverloaded)
-	// ErrWorkerLost means that the worker of the server's process has ended or is unreachable. The server is not
-	// at fault. It is a kind of ErrLost.
+	// ErrWorkerLost means that the worker of the server's process has ended or is unreachable. The server is not at
+	// fault. ErrWorkerLost is a kind of ErrLost.
 	ErrWorkerLost = fmt.Errorf("worker lost: %w", ErrLost)
-	// ErrDenied means that the caller may not do it.
+	// ErrDenied means that the caller's request is not allowed.
 	ErrDenied = errors.New("not allowed")
 	// ErrRevoked means that the caller's key was removed. It is a kind of ErrDenied.
 	ErrRevoked = fmt.Errorf("key removed: %w", ErrDenied)
@@ -89,8 +89,8 @@ type Error struct {
 	After time.Duration
 }
 
-// Error returns the full text for the log: the text for clients, the last lines on stderr, and the reason. The
-// lines on stderr mostly tell why.
+// Error returns the full text for the log: the text for clients, the last lines on stderr, and the reason. The lines on
+// stderr mostly have the cause.
 func (e *Error) Error() string {
 	s, before := e.Told(), ": "
 	if e.Stderr != "" {
@@ -114,7 +114,7 @@ func Brief(err error) string {
 	return s
 }
 
-// OverLimit returns the message that what exceeds the limit n.
+// OverLimit returns the message that the named part, what, exceeds the limit n.
 func OverLimit(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }
 
 // Told returns the text for clients.

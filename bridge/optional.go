@@ -73,10 +73,11 @@ type Handover interface {
 	// Confirm returns nil if a request of the session may be sent, because no other instance has resumed it. It may
 	// wait for that knowledge, and is the last check before each request.
 	Confirm(ctx context.Context) error
-	// SaveResume stores data of Portable, with which another instance can resume the session's connection to a server.
-	// nil means that none can be resumed.
+	// SaveResume stores ResumeData, with which another instance can resume the session's connection to a server. nil
+	// means that resumption is impossible.
 	SaveResume(server string, carry []byte)
-	// TakeResume returns, once, what another instance stored with Carried. New request ids must be above that number.
+	// TakeResume returns, once, the data that another instance stored with SaveResume. New request ids must be above
+	// that number.
 	TakeResume(server string) (carry []byte, above int64)
 	// HandedOver reports whether another instance resumes the session, which has ended here.
 	HandedOver() bool
@@ -84,7 +85,7 @@ type Handover interface {
 
 // Resumable is an Upstream that another process can resume.
 type Resumable interface {
-	// ResumeData returns what that needs; nil means that it is impossible.
+	// ResumeData returns the data for Resume; nil means that resumption is impossible.
 	ResumeData() []byte
 	// Detach makes Close leave the server's side of the connection to the other process.
 	Detach()
@@ -92,7 +93,7 @@ type Resumable interface {
 
 // Resumer is an Adapter that can resume a connection of another process.
 type Resumer interface {
-	// Resume is Open without a handshake. carry comes from Portable. Request ids start above that number,
-	// because the server may know lower ones.
+	// Resume is Open without a handshake. carry comes from ResumeData. Request ids start above that number, because the
+	// server may have lower ones.
 	Resume(ctx context.Context, from *Caller, rest Client, carry []byte, above int64) (Upstream, error)
 }

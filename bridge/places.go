@@ -44,7 +44,7 @@ type Cluster struct {
 	Instance string
 	// Places finds the instance of shared connections; nil means this one.
 	Places Places
-	// Owners stores the owners of tasks; nil means that each instance knows its own only.
+	// Owners stores the owners of tasks; nil means that each instance has only its own.
 	Owners Owners
 	// Secrets authenticate the instances to each other. The first seals the handles of stateless clients, and
 	// all open them. None means a key of this process.

@@ -141,12 +141,12 @@ type Config struct {
 	name    string                       `yaml:"-"` // of the file, as the caller gave it
 	off     []string                     `yaml:"-"` // servers with enabled: false
 	secrets map[string]string            `yaml:"-"` // references to show, by values from the environment
-	origins map[string]map[string]Origin `yaml:"-"` // lines of keys by server; those of the file have the empty name
+	origins map[string]map[string]Origin `yaml:"-"` // lines of keys by server; the file's own keys have the empty name
 	files   map[string]string            `yaml:"-"` // digests of the files that settings of servers name, by path
 }
 
 // Server is one server of the file. Exactly one of its pointer fields is set: the kind of the
-// server, which says how to reach it. A new kind is a new pointer field.
+// server, which defines the way to reach it. A new kind is a new pointer field.
 type Server struct {
 	// Name is the server's part of the URL: lower-case letters, digits and '-'.
 	Name string `yaml:"-"`
@@ -238,7 +238,7 @@ const (
 // Values of Config.Offer and Server.Offer.
 const (
 	OfferAll    = string(gateway.OfferAll)    // all revisions
-	OfferLegacy = string(gateway.OfferLegacy) // those with a handshake and sessions, to 2025-11-25
+	OfferLegacy = string(gateway.OfferLegacy) // revisions with a handshake and sessions, to 2025-11-25
 )
 
 // Values of Server.Share.
@@ -246,7 +246,7 @@ const (
 	ShareSession   = "session"   // one connection per session
 	SharePrincipal = "principal" // one per principal
 	ShareCall      = "call"      // one per call, closed after it
-	ShareAll       = "all"       // one for everybody
+	ShareAll       = "all"       // one for all callers
 )
 
 // Default returns the settings of a file that sets nothing. It has no servers, but a file needs

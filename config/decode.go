@@ -26,8 +26,8 @@ type Fault = strict.Fault
 // Faults is the error of Load and Parse: all faults of the file by line.
 type Faults = strict.Faults
 
-// A decoder turns one file into a Config. The functions below tell the strict decoder in it
-// what is special about our settings.
+// A decoder turns one file into a Config. The functions below give the strict decoder in it the
+// special rules of our settings.
 type decoder struct {
 	*strict.Decoder
 	dir       string             // the file's folder; "" if no file may be read

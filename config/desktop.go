@@ -12,8 +12,8 @@ import (
 )
 
 // Files of desktop clients are accepted without changes: {"mcpServers": {NAME: {"command": …}}}
-// or {NAME: {"url": …}}, and the form of VS Code, with "servers" instead and a "type" in each.
-// Other programs write these files, so an unknown key is a warning and no fault, unless it
+// or {NAME: {"url": …}}. So is the form of VS Code, with "servers" and a "type" in each server.
+// Other programs write these files. So an unknown key is a warning and no fault, unless it
 // resembles one of ours.
 
 // desktop finds the servers in the file of a desktop client. It returns the other keys, and the
@@ -99,7 +99,7 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 }
 
 // desktopKeys returns the kind of a server and the keys of that kind's settings, or the reason
-// why the server is not served.
+// that the server is not served.
 func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind string, own []strict.Entry, why string) {
 	if kind, why = d.desktopKind(keys); why != "" {
 		return kind, nil, why

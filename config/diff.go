@@ -74,7 +74,7 @@ func Diff(was, now *Config) []Change {
 	return d.all
 }
 
-// Running returns the configuration of a bridge after a reload from was to now: now, with the
+// Running returns the configuration of a bridge after a reload from was to now. It is now, with the
 // former values of the keys that need a restart. changes is the result of Diff.
 func Running(was, now *Config, changes []Change) *Config {
 	c := *now
@@ -121,7 +121,7 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 // shownKeys are the keys whose texts are no secrets: names, our own addresses, and keywords.
 var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
 
-// shown returns the text of a value, and false for one that may be a secret.
+// shown returns the text of a value, and false for a value that may be a secret.
 func shown(path string, v reflect.Value) (string, bool) {
 	if !v.IsValid() {
 		return "", false

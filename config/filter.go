@@ -52,7 +52,7 @@ func (d *decoder) override(x *strict.Slot, n *yaml.Node, into *filter.Override) 
 	return true
 }
 
-// checkFilter adds the broken rules of a filter; what is tools, prompts or resources.
+// checkFilter adds the broken rules of a filter; the argument what is tools, prompts or resources.
 func checkFilter(all *breaches, what string, f filter.Rules) {
 	add := func(key, rule string, args ...any) { all.add(what+": "+key, rule, args...) }
 	for _, list := range []struct {

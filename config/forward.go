@@ -92,15 +92,15 @@ func headerRule(to string) string {
 	return ""
 }
 
-// loaderPrefixes are prefixes of variables that control what linkers, shells, runtimes, package
-// managers and TLS libraries load, run or trust.
+// loaderPrefixes are prefixes of variables that control linkers, shells, runtimes, package managers and
+// TLS libraries. They choose files that these load, run or trust.
 var loaderPrefixes = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
 	"LUA_", "PHP_INI_", "OPENSSL_", "ERL_", "ELIXIR_ERL_", "R_PROFILE", "R_ENVIRON", "R_LIBS", "JULIA_",
 }
 
-// variableRule refuses variables that control what a program runs: a client could execute
+// variableRule refuses variables that control the code which a program runs: a client could execute
 // commands with them.
 func variableRule(to string) string {
 	name := strings.ToUpper(to)

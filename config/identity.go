@@ -23,8 +23,8 @@ type Scopes struct {
 	Resources map[string]Words `yaml:"resources"`
 }
 
-// Forwards returns what reaches the server of a client's request: the entries of Forward, and
-// what Identity and an exchange take from its token.
+// Forwards returns the parts of a client's request that reach the server. They are the entries of
+// Forward, and the parts of the request's token that Identity and an exchange use.
 func (s *Server) Forwards() []bridge.Forward {
 	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward

@@ -16,11 +16,11 @@ import (
 
 // The types of settings, for programs that make a configuration in code.
 type (
-	// Stdio sets how a child process is started and stopped: Server.Stdio.
+	// Stdio has the settings to start and stop a child process: Server.Stdio.
 	Stdio = stdio.Config
-	// Remote sets how a server is reached over HTTP: Server.HTTP and Server.SSE.
+	// Remote has the settings to reach a server over HTTP: Server.HTTP and Server.SSE.
 	Remote = remote.Config
-	// RemoteOAuth sets how the bridge gets tokens for the server. The next types are its parts.
+	// RemoteOAuth has the settings to get tokens for the server. The next types are its parts.
 	RemoteOAuth      = oauth.Settings
 	RemoteClient     = oauth.Client
 	RemoteAuthorizer = remote.Authorizer
@@ -28,7 +28,7 @@ type (
 	Rules = filter.Rules
 	// Override changes the description of one tool, prompt or resource.
 	Override = filter.Override
-	// Cache sets how long lists are cached.
+	// Cache has the lifetimes of cached lists.
 	Cache = cache.Options
 	// Breaker sets when a failing server gets no calls.
 	Breaker = breaker.Options
@@ -43,7 +43,7 @@ type (
 
 	// Front makes the bridge the authorization server for clients: OAuth.Front.
 	Front = front.Settings
-	// Introspection sets how to ask an issuer about tokens: OAuth.Introspection.
+	// Introspection has the settings to ask an issuer about tokens: OAuth.Introspection.
 	Introspection = token.Introspection
 	// OAuthClient holds the credentials of the bridge at an issuer.
 	OAuthClient = token.Client

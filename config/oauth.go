@@ -107,7 +107,7 @@ func checkPublicURL(s string) error {
 	return jwks.CheckAddress(s)
 }
 
-// checkOAuth adds the broken rules about tokens. A token alone lets nobody in: a rule of access
+// checkOAuth adds the broken rules about tokens. A token alone gives no access: a rule of access
 // has to match (I-031).
 func (c *Config) checkOAuth(all *breaches) {
 	issuers := map[string]int{}
@@ -251,7 +251,7 @@ func (d *decoder) warnOneAccount(c *Config) {
 	}
 }
 
-// warnUnreachable warns of rules for users after one that matches all users.
+// warnUnreachable warns of rules for users that follow a rule for all users.
 func (d *decoder) warnUnreachable(top *strict.Section, c *Config) {
 	for i := range c.Access {
 		if !c.Access[i].everybody() {

@@ -28,7 +28,7 @@ func (s *Server) settingFiles() []settingFile {
 	return slices.DeleteFunc(all, func(p settingFile) bool { return p.path == "" })
 }
 
-// Files returns further files of the configuration to follow: environment files and
+// Files returns more files that the bridge watches for changes: environment files and
 // certificates of servers.
 func (c *Config) Files() []string {
 	var all []string
@@ -66,8 +66,8 @@ func Stream(path string) bool {
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir() && path != os.DevNull
 }
 
-// Digest returns a digest of the content of a file, also for one that cannot be read. It does not
-// read a Stream.
+// Digest returns a digest of the content of a file, also of an unreadable file. It does not read a
+// Stream.
 func Digest(path string) string {
 	if Stream(path) {
 		return "unreadable: it can be read only once"

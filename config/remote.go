@@ -28,7 +28,7 @@ func EndsInSSE(address string) bool {
 	return err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
 }
 
-// checkRemote adds the broken rules of remote servers beyond those of their adapters.
+// checkRemote adds the broken rules of remote servers beyond the rules of their adapters.
 func (s *Server) checkRemote(all *breaches) {
 	if s.SSE != nil && s.SSE.Transport != "" && s.SSE.Transport != remote.TransportSSE {
 		all.add("sse: transport", "must be sse or left out: for a server with another transport, write http instead of sse")

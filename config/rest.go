@@ -56,7 +56,7 @@ func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool
 	return false, false
 }
 
-// auth reads credentials: one for all, or those of security schemes by name.
+// auth reads credentials: one for all, or credentials of security schemes by name.
 func (d *decoder) auth(x *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
@@ -123,8 +123,8 @@ func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bo
 	return &k, true
 }
 
-// awsFromEnvironment fills in missing values from the variables of AWS's own tools. It returns
-// the fault of what is still missing, or nothing.
+// awsFromEnvironment fills in missing values from the variables of AWS's own tools. It returns the
+// fault of the values that are still missing, or nothing.
 func (d *decoder) awsFromEnvironment(a *rest.AWS) string {
 	from := func(name string) string {
 		value, _ := d.Env(name)
@@ -170,7 +170,7 @@ func hookFault(h *rest.Hook) string {
 	return ""
 }
 
-// checkRest adds the broken rules of an API beyond those of its adapter.
+// checkRest adds the broken rules of an API beyond the rules of its adapter.
 func (s *Server) checkRest(all *breaches) {
 	if s.Rest == nil {
 		return
@@ -259,7 +259,7 @@ func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
 	}
 }
 
-// sentBy returns the values that a section sends, with those of the sections within it.
+// sentBy returns the values that a section and the sections within it send.
 func (d *decoder) sentBy(sec *strict.Section) []string {
 	var all []string
 	for _, s := range d.sent {

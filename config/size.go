@@ -33,8 +33,8 @@ func (s Size) String() string {
 	return "0B"
 }
 
-// ParseSize parses a whole number of bytes with an optional unit: B, KB, MB, GB (powers of 1000)
-// or KiB, MiB, GiB (powers of 1024), in upper or lower case. The error does not show the text.
+// ParseSize parses a whole number of bytes with an optional unit in upper or lower case. Units are
+// B, KB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024). The error does not show the text.
 func ParseSize(text string) (Size, error) {
 	wrong := errors.New("expected a number of bytes such as 16777216 or 16MiB")
 	digits := strings.TrimRight(text, "kKmMgGiIbB ")

@@ -105,8 +105,8 @@ func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	})
 }
 
-// foreignFile returns a hint for a file that resembles one of another program by its keys and has
-// no servers of ours; nothing for all others.
+// foreignFile returns a hint for a file that has the keys of another program and no servers of ours.
+// For all other files it returns nothing.
 func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
 	for _, e := range list {
 		if e.Key == "openapi" || e.Key == "swagger" {

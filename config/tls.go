@@ -46,7 +46,7 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 
 func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
 	if t.CertFile == "" || t.KeyFile == "" {
-		return // a rule says so
+		return // a rule reports it
 	}
 	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
 	pair, key, err := t.pair()

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Run runs the suite. start returns an adapter that connects to a [Server] of its own. Whatever
-// serves that must end with the test, by t.Cleanup.
+// Run runs the suite. start returns an adapter that connects to a [Server] of its own. Each server
+// that it starts must end with the test, by t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, []part{
 		{"Handshake", handshake},
@@ -268,8 +268,8 @@ func notifications(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-155, R-003, D0.2: progress comes back under the client's token, with its
-// type and digits, in order, to the call's own client, and before the answer.
+// R-155, R-003, D0.2: progress comes back to the call's own client, in order and before the answer.
+// It has the client's token, with its type and digits.
 func progress(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -306,7 +306,7 @@ func progress(t *testing.T, a bridge.Adapter) {
 	if got := rest.Said(); len(got) > 0 {
 		t.Errorf("progress reached the connection's client: %q", got)
 	}
-	// Without a token no progress is asked for.
+	// Without a token the call requests no progress.
 	got := Call(t.Context(), t, up, &Client{}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"x":1}}}`).Result(t)
 	if strings.Contains(got, "progressToken") {
 		t.Errorf("a token that the client did not send: %s", got)
@@ -397,7 +397,7 @@ func ping(t *testing.T, a bridge.Adapter) {
 }
 
 // R-156, D0.3: a call that is cancelled ends at once with the reason. The server gets the
-// cancellation with the id that it knows and the client's reason, and its late answer is dropped.
+// cancellation with its own id of the call and the client's reason. Its late answer is dropped.
 func cancel(t *testing.T, a bridge.Adapter) {
 	both := &Client{} // only some wires show the call of a notification
 	up := Open(t, a, both)
@@ -445,8 +445,8 @@ func strayAnswers(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-004: calls of 100 clients that all use the same ids: 10,000 in the whole matrix, which CI
-// plays, and 600 otherwise, since the tests of every way to a server make them.
+// R-004: calls of 100 clients that all use the same ids. The whole matrix, in CI, makes 10,000
+// calls. Other runs make 600, because the tests of every transport repeat them.
 func concurrent(t *testing.T, a bridge.Adapter) {
 	each := 6
 	if os.Getenv("BRIDGE_TEST_MATRIX") == "all" {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Client is a bridge.Client that records what it receives, in order. The zero value is ready for
+// Client is a bridge.Client that records received messages, in order. The zero value is ready for
 // use.
 type Client struct {
 	mu        sync.Mutex // guards the rest
@@ -217,7 +217,7 @@ func OpenFor(t testing.TB, a bridge.Adapter, from *bridge.Caller, rest bridge.Cl
 	return up
 }
 
-// Seen returns what the server has received so far, one line each.
+// Seen returns the messages that the server has received so far, one line each.
 func Seen(t testing.TB, up bridge.Upstream) []string {
 	t.Helper()
 	r := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":0,"method":"test/seen","params":{"seen":true}}`).Result(t)

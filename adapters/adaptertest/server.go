@@ -22,9 +22,9 @@ import (
 //	then   "hang": it does not answer; "die": its wire is lost
 //	error  the raw error that it answers with
 //
-// Otherwise it answers with the id and the params of the request, and with all that it has received
-// so far if "seen" is true. In initialize, the member "initialize" of the params does the same, and
-// its "result" is the answer.
+// Otherwise it answers with the id and the params of the request. If "seen" is true, the answer
+// also has all messages received so far. In initialize, the member "initialize" of the params does
+// the same, and its "result" is the answer.
 //
 // A Modern one answers server/discover, and refuses initialize.
 type Server struct {

@@ -2,11 +2,11 @@
 // same process. Tools that are registered once are served over every transport of the bridge.
 //
 // Each connection is a session of the SDK, with a queue in between. Messages never become text on a
-// wire: the goroutine that sends a message of the server also delivers it, and the bytes of a
-// result are those of the SDK.
+// wire. The goroutine that sends a message of the server also delivers it. The bytes of a result
+// are those of the SDK.
 //
-// Handlers run in the bridge's own process, so two things differ from a child process. A handler
-// that panics costs only its caller an error; but a panic in a goroutine of a handler ends the
-// process, as in any Go program. And a handler that ignores its context cannot be stopped: closing
-// its connection waits for it, but not for ever.
+// Handlers run in the bridge's own process, so two things differ from a child process. If a handler
+// panics, only its caller gets an error. But a panic in a goroutine of a handler ends the process,
+// as in any Go program. A handler that ignores its context cannot be stopped: closing its
+// connection waits for the handler, but not for ever.
 package inprocess

@@ -18,8 +18,7 @@ import (
 // middleware the connection of a request otherwise.
 type upstreamKey struct{}
 
-// guards knows the servers that have the guard. It does not keep them alive, unlike the adapter,
-// which may.
+// guards refers to the servers that have the guard. It does not keep them alive; the adapter may.
 type guards struct {
 	mu   sync.Mutex // guards the field have
 	have map[weak.Pointer[mcp.Server]]struct{}

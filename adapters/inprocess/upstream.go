@@ -111,7 +111,7 @@ type session struct {
 	life conn.Life
 }
 
-// Server returns what the server declared in the handshake.
+// Server returns the server's declarations in the handshake.
 func (s *session) Server() *bridge.Greeting { return s.server }
 
 // unreadWhy is the error of a server that does not read its input.

@@ -31,8 +31,8 @@ const maxRefused = 64 << 10
 // sessionHeader names the session that a request belongs to.
 const sessionHeader = "Mcp-Session-Id"
 
-// forgotten reports whether a 401 is about the session of the request, and not about the token:
-// older versions of the Rust SDK answer so after a restart. It leaves the body as before.
+// forgotten reports whether a 401 is about the session of the request, and not about the token.
+// Older versions of the Rust SDK answer so after a restart. forgotten leaves the body as before.
 func forgotten(res *http.Response) bool {
 	if _, bearer := discovery.Bearer(res.Header); bearer || res.StatusCode != http.StatusUnauthorized {
 		return false

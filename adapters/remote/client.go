@@ -24,7 +24,7 @@ import (
 )
 
 // ErrOtherTransport means that the server does not speak the transport that was tried, but perhaps
-// the other one (protocol.md C2). No other error leads to trying that.
+// the other one (protocol.md C2). No other error leads to a try of the other transport.
 var ErrOtherTransport = errors.New("the server does not speak this transport")
 
 // Client sends requests to one server.
@@ -139,7 +139,7 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	return r
 }
 
-// WithIdentity returns a context for Request: the client exchanges the caller's token, where it is set to.
+// WithIdentity returns a context for Request: the client exchanges the caller's token, if the settings say so.
 func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
 	return oauth.WithSubject(ctx, identity.SubjectOf(id))
 }
@@ -169,8 +169,8 @@ func (c *Client) Close() {
 	c.long.CloseIdleConnections()
 }
 
-// clean removes from the text of an error what may be secret: the URL, and quotes of the server's
-// response. The chain of errors is kept.
+// clean removes possible secrets from the text of an error: the URL, and quotes of the server's
+// response. It keeps the chain of errors.
 func clean(res *http.Response, err error) (*http.Response, error) {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -208,7 +208,7 @@ func advice(err error) string {
 	return " (it speaks no TLS at this address: write http:// if that is meant)"
 }
 
-// quoted matches what errors of net/http quote: addresses, and texts of a server.
+// quoted matches the quotes in errors of net/http: addresses, and texts of a server.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
 
 // cleaned is an error with another text.
@@ -227,7 +227,7 @@ type RedirectError string
 // Error implements error.
 func (r RedirectError) Error() string { return string(r) }
 
-// sameOrigin allows redirects only within the same server, and only those that repeat the request
+// sameOrigin allows redirects only within the same server, and only if they repeat the request
 // unchanged (R-176).
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]

@@ -29,12 +29,12 @@ type Config struct {
 	URL string `yaml:"url"`
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
-	// Transport is how to speak to the server: "streamable" (Streamable HTTP),
-	// "sse" (HTTP+SSE of 2024-11-05), or "auto", which tries the first and then
-	// the other (protocol.md C2). Empty means auto.
+	// Transport is the transport to the server: "streamable" (Streamable HTTP), "sse" (HTTP+SSE of
+	// 2024-11-05), or "auto". "auto" tries the first and then the other (protocol.md C2). Empty
+	// means auto.
 	Transport string `yaml:"transport"`
-	// CAFile names a file of PEM certificates that may sign the server's, beside
-	// those that the system trusts.
+	// CAFile names a file of PEM certificates that may sign the server's, beside the system's
+	// trusted certificates.
 	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile are the PEM certificate and key that the bridge shows
 	// to the server; both or neither.
@@ -48,20 +48,19 @@ type Config struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout" effect:"next"`
 	// OAuth says how the bridge gets tokens for the server; nil means that it gets none.
 	OAuth *oauth.Settings `yaml:"oauth"`
-	// Auth, if not nil, gives requests their tokens. The bridge makes it of OAuth; only a
-	// program can set it.
+	// Auth, if not nil, gives requests their tokens. The bridge makes it from OAuth; only a program
+	// can set it.
 	Auth Authorizer `yaml:"-"`
-	// Refuses, if not nil, reports whether nothing may be connected to an address.
-	// It is asked when a name has become an address, for each anew; where there is a
-	// proxy it is asked about that, since names are the proxy's to look up. Only a
-	// program can set it.
+	// Refuses, if not nil, reports whether connections to an address are forbidden. Each connection
+	// calls it after the name is resolved to an address. With a proxy, the address is the proxy's,
+	// because the proxy resolves the server's name. Only a program can set it.
 	Refuses func(netip.Addr) bool `yaml:"-"`
-	// Outside is for what strangers have named: nothing is connected to that is link-local,
-	// on this machine or in a private network, and no proxy is asked to, as far as a name
-	// tells. It takes the place of Refuses. Only a program can set it.
+	// Outside is for addresses that strangers have named. It forbids connections to link-local
+	// addresses, to this machine and to private networks. It also forbids requests to a proxy for
+	// such hosts, if the name shows this. It replaces Refuses. Only a program can set it.
 	Outside bool `yaml:"-"`
-	// TLS and Dial, if not nil, take the place of what the settings say of certificates,
-	// and of how a connection is opened. Only a program can set them.
+	// TLS and Dial, if not nil, replace the settings of certificates, and the way connections are
+	// opened. Only a program can set them.
 	TLS  *tls.Config                                                          `yaml:"-"`
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 }

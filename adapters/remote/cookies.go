@@ -13,8 +13,8 @@ import (
 )
 
 // Cookies holds the cookies that a server, or a load balancer before it, sets on one connection.
-// Only later requests of the same connection send them back (RFC 6265). They pin a session to the
-// node that has it.
+// Only later requests of the same connection send them back (RFC 6265). Cookies pin a session to
+// the node that has it.
 type Cookies struct {
 	mu   sync.Mutex // guards the rest
 	jar  *cookiejar.Jar
@@ -40,8 +40,8 @@ func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
 	return jar.Cookies(u)
 }
 
-// SetCookies implements http.CookieJar. If there are too many, it drops the one that was set
-// longest ago. It drops one that is too large.
+// SetCookies implements http.CookieJar. If there are too many, it drops the oldest cookie. It also
+// drops cookies that are too large.
 func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 )
 
 // Adapter is the adapter for a server whose transport is not configured. It first tries the
-// transport that worked last. It tries the other one only if the server's answer shows that it does
-// not speak this one. Otherwise a server that is out of order would get requests that it does not
-// understand (protocol.md C2.7).
+// transport that worked last. It tries the other transport only if the server's answer shows that
+// the server does not speak the first. Otherwise a server that is out of order would get requests
+// that it does not understand (protocol.md C2.7).
 type Adapter struct {
 	Server     string       // its name
 	Log        *slog.Logger // must be set
@@ -107,7 +107,7 @@ func forLog(err error) error {
 	return err
 }
 
-// joined returns both errors as one, without those that are nil.
+// joined returns both errors as one. It leaves out nil errors.
 func joined(one, other error) error {
 	switch {
 	case one == nil:

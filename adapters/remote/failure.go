@@ -27,7 +27,7 @@ func Failure(server conn.Name, err error) *bridge.Error {
 }
 
 // noToken returns the error of a request that was not sent because there is no token for the
-// server, or nil if err is something else.
+// server. It returns nil for another err.
 func noToken(server conn.Name, err error) *bridge.Error {
 	f, ok := errors.AsType[*oauth.Failure](err)
 	switch {

@@ -32,7 +32,7 @@ const (
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // realmOf returns the realm of an address. An IPv6 address that embeds an IPv4 address has the
-// realm of that.
+// realm of the IPv4 address.
 func realmOf(a netip.Addr) realm {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -123,8 +123,8 @@ func newOutward(home string, inside bool) *outward {
 	return &outward{home: strings.ToLower(home), inside: inside, look: net.DefaultResolver.LookupNetIP, proxies: map[string]bool{}, trusted: map[string]bool{}}
 }
 
-// asks returns a function that selects the proxy of a request, and refuses hosts that a proxy must
-// not be asked for.
+// asks returns a function that selects the proxy of a request, and refuses hosts that must not go
+// through a proxy.
 func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
 		return nil
@@ -183,9 +183,9 @@ func global(host string) bool {
 	return (listed || strings.Contains(suffix, ".")) && strings.Contains(host, ".") && suffix != "arpa" && !strings.HasSuffix(suffix, ".arpa")
 }
 
-// named returns why a proxy must not be asked for a host. The proxy looks up names, and may be in a
+// named returns why a host must not go through a proxy. The proxy looks up names, and may be in a
 // private network. So a name that only such a network can have is refused, unless the server's own
-// is one, too. Names from strangers are also looked up here. A name that is unknown here is
+// name is such a name. Names from strangers are also looked up here. A name that is unknown here is
 // allowed: perhaps only the proxy can look up public names.
 func (o *outward) named(ctx context.Context, host string) error {
 	if a, err := netip.ParseAddr(host); err == nil {

@@ -187,7 +187,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	away := live != nil && len(live.failed) > 0 // a part that cannot be read now may have what the settings name
+	away := live != nil && len(live.failed) > 0 // an unreadable part may have the parts that the settings name
 	if first && len(m.faults) > 0 && !away {
 		return nil, m.faults
 	}
@@ -408,7 +408,7 @@ type Report struct {
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
 	Unread bool
-	// Advice is what to set then; empty for nothing.
+	// Advice names the settings to change then; empty for none.
 	Advice string
 	// Uncounted: the catalogue was not read either, or a webhook sends it.
 	CatalogUnread bool

@@ -73,7 +73,7 @@ func (a *Adapter) borrow(before *Adapter) {
 	a.mu.Unlock()
 }
 
-// retryRead reads everything until that succeeds. It logs once why it does not.
+// retryRead reads everything until that succeeds. It logs the cause of a failure once.
 func (a *Adapter) retryRead() {
 	said := ""
 	for failures := 1; ; failures++ {

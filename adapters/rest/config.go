@@ -78,8 +78,8 @@ type Config struct {
 	Refresh time.Duration `yaml:"refresh"`
 	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
-	// CAFile names a file of PEM certificates that may sign the API's, in addition to those that
-	// the system trusts.
+	// CAFile names a file of PEM certificates that may sign the API's, beside the system's trusted
+	// certificates.
 	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile are the bridge's PEM certificate and key for the API; both or neither.
 	CertFile string `yaml:"cert_file"`
@@ -266,7 +266,7 @@ func (c *Config) signsIn() (all []*wire.Credential) {
 	return all
 }
 
-// SignIn returns how a person signs in to the API; nil if nobody does.
+// SignIn returns how a person signs in to the API; nil if no person does.
 func (c *Config) SignIn() *remote.Config {
 	if all := c.signsIn(); len(all) > 0 {
 		return all[0].SignIn(c.BaseURL, c.http())

@@ -68,7 +68,7 @@ type explainer struct {
 	redact func(string) string
 }
 
-// generated is the origin of what the bridge makes itself.
+// generated is the origin of parts that the bridge makes itself.
 const generated = "generated"
 
 func (e *explainer) add(what, text, from string) {
@@ -118,7 +118,7 @@ func (e *explainer) lines() []Line {
 	return e.out
 }
 
-// head explains what clients see of the tool itself.
+// head explains the visible parts of the tool itself.
 func (e *explainer) head() {
 	t, op, entry := e.t, e.t.Operation, e.e
 	if entry == nil {
@@ -165,7 +165,7 @@ func (e *explainer) head() {
 	e.add("hints", fmt.Sprintf("read-only: %t, destructive: %t, idempotent: %t", a.ReadOnly, a.Destructive, a.Idempotent), hints)
 }
 
-// arguments explains the arguments that clients see, and those that are hidden.
+// arguments explains the visible and the hidden arguments.
 func (e *explainer) arguments() {
 	places := map[string]openapi.Argument{}
 	for _, a := range e.t.Arguments {
@@ -262,7 +262,7 @@ func (e *explainer) argument(a openapi.Argument, shown string, arg *toolset.Arg)
 	return from
 }
 
-// templates explains what the configuration adds to the request.
+// templates explains the additions of the configuration to the request.
 func (e *explainer) templates() {
 	if e.e == nil {
 		return

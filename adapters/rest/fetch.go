@@ -36,7 +36,7 @@ type fetcher struct {
 	from    []*url.URL     // origins that may be read from; that of main is first
 	own     *Catalog       // its URL may be read too, with its headers
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	seen   map[string]version
 	public map[string]bool // URLs that were read at a public address
 }
@@ -50,7 +50,8 @@ type version struct {
 var _ openapi.Fetcher = (*fetcher)(nil)
 
 // newFetcher makes a fetcher for the document of c. The document may refer only to its own server
-// and to trusted ones: its author may not make the bridge read from other servers in its network.
+// and to trusted ones. So its author cannot make the bridge read from other servers in the bridge's
+// network.
 func (c *Config) newFetcher() (*fetcher, error) {
 	client, err := remote.New(c.http())
 	if err != nil {
@@ -89,8 +90,8 @@ func (f *fetcher) Public(address string) bool {
 	return f.public[address]
 }
 
-// Fetch implements openapi.Fetcher. It forgets a text that cannot be read. Whatever needs the text
-// lacks it, and must be made anew once it can be read, even if unchanged.
+// Fetch implements openapi.Fetcher. It drops a text that cannot be read. The tools that need the
+// text lack it. Such tools must be made anew once the text can be read, even if it is unchanged.
 func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	data, v, err := f.get(ctx, address, version{})
 	f.mu.Lock()
@@ -120,7 +121,7 @@ func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
 	return v.sum != old.sum, nil
 }
 
-// keep forgets all URLs except these.
+// keep drops all URLs except these.
 func (f *fetcher) keep(urls []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -288,7 +289,7 @@ func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
 	return false, first
 }
 
-// texts returns what is watched.
+// texts returns the watched texts.
 func (w *watched) texts() []string {
 	return append(slices.Sorted(maps.Keys(w.files)), w.urls...)
 }

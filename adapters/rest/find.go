@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// finder finds tools by words. It ranks like BM25F: a word counts more if fewer tools have it, if
-// its field says more about the tool, and if that field is shorter. Tools also gain if the question
-// covers their names, and if they do what it asks for.
+// finder finds tools by words. It ranks like BM25F. A word counts more if fewer tools have it. The
+// word also counts more if its field says more about the tool, or is shorter. Tools also gain if
+// the question covers their names, and if they do the requested act.
 //
 // A finder belongs to one catalogue, does not change, and is safe for concurrent use.
 type finder struct {
@@ -51,8 +51,8 @@ const (
 	kinds
 )
 
-// fields says how much a word counts in a field and, from 0 to 1, how much less it counts in a long
-// one.
+// fields holds the weights of words in each field. length, from 0 to 1, reduces the weight in long
+// fields.
 var fields = [kinds]struct{ weight, length float64 }{
 	ofName:     {1.2, 0.6},
 	ofTitle:    {1.5, 0.6},
@@ -172,7 +172,7 @@ func pathParts(op *openapi.Operation) (static []string, one bool) {
 	return static, one
 }
 
-// trait is what a tool does.
+// trait is one act of a tool.
 type trait struct {
 	named, method act     // by its name or its title; by its method
 	one           bool    // its path ends with an argument: it concerns one of many
@@ -235,7 +235,7 @@ func (t trait) matches(want act) float32 {
 	return 1
 }
 
-// find returns the tools that have one of the words, the best first. Without words that count it
+// find returns the tools that have one of the words, the best first. If no word counts, find
 // returns all tools.
 func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	type hit struct {

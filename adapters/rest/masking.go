@@ -10,8 +10,8 @@ import (
 // ownCache is the size of the cache for tools that ask for one, without Config.Cache.
 const ownCache = 8 << 20
 
-// setMaskingAndCache sets which parts of requests are masked, and whose answers are cached: without Config.Cache,
-// only those of tools that ask for it. The limit of a message bounds each answer.
+// setMaskingAndCache sets which parts of requests are masked, and whose answers are cached. Without Config.Cache, only
+// answers of tools that request a cache are cached. The limit of a message bounds each answer.
 func (c *Config) setMaskingAndCache(tools []*toolset.Tool, o *Options) {
 	for _, t := range tools {
 		t.Conceal(c.Secrets)

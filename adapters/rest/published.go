@@ -23,7 +23,7 @@ import (
 // Catalog names a catalogue, which publishes tools that change while the bridge runs; package
 // catalog describes its form. The zero value names none.
 type Catalog struct {
-	// File or URL is where the catalogue is; at most one is set.
+	// File or URL is the source of the catalogue; at most one is set.
 	File string `yaml:"file"`
 	URL  string `yaml:"url"`
 	// Headers are sent with requests for URL only.
@@ -42,7 +42,7 @@ const minSecret = 16
 
 func (c *Catalog) exists() bool { return c.File != "" || c.URL != "" || c.Webhook }
 
-// location returns where the catalogue is read; empty if a webhook sends it.
+// location returns the source of the catalogue; empty if a webhook sends the catalogue.
 func (c *Catalog) location() string {
 	if c.URL != "" {
 		return c.URL
@@ -117,7 +117,7 @@ func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetc
 		}
 	}
 	err := c.published(m, o, data)
-	if err != nil && brought != nil { // its sender must know
+	if err != nil && brought != nil { // its sender must get the error
 		return &CatalogError{err}
 	}
 	return err

@@ -49,7 +49,7 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 			return 0, ErrElsewhere
 		}
 		l.body = bytes.Clone(body)
-		// The sender learns of faults in the catalogue, but of no others.
+		// The sender gets faults in the catalogue, but no others.
 		if err := a.c.published(&material{}, &a.o, l.body); err != nil {
 			return 0, &CatalogError{err}
 		}

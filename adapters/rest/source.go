@@ -240,8 +240,8 @@ func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }
 // maxAnswer returns how many bytes of text a result may have, unless its tool sets a limit.
 func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) }
 
-// forDocument returns the credentials for a document. A value without a place goes to the only scheme that
-// names one.
+// forDocument returns the credentials for a document. A value without a place is for the only scheme that names a
+// place.
 func (a Auth) forDocument(doc *openapi.Document) (Auth, error) {
 	d := a.Default
 	if d == nil || d.Key == "" || d.Header != "" || d.Query != "" || d.Cookie != "" {

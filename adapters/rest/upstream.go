@@ -244,7 +244,7 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	return c
 }
 
-// lostError is the error of a call whose answer nobody waits for.
+// lostError is the error of a call whose caller no longer waits.
 func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}

@@ -30,8 +30,8 @@ func words(s string) []string {
 	return all
 }
 
-// startsWord reports whether a capital after another one begins a word: the A of IPAddress does,
-// its P does not, and the s of IDs is a plural.
+// startsWord reports whether a capital after another one begins a word. The A of IPAddress does,
+// but its P does not. The s of IDs is a plural.
 func startsWord(s string) bool {
 	_, n := utf8.DecodeRuneInString(s)
 	next, m := utf8.DecodeRuneInString(s[n:])
@@ -113,7 +113,7 @@ var (
 	callers = stems("user account profile identity")
 )
 
-// act is a set of what operations do.
+// act is a set of acts of operations.
 type act uint8
 
 const (

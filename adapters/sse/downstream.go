@@ -27,7 +27,7 @@ type Options struct {
 	Log        *slog.Logger  // nil means slog.Default()
 	MaxMessage int           // bytes of a body; 0 means 16 MiB
 	MaxStreams int           // open at once; 0 means 10,000
-	MaxEach    int           // of one principal, where there are access rules; 0 means 1,000
+	MaxEach    int           // of one principal, if there are access rules; 0 means 1,000
 	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
 	// Tag begins the ids of sessions, as in session.NewID; empty means none.
 	Tag string
@@ -94,8 +94,8 @@ type peer struct {
 
 var _ bridge.Stream = (*peer)(nil)
 
-// Send implements bridge.Stream. A client that does not read messages that must not be dropped
-// loses its stream, and with it the session.
+// Send implements bridge.Stream. Some messages must not be dropped. A client that does not read
+// them loses its stream, and with it the session.
 func (p *peer) Send(e replay.Event) bool {
 	err := p.out.Append(e)
 	if errors.Is(err, replay.ErrOver) && p.ctx.Err() == nil {
@@ -310,7 +310,7 @@ func (d *Downstream) screened(w http.ResponseWriter, r *http.Request, server str
 }
 
 // refuse settles a text that is not a message. A request gets an error on the stream, where the
-// client waits for it. If it is the answer to a question of the server, that question gets an
+// client waits for it. If the text is the answer to a question of the server, that question gets an
 // error.
 func (p *peer) refuse(text []byte, err error) {
 	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)

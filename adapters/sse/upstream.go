@@ -94,11 +94,11 @@ type connection struct {
 
 var _ bridge.Upstream = (*connection)(nil)
 
-// Server returns what the server declared in the handshake.
+// Server returns the server's declarations in the handshake.
 func (c *connection) Server() *bridge.Greeting { return c.server }
 
-// unopened converts the error of a handshake to an error of Open: what was lost was no client's
-// request.
+// unopened converts the error of a handshake to an error of Open, because the lost request was no
+// client's.
 func (c *connection) unopened(err error) error {
 	if over := c.life.Over(); over != nil {
 		err = over // the cause, rather than its consequences

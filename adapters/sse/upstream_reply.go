@@ -100,8 +100,8 @@ func forgotten(status int, body []byte) bool {
 	return false
 }
 
-// forget ends the connection because the server has forgotten the session. It has not acted on the
-// refused message.
+// forget ends the connection because the server has lost the session. The server has not acted on
+// the refused message.
 func (c *connection) forget(p *post, status int) {
 	why := c.u.name.Unsent(fmt.Sprintf("it has forgotten the session (HTTP %d)", status), nil)
 	if !c.life.IsOpen() {

@@ -14,9 +14,8 @@ type Config struct {
 	Command string `yaml:"command"`
 	// Args are the program's arguments, passed as they are.
 	Args []string `yaml:"args"`
-	// Env is added to the child's environment, which otherwise holds only PATH,
-	// HOME and the like, and proxies and CA files: nothing else of the bridge's own
-	// environment.
+	// Env is added to the child's environment. Otherwise that has only PATH, HOME and the like,
+	// proxies and CA files, and nothing else of the bridge's own environment.
 	Env map[string]string `yaml:"env"`
 	// EnvPass are the names of variables of the bridge's own environment that the
 	// child gets too, or patterns of names, such as AWS_*. Env and EnvFile win.
@@ -32,8 +31,7 @@ type Config struct {
 	StopTerm time.Duration `yaml:"stop_term" effect:"next"`
 }
 
-// Validate reports what is wrong with the settings. It only looks: no file is
-// read and nothing is started.
+// Validate reports faults of the settings. It reads no file and starts nothing.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Command == "" {

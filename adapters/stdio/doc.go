@@ -1,14 +1,14 @@
 // Package stdio speaks MCP over the standard streams of a process: one JSON message on each line
 // (all revisions, basic/transports, stdio).
 //
-// The upstream half runs a server as a child process. No process outlives its connection:
-// process.go describes how a child is stopped, with all processes that it started, also when the
-// bridge itself is killed. A child speaks one era of the protocol, which upstream_era.go detects.
+// The upstream half runs a server as a child process. No process outlives its connection.
+// process.go describes the stop of a child with all processes that it started, also when the bridge
+// itself is killed. A child speaks one era of the protocol, which upstream_era.go detects.
 //
-// The downstream half, Serve, is the bridge as such a child: it serves the one client that started
-// it, on its own standard input and output. A session lasts as long as the process; the client ends
-// it by closing the input. Requests of 2026-07-28 and later belong to no session, and may come
-// beside one.
+// The downstream half, Serve, is the bridge as such a child. It serves the client that started the
+// process, on its standard input and output. A session lasts as long as the process; the client
+// ends both when it closes the input. Requests of 2026-07-28 and later belong to no session, and
+// may come beside one.
 //
 // Linux is where this is tested. For macOS and Windows the code is compiled and vetted, but not
 // run.

@@ -49,15 +49,15 @@ var errUnread = errors.New("the client does not read its answers")
 // seconds; the end of ctx cancels them at once. Each call gets its answer before Serve returns,
 // unless the client does not read it.
 //
-// When the session ends by itself, because its server is gone and is not to be started again, Serve
-// returns an error after the answers to calls in flight. Clients of this transport watch the
-// process that they started, and recover from its end. A process that lives on and refuses
-// everything would look healthy.
+// A session ends by itself if its server is gone and must not be started again. Then Serve returns
+// an error after the answers to calls in flight. Clients of this transport watch the process that
+// they started, and recover from its end. A process that lives on and refuses everything would look
+// healthy.
 //
 // When Serve returns, nothing of the session is left except the closing of its server's connection,
-// which Gateway.Close awaits. Serve does not close in and out. It ends a waiting read by a deadline
-// if in supports SetReadDeadline. Otherwise, as with a terminal, the goroutine stays until in has
-// something to read, which is dropped. The same holds for out and a client that does not read.
+// which Gateway.Close awaits. Serve does not close in and out. Serve ends a waiting read by a
+// deadline if in supports SetReadDeadline. Otherwise, as with a terminal, the goroutine stays until
+// in has input, which is dropped. The same holds for out and a client that does not read.
 func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
@@ -140,8 +140,8 @@ type arrival struct {
 	*text
 }
 
-// Send implements bridge.Stream. A client that does not read messages that must not be dropped
-// loses its session.
+// Send implements bridge.Stream. Some messages must not be dropped. A client that does not read
+// them loses its session.
 func (p *peer) Send(e replay.Event) bool {
 	e.Data = append(e.Data, '\n') // here, so that one write has both
 	err := p.out.Append(e)
@@ -158,9 +158,8 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	p.Send(gateway.AnswerEvent(m))
 }
 
-// forClient returns the answer a of a request that failed with err. If the client has no principal, it
-// started the bridge itself: then the answer also has the last lines of the server's standard
-// error.
+// forClient returns the answer a of a request that failed with err. A client without a principal started the bridge
+// itself. Then the answer also has the last lines of the server's standard error.
 func (p *peer) forClient(a *jsonrpc.Message, err error) *jsonrpc.Message {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if a == nil || !ok || e.Stderr == "" || p.o.Principal != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// onEach completes gateway.NoBatches: where a single message belongs.
+// onEach completes gateway.NoBatches. It names the place of a single message.
 const onEach = "on each line"
 
 // text is a line that messages refer to, and the memory that is reserved for it.
@@ -38,7 +38,7 @@ func (t *text) free() {
 func (p *peer) read(in io.Reader) error {
 	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.dropLine)
 	l.room = p.room
-	defer func() { p.b.Room("").Return(p.reserved) }() // of an incomplete line
+	defer func() { p.b.Room("").Return(p.reserved) }() // the room of an incomplete line
 	for first := true; ; first = false {
 		if !p.pause() {
 			return bridge.ErrEnded

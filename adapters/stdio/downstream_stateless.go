@@ -89,7 +89,7 @@ func (p *peer) callStateless(a arrival) {
 		return
 	}
 	v := &statelessCall{p: p, id: bytes.Clone(a.m.ID), listens: a.m.Method == "subscriptions/listen"}
-	// ctx is not derived from p.ctx: the cause decides what the answer says.
+	// ctx is not derived from p.ctx: the cause decides the text of the answer.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
 	v.stop = stop
 	g.Back, g.Keep = v, a.keep

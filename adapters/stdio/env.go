@@ -21,9 +21,9 @@ import (
 // A server gets only the variables that programs need to run, and to reach the network. The
 // bridge's environment holds secrets, its own and those of other servers.
 //
-// The first two lists are those of the official SDKs, with additions for the user's language and
-// for temporary files; on Windows also for finding and running a .cmd file. npx and uvx need the
-// others for a download through a company's proxy.
+// The first two lists are those of the official SDKs. They also have variables for the user's
+// language, for temporary files, and on Windows for .cmd files. npx and uvx need the other lists
+// for a download through a company's proxy.
 var (
 	unixBase    = []string{"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 	windowsBase = []string{
@@ -38,15 +38,15 @@ var (
 var ofShells = []string{"_", "OLDPWD", "PWD", "SHLVL"}
 
 // environment returns the whole environment of a child: the safe part of the bridge's own, the
-// variables that match pass, and own. Later ones win. It is sorted, and has each name once. held
-// are the names of the variables that the child does not get.
+// variables that match pass, and own. Later ones win. The result is sorted, and has each name once.
+// held are the names of the variables that the child does not get.
 func environment(pass []string, own ...map[string]string) (env, held []string) {
 	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
 }
 
 // heldBack returns an error that names held variables whose lack may be why a child failed. These
-// are the ones that its output, said, names, and a proxy with a password, which no output names. It
-// shows no value.
+// are the variables that the child's output, said, names, and a proxy with a password, which no
+// output names. The error shows no value.
 func heldBack(held []string, said string) error {
 	named := strings.FieldsFunc(said, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	var all []error
@@ -139,8 +139,8 @@ func lookup(env []string, name string) string {
 }
 
 // lookPath finds the program as the child would: in the PATH of env, or from dir if the name has a
-// separator. The result is absolute. It ignores relative entries of PATH: the files in a working
-// directory must not decide which program runs.
+// separator. The result is absolute. lookPath ignores relative entries of PATH, because the files
+// in a working directory must not decide which program runs.
 func lookPath(file string, env []string, dir string) (string, error) {
 	if strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator) {
 		path, err := from(dir, file)

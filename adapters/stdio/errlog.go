@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// errorLog logs what the children of one server write to their standard error. It is bounded, so
-// that endless output neither fills the disk nor hides other log lines.
+// errorLog logs the standard error of the children of one server. It is bounded, so that endless
+// output neither fills the disk nor hides other log lines.
 type errorLog struct {
 	log   *slog.Logger
 	lines *rate.Limiter

@@ -14,17 +14,17 @@ import (
 // How a child is kept from leaking.
 //
 // A server is seldom one process: npx starts sh, which starts node. So every child leads a group of
-// its own (a process group on Unix, a job on Windows). It is the group that is stopped, awaited and
-// counted, never the leader alone:
+// its own (a process group on Unix, a job on Windows). The bridge stops, awaits and counts the
+// group, never the leader alone:
 //
 //	start --> leader runs --> leader ended, reaped --> group empty
 //	               |            closes Exited            closes gone
 //	               |                                        ^
 //	Stop:  close stdin, wait --> SIGTERM, wait --> SIGKILL -+
 //
-// If the bridge itself is killed, the operating system takes over: on Linux the leader gets SIGKILL
-// from the kernel, on every Unix a watchdog kills the groups (watchdog_unix.go), on Windows the job
-// does.
+// If the bridge itself is killed, the operating system takes over. On Linux the kernel sends
+// SIGKILL to the leader. On every Unix a watchdog kills the groups (watchdog_unix.go). On Windows
+// the job does.
 //
 // One limit remains on Unix: a descendant that called setsid or setpgid has left the group on
 // purpose, as a daemon does. It is not followed.
@@ -56,7 +56,7 @@ type stopTimes struct {
 }
 
 // process is a running child with all processes that it started. The caller of start must call
-// Stop, also after the child has ended by itself: only Stop closes the pipes and ends the rest of
+// Stop, also after the child has ended by itself. Only Stop closes the pipes and ends the rest of
 // the group.
 //
 // All methods may be called concurrently.

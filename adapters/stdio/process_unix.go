@@ -120,8 +120,8 @@ func (g *group) probe() {
 	case errors.Is(err, syscall.ESRCH):
 		g.ended = true
 	case errors.Is(err, syscall.EPERM) && runtime.GOOS != "linux":
-		// There, signalling a zombie is refused. The member may also run as another user, but we
-		// could not end that one either.
+		// There, signalling a zombie is refused. The member may also run as another user, but the
+		// bridge could not end such a process either.
 		g.ended = true
 	}
 }

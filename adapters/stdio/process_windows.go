@@ -13,7 +13,7 @@ import (
 	jobs "github.com/mcp-bridge/bridge/internal/process"
 )
 
-// group is a leader and what it started: a job.
+// group is a job: a leader and the processes that the leader started.
 type group struct {
 	pid int
 

@@ -52,8 +52,8 @@ type ahead struct {
 	used chan struct{} // closed when a connection uses it
 }
 
-// StartAhead implements bridge.StartsAhead. It does no handshake: the first connection does, since
-// the server learns from it which client it serves. Calls do not overlap.
+// StartAhead implements bridge.StartsAhead. It does no handshake. The first connection does,
+// because the handshake names the client to the server. Calls do not overlap.
 func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	u, err := a.launch(nil)
 	if err != nil {
@@ -78,8 +78,8 @@ func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	return u.withStderr(err)
 }
 
-// start returns a child for a connection. It is the one that was started ahead, if that still runs
-// and the client has no variables of its own; otherwise a new one.
+// start returns a child for a connection. It is the child that was started ahead, if that still
+// runs and the client has no variables of its own. Otherwise it is a new child.
 func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err error) {
 	own := variables(from.Header)
 	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
@@ -109,7 +109,7 @@ func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	return u, nil
 }
 
-// attach makes rest the receiver of what belongs to no call, and starts to read the output.
+// attach makes rest the receiver of messages that belong to no call, and starts to read the output.
 func (c *child) attach(rest bridge.Client) {
 	c.rest = rest
 	c.Conn = conn.New(string(c.a.name), c, rest, c.a.o.Timeouts)
@@ -137,11 +137,11 @@ type child struct {
 	gone   error      // the error of sends to a child that has ended
 }
 
-// starting reports whether the child has not read its first request yet. Where the operating system
-// does not tell, it is false.
+// starting reports whether the child has not read its first request yet. If the operating system
+// does not show this, it returns false.
 func (c *child) starting() bool { return holds(c.p.stdin) }
 
-// Server returns what the server declared in the handshake.
+// Server returns the server's declarations in the handshake.
 func (c *child) Server() *bridge.Greeting { return c.server }
 
 // unopened returns err as Open returns it. If the child has ended by itself, that is the reason,
@@ -264,8 +264,8 @@ func (c *child) lastWords(ctx context.Context) {
 	}
 }
 
-// lastLines waits until the log of a child that has ended by itself is read: it probably has the
-// reason, and Stop would cut it off.
+// lastLines waits until the log of a child that has ended by itself is read. The log probably has
+// the reason, and Stop would cut it off.
 func (c *child) lastLines() {
 	if !c.p.hasExited() {
 		return
@@ -276,8 +276,8 @@ func (c *child) lastLines() {
 	}
 }
 
-// exitGrace is how long to wait for the child's end after the end of its output, since the exit
-// status makes the better message.
+// exitGrace is how long to wait for the child's end after the end of its output. The exit status
+// makes the better message.
 const exitGrace = 250 * time.Millisecond
 
 // output returns the pump of the child's output. Lines longer than limit, or without room, are
@@ -311,7 +311,7 @@ func (c *child) output(r io.Reader, limit int) *pump {
 		texts.Parse(buf, line, &in, c.Deliver)
 	}
 	p.end = func() {
-		in.Drop() // of an incomplete line
+		in.Drop() // the room of an incomplete line
 		texts.Warn()
 		c.finish()
 		close(c.read)

@@ -24,10 +24,10 @@ import (
 //	initialize --> a legacy revision -----------------------------> legacy
 //	   `- refused --> server/discover ----------------------------> modern
 //
-// Other children are needed because some legacy servers exit when the first message is not
-// initialize, and some never answer again after a message with _meta. But a cold start is silent as
+// Other children are needed for two reasons. Some legacy servers exit when the first message is not
+// initialize. Others never answer again after a message with _meta. But a cold start is silent as
 // well, and stopping a child that is being installed begins the half minute anew. So a child that
-// has not even read the request is not silent, where the operating system tells (R-106).
+// has not even read the request is not silent, if the operating system shows this (R-106).
 //
 // All of this is logged at level debug: an operator has nothing to do about a server of the other
 // era.

@@ -19,9 +19,9 @@ var theStarter starter
 // starter forks the children and runs the watchdog.
 //
 // Linux kills a child when the thread that forked it ends, not when its parent process does. Go
-// ends a thread when a goroutine returns that is locked to it. So one goroutine forks all children,
-// and keeps its thread while a child lives. It also runs the watchdog. Both exist only while they
-// are needed.
+// ends a thread when a goroutine that is locked to it returns. So one goroutine forks all children,
+// and keeps its thread while a child lives. The same goroutine also runs the watchdog. Both exist
+// only while they are needed.
 type starter struct {
 	mu    sync.Mutex           // guards the following
 	users int                  // starts in flight and live groups
@@ -41,7 +41,7 @@ func (s *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	s.mu.Unlock()
 
 	s.do(func(w *watchdog) {
-		w.wake() // before the child, so that it learns of it at once
+		w.wake() // before the child, so that it gets the child's group at once
 		if pid, err = f(); err == nil {
 			w.add(pid)
 		}
@@ -97,8 +97,8 @@ func serve(jobs <-chan func(*watchdog), ended chan<- struct{}) {
 }
 
 // watchdogScript keeps a list of the live groups, and kills them when its stdin ends: then the
-// bridge is dead. It uses only what is built into a shell. It ignores the signals that a service
-// manager sends to all processes of a service, or a terminal to its processes.
+// bridge is dead. It uses only commands that are built into a shell. It ignores the signals that a
+// service manager sends to all processes of a service, or a terminal to its processes.
 const watchdogScript = `# ends what the MCP bridge started, should the bridge be killed
 trap '' HUP INT QUIT TERM
 live=' '
@@ -117,9 +117,9 @@ const shell = "/bin/sh"
 // ignores the end of its stdin would live on. The watchdog has a session of its own, so that no
 // signal to a group or a terminal reaches it.
 //
-// Without a shell, as in an image with only the bridge, there is no watchdog. It learns of a group
-// when the leader already runs: a bridge that is killed in that instant (microseconds) leaves the
-// processes that the leader has started. It belongs to the starter's goroutine.
+// Without a shell, as in an image with only the bridge, there is no watchdog. The watchdog gets a
+// group when the leader already runs. A bridge that is killed in that instant (microseconds) leaves
+// the processes that the leader has started. The watchdog belongs to the starter's goroutine.
 type watchdog struct {
 	groups map[int]bool // live groups
 	proc   *os.Process  // nil when it does not run
@@ -189,7 +189,8 @@ func (w *watchdog) wake() {
 	}
 }
 
-// end stops the watchdog. It is killed before its stdin is closed, so that it kills nothing.
+// end stops the watchdog. It kills the watchdog before it closes the stdin, so that the watchdog
+// kills nothing.
 func (w *watchdog) end() {
 	if w.proc == nil {
 		return

@@ -74,7 +74,7 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 }
 
 // atOnce is the size up to which a sender writes a line itself, if no other one is writing. A pipe
-// accepts so much whole or not at all (POSIX's PIPE_BUF is at least 512, Linux's is 4096), and no
+// accepts so much whole or not at all (PIPE_BUF is at least 512 by POSIX, and 4096 on Linux). So no
 // other goroutine must be woken.
 const atOnce = 4 << 10
 

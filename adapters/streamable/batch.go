@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// inEach completes gateway.NoBatches: where a single message belongs.
+// inEach completes gateway.NoBatches. It names the place of a single message.
 const inEach = "in each POST"
 
 // batch handles an array of messages: only sessions of 2025-03-26 and before have them (R-044,

@@ -11,19 +11,19 @@
 // Downstream (downstream.go) holds the sessions, each as a peer (peer.go) around a session of the
 // gateway.
 //
-// From 2026-07-28 on there are no sessions. A request names its revision and the capabilities of
-// its client in its body, and again in its headers. The two must be equal, since a proxy may have
-// checked the headers only (modern.go). Clients of both eras use the same URL, and each message
-// shows its era.
+// Revisions from 2026-07-28 on have no sessions. A request names its revision and the capabilities
+// of its client in its body, and again in its headers. The two must be equal, since a proxy may
+// have checked the headers only (modern.go). Clients of both eras use the same URL, and each
+// message shows its era.
 //
 // # Streams
 //
 // The response to a POST is gathered in a stream (stream.go), and the HTTP handler only reads it. A
-// stream begins as room for one answer: a call that is answered at once, with no other message
-// before the answer, gets a JSON response. The first progress, question or second of waiting gives
-// it a log, and the response becomes a stream of events. A GET has a stream too, the standalone
-// one, for messages that belong to no call. Such streams are many and mostly silent, so they leave
-// the HTTP server where they can (httpio.Detach).
+// stream begins as room for one answer. A call gets a JSON response if its answer comes at once,
+// with no other message before. The first progress, question or second of waiting gives the stream
+// a log, and the response becomes a stream of events. A GET has a stream too, the standalone one,
+// for messages that belong to no call. Such streams are many and mostly silent, so they leave the
+// HTTP server if they can (httpio.Detach).
 //
 // A call without a session (modern_call.go) lasts as long as its POST: when its client disconnects,
 // it is cancelled. Subscriptions are such calls.
@@ -31,9 +31,10 @@
 // # Routing
 //
 // A message of a server goes out on the stream of the call that it belongs to, and on no other. A
-// message that belongs to no call goes to the newest stream of a GET, or waits for one as long as
-// the gateway allows. A client's answer comes on a POST of its own, and may answer a question from
-// any stream. A batch, which only 2025-03-26 has, is one stream with several answers.
+// message that belongs to no call goes to the newest stream of a GET. Without such a stream it
+// waits as long as the gateway allows. A client's answer comes on a POST of its own, and may answer
+// a question from any stream. A batch, which only 2025-03-26 has, is one stream with several
+// answers.
 //
 // # Resumption
 //
@@ -53,12 +54,12 @@
 //	      -- rest  -->  queue        POSTs one after the other, in order
 //	      <- events --  standalone   GET, opened again for as long as the connection lives
 //
-// An exchange (upstream_exchange.go) is one POST and its response. It is made once, unless nothing
-// of it can have reached the server: the bridge never repeats a call that the server may have acted
-// on. A server that has forgotten the session answers 404, or with common wordings in its place
+// An exchange (upstream_exchange.go) is one POST and its response. It is made once, unless no byte
+// of it can have reached the server. The bridge never repeats a call that the server may have acted
+// on. A server that has lost the session answers 404, or with common wordings in its place
 // (upstream_refusal.go). Then the connection ends; calls in flight may still get their answers.
 //
-// A modern server sees no connection: each call is an exchange, and there is nothing else
+// To a modern server there is no connection: each call is an exchange, and there is nothing else
 // (upstream_modern.go). Streams that break are not resumed. The answers to initialize and
 // server/discover show the era of a server (upstream_era.go).
 package streamable

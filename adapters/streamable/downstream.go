@@ -266,8 +266,8 @@ func (d *Downstream) Has(id string) bool {
 	return d.peers[id] != nil || d.starting[id] != nil
 }
 
-// starting is a session whose client knows its id while the handshake with the server is in flight:
-// the stream of the answer to initialize has begun. Some clients use the id at once, and never
+// starting is a session whose client has its id while the handshake with the server is in flight.
+// The stream of the answer to initialize has begun. Some clients use the id at once, and never
 // again after a 404.
 type starting struct {
 	server, whose string
@@ -317,8 +317,8 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone)
 		return nil
 	}
-	// The session knows its revision. A header with another revision that we speak is harmless; an
-	// unknown one is an error.
+	// The session has its revision. A header with another revision that the bridge speaks is
+	// harmless; an unknown revision is an error.
 	if v := r.Header[versionHeader]; len(v) > 0 && v[0] != p.Revision() && !era.IsLegacy(v[0]) {
 		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "unsupported MCP-Protocol-Version: use "+p.Revision())
 		return nil
@@ -352,12 +352,12 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 	case p.Session == nil:
 		p.forget()
 	case !answered:
-		p.End(bridge.ErrEnded) // the client has disconnected and does not know the id
+		p.End(bridge.ErrEnded) // the client has disconnected and does not have the id
 	}
 	body.Free()
 }
 
-// enter adds a session to those that clients can use.
+// enter adds a session to the sessions that clients can use.
 func (d *Downstream) enter(p *peer, s *gateway.Session) {
 	p.Session = s
 	d.mu.Lock()
@@ -450,7 +450,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 }
 
 // listen serves a stream for messages that belong to no call. Such streams are many and mostly
-// silent: they leave the HTTP server where they can.
+// silent. So they leave the HTTP server if they can.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
 	how := reading{after: seq, prime: prime, done: p.Done()}
 	run, abort, ok := httpio.Detach(w, r)

@@ -33,7 +33,7 @@ const (
 // already, unnoticed.
 const maxGets = 32
 
-// open adds a stream to those that a GET reads.
+// open adds a stream to the streams that a GET reads.
 func (p *peer) open(s *stream) {
 	p.mu.Lock()
 	p.gets = append(slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s }), s)
@@ -71,8 +71,8 @@ func (p *peer) breakOff() {
 	}
 }
 
-// enter adds a stream to those that can be resumed, and drops old ones. The caller holds s.mu, and
-// no other stream's.
+// enter adds a stream to the resumable streams, and drops old ones. The caller holds s.mu, and no
+// other stream's lock.
 func (p *peer) enter(s *stream) {
 	p.mu.Lock()
 	old := p.trim(time.Now())
@@ -98,8 +98,8 @@ func (p *peer) forget() {
 	}
 }
 
-// trim removes old streams from p.streams and returns them. First are ended streams that nobody
-// reads and that were read to their end, then the oldest that have ended. The caller holds p.mu.
+// trim removes old streams from p.streams and returns them. First are ended streams that were read
+// to their end and have no reader, then the oldest ended streams. The caller holds p.mu.
 func (p *peer) trim(now time.Time) (old []*stream) {
 	type info struct {
 		s          *stream

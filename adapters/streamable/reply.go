@@ -154,9 +154,9 @@ func refusedStatus(err error) int {
 }
 
 // sessionStatus returns the status of an answer to a call of a session. A temporary refusal has
-// 200. With 429 and 503 the clients of the official SDKs keep the session, but the Go SDK never
-// reads the body, and the TypeScript SDK makes a text of it. The model would not learn which limit
-// it is and when to try again (see TestRefusalsSDK). A stopping bridge, and a server that is
+// 200. With 429 and 503 the clients of the official SDKs keep the session. But the Go SDK never
+// reads the body, and the TypeScript SDK makes a text of it. So the model would not get the limit
+// and the time of the next try (see TestRefusalsSDK). A stopping bridge, and a server that is
 // forbidden now, concern the client and not the model.
 func sessionStatus(err error) int {
 	status := refusedStatus(err)
@@ -173,7 +173,7 @@ func writeAnswer(w http.ResponseWriter, status int, a answered) {
 	buf := jsonrpc.NewBuffer(0)
 	defer buf.Free()
 	var room [8][]byte
-	member, pieces := m.Payload(room[:1]) // the first is what stands before it
+	member, pieces := m.Payload(room[:1]) // the first is the part before it
 	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
 	if m.ID != nil {
 		buf.B = append(append(buf.B, `,"id":`...), m.ID...)

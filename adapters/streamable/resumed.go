@@ -33,8 +33,8 @@ const takeWithin = 2 * time.Second
 const lostText = "the instance of the bridge that had the session has ended during the call: whether the server acted on it is unknown"
 
 // takeStream continues a stream of the instance that had the session before, from its copy.
-// Requests without an answer are lost: each gets an error, once (S-031). It returns nil if there is
-// no usable copy, and an error if the store is unreachable.
+// Requests without an answer are lost: each gets an error, once (S-031). takeStream returns nil if
+// there is no usable copy, and an error if the store is unreachable.
 func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream, error) {
 	c, mark := p.d.o.Copies, p.epoch<<32
 	if c == nil || p.epoch == 0 || seq > mark {

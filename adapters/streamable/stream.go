@@ -19,8 +19,8 @@ import (
 // stream is the response to one POST or GET. It belongs to the session: an HTTP handler only reads
 // it, and another handler may continue (2025-11-25, resumability).
 //
-// A stream begins without a log: a call that is answered at once, with no other message before the
-// answer, becomes a plain JSON response.
+// A stream begins without a log. If the answer comes at once, with no other message before, the
+// response is plain JSON.
 type stream struct {
 	p     *peer
 	id    string // first part of its event ids
@@ -58,8 +58,8 @@ type answered struct {
 	err error
 }
 
-// The prefix of its id shows whether a stream belongs to a GET or a POST, also after the stream was
-// dropped.
+// The prefix of a stream's id shows whether the stream belongs to a GET or a POST, also after it
+// was dropped.
 const (
 	getPrefix  = "g"
 	postPrefix = "p"
@@ -163,8 +163,8 @@ func (s *stream) answer(m *jsonrpc.Message, err error) {
 }
 
 // cancelled records that a request was cancelled: it gets no answer (A10). But a client that has
-// event ids would resume the stream for it, and the Go SDK ends its session if none comes. Such a
-// client gets an error.
+// event ids would resume the stream for the answer. The Go SDK ends its session if no answer comes.
+// Such a client gets an error.
 func (s *stream) cancelled(id []byte) {
 	s.mu.Lock()
 	quiet := s.log == nil || s.log.Last() == 0 && !s.p.primes()

@@ -17,7 +17,7 @@ const trusted = 1<<20 + conn.EnvelopeRoom
 var errNotKept = errors.New("larger than the limit, or without room")
 
 // readBody reads a response of at most limit bytes into the memory of its message, as far as in has
-// room for it. If it returns an error, the HTTP connection is not reused.
+// room. If it returns an error, the HTTP connection is not reused.
 func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, error) {
 	defer res.Body.Close()
 	if res.ContentLength > int64(limit) {
@@ -60,7 +60,7 @@ func discard(res *http.Response) {
 func abort(res *http.Response) { _ = res.Body.Close() }
 
 // messages calls each with the messages of a text. They own buf and the room that in has reserved.
-// The error describes what is no message.
+// The error describes a part that is no message.
 func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) error {
 	texts := conn.Parser{Options: l.a.o, Conn: l.Conn}
 	return texts.Parse(buf, buf.B, in, each)

@@ -33,7 +33,7 @@ func (w *wire) ResumeData() []byte {
 		return nil
 	}
 	server := []byte{'{'}
-	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} { // the client knows the rest
+	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} { // the client has the rest
 		if v := gjson.GetBytes(w.server.Result, name); v.Exists() {
 			if len(server) > 1 {
 				server = append(server, ',')
@@ -55,7 +55,7 @@ func (w *wire) Detach() {
 	w.handedOver = true
 }
 
-// Resume implements bridge.Resumer. The first request shows whether the server still knows the
+// Resume implements bridge.Resumer. The first request shows whether the server still has the
 // session.
 func (u *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	var c portableState

@@ -74,7 +74,7 @@ func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 }
 
 // initialize opens a connection to a legacy server. unknown reports whether the server answered
-// with 404 that it does not know the method.
+// with 404 that it does not have the method.
 func (u *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
 	w = newWire(ctx, u, from, rest)
 	w.server, err = conn.Handshake(ctx, w.Conn, from, u.o.Revision)
@@ -112,8 +112,8 @@ func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 	return m, false, nil
 }
 
-// list opens a connection to a server that knows neither server/discover nor
-// initialize (protocol.md C2.4).
+// list opens a connection to a server that has neither server/discover nor initialize (protocol.md
+// C2.4).
 func (u *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
 	m := newStateless(ctx, u, from, rest)
 	m.undiscovered = true

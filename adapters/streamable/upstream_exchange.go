@@ -244,5 +244,5 @@ func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 	}
 }
 
-// errNobodyWaits is the error of a request whose answer nobody waits for any more.
+// errNobodyWaits is the error of a request whose caller no longer waits.
 var errNobodyWaits = errors.New("nobody waits for the answer any more")

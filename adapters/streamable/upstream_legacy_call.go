@@ -134,13 +134,13 @@ func (w *wire) checkSession() {
 	a.Release()
 }
 
-// Limits for streams that break before the answer, and are resumed where they broke.
+// Limits for streams that break before the answer, and are resumed at that point.
 const (
 	defaultRetry = time.Second // unless the server says otherwise
 	minRetry     = 10 * time.Millisecond
 	maxRetries   = 10 // without an event between them
 	maxPause     = 30 * time.Second
-	// maxEventID bounds what goes into a header.
+	// maxEventID bounds the event id in a header.
 	maxEventID = 4 << 10
 )
 
@@ -187,8 +187,8 @@ func broken(err error) error {
 // backOff returns how long to wait after n attempts in vain.
 func backOff(n int) time.Duration { return backoff.Grown(defaultRetry, maxPause, n) }
 
-// resume opens the stream again behind its last event. It returns nil if nobody waits for the call
-// any more, or if it has settled the call.
+// resume opens the stream again behind its last event. It returns nil if the caller no longer
+// waits, or if resume has settled the call.
 func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 	w := l.w
 	for {

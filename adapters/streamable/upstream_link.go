@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// link is the part of a connection that both eras have: calls in flight, each a POST of its own,
-// and how the connection ends.
+// link is the part of a connection that both eras have: the end of the connection, and calls in
+// flight, each a POST of its own.
 type link struct {
 	*conn.Conn
 	a      *Upstream
@@ -52,7 +52,7 @@ func (l *link) request(ctx context.Context, method string, header http.Header, i
 	return l.a.client.Request(remote.WithCookies(ctx, l.cookie), method, l.a.client.URL(), header, body)
 }
 
-// Server returns what the server declared when the connection was opened.
+// Server returns the server's declarations when the connection was opened.
 func (l *link) Server() *bridge.Greeting { return l.server }
 
 // begin registers a call and runs it in a goroutine.

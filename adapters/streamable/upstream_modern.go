@@ -14,12 +14,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// stateless is a connection to a modern server (2026-07-28, Streamable HTTP). The server sees no
-// connection: each call is a POST of its own, and nothing else is ever sent. There is no session,
-// no other stream, no answer of a client, and no DELETE.
+// stateless is a connection to a modern server (2026-07-28, Streamable HTTP). To the server there
+// is no connection: each call is a POST of its own, and nothing else is ever sent. There is no
+// session, no other stream, no answer of a client, and no DELETE.
 type stateless struct {
 	link
-	undiscovered bool // the server does not know server/discover (protocol.md C2.4)
+	undiscovered bool // the server does not have server/discover (protocol.md C2.4)
 
 	// mu of link guards the rest.
 	found fault // of the last answer to server/discover

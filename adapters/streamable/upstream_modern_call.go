@@ -74,7 +74,7 @@ func (m *modernCall) post() {
 }
 
 // dispatch sends the request. A subscription gets an HTTP connection of its own, and is sent in
-// another goroutine: connecting takes a deep stack, which the goroutine that waits for events would
+// another goroutine. Connecting takes a deep stack, which the goroutine that waits for events would
 // keep.
 func (m *modernCall) dispatch() (res *http.Response, err error) {
 	if m.method != listen {
@@ -90,8 +90,8 @@ func (m *modernCall) dispatch() (res *http.Response, err error) {
 }
 
 // request returns the request. The bridge itself sets the headers that repeat the body (2026-07-28,
-// B7), whatever is configured or forwarded. It removes those of sessions and resumption, which a
-// modern server does not have.
+// B7), whatever is configured or forwarded. request removes the headers of sessions and resumption,
+// which a modern server does not have.
 func (m *modernCall) request(ctx context.Context) *http.Request {
 	header := m.header
 	if header == nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // queue holds messages without an answer: notifications, and answers to the server's questions. One
-// POST after the other sends them, so that they arrive in order. Its goroutine runs while the queue
-// is not empty. The wire's lock guards it.
+// POST after the other sends them, so that they arrive in order. The queue's goroutine runs while
+// the queue is not empty. The wire's lock guards the queue.
 type queue struct {
 	notes   []note
 	wait    conn.Backlog
@@ -107,10 +107,10 @@ func (w *wire) sendQueued() {
 	}
 }
 
-// sendNote sends one message. A cancellation must not overtake its request. It is not sent if the
-// request was never sent, or is stuck: a server may accept connections and not read. The exchange
-// of the request ends afterwards: servers do not answer a cancelled request, and some leave its
-// stream open for ever.
+// sendNote sends one message. A cancellation must not overtake its request. The cancellation is not
+// sent if the request was never sent, or is stuck: a server may accept connections and not read.
+// The exchange of the request ends afterwards, because servers do not answer a cancelled request.
+// Some leave its stream open for ever.
 func (w *wire) sendNote(n note) {
 	if n.about != nil {
 		defer n.about.stop()

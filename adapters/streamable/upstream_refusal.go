@@ -71,8 +71,8 @@ func (r *refusal) unknownMethod(id []byte) bool {
 	return r.answers(id) && gjson.GetBytes(r.message.Error, "code").Int() == jsonrpc.CodeMethodNotFound
 }
 
-// forgets reports whether the refusal means that the server has forgotten the session: 404 (A7), or
-// what servers send in its place.
+// forgets reports whether the refusal means that the server has lost the session: 404 (A7), or a
+// common replacement of it.
 func (r *refusal) forgets() bool {
 	text := strings.ToLower(r.text)
 	switch r.status {
@@ -105,8 +105,8 @@ func sessionCode(raw []byte) bool {
 	return false
 }
 
-// forgets reports whether a JSON-RPC error in an answer means that the server has forgotten the
-// session. It is strict: a tool may have sessions of its own.
+// forgets reports whether a JSON-RPC error in an answer means that the server has lost the session.
+// It is strict, because a tool may have sessions of its own.
 func forgets(raw []byte) bool {
 	if !sessionCode(raw) {
 		return false

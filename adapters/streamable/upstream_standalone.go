@@ -44,9 +44,9 @@ const listenPatience = 250 * time.Millisecond
 const (
 	// stableAfter is how long a stream must live for its end not to count as a failure.
 	stableAfter   = 10 * time.Second
-	maxStandalone = time.Minute // between attempts, unless the server wants more
-	// maxHasty replaces maxStandalone for another instance of the bridge, which drops messages for
-	// a client that has had no stream for half a minute (S-053).
+	maxStandalone = time.Minute // between attempts, unless the server demands more
+	// maxHasty replaces maxStandalone for another instance of the bridge. That instance drops
+	// messages for a client that has had no stream for half a minute (S-053).
 	maxHasty = 5 * time.Second
 )
 
@@ -241,8 +241,8 @@ func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 }
 
 // deliver takes a message from the standalone stream. An answer here is against the specification,
-// but some servers know only one stream. The response of its own POST is then not needed any more.
-// It owns m.
+// but some servers have only one stream. Then the response of the answer's own POST is not needed
+// any more. deliver owns m.
 func (s *standalone) deliver(m *jsonrpc.Message) {
 	if !m.IsResponse() {
 		s.w.receive(0, m)

@@ -16,15 +16,15 @@ import (
 )
 
 // wire is a connection to a legacy server, with its session if the server has sessions. It has an
-// exchange for each call, a queue for messages without an answer, and the standalone stream, on
-// which the server sends messages that belong to no call.
+// exchange for each call, a queue for messages without an answer, and the standalone stream. On
+// that stream the server sends messages that belong to no call.
 type wire struct {
 	link
 	listening         context.Context // ends when the standalone stream is not needed any more
 	stopListening     context.CancelFunc
 	notListening      atomic.Bool // the standalone stream was tried and is not open now
 	clientNotified    atomic.Bool // rest.Gone was called, or is about to be
-	unknownInitialize atomic.Bool // the server answered initialize with 404: it does not know the method
+	unknownInitialize atomic.Bool // the server answered initialize with 404: it does not have the method
 	greeting
 
 	// mu of link guards the rest.
@@ -118,9 +118,9 @@ func (w *wire) identity() (session, revision string) {
 
 const acceptBoth = httpio.JSON + ", " + httpio.Events
 
-// request returns a request of this session. A nil header is for the bridge's own messages: they
-// carry the headers that were forwarded when the connection was opened, which all of its sessions
-// have in common.
+// request returns a request of this session. A nil header is for the bridge's own messages. Such
+// messages carry the headers that were forwarded when the connection was opened. All sessions of
+// the connection share these headers.
 func (w *wire) request(ctx context.Context, method string, header http.Header, id *identity.Identity, body []byte) *http.Request {
 	if header == nil {
 		header = w.from.Header
@@ -145,8 +145,8 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, i
 	return r
 }
 
-// forget ends the connection because the server has forgotten the session. Its calls in flight may
-// still be answered. The error is for the call that was refused.
+// forget ends the connection because the server has lost the session. Its calls in flight may still
+// be answered. The error is for the call that was refused.
 func (w *wire) forget(how string) *bridge.Error {
 	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
 	w.retire(err, w.clearQueue, func() {

@@ -29,7 +29,8 @@ func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, para
 	return &bridge.Request{Message: Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), From: from, Back: back}
 }
 
-// Upstream is a connection to a server that the test plays. It records what the server gets.
+// Upstream is a connection to a server that the test plays. It records the messages that the server
+// gets.
 type Upstream struct {
 	// Serve answers a call at once. If it is nil or returns nil, the test takes the call with Next.
 	Serve func(r *bridge.Request) *jsonrpc.Message
@@ -110,7 +111,8 @@ func (u *Upstream) record(line string) {
 	u.got = append(u.got, line)
 }
 
-// Got returns what the server got since the last Got: a line of method and params for each message.
+// Got returns the messages that the server got since the last Got: a line of method and params for
+// each.
 func (u *Upstream) Got() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -159,7 +161,7 @@ func Result(t testing.TB, result string) *jsonrpc.Message {
 	return Parse(t, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
 }
 
-// Client records what a client gets.
+// Client records the messages that a client gets.
 type Client struct {
 	// Reply answers a question; nil, or a nil answer, leaves it open.
 	Reply func(q *jsonrpc.Message) *jsonrpc.Message

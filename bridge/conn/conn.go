@@ -1,6 +1,6 @@
-// Package conn implements one open connection to a server. It numbers requests and matches their
-// answers, routes progress and questions to the right call, bounds the time of calls, passes on
-// cancellations, does the handshake, and detects the revision of a server.
+// Package conn implements one open connection to a server. It numbers requests, matches their
+// answers, and routes progress and questions to the right call. It bounds the time of calls and
+// passes on cancellations. It does the handshake and detects the revision of a server.
 //
 // An adapter gives it a [Sender] and feeds it every message that it reads, in order. It does not
 // reconnect, and starts no goroutine.
@@ -58,8 +58,8 @@ type Outgoing struct {
 
 // Conn does the book-keeping of one connection to a server. It numbers outgoing requests and
 // progress tokens, and finds the call of an answer, a progress report or a cancellation. A wire
-// feeds it with Deliver, in the order of the wire, and ends it with Fail. It begins as a connection
-// to a legacy server; Discover may find that the server is a modern one.
+// feeds it with Deliver, in the order of the wire, and ends it with Fail. A Conn begins as a
+// connection to a legacy server; Discover may find that the server is a modern one.
 type Conn struct {
 	server string
 	out    Sender
@@ -75,7 +75,7 @@ type Conn struct {
 	resumed time.Time         // when time-outs last ended to stand still
 	asking  time.Time         // since when time-outs stand still, while they do
 	stood   time.Duration     // for how long they stood still in all before that
-	waiting int               // reasons for standing still: len(asked), and those of Stand
+	waiting int               // reasons for standing still: len(asked), and the reasons of Stand
 	modern  bool              // the server is a modern one: it sends no requests, and nothing outside of calls
 }
 
@@ -118,7 +118,7 @@ type call struct {
 	back   bridge.Client
 	stood  time.Duration // how long time-outs had stood still when the call began
 	token  []byte        // of the client, raw
-	logs   bool          // the client wants log messages with it (2026-07-28, B12)
+	logs   bool          // the client requests log messages with it (2026-07-28, B12)
 	lasts  bool          // it is a subscription
 	broken bool          // a malformed answer has come; guarded by Conn.mu
 	alive  atomic.Int64  // time of the last progress, Unix nanoseconds

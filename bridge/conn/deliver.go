@@ -112,8 +112,8 @@ func (c *Conn) close(id []byte) {
 	}
 }
 
-// onlyLogged returns the only call in flight whose client wants log messages, if there is exactly one.
-// The caller holds c.mu.
+// onlyLogged returns the only call in flight whose client requests log messages, if there is exactly one. The caller
+// holds c.mu.
 func (c *Conn) onlyLogged() (only *call) {
 	for _, w := range c.calls {
 		if !w.logs {
@@ -133,7 +133,7 @@ func (c *Conn) Unanswerable(id []byte, public string) {
 	c.settleError(id, public, "upstream_too_large")
 }
 
-// brokenGrace is how long the answer to a call may come after a malformed one: some servers also
+// brokenGrace is how long the answer to a call may come after a malformed one. Some servers also
 // print their answers for debugging.
 const brokenGrace = time.Second
 
@@ -260,8 +260,8 @@ func (c *Conn) settle(id string, a *asked) bool {
 	return true
 }
 
-// HoldTimeouts makes the time-outs of all calls stand still until end is called: a request waits for a
-// person to sign in before it can be sent.
+// HoldTimeouts makes the time-outs of all calls stand still until end is called. A request waits for a person to sign
+// in before it can be sent.
 func (c *Conn) HoldTimeouts() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

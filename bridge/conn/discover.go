@@ -24,11 +24,11 @@ const (
 	// NoVerdict: the answer is an error that shows no era. The server is most likely a legacy one:
 	// initialize decides.
 	NoVerdict Verdict = iota
-	// SaysModern: it speaks a modern revision that we know.
+	// SaysModern: the server speaks a modern revision that the bridge speaks.
 	SaysModern
 	// SaysLegacy: it names its revisions, and they are legacy ones.
 	SaysLegacy
-	// SaysOther: it speaks modern revisions only, none of which we know.
+	// SaysOther: the server speaks only modern revisions that the bridge does not speak.
 	SaysOther
 )
 
@@ -67,7 +67,8 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 	return c.modernize(result), SaysModern, nil
 }
 
-// foreign returns the error about a server whose revisions we do not know; nil with other verdicts.
+// foreign returns the error about a server whose revisions the bridge does not speak; nil with
+// other verdicts.
 func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	if v != SaysOther {
 		return nil
@@ -121,8 +122,8 @@ func (c *Conn) modernize(result []byte) *bridge.Greeting {
 	return greeting(era.LatestModern, result)
 }
 
-// DiscoverByListing opens a connection to a server that knows neither server/discover nor
-// initialize. If it answers any list, it is a modern one with these lists (protocol.md C2.4, D2.2).
+// DiscoverByListing opens a connection to a server that has neither server/discover nor initialize.
+// If the server answers any list, it is a modern one with these lists (protocol.md C2.4, D2.2).
 // Otherwise DiscoverByListing returns nil.
 func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, error) {
 	caps := []byte("{}")
@@ -157,8 +158,8 @@ const (
 	EraModern Era = "modern"
 )
 
-// Eras remembers which eras a server speaks, for all of its connections.
-// Its methods may be called concurrently.
+// Eras stores the eras that a server speaks, for all of its connections. Its methods may be
+// called concurrently.
 type Eras struct {
 	only Era
 
@@ -166,14 +167,15 @@ type Eras struct {
 	known map[Era]bool
 }
 
-// NewEras returns Eras with nothing known. An era other than EraAuto and "" is the only one that is
+// NewEras returns Eras with nothing known. If only is neither EraAuto nor "", no other era is
 // spoken.
 func NewEras(only Era) *Eras {
 	return &Eras{only: cmp.Or(only, EraAuto), known: map[Era]bool{}}
 }
 
-// Order returns the era to try first for a connection on behalf of from, and whether the other one
-// may be tried after it. The caller's own era is first, unless the server is known not to speak it.
+// Order returns the era to try first for a connection on behalf of from. It also reports whether
+// the other era may be tried next. The caller's own era is first, unless the server is known not to
+// speak it.
 func (e *Eras) Order(from *bridge.Caller) (first Era, other bool) {
 	if e.only != EraAuto {
 		return e.only, false

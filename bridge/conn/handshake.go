@@ -41,9 +41,9 @@ func greeting(revision string, result []byte) *bridge.Greeting {
 	return s
 }
 
-// Resume continues the connection of another process. result is the result of that one's handshake,
-// and Resume returns its greeting. Calls get numbers greater than above. It must be called before
-// the first call.
+// Resume continues the connection of another process. result is the result of that process's
+// handshake, and Resume returns its greeting. Calls get numbers greater than above. Resume must be
+// called before the first call.
 func (c *Conn) Resume(result []byte, above int64) (*bridge.Greeting, error) {
 	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
 	if !era.IsLegacy(s.Revision) {

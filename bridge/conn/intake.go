@@ -10,7 +10,7 @@ import (
 
 // Intake reserves memory for the message that one reader of a connection receives, as far as it has
 // arrived. So a server that writes much, or never ends a message, cannot use more memory than there
-// is. Messages up to 64 KiB need no reservation. It is for one goroutine.
+// is. Messages up to 64 KiB need no reservation. An Intake is for one goroutine.
 type Intake struct {
 	room    bridge.Room // nil means no bound
 	n       int         // reserved bytes
@@ -78,8 +78,8 @@ func (i *Intake) Why(limit int) string {
 	return fmt.Sprintf("it is larger than the limit of %d bytes", limit)
 }
 
-// AnswerNotKept settles the call of that raw id with an error: its answer was discarded, as in had no
-// memory for it or it was larger than limit. It ignores an id of no call.
+// AnswerNotKept settles the call of that raw id with an error. The answer was discarded, because in had no memory for
+// it or it was larger than limit. AnswerNotKept ignores an id of no call.
 func (c *Conn) AnswerNotKept(in *Intake, id []byte, limit int) {
 	if !in.refused {
 		c.Unanswerable(id, fmt.Sprintf("its answer is larger than the limit of %d bytes", limit))

@@ -15,9 +15,9 @@ import (
 // oddities are faults of a server that the bridge repairs. Each is logged once.
 type oddities struct{ encoding, ids sync.Once }
 
-// Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD, and a text
-// id of an answer by the number that was sent, as the official SDKs do. The message refers to text,
-// unless text had such bytes.
+// Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD. It
+// replaces a text id of an answer by the number that was sent, as the official SDKs do. The message
+// refers to text, unless text had such bytes.
 func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	m, repaired, err := jsonrpc.ParseRepaired(text)
 	if err != nil {
@@ -39,7 +39,8 @@ func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	return m, nil
 }
 
-// Parser parses a connection's input and logs what is not a message. It is for one goroutine.
+// Parser parses a connection's input and logs the parts that are no message. It is for one
+// goroutine.
 type Parser struct {
 	Options
 	Conn *Conn // gets errors of answers

@@ -15,9 +15,9 @@ type Backlog struct {
 	room  Signal // woken when bytes were removed
 }
 
-// Overflows reports whether an urgent message must end the connection. It is a response as a
-// rule, and cannot be dropped (protocol.md D0.11): a server that keeps asking and does not
-// take the answers ends here.
+// Overflows reports whether an urgent message must end the connection. An urgent message is a
+// response as a rule, and cannot be dropped (protocol.md D0.11). The connection of a server that
+// keeps asking and does not take the answers ends here.
 func (b *Backlog) Overflows(urgent bool) bool { return urgent && b.bytes > 2*b.Limit }
 
 // Add counts a message of size bytes. It reports false if its sender must Await room.
@@ -54,8 +54,8 @@ type Queue struct {
 	wait  Backlog
 	lines []Outgoing
 	some  Signal // woken when a message was added
-	err   error  // what senders get once the queue was stopped
-	last  error  // what the reader gets then
+	err   error  // the error for senders once the queue was stopped
+	last  error  // the error for the reader then
 }
 
 var _ Sender = (*Queue)(nil)
@@ -96,8 +96,8 @@ func (q *Queue) Send(ctx context.Context, m Outgoing) error {
 	}
 }
 
-// Take returns the next message, whose line is the caller's, and waits until
-// there is one. Its error is the one that Stop was given for the reader.
+// Take waits for the next message and returns it. The caller owns its line. The error is the one
+// that Stop set for the reader.
 func (q *Queue) Take() (Outgoing, error) {
 	for {
 		q.mu.Lock()
@@ -117,8 +117,8 @@ func (q *Queue) Take() (Outgoing, error) {
 	}
 }
 
-// Stop ends the queue, once: senders get err from now on, the reader gets
-// last, and what waits is dropped.
+// Stop ends the queue, once: senders get err from now on, the reader gets last, and waiting
+// messages are dropped.
 func (q *Queue) Stop(err, last error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

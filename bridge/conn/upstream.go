@@ -38,9 +38,9 @@ func (o Options) Filled(server string) Options {
 	return o
 }
 
-// EnvelopeRoom is how much larger than the limit on its payload a message may be, in bytes, for the
-// names around it. An answer of the limit's size to a request of that size must not fail for a few
-// bytes.
+// EnvelopeRoom is the number of bytes that a message may have beyond the limit on its payload, for
+// the names around it. An answer of the limit's size to a request of that size must not fail for a
+// few bytes.
 const EnvelopeRoom = 64 << 10
 
 // Name is the name of a server. Its methods return errors about the server: why is for clients, err
@@ -81,8 +81,9 @@ func (n Name) Unsent(why string, err error) *bridge.Error {
 }
 
 // Refused is the error of a request that a server refused over HTTP with that status, without an
-// answer. after is its Retry-After, and asked reports whether it has one. said completes a text
-// about the server. A failed request may have had an effect, unless harmless is set.
+// answer. asked reports whether the answer has a Retry-After, and after is its value. said
+// completes a text about the server. A failed request may have had an effect, unless harmless is
+// set.
 func (n Name) Refused(status int, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
 	var e *bridge.Error
 	switch {
@@ -116,8 +117,8 @@ func (n Name) Closed() *bridge.Error {
 	return n.Error(bridge.ErrLost, "its connection was closed", nil)
 }
 
-// Unopened converts the error of a handshake to an error of Open: whatever was lost or not sent, it
-// was no client's request.
+// Unopened converts the error of a handshake to an error of Open, because the lost or unsent
+// request was no client's.
 func (n Name) Unopened(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || !errors.Is(e.Kind, bridge.ErrLost) && e.Kind != bridge.ErrUnsent {

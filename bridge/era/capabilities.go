@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// LegacyCapabilities returns what the bridge offers a legacy server for a client of 2026-07-28 (protocol.md
-// D1.2). It drops capabilities that are no objects, because servers would reject the handshake.
+// LegacyCapabilities returns the bridge's offer to a legacy server for a client of 2026-07-28 (protocol.md D1.2). It
+// drops capabilities that are no objects, because servers would reject the handshake.
 func LegacyCapabilities(modern []byte) []byte {
 	return clientCapabilities(modern, func(name, value []byte) []byte {
 		if string(name) == "roots" {
@@ -18,8 +18,8 @@ func LegacyCapabilities(modern []byte) []byte {
 	})
 }
 
-// ModernCapabilities returns what the bridge declares to a server of 2026-07-28 for a legacy client of that
-// revision (protocol.md D2.3).
+// ModernCapabilities returns the bridge's declaration to a server of 2026-07-28 for a legacy client of that revision
+// (protocol.md D2.3).
 func ModernCapabilities(legacy []byte, revision string) []byte {
 	return clientCapabilities(legacy, func(name, value []byte) []byte {
 		switch string(name) {
@@ -110,7 +110,7 @@ func CanonicalCapabilities(c []byte) []byte {
 	return c
 }
 
-// maxCanonicalDepth bounds the work: each level may copy what is below it.
+// maxCanonicalDepth bounds the work: each level may copy all levels below.
 const maxCanonicalDepth = 64
 
 // canonicalJSON returns one spelling for equal JSON. It reports false if the value is too deep.
@@ -143,7 +143,8 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	// Members of the same name keep their order, because peers differ in which they take.
+	// Members of the same name keep their order, because some peers take the first one and others
+	// the last.
 	slices.SortStableFunc(parts, func(a, b part) int { return bytes.Compare(a.name, b.name) })
 	out = append(out, open)
 	for i, p := range parts {

@@ -1,4 +1,4 @@
-// Package era knows the protocol's revisions and methods, and translates messages between revisions.
+// Package era defines the protocol's revisions and methods, and translates messages between revisions.
 package era
 
 import (
@@ -94,7 +94,8 @@ func ReportsChange(method string) bool {
 	return false
 }
 
-// Acknowledged is the first notification of a subscription, and says what the server accepted.
+// Acknowledged is the first notification of a subscription. It names the parts that the server
+// accepted.
 const Acknowledged = "notifications/subscriptions/acknowledged"
 
 // MayAsk reports whether a modern server may answer the method with questions (2026-07-28, multi round-trip

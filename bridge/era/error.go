@@ -124,9 +124,9 @@ func withURLs(raw []byte) []byte {
 	return rawjson.Set(raw, "message", []byte(rawjson.Quote(message+strings.Join(urls, " "))))
 }
 
-// NotDiscovered returns the error of server/discover where stateless clients are not served. It is the error of
-// a server that does not know the method. With an error of 2026-07-28, a client of both eras would not fall back
-// to initialize (2026-07-28, Versioning).
+// NotDiscovered returns the error of server/discover for a server without stateless clients. It is the error of a
+// server that does not have the method. With an error of 2026-07-28, a client of both eras would not fall back to
+// initialize (2026-07-28, Versioning).
 func NotDiscovered(id []byte) *jsonrpc.Message {
 	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+LatestLegacy+" are offered here: begin with initialize", nil)
 }

@@ -29,7 +29,7 @@ func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 	return result, nil
 }
 
-// single returns the content of an answer as one block that revision to knows, or nil.
+// single returns the content of an answer as one block of revision to, or nil.
 func single(content []byte, to string) []byte {
 	var blocks [][]byte
 	if !rawjson.Walk(content, '[', func(_, at, end int) bool {

@@ -29,9 +29,9 @@ var asking = map[string]string{
 	"roots/list":             "roots",
 }
 
-// Question returns the params of a question of a server of revision from. They are for a client of revision to
-// with these capabilities. Or it returns why the client cannot be asked (R-019, R-120; protocol.md D5, D8). mint
-// makes the elicitationId that 2025-11-25 requires and 2026-07-28 lacks.
+// Question returns the params of a question of a server of revision from. They are for a client of revision to with
+// these capabilities. Otherwise Question returns why the client cannot be asked (R-019, R-120; protocol.md D5, D8).
+// mint makes the elicitationId that 2025-11-25 requires and 2026-07-28 lacks.
 func Question(method string, params []byte, from, to string, capabilities []byte, mint func() string) ([]byte, *Refusal) {
 	need, known := asking[method]
 	if !known {

@@ -24,8 +24,8 @@ const (
 	sentinelTail = "?="
 )
 
-// EncodeHeader returns the text as a header value. Printable ASCII that HTTP preserves stays; other text becomes
-// base64. So no line break and no NUL gets into a header.
+// EncodeHeader returns the text as a header value. Printable ASCII stays unchanged if HTTP preserves it; other text
+// becomes base64. So no line break and no NUL gets into a header.
 func EncodeHeader(v string) string {
 	if isPlain(v) {
 		return v

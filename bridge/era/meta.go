@@ -49,7 +49,7 @@ func Level(params []byte) (level, fault string) {
 	return level, ""
 }
 
-// LogLevel returns the lowest level of log messages that a request with that _meta wants; empty means none.
+// LogLevel returns the lowest level of log messages that a request demands in that _meta; empty means none.
 func LogLevel(meta []byte) string {
 	if !rawjson.Mentions(meta, "logLevel") {
 		return ""

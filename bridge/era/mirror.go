@@ -186,9 +186,9 @@ func (m *Mirror) Headers(arguments []byte) map[string][]string {
 	return h
 }
 
-// Check returns what is wrong with the headers of a call with these arguments, or "". The text
-// is for the message of -32020. h has names in Go's form, and may hold other headers. The server checks the
-// types of arguments. Check only requires one that a header can repeat.
+// Check returns what is wrong with the headers of a call with these arguments, or "". The text is for
+// the message of -32020. h has names in Go's form, and may hold other headers. The server checks the types of
+// arguments. Check only requires a type that a header can repeat.
 func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 	if m == nil {
 		return ""

@@ -1,8 +1,9 @@
-// Package filter decides what clients see and use of a server. An operator allows, denies, renames
-// and describes ([Filter]). A principal may use what its grant covers ([Grant]), and its own tasks
-// ([Tasks]). A hidden item is answered as if it did not exist, under every spelling of its URI.
+// Package filter selects the parts of a server that clients see and use. An operator allows,
+// denies, renames and describes ([Filter]). A principal may use the items of its grant ([Grant]),
+// and its own tasks ([Tasks]). A hidden item is answered as if it did not exist, under every
+// spelling of its URI.
 //
-// The package does not know connections, and starts no goroutine.
+// The package has no connections, and starts no goroutine.
 package filter
 
 import (
@@ -193,8 +194,8 @@ func (f *filteredClient) Notify(n *jsonrpc.Message) {
 	}
 }
 
-// Call makes a call, unless it is about a hidden item. A list is filtered by the rules in force when
-// it arrives: a client that is notified of new rules may ask at once.
+// Call makes a call, unless it is about a hidden item. A list is filtered by the rules in force when the list arrives.
+// A client that is notified of new rules may request the list at once.
 func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		a, err := f.Upstream.Call(ctx, r)

@@ -82,8 +82,8 @@ func (f *Filter) Serves(principal string) bool {
 	return f.grants == nil || known && g.Covers(f.server)
 }
 
-// Call makes a call, unless the caller's grant does not cover it. With access rules, a list is
-// private to its caller: no cache between the bridge and the caller may store it for others (I-059).
+// Call makes a call, unless the caller's grant does not cover it. With access rules, a list is private to its caller.
+// No cache between the bridge and the caller may store the list for others (I-059).
 func (g *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	a, err := g.call(ctx, r)
 	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {

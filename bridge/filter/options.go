@@ -10,7 +10,7 @@ import (
 // Kind is a kind of list: tools, prompts, resources or templates.
 type Kind = list.Kind
 
-// Options choose and change what clients see of one server. The zero value shows everything as it
+// Options choose and change the visible items of one server. The zero value shows everything as it
 // is.
 type Options struct {
 	Tools     Rules // of tools/list
@@ -18,7 +18,7 @@ type Options struct {
 	Resources Rules // and templates
 }
 
-// Rules choose and change what clients see of one kind of items: tools, prompts, or resources with
+// Rules choose and change the visible items of one kind: tools, prompts, or resources with
 // templates. Clients cannot use hidden items either. Patterns (see glob.Match) match the server's
 // own names, the URIs of resources, and the templates. The zero value shows everything as it is.
 type Rules struct {
@@ -39,7 +39,7 @@ type Override struct {
 	Annotations map[string]json.RawMessage
 }
 
-// Grant is what a principal may use. Patterns are as in Rules.
+// Grant names the items that a principal may use. Patterns are as in Rules.
 type Grant struct {
 	// Servers are patterns of servers' names. Empty means all.
 	Servers []string

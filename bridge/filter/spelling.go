@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// spellings returns the URI as it is, as a URL parser reads it, and as a server reads it that
-// decodes it first. One resource has many spellings: servers of the TypeScript and Python SDKs parse
-// URLs, and take Demo://a/x/../b for demo://a/b. A hidden resource must be hidden under all of them.
+// spellings returns the unchanged URI, its form in a URL parser, and its form in a server that decodes it first. One
+// resource has many spellings: servers of the TypeScript and Python SDKs parse URLs, and take Demo://a/x/../b for
+// demo://a/b. A hidden resource must be hidden under all of them.
 func spellings(uri string) [3]string {
 	s := [3]string{uri, uri, uri}
 	s[1] = plain(uri)

@@ -31,7 +31,7 @@ type Tasks struct {
 	n   int                                         // of all principals
 }
 
-// maxTasks bounds the stored tasks of a server. A task that is not stored belongs to nobody.
+// maxTasks bounds the stored tasks of a server. A task that is not stored belongs to no principal.
 const maxTasks = 10_000
 
 // NewTasks returns the store for one server's tasks. shared is the store of all instances, or nil
@@ -51,8 +51,8 @@ func (t *Tasks) store(ctx context.Context, principal, id string) {
 	}
 }
 
-// owned returns which of some tasks belong to the principal. It asks the store of all instances for
-// those that it does not know.
+// owned returns which of some tasks belong to the principal. If a task has no stored owner here,
+// owned asks the store of all instances.
 func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map[string]bool, error) {
 	own := map[string]bool{}
 	var ask []string
@@ -77,8 +77,8 @@ func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map
 	return own, nil
 }
 
-// remember stores the owner of a task here. If there are too many tasks, the principal with the most
-// loses its least recently used one: no principal can evict the tasks of one that has fewer.
+// remember stores the owner of a task here. If there are too many tasks, the principal with the most loses its least
+// recently used one. So no principal can evict the tasks of one that has fewer.
 func (t *Tasks) remember(principal, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

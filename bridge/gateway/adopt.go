@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Portable reports whether another instance can continue a session. It cannot where a
-// session ends with its connection (restart: false), unless that connection moves too.
+// Portable reports whether another instance can continue a session. That is impossible if a session
+// ends with its connection (restart: false), unless the connection moves too.
 func (g *Gateway) Portable(r *session.Record) bool {
 	return !slices.ContainsFunc(g.table.Load().servers, func(s *server) bool {
 		return (r.Server == "" || s.o.Name == r.Server) && s.ends() && r.Carry[s.o.Name] == nil
@@ -82,8 +82,8 @@ func (s *Session) restore(w *binding[*server]) {
 	}
 }
 
-// repeat sends a request that set session state again on the current binding, which may have
-// been resumed before that state was recorded. It waits for the answer or the end of ctx.
+// repeat sends a request that set session state again, on the current binding. That may have been
+// resumed before the state was recorded. It waits for the answer or the end of ctx.
 func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {
@@ -102,7 +102,7 @@ func (s *Session) record() session.Record {
 	return s.held.Record
 }
 
-// keep changes what is kept of the session, and has that saved. It does not wait: callers hold locks of
+// keep changes the stored record of the session, and has it saved. keep does not wait, because callers hold locks of
 // their own. A session that ends is saved once more, by unkeep.
 func (s *Session) keep(change func(*session.Record)) {
 	s.mu.Lock()
@@ -119,8 +119,8 @@ func (s *Session) keep(change func(*session.Record)) {
 	}
 }
 
-// save saves what is kept until nothing has changed meanwhile. There is one at a time, so that the last
-// state is the one that is stored.
+// save saves the record until nothing has changed meanwhile. Only one save runs at a time, so that the last state is
+// stored.
 func (s *Session) save() {
 	defer s.wg.Done()
 	s.mu.Lock()

@@ -101,7 +101,7 @@ func (b *bindings[S]) Connect(ctx, life context.Context) error {
 		if counts && !ended {
 			return nil
 		}
-		_ = up.Close(ctx) // nobody else has seen it
+		_ = up.Close(ctx) // it has no other user yet
 		if ended {
 			return context.Cause(life)
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lift"
 )
 
-// This file is the only place that builds the chains of wrappers: an Upstream around
-// an Upstream, the outermost last. TestChains states each order and its reason.
-// Messages that servers start go the other way: a wrapper that handles them (lift,
-// filter, share) is the Client of the wrapper below it.
+// This file is the only place that builds the chains of wrappers: an Upstream around an Upstream,
+// the outermost last. TestChains states each order and its reason. Messages that servers start go
+// the other way. A wrapper that handles them (lift, filter, share) is the Client of the wrapper
+// below.
 
 // session returns the chain of one session. It opens nothing.
 func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {

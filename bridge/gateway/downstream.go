@@ -27,7 +27,7 @@ func Unread(out *replay.Log, maxMessage int) bool { return out.Bytes() > unread*
 type Calls struct {
 	mu   sync.Mutex // guards the rest
 	n    int
-	none chan struct{} // closed when n falls to 0; nil while nobody waits
+	none chan struct{} // closed when n falls to 0; nil while no caller waits
 }
 
 // Add adds n to the count; -1 ends a call.
@@ -71,8 +71,8 @@ func Early(m *jsonrpc.Message) *jsonrpc.Message {
 // MaxBatch limits the messages of one batch (2025-03-26).
 const MaxBatch = 100
 
-// NoBatches returns the error text for a batch in a revision without batches. each says
-// where a single message belongs.
+// NoBatches returns the error text for a batch in a revision without batches. each names the place
+// of a single message.
 func NoBatches(revision, each string) string {
 	return "batches do not exist in revision " + revision + ": send one message " + each
 }

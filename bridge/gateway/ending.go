@@ -63,12 +63,12 @@ func (s *Session) idleFor(now time.Time) time.Duration {
 	return now.Sub(time.Unix(0, s.seen.Load()))
 }
 
-// unusedTTL is the idle limit of a session without any message after initialize: the
-// client probably lost the answer, and with it the id of the session.
+// unusedTTL is the idle limit of a session without any message after initialize. Its client
+// probably lost the answer, and with it the id of the session.
 const unusedTTL = 5 * time.Minute
 
-// idleLimit returns how long the session may be idle. The shorter left is for a client that
-// closed its stream and sent nothing since: it probably left without DELETE. It only counts
+// idleLimit returns how long the session may be idle. The shorter left is for a client that closed
+// its stream and sent nothing since: it probably left without DELETE. The shorter limit only counts
 // if a process runs for this session alone.
 func (s *Session) idleLimit(idle, left time.Duration) time.Duration {
 	s.mu.Lock()

@@ -100,12 +100,12 @@ const (
 	streamTTL   = 30 * time.Second // for a stream that carries it (D3)
 )
 
-// Envelope holds what comes with a client's message over HTTP: its headers, of which only
-// those that a server forwards are read, and the caller's identity.
+// Envelope holds the data beside a client's message over HTTP: its headers and the caller's
+// identity. The bridge reads only the headers that a server forwards.
 type Envelope struct {
 	// Header has the headers of the request; nil for a wire without headers.
 	Header http.Header
-	// Identity is what the bridge knows of the caller by its token; nil without one.
+	// Identity is the caller's identity from its token; nil without a token.
 	Identity *identity.Identity
 }
 
@@ -303,7 +303,7 @@ func (s *Session) chain(w *binding[*server]) (bridge.Upstream, error) {
 // Server returns the name of the session's server; empty means the aggregate.
 func (s *Session) Server() string { return s.server }
 
-// Principal returns the owner of the session. No other principal may use it, or learn
+// Principal returns the owner of the session. No other principal may use the session, or detect
 // that it exists.
 func (s *Session) Principal() string { return s.caller.Principal }
 

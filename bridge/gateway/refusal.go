@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// dataOf maps kinds of errors to the codes of data.bridge, which tell programs why a call
-// failed. The first match counts.
+// dataOf maps kinds of errors to the codes of data.bridge. They show programs why a call failed.
+// The first match counts.
 var dataOf = []struct {
 	kind error
 	word string
@@ -73,8 +73,8 @@ func refuse(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Mess
 	return jsonrpc.NewError(id, code, message, data)
 }
 
-// dataFor returns the data of an error: its code, the server of a refusal by the bridge, and
-// when to try again, if known.
+// dataFor returns the data of an error: its code, the server of a refusal by the bridge, and the
+// time of the next try, if known.
 func dataFor(word string, err error) []byte {
 	data := `{"bridge":"` + word + `"`
 	e, ours := errors.AsType[*bridge.Error](err)

@@ -21,8 +21,8 @@ type principals struct {
 
 // principalCall is a call of a stateless client.
 type principalCall struct {
-	// Relists is called when lists of these kinds may have changed for the principal, at
-	// the server of that name, or at all servers for an empty name. It may be nil.
+	// Relists is called when lists of these kinds may have changed for the principal at the server
+	// of that name. An empty name means all servers. Relists may be nil.
 	Relists func(server string, kinds ...list.Kind)
 
 	stop       context.CancelCauseFunc

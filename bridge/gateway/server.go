@@ -121,8 +121,8 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	return s
 }
 
-// set applies the options that need no new connection. A guard that was off at the start stays
-// off. It returns the kinds of lists that changed for clients.
+// set applies the options that need no new connection. A guard that was off at the start stays off.
+// set returns the kinds of lists that changed for clients.
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)

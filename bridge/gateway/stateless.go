@@ -25,9 +25,8 @@ type Stateless struct {
 	Server string
 	// From is the caller, read from the request's _meta.
 	From *bridge.Caller
-	// Header holds the headers of the client's request; nil on stdio. Headers that
-	// mirror arguments are compared with them. Of the others, only those that a server
-	// forwards are read.
+	// Header holds the headers of the client's request; nil on stdio. Headers that mirror arguments
+	// are compared with the arguments. Other headers are read only if a server forwards them.
 	Header http.Header
 	// Identity is the caller's identity, from its token.
 	Identity *identity.Identity

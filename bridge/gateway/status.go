@@ -29,9 +29,8 @@ type Status struct {
 	Calls    int
 	Parked   int    // parked calls
 	Revision string // of the last handshake; empty before the first
-	// Opened counts opened connections, Failures failed openings and unreachable
-	// servers, Losses connections that ended by themselves, and Restarts the openings
-	// after a loss.
+	// Opened counts opened connections. Failures counts failed openings and unreachable servers.
+	// Losses counts connections that ended by themselves. Restarts counts openings after a loss.
 	Opened, Failures, Losses, Restarts uint64
 	// Last is the last failure or loss, also after recovery. It may name programs and
 	// files.

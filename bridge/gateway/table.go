@@ -66,13 +66,13 @@ type Change struct {
 	Gone func(name string)
 }
 
-// Apply replaces the servers. A server that c does not name gets no new calls; when its
-// calls in flight ended, or after Drain, its sessions end. Sessions at a changed server
-// keep its former Adapter and settings, unless Renew is set. Other sessions are not
-// affected. Clients of the aggregate get notifications of changed lists.
+// Apply replaces the servers. A server that c does not name gets no new calls. Its sessions end
+// when its calls in flight have ended, or after Drain. Sessions at a changed server keep its former
+// Adapter and settings, unless Renew is set. Other sessions are not affected. Clients of the
+// aggregate get notifications of changed lists.
 //
-// Apply knows the calls in flight only with Options.Watch. A stopping gateway changes
-// nothing and returns ErrShutdown.
+// Apply sees the calls in flight only with Options.Watch. A stopping gateway changes nothing and
+// returns ErrShutdown.
 func (g *Gateway) Apply(c Change) error {
 	g.applying.Lock()
 	defer g.applying.Unlock()
@@ -171,9 +171,9 @@ func (g *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(
 	c.Gone(s.o.Name)
 }
 
-// renew moves the open sessions at former versions of a server to next, as after a lost
-// connection. A session that ends with its connection ends once the server has no calls,
-// at the latest after drain.
+// renew moves the open sessions at former versions of a server to next, as after a lost connection.
+// A session that cannot outlive its connection ends when the server has no calls, at the latest
+// after drain.
 func (g *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
 	for _, s := range g.open(func(s *Session) bool {
 		at := s.bindings.Current().Server

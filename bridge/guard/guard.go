@@ -1,5 +1,5 @@
-// Package guard is the folder of the guards, which protect servers, and callers from each other:
-// breaker, cache, drain, limits and retry. It has the checks that their options share.
+// Package guard is the folder of the guards. They protect servers from overload, and callers from
+// each other: breaker, cache, drain, limits and retry. It has the checks that their options share.
 package guard
 
 import (

@@ -2,8 +2,8 @@ package jsonrpc
 
 import "sort"
 
-// Document is valid JSON, with what is needed to take parts of it. One pass does both: a second pass over 1 MB
-// of small objects takes 1.5 ms.
+// Document is valid JSON, with the positions that are needed to take parts of it. One pass does both: a second pass
+// over 1 MB of small objects takes 1.5 ms.
 type Document struct {
 	// Text is the JSON without white space between tokens. Without such white space it is the original bytes.
 	Text  []byte
@@ -61,8 +61,8 @@ func (s *scanner) open(i int) int {
 	return len(s.doc.large) - 1
 }
 
-// close records that an array or object ends before i. If it is too small, so are those within it. Then its
-// record is the last one, and close removes it.
+// close records that an array or object ends before i. If it is too small, so are the arrays and objects within it.
+// Then its record is the last one, and close removes it.
 func (s *scanner) close(slot, i, n int) int {
 	if s.doc == nil {
 		return i

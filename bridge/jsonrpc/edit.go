@@ -158,8 +158,8 @@ func First(object []byte, members string) Edit {
 	return Edit{From: at, To: at, Text: []byte(members)}
 }
 
-// Once returns the response without duplicates of the members that describe its result, because peers differ in
-// which they take. It releases m if it returns another message.
+// Once returns the response without duplicates of the members that describe its result. Some peers take the first one
+// and others the last. It releases m if it returns another message.
 func (m *Message) Once() *Message {
 	if !m.found.Twice {
 		return m

@@ -253,7 +253,7 @@ type held struct {
 	cleanup runtime.Cleanup
 }
 
-// Hold returns n bytes to room once, when the message is released or collected. It replaces what the message
+// Hold returns n bytes to room once, when the message is released or collected. It replaces the bytes that the message
 // held before. Use it for a message that is not copied.
 func (m *Message) Hold(room Room, n int) {
 	_ = m.TakeRelease()

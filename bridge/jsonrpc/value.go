@@ -2,8 +2,8 @@ package jsonrpc
 
 import "github.com/mcp-bridge/bridge/internal/rawjson"
 
-// Value scans the JSON value at b[i], which must not be white space. It returns the index behind it, or -1 if it
-// is not JSON. The limit on nesting is deep levels, at most 1,000. It decodes nothing.
+// Value scans the JSON value at b[i], which must not be white space. It returns the index behind it, or -1 if it is not
+// JSON. The limit on nesting is deep levels, at most 1,000. Value decodes nothing.
 func Value(b []byte, i, deep int) int {
 	s := scanner{b: b}
 	return s.value(i, maxDepth-min(deep, maxDepth), other)

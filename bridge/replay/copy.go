@@ -41,8 +41,8 @@ const (
 
 // Store stores entries for several instances.
 type Store interface {
-	// Write adds entries in order. It ignores those that do not follow the stored ones, because another instance
-	// has taken over the stream.
+	// Write adds entries in order. It ignores entries that do not follow the stored ones, because another instance has
+	// taken over the stream.
 	Write(ctx context.Context, all []Entry) error
 	// Take returns the stored events of a stream after seq. The store then refuses entries of the former
 	// instance, which have numbers up to mark. Take fails with ErrForgotten if the stored events do not reach or
@@ -250,8 +250,8 @@ func ParsePayload(b []byte) (open [][]byte, data []byte, ok bool) {
 	return open, data, true
 }
 
-// Restore adds events with their own, ascending numbers. Later events are numbered above last. It does not copy
-// them.
+// Restore adds events with their own, ascending numbers. Later events are numbered above last. Restore does not copy
+// the events.
 func (l *Log) Restore(events []Event, last int64) {
 	for _, e := range events {
 		l.mu.Lock()

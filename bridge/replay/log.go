@@ -2,9 +2,9 @@
 // server. They are also the history from which a client resumes by Last-Event-ID (2025-03-26 to 2025-11-25,
 // basic/transports, resumability).
 //
-// A log is bounded by events and bytes. A full log first drops the oldest event that may be missed. These are
-// progress, log messages, and change notifications that a later one repeats. It never drops questions and
-// answers. After reports whether events are missing.
+// A log is bounded by events and bytes. A full log first drops the oldest event that may be missed. Such events are
+// progress, log messages, and change notifications that a later one repeats. A log never drops questions and answers.
+// After reports whether events are missing.
 //
 // All logs together are bounded, too: their events take bytes from a Room. Events that only wait for clients to
 // come back are in a History, and are dropped when room is short.
@@ -67,7 +67,7 @@ type Limits struct {
 	// Dropped counts events of all its logs that were dropped before a client read them. It may be nil.
 	Dropped *atomic.Uint64
 	Room    Room     // nil means unlimited
-	History *History // for streams that can be resumed; nil for a log that forgets written events
+	History *History // for streams that can be resumed; nil for a log that drops written events
 }
 
 // Log is the history of one stream. Its methods may be called concurrently.
@@ -195,7 +195,7 @@ func (l *Log) drop(e Event) {
 // inHand reports whether the reader is writing the event, so that its memory is in use.
 func (l *Log) inHand(e Event) bool { return l.written < e.Seq && e.Seq <= l.hand }
 
-// droppable reports whether an event may be missed. The newest of its key may not.
+// droppable reports whether an event may be missed. The newest event of its key may not.
 func (l *Log) droppable(e Event) bool {
 	return !e.Must && (e.Key == "" || l.newest[e.Key] != e.Seq)
 }

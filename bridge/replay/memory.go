@@ -88,8 +88,8 @@ func Read(all []Entry, seq int64) (Taken, error) {
 	return t, nil
 }
 
-// follows reports whether no event is missing between last and seq, which is higher by that number. A later
-// owner starts at its mark. It has answered what the former owner did not write.
+// follows reports whether seq is last plus by, so that no event is missing. A later owner starts at its mark. That
+// owner has answered the requests whose answers the former owner did not write.
 func follows(seq, last, by int64) bool {
 	return seq == last+by || seq>>32 > last>>32 && int64(uint32(seq)) == by
 }

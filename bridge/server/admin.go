@@ -62,8 +62,8 @@ var (
 )
 
 // caller returns the caller of a request to the API of operators, and its rights. Without access
-// rules, any program on this machine is an operator, since it may use every server too. A proxy is
-// none: it may act for anybody.
+// rules, any program on this machine is an operator, because it may use every server too. A proxy is
+// no operator: it may act for any client.
 func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c admin.Caller, known bool, err error) {
 	if !s.access.Keyed() {
 		if who := auth.Principal(r.Context()); who != "" { // the embedding program identifies its callers

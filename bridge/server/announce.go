@@ -13,8 +13,8 @@ import (
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 )
 
-// announcements passes a webhook, which reaches one instance, to all instances, and to those that
-// start later (S-043).
+// announcements passes a webhook, which reaches one instance, to all instances. Instances that start
+// later get it too (S-043).
 type announcements struct {
 	store   store.Hooks
 	log     *slog.Logger
@@ -30,7 +30,7 @@ type announcements struct {
 
 // announced is one applied webhook.
 type announced struct {
-	by     *hook // where it was applied: a replaced server has another one
+	by     *hook // the hook that it was applied to: a replaced server has another one
 	number int64
 	body   []byte
 }
@@ -113,8 +113,8 @@ func (a *announcements) follow() {
 	}
 }
 
-// sync applies the stored webhook of a server if its number is new. Number 0 says that the store lost
-// it: look stores it again.
+// sync applies the stored webhook of a server if its number is new. Number 0 means that the store has
+// lost the webhook: look stores it again.
 func (a *announcements) sync(server string, h *hook, number int64) error {
 	if err := a.enter(a.ctx); err != nil {
 		return err

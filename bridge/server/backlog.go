@@ -11,8 +11,8 @@ import (
 )
 
 // backlogListener is a listener that closes without losing the connections in the kernel's backlog:
-// Close alone resets them, and loses their requests. Its methods may be called concurrently, Accept
-// by one goroutine.
+// Close alone resets them, and loses their requests. All methods may be called concurrently, except
+// Accept: only one goroutine may call it.
 type backlogListener struct {
 	net.Listener
 	setDeadline func(time.Time) error // sets the deadline of Accept; nil if the listener has none

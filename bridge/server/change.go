@@ -29,7 +29,7 @@ func (t *table) index(name string) int {
 	return slices.IndexFunc(t.servers, func(c config.Server) bool { return c.Name == name })
 }
 
-// tableOf makes the table of the servers, and the options of those that are new or changed. All others
+// tableOf makes the table of the servers, and the options of new or changed servers. All others
 // keep their adapters. It also reads the documents of HTTP APIs that are files: see mistakes.
 func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.table.Load()
@@ -122,7 +122,7 @@ func (s *Server) Replace(c config.Server) error {
 	})
 }
 
-// change replaces the servers by what edit returns, which differs in the server of that name only.
+// change replaces the servers by the result of edit, which differs only in the server of that name.
 // Other servers are not affected. An error changes nothing.
 func (s *Server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
 	s.changing.Lock()
@@ -195,8 +195,8 @@ func (s *Server) released(name string) {
 	}
 }
 
-// setMetrics sets the servers of the metrics: those of t, and removed ones that are still in use. The caller
-// holds s.changing.
+// setMetrics sets the servers of the metrics: the servers of t, and removed servers that are still in use.
+// The caller holds s.changing.
 func (s *Server) setMetrics(t *table) {
 	names := t.names()
 	for name := range s.leaving {

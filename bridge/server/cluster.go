@@ -49,7 +49,7 @@ type instance struct {
 	hooks  *announcements
 }
 
-// backing has what the instances of a cluster share, and how they reach each other.
+// backing holds the shared parts of a cluster's instances, and their ways to reach each other.
 type backing struct {
 	sessions session.Store
 	registry cluster.Registry
@@ -144,10 +144,10 @@ func hashOf(names []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// between is how much larger a message between instances may be than a client's: it says more.
+// between is the size that a message between instances may have beyond a client's: it holds more data.
 const between = 1 << 20
 
-// shared gives other instances access to the connections of this one.
+// shared gives other instances access to the connections of this instance.
 type shared struct{ s *Server }
 
 // Join implements home.Gateway.
@@ -218,8 +218,8 @@ func (i *instance) begin(ctx context.Context) error {
 	return nil
 }
 
-// checkAddress checks that no other instance answers at this one's address. With the address of a Service, or
-// a copy of another instance's file, requests would reach the wrong instance.
+// checkAddress checks that no other instance answers at the address of this instance. With the address of a
+// Service, or a copy of another instance's file, requests would reach the wrong instance.
 func (i *instance) checkAddress(ctx context.Context, address string) error {
 	who, err := i.peers.IDAt(ctx, address)
 	switch {
@@ -232,12 +232,12 @@ func (i *instance) checkAddress(ctx context.Context, address string) error {
 }
 
 // leave hands the sessions over to other instances, each when it has no call in flight, until ctx ends.
-// It then still forwards requests until the others know that nothing is here: load balancers and
-// instances have open connections to this one. New sessions start at other instances meanwhile.
+// It then still forwards requests, because load balancers and instances have open connections to this
+// one. It stops forwarding when the others have seen that nothing is here. New sessions start elsewhere.
 //
-// Other instances stop using connections and processes here as soon as they see that it stops,
-// independent of the calls of its own sessions. Their calls in flight may take as long as its own:
-// others is done when they have ended.
+// Other instances stop using connections and processes here as soon as they see that this instance
+// stops. They do not wait for the calls of its own sessions. Calls in flight of other instances may
+// take as long as its own calls: others is done when they have ended.
 func (i *instance) leave(ctx context.Context, s *Server) (others *sync.WaitGroup) {
 	i.node.Drain(ctx)
 	others = &sync.WaitGroup{}
@@ -282,7 +282,7 @@ type clustered struct {
 	State     cluster.State `json:"state"`
 	Role      string        `json:"role"`
 	Workers   *workerState  `json:"workers,omitempty"` // absent if no server has place: workers
-	StoreMS   float64       `json:"store_ms"`          // how long the last heartbeat took
+	StoreMS   float64       `json:"store_ms"`          // the duration of the last heartbeat
 	Members   []colleague   `json:"members"`
 	Forwarded uint64        `json:"forwarded"`
 	TakenOver uint64        `json:"taken_over"`
@@ -297,9 +297,9 @@ type colleague struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
 	Role     string `json:"role"`
-	Free     int    `json:"free,omitempty"` // how many more child processes it can run for others
+	Free     int    `json:"free,omitempty"` // number of further child processes that it can run for others
 	Draining bool   `json:"draining,omitempty"`
-	// Unreached says that it lives, and could not be reached from here the last time.
+	// Unreached means that the instance lives, but the last attempt to reach it from here failed.
 	Unreached bool `json:"unreached,omitempty"`
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// connections bounds the open connections of clients: anybody can open one, with or without a key. One
-// address may have a quarter of them, since opening many from one address is cheap.
+// connections bounds the open connections of clients: any program can open one, with or without a key.
+// One address may have a quarter of them, because it is cheap to open many from one address.
 type connections struct {
 	log        *slog.Logger
 	most, each int
@@ -119,7 +119,7 @@ func (c *clientConn) Close() error {
 	return err
 }
 
-// strangerIdle is how long a connection without a good key may be idle, if access rules exist.
+// strangerIdle limits the idle time of a connection without a good key, if access rules exist.
 const strangerIdle = time.Minute
 
 // limitIdle closes idle connections on which no good key was shown.

@@ -129,7 +129,7 @@ func (s *Server) view(c *admin.Caller) access.View {
 // detail is the state of one server in detail.
 type detail struct {
 	Server *state `json:"server"`
-	// Settings are those of the file, without possible secrets: see admin.Masked.
+	// Settings are the settings of the file, without possible secrets: see admin.Masked.
 	Settings string `json:"settings,omitempty"`
 	// Connections are the open connections; nil for a caller without the right to see them.
 	Connections []health.ConnectionStatus `json:"connections,omitempty"`
@@ -177,8 +177,8 @@ type drained struct {
 	Until *time.Time `json:"until,omitempty"` // for a server; nil means until it is resumed
 }
 
-// drain returns the action that drains or resumes the bridge. While it is drained, /readyz says that it
-// is not ready, so that a load balancer sends no new clients. Current clients are still served.
+// drain returns the action that drains or resumes the bridge. While it is drained, /readyz reports that
+// it is not ready, so that a load balancer sends no new clients. Current clients are still served.
 func (s *Server) drain(on bool) func(c *admin.Call) (any, error) {
 	return func(c *admin.Call) (any, error) {
 		if err := admin.Empty(c); err != nil {

@@ -32,15 +32,14 @@ func newHook(secret string, renew func(context.Context, []byte) (int, error)) *h
 }
 
 const (
-	// hookLimit bounds how long a sender waits for its answer.
+	// hookLimit bounds the time that a sender waits for its answer.
 	hookLimit = time.Minute
-	// signedBodies is how many large bodies with a signature are read at once.
+	// signedBodies is the maximum of large bodies with a signature that are read at once.
 	signedBodies = 2
-	// smallBody is the size up to which a body needs no slot of signing: a header without a
-	// secret may be as large.
+	// smallBody is the size of the largest body that needs no slot of signing. The headers, which
+	// need no secret either, may be as large.
 	smallBody = 16 << 10
-	// signedWait is how long a request waits for a slot, and signedRead how long its body may
-	// take.
+	// signedWait limits the wait of a request for a slot, and signedRead the reading of its body.
 	signedWait = 5 * time.Second
 	signedRead = 10 * time.Second
 	// signature is the header with the HMAC-SHA256 of the body.
@@ -66,8 +65,8 @@ func (s *Server) hooks() map[string]*hook {
 	return all
 }
 
-// hook answers a request to a webhook. It does not parse the body before the sender has proved that it
-// knows the secret.
+// hook answers a request to a webhook. It parses the body only after the sender has proved that it
+// has the secret.
 func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *hook) {
 	signed := r.Header.Get(signature)
 	if signed == "" && !h.hasSecret(r.Header.Get("Authorization")) {

@@ -30,7 +30,7 @@ func (t *tree) recovered(c *gin.Context) {
 	c.Next()
 }
 
-// limitBody limits how long the body of a request may take.
+// limitBody limits the time of the body of a request.
 func (t *tree) limitBody(c *gin.Context) {
 	w, r := of(c)
 	r, ok := httpio.LimitBody(w, r)
@@ -94,7 +94,7 @@ func (t *tree) checkCaller(c *gin.Context) {
 	t.admit(c, c.Request.URL.Path, t.s.access.TargetFor(c.Request, t.base))
 }
 
-// checkOperator accepts callers that may see the state of the bridge: with public_status, everybody.
+// checkOperator accepts callers that may see the state of the bridge: with public_status, all callers.
 func (t *tree) checkOperator(c *gin.Context) {
 	if !t.s.c().PublicStatus {
 		t.admit(c, c.Request.URL.Path, access.Target{Base: t.base})
@@ -130,7 +130,7 @@ func (t *tree) servesClients(c *gin.Context) {
 	}
 }
 
-// identify adds to a request what servers are sent of its caller.
+// identify adds to a request the data about its caller that servers get.
 func (t *tree) identify(c *gin.Context) { c.Request = t.s.access.Identify(c.Request, t.target(c)) }
 
 // endWithToken ends a stream with the token of its caller.
@@ -156,7 +156,7 @@ func (t *tree) checkScopes(c *gin.Context) {
 	}
 }
 
-// forOperators accepts requests that came in where operators are served.
+// forOperators accepts requests that came in at an address for operators.
 func (t *tree) forOperators(c *gin.Context) {
 	if !t.s.forOperators(c.Request) {
 		t.nowhere(c)

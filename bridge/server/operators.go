@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// listenForOperators opens the address of console_listen, if it is set. Everything that the bridge serves
-// is served there too: the console is a client of the bridge, and browsers allow it requests to its
-// own origin only.
+// listenForOperators opens the address of console_listen, if it is set. The bridge serves everything
+// there: the console is a client of the bridge, and browsers restrict the console's requests to its own
+// origin.
 func (s *Server) listenForOperators(ctx context.Context) (err error) {
 	at := s.c().ConsoleListen
 	if at == "" || s.operators != nil {
@@ -44,7 +44,7 @@ func (s *Server) base(l net.Listener) context.Context {
 	return context.Background()
 }
 
-// forOperators reports whether a request came in where operators are served.
+// forOperators reports whether a request came in at an address for operators.
 func (s *Server) forOperators(r *http.Request) bool {
 	return s.c().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// outside returns the prefix of the request's path as the client sees it: what trusted proxies removed,
-// and what http.StripPrefix removed.
+// outside returns the prefix of the request's path as the client sees it: the parts that trusted proxies
+// and http.StripPrefix removed.
 func (s *Server) outside(r *http.Request) string {
 	prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/")
 	if !s.access.Trusts(r.RemoteAddr) || !cleanPrefix(prefix) {

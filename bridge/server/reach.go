@@ -27,17 +27,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-// backend is the adapter of a configured server, and what belongs to it.
+// backend is the adapter of a configured server, and its resources.
 type backend struct {
 	bridge.Adapter
-	check         func() error     // returns why the server cannot work now; nil if nothing is known
+	check         func() error     // returns the reason that the server cannot work now, or nil
 	transport     func() string    // returns stdio, streamable, sse, rest, worker or in-process; empty while unknown
-	close         func()           // closes what is kept between connections; may be nil
+	close         func()           // closes the resources kept between connections; may be nil
 	hook          *hook            // its webhook; nil if it has none
-	fault         error            // why its settings cannot be used
+	fault         error            // the reason that its settings cannot be used
 	api           *rest.Adapter    // the adapter of an HTTP API; nil for others
 	documentFault error            // the fault of its documents, as the configuration uses them
-	local         *placement.Local // how a worker starts it; nil if it is not placed at workers
+	local         *placement.Local // the settings for its start at a worker; nil if it is not placed at workers
 }
 
 // backendMaker makes the adapter of a configured server.
@@ -235,8 +235,8 @@ func unusableBackend(c *config.Server, err error) backend {
 	}
 }
 
-// limits returns the limits of the server's connections, and the revisions that they use: the modern era,
-// another era, or up to a legacy revision.
+// limits returns the limits of the server's connections, and the revisions that they use. These are the
+// modern era, another era, or all up to a legacy revision.
 func (s *Server) limits(c *config.Server) conn.Options {
 	o := conn.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: s.times.of(c), Era: conn.Era(c.Era), Revision: c.Revision}
 	if era.IsModern(c.Revision) {
@@ -245,8 +245,8 @@ func (s *Server) limits(c *config.Server) conn.Options {
 	return o
 }
 
-// times has the timeouts of calls, by server. A change applies to open connections too, also to those of
-// replaced servers. Server.changing guards it.
+// times has the timeouts of calls, by server. A change applies to open connections too, also to connections
+// of replaced servers. Server.changing guards it.
 type times map[string]*timing
 
 type timing struct {
@@ -255,8 +255,8 @@ type timing struct {
 	now  conn.Timeouts
 }
 
-// of returns the timeouts of a server: those of its configuration, or until set is called, those of an
-// earlier server of its name.
+// of returns the timeouts of a server from its configuration. Until set is called, it returns the timeouts
+// of an earlier server of its name.
 func (t times) of(c *config.Server) conn.Timeouts {
 	one := t[c.Name]
 	if one == nil {

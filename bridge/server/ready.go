@@ -26,14 +26,14 @@ type readiness struct {
 	Ready    bool   `json:"ready"`
 	Reason   string `json:"reason,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
-	// Drained is set if an operator drained the bridge. It is nil where Whole is.
+	// Drained is set if an operator drained the bridge. It is nil if Whole is nil.
 	Drained *drained `json:"drained,omitempty"`
 	Whole   *load    `json:"bridge,omitempty"` // nil for a caller that may not see all servers
-	// Cluster is the cluster as this instance sees it; nil without one, and where Whole is.
+	// Cluster is the cluster as this instance sees it. It is nil without one, and if Whole is nil.
 	Cluster *clustered `json:"cluster,omitempty"`
-	// Config is the state of reloading; nil without it, and where Whole is.
+	// Config is the state of reloading. It is nil without it, and if Whole is nil.
 	Config *reload.Status `json:"config,omitempty"`
-	// Issuers is the state of the issuers of tokens; nil where Whole is.
+	// Issuers is the state of the issuers of tokens; nil if Whole is nil.
 	Issuers []access.IssuerState `json:"issuers,omitempty"`
 	Servers []state              `json:"servers"`
 }
@@ -59,7 +59,7 @@ type state struct {
 	Since  *time.Time `json:"since,omitempty"`
 	// Transport is stdio, streamable, sse, rest, worker or in-process.
 	Transport string `json:"transport,omitempty"`
-	// Era and Revision are those of the last connection.
+	// Era and Revision are the era and the revision of the last connection.
 	Era      string `json:"era,omitempty"`
 	Revision string `json:"revision,omitempty"`
 	Sessions int    `json:"sessions"`
@@ -92,8 +92,8 @@ type state struct {
 	reason, last string // Reason and LastError with the standard error of the server's process; see tell
 }
 
-// addStderr adds to reasons what processes wrote to their standard error. That may be about a caller, so it is
-// only for operators that may act.
+// addStderr adds to reasons the standard error of processes. It may contain data of a caller, so it is only
+// for operators that may act.
 func (r *readiness) addStderr() {
 	for i := range r.Servers {
 		r.Servers[i].addStderr()
@@ -157,7 +157,7 @@ func (s *Server) queues(r *readiness) {
 	}
 }
 
-// unready returns why the bridge is not ready with its servers in these states; empty if it is ready.
+// unready returns the reason that the bridge is not ready with its servers in these states, or "".
 func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 	var useless []string
 	for i := range servers {
@@ -345,7 +345,7 @@ func dash(s string) string {
 	return s
 }
 
-// ago returns how long ago something was.
+// ago returns the time since t, as text.
 func ago(now time.Time, t *time.Time) string {
 	if t == nil {
 		return "-"

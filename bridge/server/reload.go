@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Plan returns what Apply would change, and when each change takes effect. It changes nothing, and fails
-// where Apply would fail because of a document.
+// Plan returns the changes that Apply would make, and when each takes effect. It changes nothing. It
+// fails if Apply would fail because of a document.
 func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -37,9 +37,9 @@ func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// Apply makes another configuration current, and returns the changes; docs/operations.md says when each
-// setting takes effect. Servers that are the same in both are not affected: no session, connection or
-// call of theirs ends. Settings that need a restart stay as they were. An error changes nothing.
+// Apply makes another configuration current, and returns the changes; docs/operations.md has the time when
+// each setting takes effect. Servers that are the same in both are not affected: none of their sessions,
+// connections or calls ends. Settings that need a restart stay as they were. An error changes nothing.
 //
 // The configuration is compared with the current one, which Add, Remove and Replace may have changed.
 // Traces stay as they are.
@@ -82,7 +82,7 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// prepared has what another configuration needs, and what can fail.
+// prepared holds the new parts for another configuration: their preparation can fail.
 type prepared struct {
 	table     *table
 	fresh     []gateway.ServerOptions
@@ -91,7 +91,7 @@ type prepared struct {
 	accessLog *accesslog.Log          // nil if it does not change, or if there is none
 }
 
-// prepare makes what next needs beside the current things. An error leaves nothing open.
+// prepare makes the new parts that next needs. An error leaves nothing open.
 func (s *Server) prepare(was, next *config.Config, changes []config.Change) (*prepared, error) {
 	m := &prepared{}
 	if err := m.fill(s, was, next, changes); err != nil {
@@ -155,7 +155,7 @@ func effects(changes []config.Change) affected {
 	return of
 }
 
-// close closes what will not be used.
+// close closes the parts that will not be used.
 func (p *prepared) close() {
 	if p.accessLog != nil {
 		p.accessLog.Close(nil)

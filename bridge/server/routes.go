@@ -64,7 +64,7 @@ type tree struct {
 	other  route      // for requests without a route
 }
 
-// route says how requests for a path are served.
+// route describes the handling of requests for a path.
 type route struct {
 	group   *gin.RouterGroup // the middleware that they pass
 	methods string           // in the form of Allow, or anyMethod
@@ -86,7 +86,7 @@ func (s *Server) treeAt(base string) *tree {
 	return t
 }
 
-// build defines all routes and their middleware. The orders matter, and TestRoutes says why.
+// build defines all routes and their middleware. The orders matter; TestRoutes has the reasons.
 func (t *tree) build() {
 	s, base, e := t.s, t.base, newEngine()
 	t.engine = e
@@ -137,8 +137,8 @@ func (t *tree) build() {
 		{api, anyMethod, "/" + admin.Base + "*path", t.action},
 	}
 	if s.access.Door().Tokens() {
-		// Below the base path, which may be all that a proxy forwards, and where the standard
-		// puts it: between the host and the path of the resource (I-003, I-004).
+		// Below the base path, because a proxy may forward nothing else. Also in the standard's place:
+		// between the host and the path of the resource (I-003, I-004).
 		for _, path := range slices.Compact([]string{below + access.WellKnown, access.WellKnown + below}) {
 			t.routes = append(t.routes, route{metadata, reading, path, t.describe}, route{metadata, reading, path + "/*endpoint", t.describe})
 		}
@@ -205,8 +205,8 @@ func newEngine() *gin.Engine {
 	// refused before anything else reads it (named), so gin may use the decoded path.
 	e.RedirectTrailingSlash, e.RedirectFixedPath, e.RemoveExtraSlash = false, false, false
 	e.UseRawPath, e.UseEscapedPath = false, false
-	// gin v1.12.0 panics when it searches the other methods of a path among as many routes as
-	// these, and knows only methods that have routes. otherMethod answers instead.
+	// gin v1.12.0 panics when it searches the other methods of a path among so many routes. It also
+	// considers only methods that have routes. otherMethod answers instead.
 	e.HandleMethodNotAllowed = false
 	e.ForwardedByClientIP = false // access decides which proxies are trusted
 	_ = e.SetTrustedProxies(nil)  // an empty list is always valid
@@ -218,9 +218,9 @@ func (t *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.engine.ServeHTTP(noWriter{w}, unslashed(r))
 }
 
-// noWriter is the writer that gin gets. Handlers use the one below it: it returns the errors of a flush, closes
-// connections after bodies that are too large, and can hand over the connection. gin's own writer
-// does not, and writes 200 after handlers that bypass it.
+// noWriter is the writer that gin gets. Handlers use the writer below it. That writer returns the errors of
+// a flush, closes connections after bodies that are too large, and can hand over the connection. gin's own
+// writer does not, and writes 200 after handlers that bypass it.
 type noWriter struct{ http.ResponseWriter }
 
 func (noWriter) Header() http.Header         { return http.Header{} }
@@ -262,9 +262,9 @@ func (t *tree) based(f func(w http.ResponseWriter, r *http.Request, base string)
 	}
 }
 
-// otherMethod serves a request that gin has no route for: the path does not exist, does not allow the
-// method, or allows any method, also ones that gin does not know. The request passes the middleware
-// of the path too: some of it hides the path from callers that must not know of it.
+// otherMethod serves a request for which gin has no route. The path does not exist, does not allow the
+// method, or allows any method, also methods unknown to gin. The request passes the middleware of the
+// path too: some of it hides the path from callers without a right to it.
 //
 // It is not a chain of gin: code of middleware after c.Next runs before serve. That does not matter for
 // these requests, which are answered at once and open no stream.
@@ -289,8 +289,8 @@ func (t *tree) otherMethod(c *gin.Context) {
 	answer.WrongMethod(w, at.methods)
 }
 
-// nowhere answers a request for a path that does not exist. Without a key, all paths look alike: clients
-// without one must not learn which paths exist.
+// nowhere answers a request for a path that does not exist. Without a key, all answers look alike: clients
+// without a key must not find out which paths exist.
 func (t *tree) nowhere(c *gin.Context) {
 	w, r := of(c)
 	switch path := r.URL.Path; {

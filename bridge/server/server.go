@@ -47,7 +47,7 @@ import (
 
 // Server is a bridge and the HTTP server in front of it.
 type Server struct {
-	conf       atomic.Pointer[config.Config] // the current configuration; nobody changes it
+	conf       atomic.Pointer[config.Config] // the current configuration; read only
 	log        *slog.Logger
 	reacher    backendMaker
 	newBacking func(s *Server, id string, life time.Duration) (*backing, error)
@@ -59,11 +59,11 @@ type Server struct {
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	access     *access.Access // checks callers and their rights
-	noHook     *hook          // stands for webhooks that do not exist: nobody knows its secret
+	noHook     *hook          // stands for webhooks that do not exist: its secret is random
 	metrics    *metrics.Metrics
 	accessLog  atomic.Pointer[accesslog.Log] // the access log; nil if there is none
 	lostLines  atomic.Uint64                 // lines lost by earlier access logs
-	fault      error                         // why the bridge cannot serve the configuration
+	fault      error                         // the reason that the bridge cannot serve the configuration
 	listeners
 	operating
 	began    time.Time
@@ -319,7 +319,7 @@ func Version() string {
 // Fault returns the error that prevents the bridge from serving the configuration, or nil. Listen and Serve return it.
 func (s *Server) Fault() error { return s.fault }
 
-// Activity returns how many calls of clients are in flight, and how many there were in all.
+// Activity returns the number of calls of clients that are in flight, and of all calls so far.
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
 
 // Status is the state of a server.
@@ -339,10 +339,10 @@ func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, ou
 	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
 }
 
-// WithPrincipal returns the context of a request whose caller the embedding program knows. The program
-// sets it in requests that it passes to Handler. Everything stored per caller is stored under that name:
-// sessions, connections shared by principal, cached lists, quotas. A configuration with Access uses its
-// keys instead.
+// WithPrincipal returns the context of a request whose caller the embedding program has identified. The
+// program sets it in requests that it passes to Handler. The bridge stores all data of the caller under
+// that name: sessions, connections shared by principal, cached lists, quotas. A configuration with Access
+// uses its keys instead.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	return auth.WithPrincipal(ctx, name)
 }
@@ -493,12 +493,11 @@ func (s *Server) serve(l net.Listener) error {
 	return s.http.ServeTLS(counted, "", "")
 }
 
-// closeLimit bounds how long responses may take after the bridge closed, and how long the access log may
-// take after that.
+// closeLimit bounds the time of responses after the bridge closed, and then the time of the access log.
 const closeLimit = 2 * time.Second
 
-// lastRequests is how long an instance that stops waits for another request on open connections: each is
-// closed with its answer.
+// lastRequests limits the time in which an instance that stops waits for another request on open
+// connections. Each connection is closed with its answer.
 const lastRequests = time.Second
 
 // Close stops everything at once: sessions, children, connections.

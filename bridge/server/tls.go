@@ -39,7 +39,7 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// get returns the certificate for a handshake. Files that cannot be used, such as one that is being written,
+// get returns the certificate for a handshake. Unusable files, such as a file that is being written,
 // change nothing.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if time.Now().UnixNano() >= c.next.Load() && c.turn.TryLock() {

@@ -45,8 +45,7 @@ var (
 	ErrFull     = errors.New("too many sessions")
 	// ErrFenced: another instance has the session by now.
 	ErrFenced = errors.New("another instance has the session")
-	// ErrUnavailable: the store is unreachable. It is unknown whether it has done what was
-	// requested.
+	// ErrUnavailable: the store is unreachable. It is unknown whether the request had an effect.
 	ErrUnavailable = errors.New("the store of sessions is out of reach")
 )
 
@@ -94,7 +93,7 @@ type Store interface {
 	// Take makes this owner the owner of a session that Find returned as seen. It fails with *Moved
 	// if the session has changed since, and with ErrNotFound.
 	Take(ctx context.Context, seen Held) (Held, error)
-	// Keep extends the life of records. It returns those that this owner does not have any more.
+	// Keep extends the life of records. It returns the records that this owner has lost.
 	Keep(ctx context.Context, all []Held) (fenced []Held, err error)
 }
 

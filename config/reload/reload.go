@@ -22,7 +22,7 @@ import (
 
 // Target is the bridge.
 type Target interface {
-	// Plan returns what Apply would change.
+	// Plan returns the changes that Apply would make.
 	Plan(c *config.Config) ([]config.Change, error)
 	// Apply applies another configuration. An error changes nothing.
 	Apply(c *config.Config) ([]config.Change, error)
@@ -45,7 +45,7 @@ type Options struct {
 // Result holds the changes of a reload, real or planned.
 type Result struct {
 	Changes []config.Change `json:"changes"`
-	// Warnings are those of the file.
+	// Warnings are the warnings of the file.
 	Warnings []string `json:"warnings"`
 	// File is the name of the file, and Digest the config.Digest of its content.
 	File   string `json:"file"`
@@ -57,7 +57,7 @@ type Status struct {
 	// Hash is a short digest of the file and of the files that it names.
 	Hash     string    `json:"hash"`
 	LoadedAt time.Time `json:"loaded_at"`
-	// LastError is the short reason why the last reload failed; empty after a success.
+	// LastError is the short reason for the failure of the last reload; empty after a success.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	// Pending are the changes that wait for a restart.
@@ -125,8 +125,8 @@ func (r *Reloader) Serve(t Target) {
 	r.target = t
 }
 
-// took records a configuration as applied. before are the digests from before its reading. The
-// caller holds r.mu.
+// took records that a configuration was applied. before holds the digests that were computed
+// before the files were read. The caller holds r.mu.
 func (r *Reloader) took(c *config.Config, before map[string]string) {
 	r.follows.Store(c.Reload == config.ReloadOn && !config.Stream(r.o.File))
 	r.made(c, before)
@@ -345,7 +345,7 @@ func (r *Reloader) Follow(ctx context.Context) {
 	}
 }
 
-// poll reloads the files if their digest is still before, and differs from that of the last
+// poll reloads the files if their digest equals before, and differs from that of the last
 // reading. It returns the digest. A faulty file does not show which files it names, so poll reads
 // it each time.
 func (r *Reloader) poll(before string) (seen string) {

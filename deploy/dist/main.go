@@ -3,7 +3,7 @@
 //	go run ./deploy/dist -version 1.2.3 -out dist
 //
 // It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), and
-// checksums.txt. The same commit and the same Go give the same bytes, in any folder and on any machine.
+// checksums.txt. The same commit and Go version give the same bytes, in any folder and on any machine.
 package main
 
 import (

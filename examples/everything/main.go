@@ -1,6 +1,7 @@
 // Everything is a reference MCP server for demonstrations and tests. It offers every feature of the
-// protocol, like the npm package @modelcontextprotocol/server-everything, over stdio, HTTP+SSE or
-// Streamable HTTP, to legacy clients (2024-11-05 to 2025-11-25) and modern ones (2026-07-28).
+// protocol, like the npm package @modelcontextprotocol/server-everything. Its transports are stdio,
+// HTTP+SSE and Streamable HTTP. It serves legacy clients (2024-11-05 to 2025-11-25) and modern ones
+// (2026-07-28).
 //
 // The kinds bridged and bridged-stdio use the bridge as a library in the same process: one server, over
 // every transport.

@@ -62,8 +62,8 @@ func serveHTTP(ctx context.Context, s settings, stderr io.Writer) error {
 	return errors.Join(err, srv.Shutdown(grace), srv.Close())
 }
 
-// instances is the set of live instances behind one HTTP listener: one per legacy session, and one for all
-// modern clients, whose requests belong to no session.
+// instances is the set of live instances behind one HTTP listener. Each legacy session has its own. All
+// modern clients share one, because their requests belong to no session.
 type instances struct {
 	settings settings
 	modern   *instance
@@ -128,7 +128,7 @@ func (i *instances) streamable() http.Handler {
 
 type instanceKey struct{}
 
-// onDemand makes at most one new instance per request. The SDK asks for a server several times per request,
+// onDemand makes at most one new instance per request. The SDK gets a server several times per request,
 // although only the request that opens a session keeps it.
 func onDemand(set *instances, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

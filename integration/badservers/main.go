@@ -1,6 +1,6 @@
-// Badservers runs MCP servers over Streamable HTTP: one good one, one that takes 5 s for each call, one that is up
-// every other second, and one that answers with garbage. It writes a line with name and address for each, and for
-// one address without a server. It ends with its input.
+// Badservers runs four MCP servers over Streamable HTTP. One works, one takes 5 s for each call, one is up every
+// other second, and one answers with garbage. Badservers writes a line with name and address for each server, and
+// for one address without a server. It ends at the end of its input.
 package main
 
 import (

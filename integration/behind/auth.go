@@ -82,8 +82,8 @@ func signIn(dir, command, at string) ([]string, error) {
 	return append(args, at), nil
 }
 
-// issuer returns the referee's authorization server. Its context may lack it: operators who configure a secret
-// know its issuer.
+// issuer returns the referee's authorization server. The context of the referee may lack it: operators who
+// configure a secret have its issuer.
 func issuer(at string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {

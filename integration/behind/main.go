@@ -3,8 +3,8 @@
 //
 //	behind BRIDGE CLIENT URL
 //
-// In authorization scenarios the bridge signs in at the referee, with this program as the browser: with a client
-// that connects to it, or as a stdio server.
+// In authorization scenarios the bridge signs in at the referee, with this program as the browser. The bridge runs
+// with a client that connects to it, or as a stdio server.
 //
 //	behind run BRIDGE CLIENT URL
 //	behind connect BRIDGE CLIENT URL
@@ -62,7 +62,7 @@ func authorized(command, bridge, client, url string) error {
 	if command == "connect" {
 		return stdio(bridge, args)
 	}
-	// The client does the same in all scenarios. It does not support those of extensions.
+	// The client does the same in all scenarios. It does not support scenarios of extensions.
 	if err := os.Setenv("MCP_CONFORMANCE_SCENARIO", "auth/metadata-default"); err != nil {
 		return err
 	}

@@ -144,8 +144,8 @@ func (s *server) addAskingTools() {
 	s.add(rev1, &mcp.Tool{Name: "rounds"}, s.rounds)
 }
 
-// rounds asks twice. The second question uses the first answer, which only the request state holds in the modern
-// era.
+// rounds asks twice. The second question uses the first answer. In the modern era only the request state
+// holds that answer.
 func (s *server) rounds(ctx context.Context, r *mcp.CallToolRequest, _ arguments) (*mcp.CallToolResult, error) {
 	if !can(r.ClientCapabilities(), "sampling") {
 		return s.lacks("sampling")

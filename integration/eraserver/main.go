@@ -116,7 +116,7 @@ func newServer(revision string) *server {
 	return s
 }
 
-// asThen changes the SDK's answers to those of the revision's time.
+// asThen changes the SDK's answers to the answers of the revision's time.
 func (s *server) asThen(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		if method == "initialize" && s.since(modern) { // the SDK accepts it in every revision

@@ -108,8 +108,8 @@ func (k *Keys) Set(keys []Key) {
 }
 
 // OnChange sets the function that is called when a principal loses its last usable key, after the last
-// admitted request; and with good when it has one again, before the first. Replacing a key is neither.
-// f must not check a key.
+// admitted request. It is called with good when the principal has a key again, before the first request.
+// Replacing a key is neither. f must not check a key.
 func (k *Keys) OnChange(f func(principal string, good bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,7 +135,7 @@ func (k *Keys) Watch(ctx context.Context) {
 	}
 }
 
-// checkEvery is how long a change of a file may go unnoticed.
+// checkEvery is the interval at which files are checked for changes.
 const checkEvery = 2 * time.Second
 
 // find returns the principal of a key with a sum.

@@ -25,7 +25,7 @@ type Caller struct {
 	Principal string
 	// Token is the verified token; nil for a key.
 	Token *token.Token
-	// Identity is what servers may get of the token; nil if they get nothing.
+	// Identity is the part of the token that servers may get; nil if they get nothing.
 	Identity *identity.Identity
 }
 
@@ -64,7 +64,7 @@ func RuleOf(principal string) string {
 	return rule
 }
 
-// Rule says which users may call. All fields that are set must match (I-050).
+// Rule selects the users that may call. All fields that are set must match (I-050).
 type Rule struct {
 	Name   string
 	Issuer string              // one of the issuers; empty means any
@@ -87,8 +87,8 @@ type Authenticator struct {
 // ErrDenied means that no rule admits the user. Another token would not help.
 var ErrDenied = errors.New("no access rule admits this user")
 
-// NewAuthenticator returns a Door for keys, and for users whom the rules admit by tokens of the issuers. Without
-// issuers it accepts keys only.
+// NewAuthenticator returns a Door for keys, and for users that the rules admit by tokens of the issuers.
+// Without issuers it accepts keys only.
 func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Authenticator {
 	d := &Authenticator{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
 	for _, r := range Results {
@@ -217,7 +217,7 @@ func principal(rule string, t *token.Token) string {
 // everybody is the pattern of Rule.Users that also matches programs.
 const everybody = "*"
 
-// matches reports whether a rule admits the user of a token. A rule without conditions admits nobody. The
+// matches reports whether a rule admits the user of a token. A rule without conditions admits no user. The
 // subject of a program is its client id, which could be chosen to look like a user's.
 func (a *Authenticator) matches(r *Rule, t *token.Token) bool {
 	switch {

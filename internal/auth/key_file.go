@@ -41,8 +41,8 @@ func (k *Keys) readNow() {
 	k.nextCheck.Store(time.Now().Add(checkEvery).UnixNano())
 }
 
-// readFiles reads changed files and publishes the keys. If two principals have the same key, the one whose
-// key is in the configuration itself wins: nobody can take another's name by writing to its own file.
+// readFiles reads changed files and publishes the keys. If two principals have the same key, the key in
+// the configuration itself wins. So a principal cannot take another's name by writing to its own file.
 // The caller holds k.mu.
 func (k *Keys) readFiles() {
 	all := make([]known, len(k.keys))

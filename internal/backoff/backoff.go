@@ -1,5 +1,4 @@
-// Package backoff computes how long to wait before something is tried again, and
-// waits.
+// Package backoff computes the wait before another attempt, and waits.
 package backoff
 
 import (

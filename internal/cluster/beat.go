@@ -98,7 +98,7 @@ func (n *Node) beat() error {
 	return nil
 }
 
-// BeatTook returns how long the last successful beat took.
+// BeatTook returns the duration of the last successful beat.
 func (n *Node) BeatTook() time.Duration { return time.Duration(n.beatTook.Load()) }
 
 // warnMembers logs, once each, faults of the store and of members. Only one goroutine calls it.

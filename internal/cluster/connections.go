@@ -24,9 +24,9 @@ func ConnectionKey(server, affinity string) string {
 // IsConnectionKey reports whether a key is that of a shared connection, and not of a session.
 func IsConnectionKey(key string) bool { return strings.HasPrefix(key, connectionPrefix) }
 
-// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. It calls room
-// before: an error of room means that there is no room for one more. An instance that is about to stop
-// claims nothing, and returns one that may. While the store is unreachable the error is ErrUnavailable.
+// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. It first
+// calls room: an error of room means that there is no room for one more. An instance that is about to stop
+// claims nothing, and returns an instance that may. While the store is unreachable the error is ErrUnavailable.
 func (n *Node) Claim(ctx context.Context, key, server string, room func() error) (at Member, mine bool, err error) {
 	if n.Holds(key) {
 		return Member{}, true, nil
@@ -77,7 +77,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	var h session.Held
-	if err != nil { // nobody has it
+	if err != nil { // it has no owner
 		h, err = n.o.Store.Put(one, session.Held{Record: session.Record{Key: key, Server: server}})
 	} else {
 		h, err = n.o.Store.Take(one, found)

@@ -20,8 +20,8 @@ type Member struct {
 	Draining bool   // it is about to stop, and takes no sessions
 	Sessions int    // number of sessions that it owns
 	Servers  string // a hash of the names of its servers
-	Role     string `json:",omitempty"` // one of those below; empty is RoleAll
-	Free     int    `json:",omitempty"` // how many more child processes it could run for others
+	Role     string `json:",omitempty"` // one of the roles below; empty is RoleAll
+	Free     int    `json:",omitempty"` // number of further child processes that it could run for others
 }
 
 // Roles of an instance.

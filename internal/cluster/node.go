@@ -17,11 +17,11 @@ type Options struct {
 	Store    session.Store
 	Registry Registry
 	Peers    Peers
-	// Lease is how long the others wait for a beat before they take over the sessions of this instance.
+	// Lease is the time that the others wait for a beat before they take over the sessions of this instance.
 	Lease time.Duration
-	// Life is how long a record lives that nobody extends. The node extends its records well before.
+	// Life is the lifetime of a record that is not extended. The node extends its records well before its end.
 	Life time.Duration
-	// Stop says that no request begins without the store, not even while no instance reaches it.
+	// Stop means that no request begins without the store, not even while no instance reaches it.
 	Stop bool
 	// MaxSessions bounds the sessions of this instance. Shared connections are not counted.
 	MaxSessions int
@@ -34,7 +34,7 @@ type Options struct {
 	// StoreEmptied is called when the store may have lost the data of this instance. It must not block. It may
 	// be nil.
 	StoreEmptied func()
-	// Free returns how many more child processes this instance could run for others. It may be nil.
+	// Free returns the number of further child processes that this instance could run for others. It may be nil.
 	Free func() int
 	// Servers returns a hash of the names of the current servers of this instance.
 	Servers func() string
@@ -94,7 +94,7 @@ type beatRound struct {
 type entry struct {
 	session.Held
 	dirty    bool          // its record must be saved
-	doubts   int           // how often the store may have changed its answer; 0 when it is settled
+	doubts   int           // number of possible changes of the store's answer; 0 when it is settled
 	blocked  chan struct{} // not nil while its requests wait; then closed
 	lost     bool          // another instance owns it; Options.Lost is being called
 	extended time.Time     // when the life of its record was extended
@@ -106,7 +106,7 @@ type ending struct {
 	at       time.Time
 	released bool // any instance may take it
 	unsure   bool // the store may have it with another epoch: an answer of the store was lost
-	pending  bool // the store does not know of it yet
+	pending  bool // it is not in the store yet
 }
 
 // probe is the answer of an instance to a hello.
@@ -150,7 +150,7 @@ func (n *Node) Start(address string) {
 	n.wg.Go(n.writeBehind)
 }
 
-// Joined returns a channel that is closed when the store knows the node, and the node knows the others.
+// Joined returns a channel that is closed when the store lists the node, and the node has read the others.
 func (n *Node) Joined() <-chan struct{} { return n.joined }
 
 // Counts returns the counters of the node.
@@ -159,14 +159,14 @@ func (n *Node) Counts() *Counts { return &n.counts }
 // Drain marks this instance as about to stop: it takes no more sessions.
 func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
-	_ = n.Beat(ctx) // without it the others learn it later
+	_ = n.Beat(ctx) // without it the others see it later
 }
 
 // Draining reports whether Drain was called.
 func (n *Node) Draining() bool { return n.draining.Load() }
 
-// Beats returns how long the others take to see a change of this instance: two of their beats. It is 0 when
-// there are no others.
+// Beats returns the time after which the others have seen a change of this instance: two of their beats. It
+// is 0 without others.
 func (n *Node) Beats() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

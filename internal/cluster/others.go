@@ -61,8 +61,8 @@ func (n *Node) Others() []Member {
 	return slices.DeleteFunc(n.Members(), func(m Member) bool { return m.ID == n.o.Self.ID })
 }
 
-// Living returns a member of the last successful beat. It waits for the next beat if that one did not have the
-// instance. The error means that this beat failed.
+// Living returns a member of the last successful beat. If that beat did not have the instance, Living waits
+// for the next beat. The error means that the next beat failed.
 func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err error) {
 	n.mu.Lock()
 	m, lives = n.members[id]
@@ -100,8 +100,8 @@ func (n *Node) LeastLoaded() (least Member, ok bool) {
 	return least, ok
 }
 
-// Dead reports whether an instance is dead: its key is absent, and it does not answer or is isolated. It asks
-// the instance at most once a second.
+// Dead reports whether an instance is dead: its key is absent, and it does not answer or is isolated. Dead
+// asks the instance at most once a second.
 func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()

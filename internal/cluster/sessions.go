@@ -130,8 +130,8 @@ func (n *Node) finish(ctx context.Context, d *ending) error {
 	return n.o.Store.Delete(ctx, h)
 }
 
-// forget bounds n.ended. It returns how many of the forgotten endings the store does not know.
-// The caller holds n.mu.
+// forget bounds n.ended. It returns the number of forgotten endings that are not in the store yet. The
+// caller holds n.mu.
 func (n *Node) forget() (owed int) {
 	if len(n.ended) <= 2*n.o.MaxSessions {
 		return 0
@@ -202,8 +202,8 @@ func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
 	return n.o.Store.Find(ctx, key)
 }
 
-// endedFor is how long the node remembers the end of a session. A store that was restored from an old copy may
-// still have it.
+// endedFor is the time for which the node stores the end of a session. A store that was restored from an
+// old copy may still have the session.
 const endedFor = time.Minute
 
 // Take takes over a session whose owner is dead or released it. It fails with ErrUnavailable while this instance
@@ -241,8 +241,8 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 }
 
 // begin adds a session that the store just gave to this instance. good is the last successful beat before the
-// request to the store. If that beat is too old by now, the answer may be too: another instance may own the
-// session (S-012). Then the error is ErrUnavailable, and the next request asks again.
+// request to the store. If that beat is too old by now, the answer may be too old: another instance may own
+// the session (S-012). Then the error is ErrUnavailable, and the next request asks the store again.
 func (n *Node) begin(h session.Held, good *time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -254,7 +254,7 @@ func (n *Node) begin(h session.Held, good *time.Time) error {
 	return nil
 }
 
-// saveAfter is how long changes of records are collected.
+// saveAfter is the time for which changes of records are collected.
 const saveAfter = 100 * time.Millisecond
 
 // writeBehind writes changed records in the background until Close.
@@ -274,8 +274,8 @@ func (n *Node) writeBehind() {
 	}
 }
 
-// atOnce is how many sessions are settled in parallel. endings is how many endings are written in one round, so
-// that living sessions come between the rounds.
+// atOnce is the number of sessions that are settled in parallel. endings is the number of endings that one
+// round writes, so that living sessions come between the rounds.
 const (
 	atOnce  = 16
 	endings = 256
@@ -333,7 +333,7 @@ func (n *Node) settleAll() {
 	}
 }
 
-// pendingEndings returns endings that the store does not know, for one round, and whether there are more. The
+// pendingEndings returns endings that are not in the store, for one round, and whether there are more. The
 // caller holds n.mu.
 func (n *Node) pendingEndings(now time.Time) (all []*ending, more bool) {
 	if !n.hasPending {
@@ -414,8 +414,8 @@ func (n *Node) save(e *entry) {
 // settle asks whether this instance still owns a session, and records that in the store if it does.
 //
 // Another instance may have found this one dead, and be about to take the session over. So this instance takes a
-// blocked session again, although the store names it as the owner. That raises the epoch, and the store lets
-// only one of the two takes succeed (S-010).
+// blocked session again, although the store names it as the owner. The new take raises the epoch, and the
+// store lets only one of the two takes succeed (S-010).
 func (n *Node) settle(e *entry) {
 	n.mu.Lock()
 	h, doubts, barred := e.Held, e.doubts, e.blocked != nil

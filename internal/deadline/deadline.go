@@ -1,5 +1,5 @@
-// Package deadline holds a time limit during a wait that must not count: a person signs in at a
-// server before the server can get the request.
+// Package deadline stops a time limit during waits that must not count. For example, a person signs
+// in at a server before the server can get the request.
 package deadline
 
 import (
@@ -17,8 +17,8 @@ type limits struct {
 	more *limits
 }
 
-// With returns a context with one more limit: Stand calls hold, and release when the limit counts
-// again.
+// With returns a context with one more limit. Hold calls hold, and calls release when the limit
+// counts again.
 func With(ctx context.Context, hold func() (release func())) context.Context {
 	return context.WithValue(ctx, key{}, &limits{hold, of(ctx)})
 }

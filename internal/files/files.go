@@ -31,8 +31,8 @@ func Create(path string, data []byte) error {
 	return fill(f, data)
 }
 
-// Write writes a file that only its owner can read, and replaces an older one. Readers and a
-// crash find the old file or the new one, each whole. A crash may leave a file .new-* beside it.
+// Write writes a file that only its owner can read, and replaces an older one. Readers get the whole
+// old file or the whole new file, also after a crash. A crash may leave a file .new-* beside it.
 func Write(path string, data []byte) error {
 	var patience time.Duration
 	if runtime.GOOS == "windows" {
@@ -41,8 +41,8 @@ func Write(path string, data []byte) error {
 	return write(path, data, os.Rename, patience)
 }
 
-// write is Write with a given rename. It retries a failed one for as long as patience: Windows
-// refuses to replace a file while somebody reads it.
+// write is Write with the function rename. It repeats a failed rename until patience is over:
+// Windows refuses to replace a file while another process reads it.
 func write(path string, data []byte, rename func(from, to string) error, patience time.Duration) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // with the mode 0600
 	if err != nil {

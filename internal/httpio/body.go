@@ -1,4 +1,4 @@
-// Package httpio reads the bodies of POSTs within limits of size, time and memory, reads and writes
+// Package httpio reads the bodies of POSTs within limits of size, time and memory. It reads and writes
 // server-sent events, and has the media types that adapters distinguish.
 //
 // Bytes count when they arrive. A body that is announced, or whose first bytes have arrived, takes
@@ -17,14 +17,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// readLimit is how long a client may take to send a body.
+// readLimit is the time in which a client must send a body.
 const readLimit = 2 * time.Minute
 
-// envelopeRoom is how much larger than the limit a body may be, for the names around the payload.
+// envelopeRoom is the size that a body may have beyond the limit, for the names around the payload.
 const envelopeRoom = 64 << 10
 
-// first is the initial memory of a body, of which only received bytes count. From then on the
-// memory doubles, and is counted beforehand.
+// first is the initial memory of a body. Only its received bytes are counted. After that, the
+// memory doubles, and is counted before it is allocated.
 const first = 16 << 10
 
 // Body is a body that was read. It begins with one user, and its memory is freed when the last one
@@ -37,7 +37,7 @@ type Body struct {
 	more    atomic.Int32 // users beside the first
 }
 
-// Fault is why a body was not read: an HTTP status and a text.
+// Fault is the reason that a body was not read: an HTTP status and a text.
 type Fault struct {
 	Status int
 	Text   string
@@ -64,8 +64,8 @@ func (b *Body) Free() {
 	}
 }
 
-// unread is how long a body may take that may never be read, and maxUnread is how large that of a
-// GET may be.
+// unread is the time limit of a body that may never be read. maxUnread is the size limit of such a
+// body of a GET.
 const (
 	unread    = 10 * time.Second
 	maxUnread = 64 << 10
@@ -73,7 +73,7 @@ const (
 
 // LimitBody limits the time of a request's body from the beginning: a client may announce a body and
 // never send it, and net/http waits for it before it answers. The reader of the body sets another
-// limit, and removes it after the body: then net/http would take the deadline for the client's
+// limit, and removes it after the body. Otherwise net/http would take the deadline for the client's
 // disconnection. A GET may lead to a stream, and no code reads its body. So Hurry reads it, and
 // returns the request without it. ok is false if the body did not arrive, or is too large.
 //
@@ -145,7 +145,7 @@ func (f *Fault) expect(r *http.Request) {
 	}
 }
 
-// Bounds on how much of a refused body is read, and for how long.
+// Bounds on the size and the time of reading a refused body.
 const (
 	discardBytes = 64 << 20
 	discardLimit = 10 * time.Second

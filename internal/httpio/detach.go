@@ -18,8 +18,8 @@ import (
 // goroutine. run returns after serve, which must return when its context ends: that is when the
 // client disconnects.
 //
-// abort closes the connection, also during a write that waits for a client that does not read: the
-// HTTP server does not do that any more. It may be called at any time.
+// abort closes the connection, also during a write that waits for a client that does not read. The
+// HTTP server does not do that any more. abort may be called at any time.
 //
 // Detach reports false, without effect, if the connection cannot be taken (HTTP/2, a test's
 // recorder) or must not be (Attached): use OpenWriter.
@@ -71,7 +71,7 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	}
 }
 
-// gathered is how many bytes a connection buffers at most.
+// gathered is the maximum of bytes that a connection buffers.
 const gathered = 64 << 10
 
 // connection is a sink that buffers small writes until Flush.

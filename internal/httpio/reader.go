@@ -20,14 +20,14 @@ type Received struct {
 	Type      string          // "message" by default
 	Data      *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
 	Oversized *jsonrpc.Finder // received the data of an event that is larger than the limit, or has no room
-	Retry     time.Duration   // how long to wait before reopening the stream; see HasRetry
+	Retry     time.Duration   // the wait before the stream is reopened; see HasRetry
 	// HasRetry distinguishes a retry of 0 from none.
 	HasRetry bool
 }
 
-// Reader reads a stream of server-sent events. Unlike a browser's library it holds at most one
-// event, reads the data of a large one directly into the buffer of its message, and bounds it. It
-// is for one goroutine.
+// Reader reads a stream of server-sent events. Unlike a browser's library it holds at most one event.
+// It reads the data of a large event directly into the buffer of its message, and bounds the event.
+// It is for one goroutine.
 type Reader struct {
 	// Room reserves memory before the data of an event grows to size bytes. If it returns false,
 	// the data is treated as larger than the limit. Size 0 means that the data is not kept. nil

@@ -78,7 +78,7 @@ type Event struct {
 	Type  string
 	Data  []byte        // one line; it must not change while the event is written
 	Prime bool          // send the id with empty data
-	Retry time.Duration // how long the client waits before it resumes; 0 leaves it out
+	Retry time.Duration // the client's wait before it resumes; 0 leaves it out
 }
 
 // Send writes an event. Flush sends it.
@@ -110,8 +110,8 @@ func (w *Writer) Beat() error {
 	return w.s.Flush()
 }
 
-// Drain writes the messages of log, and removes them from it step by step, so that its bytes are
-// those that are left.
+// Drain writes the messages of log, and removes them from it step by step: the bytes of log are the
+// bytes that are left.
 func (w *Writer) Drain(log *replay.Log) error {
 	for {
 		events := log.Next(0)

@@ -92,7 +92,7 @@ func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 	return a.Replaced(out)
 }
 
-// Announced are the kinds with a list_changed notification. That of resources also covers templates.
+// Announced are the kinds with a list_changed notification. The one of resources also covers templates.
 var Announced = [...]Kind{Tools, Prompts, Resources}
 
 // Announces reports whether a server with these capabilities sends the notification.

@@ -21,7 +21,7 @@ func PageOf(a *jsonrpc.Message) Page {
 	return weak.Make(&a.Result[0])
 }
 
-// Memo remembers the last list that was examined.
+// Memo stores the last list that was examined.
 type Memo struct {
 	mu   sync.Mutex // guards last
 	last Page

@@ -28,7 +28,7 @@ var (
 	errEndless = errors.New("the server's list has too many pages")
 )
 
-// Mark is a position in a server's list. It knows all pages so far, and so detects loops.
+// Mark is a position in a server's list. It records all pages so far, and so detects loops.
 type Mark struct {
 	Cursor string `json:"c"`
 	Seen   []byte `json:"s,omitempty"` // hashes of the pages so far
@@ -38,8 +38,8 @@ type Mark struct {
 const hashed = 6
 
 // Follow adds a page and moves to the next one. A server that ignores cursors may send the same page with a
-// new cursor. So a page is identified by its items, and by its cursor only if it is empty. An error says
-// why the list ends here.
+// new cursor. So a page is identified by its items, and by its cursor only if it is empty. An error is the
+// reason that the list ends here.
 func (m *Mark) Follow(k Kind, page []byte) (more bool, err error) {
 	next, more := Next(page)
 	if !more && len(m.Seen) == 0 {
@@ -68,7 +68,7 @@ func (m *Mark) Follow(k Kind, page []byte) (more bool, err error) {
 
 // Pages reads a list to its end. ask requests the page with these params, and page gets its result, which
 // is valid during the call. For a repeated page, page gets an empty result. whole means that no page is
-// missing; cut is why the list was cut off.
+// missing; cut is the reason that the list was cut off.
 func (k Kind) Pages(ask func(params []byte) (*jsonrpc.Message, error), page func(result []byte, first, last bool)) (whole bool, cut error) {
 	params := []byte("{}")
 	var at Mark

@@ -65,8 +65,8 @@ func (t *TaskTools) Forget() {
 	t.lastList.Forget()
 }
 
-// Survey reads the whole list; ask requests the page with these params. An error says why the list was cut
-// off.
+// Survey reads the whole list; ask requests the page with these params. An error is the reason that the
+// list was cut off.
 func (t *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) error {
 	_, cut := Tools.Pages(ask, func(page []byte, first, _ bool) {
 		t.note(page, first)

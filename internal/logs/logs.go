@@ -1,5 +1,5 @@
-// Package logs stores the last lines of the bridge's log while somebody reads them, those of servers'
-// standard error too. A Limiter limits lines that would be too many.
+// Package logs stores the last lines of the bridge's log, and of servers' standard error, while a
+// reader is connected. A Limiter limits lines that would be too many.
 package logs
 
 import (
@@ -106,7 +106,7 @@ func (l *Log) Lines(most int, fits func(*Line) bool) (lines []*Line, since time.
 	return lines, l.since
 }
 
-// Handler returns a handler that passes all records to next, and stores those of at least level Info.
+// Handler returns a handler that passes all records to next, and stores records of at least level Info.
 func (l *Log) Handler(next slog.Handler) slog.Handler { return &handler{next, l, nil, ""} }
 
 type handler struct {

@@ -177,8 +177,8 @@ func (c *Client) Grant() *discovery.Client {
 }
 
 // target returns the authorization server, the resource, and the scopes to request (I-211). Without an
-// issuer in the settings the server names it. That is safe for keys, which sign for one issuer alone;
-// Settings.Validate refuses a secret without an issuer.
+// issuer in the settings, the server names the authorization server. Such a name is safe for keys, which
+// sign for one issuer alone. Settings.Validate refuses a secret without an issuer.
 func (m *Machine) target(ctx context.Context, wanted []string) (at *discovery.Issuer, resource string, scopes []string, err error) {
 	m.mu.Lock()
 	challenge, challenged := m.challenge, m.challenged

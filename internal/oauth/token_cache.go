@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// renewBefore is how long before its end a token is replaced: a fifth of its life if that is less.
+	// renewBefore is the time before a token's end at which it is replaced, or a fifth of its life if less.
 	renewBefore = 30 * time.Second
 	// usualLife is the lifetime of a token whose expiry is unknown.
 	usualLife = 5 * time.Minute
@@ -109,7 +109,7 @@ func (c *cachedToken) expired(now time.Time) bool {
 }
 
 // refused handles the refusal of a token. It reports whether to send the request again, with a new
-// token or one that replaced it already.
+// token or with a token that has replaced it already.
 func (t *tokenCache) refused(key, token string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Job holds processes, and those that they start. None can leave it. When the bridge dies, its
-// handle is closed and Windows ends all members.
+// Job holds processes, and the processes that they start. None can leave it. When the bridge dies,
+// the handle of the job is closed and Windows ends all members.
 type Job struct{ handle windows.Handle }
 
 // New returns an empty job.

@@ -3,7 +3,7 @@
 //
 // "make test" names a new, empty folder in BRIDGE_TEST_PROGRAMS, where all tests of that run build. Without the
 // variable, as with plain "go test", each package builds for itself. A program is never older than its
-// source: every test process calls the go command, which rebuilds only what has changed.
+// source: every test process calls the go command, which rebuilds only changed packages.
 package programtest
 
 import (

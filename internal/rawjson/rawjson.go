@@ -15,9 +15,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Walk calls f for each member of an object (open is '{') or item of an array ('['). start is where
-// the member begins, with its name in an object; [value, end) is its value. Walk reports false if b
-// is something else.
+// Walk calls f for each member of an object (open is '{') or item of an array ('['). start is the
+// begin of the member, with its name in an object; [value, end) is its value. Walk reports false if b
+// is not such a value.
 func Walk(b []byte, open byte, f func(start, value, end int) bool) bool {
 	i := Space(b, 0)
 	if i >= len(b) || b[i] != open {
@@ -86,8 +86,8 @@ func End(b []byte, i int) int {
 	return i
 }
 
-// Deeper reports whether arrays and objects are nested more than most levels deep. The text need
-// not be valid or complete JSON.
+// Deeper reports whether arrays and objects have more nested levels than most. The text may be
+// invalid or incomplete JSON.
 func Deeper(b []byte, most int) bool {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -154,8 +154,8 @@ func Each(b []byte, f func(name, value []byte)) bool {
 	})
 }
 
-// Get returns the value of a member of an object, or nil. Of several members with that name it
-// takes the last, as most peers do.
+// Get returns the value of a member of an object, or nil. If a name is repeated, Get takes the last
+// member, as most peers do.
 func Get(object []byte, name string) []byte {
 	var found []byte
 	Each(object, func(n, value []byte) {
@@ -191,9 +191,9 @@ func Given(value []byte) bool { return len(value) > 0 && value[0] != 'n' }
 // Same reports whether two slices are the same bytes in memory.
 func Same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// Edit returns the object with each value replaced by what f returns: the value itself, another
-// one, or nil, which drops the member. f gets every member of a repeated name, since nobody knows
-// which one a peer takes. Edit returns object itself if nothing changes.
+// Edit returns the object with each value replaced by the result of f: the value itself, another
+// value, or nil, which drops the member. f gets every member of a repeated name, because peers
+// differ in the member that they take. Edit returns object itself if nothing changes.
 func Edit(object []byte, f func(name, value []byte) []byte) []byte {
 	return replace(object, '{', func(start, value, end int) []byte {
 		return f(Unquote(object[start:StringEnd(object, start)]), object[value:end])
@@ -322,9 +322,9 @@ func Delete(object []byte, names ...string) []byte {
 	})
 }
 
-// Members returns the members of an object by name, or nil for other values. Of a repeated name it
-// takes the last. It leaves out names that differ from one of sole only in case: readers differ in
-// whether those are the same.
+// Members returns the members of an object by name, or nil for other values. If a name is repeated,
+// the last member counts. Members leaves out names that differ from one of sole only in case: some
+// readers take them as the same name.
 func Members(object []byte, sole ...string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(object, &all) != nil {

@@ -1,6 +1,6 @@
 // Package sanitize makes foreign texts safe to show. Texts of servers, APIs and clients reach
-// terminals and logs, where some invisible characters have effects: controls rewrite the screen or
-// type for its user, and marks of direction reorder text.
+// terminals and logs, where some invisible characters have effects. Control characters rewrite the
+// screen or type for its user. Direction marks reorder text.
 //
 // Nothing is lost: a hidden character is shown by its number, such as \u202e.
 package sanitize
@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a character above ASCII affects others: a C1 control, a mark of direction,
-// or a line break that is not shown as one everywhere.
+// hidden reports whether a character above ASCII affects others. These are C1 controls, direction
+// marks, and line breaks that are not shown as line breaks everywhere.
 func hidden(r rune) bool {
 	return r >= 0x80 && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
@@ -49,8 +49,8 @@ func Text(s string) string {
 	return string(b)
 }
 
-// Short returns a text of at most most bytes unchanged. Of a longer one it returns the beginning,
-// cut between characters, and an ellipsis.
+// Short returns a text unchanged if it has no more than most bytes. It shortens a longer text to its
+// beginning, cut between characters, and an ellipsis.
 func Short(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,4 +1,4 @@
-// Package scaletest sets how much of a large test runs: the number of repetitions and the size of its input.
+// Package scaletest sets the extent of a large test: the number of repetitions and the size of its input.
 package scaletest
 
 import (

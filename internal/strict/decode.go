@@ -66,7 +66,7 @@ func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
 	return list, true
 }
 
-// merge returns the keys that << brings: those of a mapping, or of a list of mappings.
+// merge returns the keys that << brings: the keys of a mapping, or of a list of mappings.
 func (d *Decoder) merge(where string, n *yaml.Node) ([]Entry, bool) {
 	if Kind(n) != List {
 		return d.Entries(where, n)

@@ -5,6 +5,6 @@
 // is no duration, and a repeated key is a fault. Messages show no value that came from the
 // environment. The work is bounded for any file: see [Parse].
 //
-// The package knows no settings; a [Schema] describes what is special about them. It neither
+// The package is independent of the settings; a [Schema] describes their special rules. It neither
 // opens nor writes files.
 package strict

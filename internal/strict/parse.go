@@ -21,7 +21,7 @@ const (
 	maxCopies = 100_000 // total number of values in all aliases
 )
 
-// broken is the error of a text that cannot be read. column is 0 where the rule is not one of YAML.
+// broken is the error of a text that cannot be read. column is 0 if the rule is not a rule of YAML.
 type broken struct {
 	line, column int
 	message      string
@@ -42,7 +42,7 @@ var (
 )
 
 // Parse reads YAML or JSON and returns the file's one document, nil when the file is empty.
-// Time and memory are linear in the size of the text: Parse refuses a text that is too large or
+// Time and memory are linear in the size of the text. Parse refuses a text that is too large or
 // too deep, or whose aliases stand for too many values. The errors show no value.
 func Parse(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
@@ -199,8 +199,8 @@ func unreadable(data []byte, err error) error {
 // escapes, which YAML does not allow.
 var escape = regexp.MustCompile(`\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
 
-// foreign replaces what JSON and YAML read differently: tabs, which stand in no text of JSON,
-// a line break of YAML, and characters that YAML refuses.
+// foreign replaces characters that JSON and YAML read differently. These are tabs, which are in no
+// text of JSON, a line break of YAML, and characters that YAML refuses.
 var foreign = strings.NewReplacer("\t", " ", "\u0085", `\u0085`, "\ufffe", `\ufffe`, "\uffff", `\uffff`)
 
 // forYAML turns valid JSON into YAML with the same values.

@@ -28,19 +28,18 @@ type Decoder struct {
 	values []string // values from the environment in the text that Expand read last
 }
 
-// Schema holds what a decoder does not know by itself about the structs that it fills. No
-// error shows a value, which may be a secret. Value, Rule, Check, Literal and Expanded may be
-// nil.
+// Schema describes the special rules of the structs that a decoder fills. No error shows a value,
+// which may be a secret. Value, Rule, Check, Literal and Expanded may be nil.
 type Schema struct {
-	// Value reads a value that has a form of its own into what into points to.
-	// known is false for all others.
+	// Value reads a value that has a special form, and stores it at the pointer into.
+	// known is false for all other values.
 	Value func(x *Slot, n *yaml.Node, into any) (ok, known bool)
 	// Text returns the expected form of a type whose values are written as text, and
 	// parses them; parse is nil for all others.
 	Text func(t reflect.Type) (expected string, parse func(Text) (any, error))
-	// Rule returns a check of the value of a key, of each item of its list, or of each name
-	// of its table, beyond its type. The check returns the normal form of the value. Rule
-	// returns nil when there is no such check.
+	// Rule returns a check of the value of a key, beyond its type. For a list it checks each item,
+	// and for a table each name. The check returns the normal form of the value. Rule returns nil
+	// when there is no such check.
 	Rule func(in reflect.Type, key string) func(any) (any, error)
 	// Keys returns the keys of a struct that are read without a field.
 	Keys func(in reflect.Type) []string

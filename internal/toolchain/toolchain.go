@@ -9,9 +9,9 @@ import (
 // Fixed names the version of Go to use instead of a vulnerable one.
 const Fixed = "Go 1.26.9, 1.27.2 or newer"
 
-// Vulnerable reports whether a version of Go, such as go1.26.8, has GO-2026-6617 (CVE-2026-97032): a client that
-// changes the size of its header table during answers crashes a program that serves HTTP/2. It does not judge
-// development versions.
+// Vulnerable reports whether a version of Go, such as go1.26.8, has GO-2026-6617 (CVE-2026-97032). This fault
+// crashes a program that serves HTTP/2 if a client changes the size of its header table during answers.
+// Vulnerable does not judge development versions.
 func Vulnerable(v string) bool {
 	v, _, _ = strings.Cut(v, " ") // an experiment follows the version
 	return version.IsValid(v) && (version.Compare(v, "go1.26.9") < 0 || version.Compare(v, "go1.27") >= 0 && version.Compare(v, "go1.27.2") < 0)

@@ -23,7 +23,7 @@ func key(place []string) string {
 	return b.String()
 }
 
-// coerce corrects strings in v that clearly mean a wanted number, boolean, null, array or object.
+// coerce corrects strings in v that clearly mean a required number, boolean, null, array or object.
 // It reports whether it changed anything.
 func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 	changed := false

@@ -28,7 +28,7 @@ type finding struct {
 	fixed bool     // a constant differs, which distinguishes alternatives
 }
 
-// maxFindings bounds the faults that are examined; nobody reads more.
+// maxFindings bounds the faults that are examined: no reader needs more.
 const maxFindings = 1000
 
 func (e *explainer) faults(wrong *jsonschema.ValidationError) Faults {
@@ -159,7 +159,7 @@ func (e *explainer) describe(w *jsonschema.ValidationError) string {
 	return "is not as the schema says"
 }
 
-// alternatives explains why no alternative fits, by the one that was probably meant.
+// alternatives explains why no alternative fits, by the alternative that was probably meant.
 func (e *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	var wants []string
 	var enum []any
@@ -273,7 +273,7 @@ func types(names []string) string {
 	return strings.Join(out, " or ")
 }
 
-// maxAllowed is how many allowed values a message lists.
+// maxAllowed is the maximum of allowed values that a message lists.
 const maxAllowed = 50
 
 // oneOf formats allowed values.

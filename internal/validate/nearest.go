@@ -6,10 +6,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// maxNames is how many names a message lists when none is similar.
+// maxNames is the maximum of names that a message lists when none is similar.
 const maxNames = 30
 
-// unknown says that no argument has that name, and which one may be meant.
+// unknown returns the fault that no argument has that name, with the name that may be meant.
 func unknown(name string, names []string) string {
 	if near := Nearest(name, names); near != "" {
 		return "there is no such argument; did you mean " + near + "?"

@@ -16,8 +16,8 @@ const (
 	byteSteps = 4
 )
 
-// maxCompared is how often one check may compare numbers with those of enums. Exact comparisons
-// take microseconds, and those that differ count as no steps.
+// maxCompared is the maximum of comparisons of numbers with those of enums in one check. Exact
+// comparisons take microseconds, and unequal numbers count as no steps.
 const maxCompared = 1_000_000
 
 var errCompared = errors.New("too many numbers to be checked")
@@ -48,8 +48,8 @@ func numbersIn(v any) int {
 var errSteps = errors.New("too many alternatives have to be tried")
 
 // countSteps makes every reachable schema count the values that it is applied to. It uses the hook for
-// formats, which are not checked: what servers call a date or a URI differs too much from the
-// validator's idea.
+// formats. Formats are not checked: the dates and URIs of servers differ too much from the validator's
+// rules.
 func (e *entry) countSteps() {
 	step := &jsonschema.Format{Name: "step", Validate: func(any) error {
 		if e.steps--; e.steps < 0 {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxDepth is how deep values may be nested.
+	// maxDepth is the maximum of nested levels of values.
 	maxDepth = 200
 	// maxDigits bounds the digits of a number before and behind its point, with its exponent
 	// written out. Checks are exact, and 1e999999999 is a short text for a huge number.
@@ -152,8 +152,8 @@ func put(v *any, place []string, to any) {
 
 var plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// pathOf writes a path for people: body.tags[2]. It quotes steps that are no plain names. v tells
-// arrays from objects; without it, numbers are items.
+// pathOf writes a path for people: body.tags[2]. It quotes steps that are not plain names. With v it
+// distinguishes arrays from objects; without v, numbers are items.
 func pathOf(place []string, v any) string {
 	var b strings.Builder
 	for i, step := range place {
@@ -178,7 +178,7 @@ func pathOf(place []string, v any) string {
 	return b.String()
 }
 
-// maxShown is how many characters of a value a message repeats.
+// maxShown is the maximum of characters of a value that a message repeats.
 const maxShown = 60
 
 // quote writes a string as JSON, and shortens a long one.

@@ -1,6 +1,6 @@
 // Package validate checks the arguments of tool calls against the tools' input schemas before
-// anything is sent. It first corrects types that are clearly meant: models write "5" where 5 is
-// wanted. It reports all faults at once, in words that a model can act on.
+// anything is sent. It first corrects wrong types if the meaning is clear: models write "5" where 5
+// is required. It reports all faults at once, in words that a model can act on.
 //
 // Schemas may come from untrusted servers. Nothing is fetched for them, and an unusable schema only
 // disables the check of its own tool.
@@ -44,10 +44,10 @@ type entry struct {
 	err  error
 	fast *quick // nil allows any value
 
-	numbers int // how many numbers its enums have
+	numbers int // count of numbers in its enums
 
 	mu    sync.Mutex // guards steps: checks take microseconds and run one at a time
-	steps int        // how many are left
+	steps int        // number of remaining steps
 }
 
 // NewCache makes a cache of at most size schemas.
@@ -65,7 +65,7 @@ type SchemaError struct{ Err error }
 func (s *SchemaError) Error() string { return "the schema cannot be used: " + s.Err.Error() }
 func (s *SchemaError) Unwrap() error { return s.Err }
 
-// Faults is everything that is wrong with arguments.
+// Faults are all faults of arguments.
 type Faults []Fault
 
 // Fault is one of several faults.
@@ -76,7 +76,7 @@ type Fault struct {
 	unchecked bool // the check took too many steps
 }
 
-// Of names the tool in the fault that says that the arguments could not be checked: its schema is
+// Of adds the tool's name to the fault that the arguments could not be checked: the tool's schema is
 // partly to blame. Other faults stay as they are.
 func (f Faults) Of(tool string) Faults {
 	if len(f) == 1 && f[0].unchecked {
@@ -85,7 +85,7 @@ func (f Faults) Of(tool string) Faults {
 	return f
 }
 
-// maxFaults is how many faults a message lists.
+// maxFaults is the maximum of faults that a message lists.
 const maxFaults = 20
 
 func (f Faults) Error() string {
@@ -188,7 +188,7 @@ func (c *Cache) entry(schema []byte) *entry {
 	return e
 }
 
-// location is the address under which the compiler knows a schema.
+// location is the address of a schema for the compiler.
 const location = "tool:///schema"
 
 func (e *entry) compile() {
@@ -315,7 +315,7 @@ func pattern(s string, left *int) (jsonschema.Regexp, error) {
 	return re, nil
 }
 
-// programOf estimates how many steps a pattern's program has.
+// programOf estimates the number of steps of a pattern's program.
 func programOf(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
@@ -337,8 +337,8 @@ func known(schema gjson.Result) []string {
 	return names
 }
 
-// unnamed returns the arguments that the schema does not name, unless the schema itself says what
-// else it allows.
+// unnamed returns the arguments that the schema does not name, unless the schema itself has rules for
+// further arguments.
 func unnamed(schema []byte, v any) Faults {
 	root := gjson.ParseBytes(schema)
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"} {

@@ -19,17 +19,17 @@ import (
 // A file has a comment and these sections, in the order in which they happen:
 //
 //	-- NAME: METHOD PATH --  a request: headers, an empty line, the body
-//	-- NAME --               what has come in response since last time: first the
-//	                         status and the type, then some headers, then the body,
-//	                         and (end) when the response is over
+//	-- NAME --               the response since the last section of that name: first
+//	                         the status and the type, then some headers, then the
+//	                         body, and (end) when the response is over
 //	-- NAME leaves --        the client breaks the connection
-//	-- server --             lines that the server says; "answer JSON" answers the
+//	-- server --             lines that the server sends; "answer JSON" answers the
 //	                         oldest call of the tool wait
-//	-- server got --         what has come to the server since last time
+//	-- server got --         messages to the server since the last such section
 //	-- after DURATION --     time passes
 //
-// Names that the bridge makes up are written {s1}, {s2} … for sessions, {p1} …
-// for the streams of POSTs and {g1} … for those of GETs, as they appear.
+// Names that the bridge makes up are numbered as they appear: {s1}, {s2} … for
+// sessions, {p1} … for the streams of POSTs, and {g1} … for the streams of GETs.
 func Play(t *testing.T, pattern string, site func(t *testing.T, s *Server) *Site) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -131,7 +131,7 @@ var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 // shown are the headers that a dialogue shows.
 var shown = []string{"Mcp-Session-Id", "Allow", "Retry-After", "X-Accel-Buffering", "Cache-Control"}
 
-// heard returns what has arrived since the last time.
+// heard returns the text that has arrived since the last call.
 func (p *player) heard(name string, r *Reply) string {
 	var out strings.Builder
 	if !p.begun[name] && r.Status() != 0 {

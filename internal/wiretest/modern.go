@@ -20,17 +20,17 @@ import (
 const Discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 
 // Modern is an MCP server of the stateless era in memory, without a wire. Its
-// tools are those of Server that ask nothing (echo, steps, log, wait, late,
-// large), and
+// tools are the tools of Server that need no answer of the client (echo, steps,
+// log, wait, late, large), and
 //
 //	fail  answers with the error arguments
 //	linger reports progress, and waits then
 //	flood reports progress arguments.n times with a message of arguments.bytes
 //	lost, unavailable, timeout, overloaded  give no answer, for that reason
 //
-// The last four are of any request while Faulty names one of them. A
-// subscription is acknowledged as it was asked for, and lasts until its client
-// goes.
+// The last four apply to any request while Faulty names one of them. A
+// subscription is acknowledged as requested, and lasts until its client
+// leaves.
 type Modern struct {
 	mu        sync.Mutex // guards the rest
 	faulty    string
@@ -39,7 +39,7 @@ type Modern struct {
 	cancelled []string      // cancelled ones, and the reasons
 	waiting   []chan string
 	listens   map[*bridge.Request]struct{}
-	heeded    chan struct{} // closed at the next subscription; nil while nobody waits
+	heeded    chan struct{} // closed at the next subscription; nil without a waiting test
 }
 
 var (
@@ -200,7 +200,7 @@ func said(line string) *jsonrpc.Message {
 	return m
 }
 
-// report sends progress to a caller that wants it.
+// report sends progress to a caller that requests it.
 func report(r *bridge.Request, n int64, text string) {
 	if r.Token() != nil {
 		r.Back.Notify(said(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, r.Token(), n, text)))
@@ -250,8 +250,8 @@ func (m *Modern) Answer(result string) bool {
 	return true
 }
 
-// Faulty makes all later requests fail with the fault of that name, after that time; the empty name
-// ends that.
+// Faulty makes all later requests fail with the named fault, after that time. An empty name restores
+// normal answers.
 func (m *Modern) Faulty(fault string, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // Pipe returns the two ends of a connection in memory. Unlike net.Pipe it has buffers, as TCP does.
-// With net.Pipe, TLS waits with its lock held until the other end reads, and the time of a bubble
-// stands still while a goroutine waits for a lock.
+// With net.Pipe, TLS waits with its lock held until the other end reads. The time of a bubble stands
+// still while a goroutine waits for a lock.
 func Pipe() (*End, *End) {
 	there, back := newWay(), newWay()
 	return &End{in: back, out: there}, &End{in: there, out: back}
@@ -39,7 +39,7 @@ type deadline struct {
 	timer *time.Timer
 }
 
-// buffered is how many bytes one direction holds.
+// buffered is the maximum of bytes that one direction holds.
 const buffered = 256 << 10
 
 func newWay() *way {
@@ -48,7 +48,7 @@ func newWay() *way {
 	return w
 }
 
-// change modifies the way, and wakes those that wait for it.
+// change modifies the way, and wakes the goroutines that wait for a change.
 func (w *way) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *End) Write(b []byte) (n int, err error) {
 	}
 }
 
-// Close implements net.Conn. The other end still reads what was written before.
+// Close implements net.Conn. The other end still reads the bytes that were written before.
 func (e *End) Close() error {
 	e.in.change(func() { e.in.left = true })
 	e.out.change(func() { e.out.over = true })

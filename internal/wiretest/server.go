@@ -27,13 +27,13 @@ const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listCh
 //	fail   answers that it has failed
 //	steps  reports progress arguments.n times, then answers
 //	log    sends a log message, then answers
-//	ask    asks the client to sample, and answers with what it said
+//	ask    asks the client to sample, and answers with the client's answer
 //	wait   answers when Answer is called
 //	late   answers after arguments.after (a duration)
 //	large  answers with arguments.n bytes
 //	quit   ends the connection
 //
-// It has no prompts; other methods it answers with their names.
+// It has no prompts; it answers other methods with their names.
 type Server struct {
 	Before func(ctx context.Context) error // called before a handshake; may be nil
 
@@ -243,14 +243,14 @@ func (s *Server) Answer(result string) {
 	w.c.do(func() { w.c.answer(w.id, result) })
 }
 
-// Waiting returns how many calls of the tool wait have no answer.
+// Waiting returns the number of calls of the tool wait that have no answer.
 func (s *Server) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting)
 }
 
-// Opened returns how often a connection was opened.
+// Opened returns the number of connections that were opened.
 func (s *Server) Opened() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -216,7 +216,7 @@ func (r *Reply) Over() bool {
 	}
 }
 
-// Err returns why the response ended early, or nil.
+// Err returns the reason that the response ended early, or nil.
 func (r *Reply) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,16 +1,14 @@
 // Package breaker is the circuit breaker: a server that keeps failing gets no calls until a probe
 // succeeds.
 //
-// A Circuit is its core: how many failures are too many, a pause that doubles, and one probe at a
-// time. It suffices where a use is one call, as for the host of an HTTP API. A Breaker serves an MCP
-// server: it stands between a lane and its connections, counts calls and openings, and probes by
-// itself.
+// A Circuit is the core: a limit on failures, a pause that doubles, and one probe at a time. A Circuit suffices if a
+// use is one call, as for the host of an HTTP API. A Breaker serves an MCP server: it stands between a lane and its
+// connections, counts calls and openings, and probes by itself.
 //
-// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling window,
-// open, and let one probe pass after the pause. They ignore attempts that began before they opened.
-// This package adds what gobreaker lacks. It counts calls apart from openings, and decides which
-// failures are in a row. It counts outcomes of attempts that outlast the window. It makes the probe,
-// lets the pauses grow (each is another gobreaker), and obeys an operator.
+// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling window, open, and let one
+// probe pass after the pause. They ignore attempts that began before the opening. This package adds the rest. It counts
+// calls apart from openings, and decides which failures are in a row. It counts outcomes of attempts that outlast the
+// window. It makes the probe, lets the pauses grow (each is another gobreaker), and obeys an operator.
 //
 // An answer of the server is never a failure, even a refusal. Nor is an attempt that did not reach
 // the server because of the bridge or of a client.
@@ -159,10 +157,10 @@ func (b *Breaker) Left() time.Duration {
 	return left
 }
 
-// Opening begins the opening of a connection on behalf of from, or returns why it must not begin. It
-// does not wait: the caller holds resources that a probe may need. ctx ends when nobody wants the
-// connection any more. own says that the connection serves one client only. opened takes the
-// outcome. It returns the connection with its calls guarded and counted.
+// Opening begins the opening of a connection on behalf of from, or returns why it must not begin. It does not wait: the
+// caller holds resources that a probe may need. ctx ends when the connection is not needed any more. own says that the
+// connection serves one client only. opened takes the outcome. It returns the connection with its calls guarded and
+// counted.
 func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (opened func(Conn, bridge.Upstream, error) bridge.Upstream, err error) {
 	if b == nil {
 		return func(_ Conn, up bridge.Upstream, _ error) bridge.Upstream { return up }, nil
@@ -178,7 +176,7 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 			b.opened()
 		case j == fails && ctx.Err() == nil:
 			b.failed(a, err, from.Principal, "circuit breaker open: connections to the server keep failing")
-		default: // no statement about the server, or nobody wants the connection any more
+		default: // no statement about the server, or the connection is not needed any more
 			a.Void()
 		}
 		if err != nil {
@@ -192,8 +190,8 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 	}, nil
 }
 
-// opened records that a connection was opened. That counts as a success of calls, too: while new
-// connections open, one client that crashes its own ones must not stop the others.
+// opened records that a connection was opened. That counts as a success of calls, too. While new
+// connections open, a client that crashes its own connections must not stop the others.
 func (b *Breaker) opened() {
 	if a, ok := b.circuit.begin(calls); ok {
 		a.Good()
@@ -236,7 +234,7 @@ func reason(err error, principal string) string {
 	return "it fails while it has calls to answer"
 }
 
-// judgement is what an outcome says about the server.
+// judgement is the meaning of an outcome for the server.
 type judgement int
 
 const (
@@ -245,10 +243,9 @@ const (
 	fails
 )
 
-// judge judges the outcome of a call or of an opening. An answer of the server is no failure, even a
-// refusal. An attempt that failed for reasons outside the server is no failure either. If ctx has ended, its
-// cause is judged: the end of a session also closes its connection, and the call may see either
-// first.
+// judge judges the outcome of a call or of an opening. An answer of the server is no failure, even a refusal. An
+// attempt that failed for reasons outside the server is no failure either. If ctx has ended, its cause is judged. The
+// end of a session also closes its connection, and the call may get either first.
 func judge(ctx context.Context, err error) judgement {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

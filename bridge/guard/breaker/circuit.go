@@ -121,8 +121,8 @@ func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration
 			g.hung = a.began
 		}
 	}
-	// A gobreaker dates an outcome by the start of its attempt, and forgets it when that was
-	// before the window. A call that times out may be that old. So a long attempt is
+	// A gobreaker dates an outcome by the start of its attempt, and ignores the outcome if that
+	// start was before the window. A call that times out may be that old. So a long attempt is
 	// recorded as one that begins now.
 	if !g.open && time.Since(a.began) >= g.o.Window/parts {
 		a.done(errVoid)

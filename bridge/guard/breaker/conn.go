@@ -30,8 +30,8 @@ type connections struct {
 	open map[*guarded]struct{}
 }
 
-// guarded is a connection whose calls the breaker guards and counts. Notifications always pass:
-// nobody waits for them, and calls in flight need them.
+// guarded is a connection whose calls the breaker guards and counts. Notifications always pass: no
+// caller waits for them, and calls in flight need them.
 type guarded struct {
 	bridge.Upstream
 	b        *Breaker
@@ -108,7 +108,7 @@ func (g *guarded) principal(r *bridge.Request) string {
 
 // counts reports whether a failure is not counted yet. The end of a connection is one failure,
 // however many calls it ends. On a connection of one client, all failures at the same time count as
-// one: a client that crashes its own server must not stop the others.
+// one. A client that crashes its own server must not stop the others.
 func (g *guarded) counts(was before, err error) bool {
 	if g.own {
 		return g.failures.CompareAndSwap(was.failures, was.failures+1)

@@ -9,8 +9,8 @@ import (
 
 // gate lets attempts of one kind pass or stops them. It is a gobreaker with additional counts. A
 // closed gate opens after too many failures. An open one lets one probe pass after its pause. A
-// gate's pause never changes: another pause takes another gate. Circuit.mu guards the gate. It is
-// held whenever the gobreaker is used.
+// gate's pause never changes: another pause takes another gate. Circuit.mu guards the gate. The
+// lock is held whenever the gobreaker is used.
 type gate struct {
 	*gobreaker.TwoStepCircuitBreaker[any]
 	kind  kind
@@ -18,7 +18,7 @@ type gate struct {
 	open  bool      // only a probe passes
 	goods int       // successes
 	fails int       // failures, of which simultaneous ones count once
-	row   int       // failures in a row; a gobreaker forgets those older than the window
+	row   int       // failures in a row; a gobreaker drops failures older than the window
 	hung  time.Time // when the last attempt of row without an answer in time began
 }
 
@@ -93,10 +93,10 @@ func (c *Circuit) openFor(k kind, pause time.Duration) {
 	c.gates[k], c.pause, c.again = g, pause, time.Now().Add(pause)
 }
 
-// isOneMore reports whether a failure is one more in a row. Simultaneous failures count once, such as
-// those of a server's restart. So the attempt must have begun after the last failure. An attempt
-// that hangs fails only at its deadline. There it suffices that it began a moment after the last one
-// that hung, without a success since. Openings always count: each costs a start.
+// isOneMore reports whether a failure is one more in a row. Simultaneous failures count once, such as those of a
+// server's restart. So the attempt must have begun after the last failure. An attempt that hangs fails only at its
+// deadline. Such an attempt counts if it began a moment after the last one that hung, without a success since. Openings
+// always count: each costs a start.
 func (g *gate) isOneMore(a *Attempt, late bool) bool {
 	return g.kind == openings || a.fails == g.fails || late && a.goods == g.goods && !a.began.Before(g.hung.Add(apart))
 }

@@ -38,7 +38,7 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 }
 
 // ask pings the server over an open connection. If there is none, or the ping fails, ask opens a
-// connection: success means that the server works. It does not do so if all clients use the one
+// connection: success means that the server works. ask opens none if all clients use the one
 // connection and calls are in flight: that server may only be slow. If only openings failed, an
 // opening is the only test.
 func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {

@@ -2,11 +2,11 @@
 // one fetch.
 //
 // A list of one principal never serves another one, unless the server or its operator declares it
-// public. A change that the server announces drops the list before any client learns of the change.
-// While the server is unavailable, its last lists are served.
+// public. A change that the server announces drops the list before any client gets the
+// notification. While the server is unavailable, its last lists are served.
 //
-// The cache fetches lists in goroutines, which Close stops and awaits. It writes nothing to disk,
-// and fetches only lists that somebody asks for.
+// The cache fetches lists in goroutines, which Close stops and awaits. The cache writes nothing to
+// disk, and fetches only requested lists.
 package cache
 
 import (
@@ -23,9 +23,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Cache keeps the answers of one server: its lists, and for a modern server also the results
-// of server/discover and of resources/read (protocol.md B13, D1.3). It keeps whole answers as
-// the server sent them. Filters and translations come after it.
+// Cache keeps the answers of one server: its lists. For a modern server it also keeps the results
+// of server/discover and of resources/read (protocol.md B13, D1.3). It keeps whole answers as the
+// server sent them. Filters and translations come after it.
 //
 // A change must also void answers that are still on their way. So each request is
 // registered in inFlight before it is sent.
@@ -45,7 +45,7 @@ type Cache struct {
 	mu       sync.Mutex // guards the rest
 	entries  *simplelru.LRU[string, *entry]
 	bytes    int64
-	fetches  map[string]*fetch   // those that further callers may join, by key
+	fetches  map[string]*fetch   // fetches that further callers may join, by key
 	inFlight map[*fetch]struct{} // all whose answers may be stored
 	closed   bool
 }

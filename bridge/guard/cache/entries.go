@@ -16,15 +16,15 @@ import (
 // entry is a cached answer.
 type entry struct {
 	*key
-	m     *jsonrpc.Message // has its own bytes, which nobody changes
+	m     *jsonrpc.Message // has its own bytes, which never change
 	ttl   bool             // m has a ttlMs
-	asked time.Time        // when it was asked for: it may be that old
+	asked time.Time        // when it was requested: its state may be that old
 	fresh time.Time        // it serves until then; zero if it is not stored
 	until time.Time        // it serves until then while the server is unavailable
 	size  int64
 }
 
-// entryBytes is about what an entry takes beside its texts.
+// entryBytes is about the memory of an entry beside its texts.
 const entryBytes = 512
 
 // entry returns the entry of an answer, without the answer. A modern server says how long it
@@ -85,7 +85,7 @@ func (e *entry) answer(r *bridge.Request, now time.Time) *jsonrpc.Message {
 	return e.m.Edited(jsonrpc.Edit{From: ttl.Value, To: ttl.End, Text: strconv.AppendInt(nil, left, 10)})
 }
 
-// since reports whether the entry was asked for at t or later.
+// since reports whether the entry was requested at t or later.
 func (e *entry) since(t time.Time) bool { return !e.asked.Before(t) }
 
 // get returns the entry of a key, or nil. The caller holds c.mu.
@@ -115,7 +115,7 @@ func (c *Cache) store(f *fetch, e *entry) {
 	}
 }
 
-// drop drops entries, and voids fetches in flight: their answers are not stored, and nobody
+// drop drops entries, and voids fetches in flight: their answers are not stored, and no caller
 // joins them. The caller holds c.mu.
 func (c *Cache) drop(which func(*key) bool) {
 	for _, e := range c.entries.Values() {
@@ -143,9 +143,9 @@ func (c *Cache) Forget() int {
 	return n
 }
 
-// Heard handles a notification of the server about changes, before any client gets it. It
-// also handles those that the bridge makes because it may have missed some. It concerns all
-// lists of the server.
+// Heard handles a notification of the server about changes, before any client gets the
+// notification. The bridge also makes notifications when it may have missed some; Heard handles
+// these too. A notification concerns all lists of the server.
 func (c *Cache) Heard(n *jsonrpc.Message) {
 	if c != nil {
 		c.heard(nil, n)

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// fetch is a request whose answer may be cached. It serves one caller, or all that ask for
-// the same list meanwhile. (singleflight knows no callers that leave, and cannot exclude
-// those that ask after a change.)
+// fetch is a request whose answer may be cached. It serves one caller, or all callers that request
+// the same list meanwhile. (singleflight has no callers that leave, and cannot exclude requests
+// after a change.)
 type fetch struct {
 	*key
 	up    *Cached
@@ -38,8 +38,9 @@ func (f *fetch) serves(u *Cached, k *key) bool {
 	return era.ResultType(f.e.m) == era.ResultComplete && (same || !f.bound && !f.void)
 }
 
-// find returns for a request for a list: a fresh entry; or a stale one, and why it must do;
-// or a fetch to wait for; or nothing, if the cache is closed.
+// find returns the entry or the fetch for a request for a list. An entry is fresh, or stale with
+// the reason for its use. Otherwise the caller waits for the fetch. find returns nothing if the
+// cache is closed.
 func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +52,7 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 		switch why := u.absent(u.Server()); why {
 		case errStopped:
 			return e, nil, why
-		case errLost: // the fetch reopens the connection, and nobody has to wait for that
+		case errLost: // the fetch reopens the connection, and no caller has to wait for that
 			c.join(u, k, r)
 			return e, nil, why
 		}
@@ -60,8 +61,8 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 }
 
 // join returns the fetch of a list, and begins one if there is none. It returns nil if the cache is
-// closed. The caller holds c.mu. A caller that stops waiting must leave the fetch. A fetch that its
-// only caller never leaves runs to its end.
+// closed. The caller holds c.mu. A caller that stops waiting must leave the fetch. If its only
+// caller never leaves it, a fetch runs to its end.
 func (c *Cache) join(u *Cached, k *key, r *bridge.Request) *fetch {
 	if f := c.fetches[k.text]; f != nil && !f.began.Before(r.NotBefore) {
 		c.joined.Add(1)
@@ -150,8 +151,8 @@ func (c *Cache) end(f *fetch) {
 	}
 }
 
-// binds reports whether a list has a cursor that is valid over its connection only: that of
-// a legacy server is its session's, or its process's.
+// binds reports whether a list has a cursor that is valid over its connection only. The cursor of a
+// legacy server belongs to its session, or to its process.
 func (c *Cached) binds(e *entry) bool {
 	if e.what >= list.Kinds || c.source == nil || c.Server().Modern() {
 		return false

@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// key says which request an answer belongs to, and who may get it.
+// key identifies the request of an answer, and the callers that may get the answer.
 type key struct {
 	options   *Options // that were in force when the key was made
-	text      string   // the request, the caller and what follows; bytes below 3 separate the parts
+	text      string   // the request, the caller and the fields below; bytes below 3 separate the parts
 	public    string   // the same without the caller: the text of a public answer
 	what      list.Kind
 	uri       string // of contents
@@ -26,8 +26,8 @@ type key struct {
 	revision  string  // of the server
 }
 
-// key returns the key of a request to a server whose greeting is s. It reports false if the
-// answer may depend on more than the key knows, or must not be cached.
+// key returns the key of a request to a server whose greeting is s. It reports false if the answer
+// may depend on data outside the key, or must not be cached.
 func (c *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*key, bool) {
 	o := c.cache.options.Load()
 	if o.Off || s == nil || what >= list.Kinds && !s.Modern() || !knownMeta(r.Meta()) {
@@ -37,7 +37,7 @@ func (c *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 	text := append(mem[:0], r.Method...)
 	text = append(append(text, 0), s.Revision...)
 	from := c.from
-	if s.Modern() { // each request says who asks
+	if s.Modern() { // each request names its caller
 		from = r.From
 		text = append(append(text, 0), from.Revision...)
 	}
@@ -85,8 +85,8 @@ func (k *key) of(s *Source) *key {
 	return &own
 }
 
-// appendParams appends the params of a request without _meta. It reports false if they are
-// part of an exchange, whose answer is for nobody else.
+// appendParams appends the params of a request without _meta. It reports false if they are part of
+// an exchange, whose answer is for no other caller.
 func appendParams(text []byte, r *bridge.Request) ([]byte, bool) {
 	params := r.Params
 	if r.Method == "resources/read" {
@@ -120,9 +120,8 @@ func knownMeta(meta []byte) bool {
 	return ok
 }
 
-// impersonal returns the request of a fetch, which belongs to no caller: it asks for no
-// progress, and its _meta has nothing of the caller that happened to be first. It does not
-// share memory with r.
+// impersonal returns the request of a fetch, which belongs to no caller. The request asks for no
+// progress, and its _meta has nothing of the first caller. The result does not share memory with r.
 func (c *Cached) impersonal(r *bridge.Request) *bridge.Request {
 	params := rawjson.Delete(bytes.Clone(r.Whole()), "_meta")
 	m := jsonrpc.NewRequest(r.Method, params)

@@ -11,9 +11,9 @@ import (
 
 // Source observes a lane for the cache. A nil Source belongs to no cache and does nothing.
 //
-// Connections share lists until one announces a change. Its list may then differ from those
-// of the others (share: session), so from then on it has lists of its own. The same holds for
-// lists of several pages: another connection need not know the cursors.
+// Connections share lists until one announces a change. Its list may then differ from those of the
+// others (share: session), so from then on it has lists of its own. The same holds for lists of
+// several pages: another connection need not accept the cursors.
 type Source struct {
 	cache *Cache
 	from  *bridge.Caller

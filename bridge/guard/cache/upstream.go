@@ -143,8 +143,8 @@ func (c *Cached) instead(r *bridge.Request, k *key, err error) (*jsonrpc.Message
 	return c.cache.serveStale(e, r, err), nil
 }
 
-// serveStale returns the answer of e, which may have expired, because of why. The log has the
-// first one since the server last answered.
+// serveStale returns the answer of e, which may have expired. why is the reason. Only the first
+// such use since the server last answered is logged.
 func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Message {
 	c.served.Add(1)
 	level := slog.LevelDebug

@@ -23,13 +23,13 @@ type Order struct {
 }
 
 // Servers holds the servers by name, also those that are gone: an order outlives a change of
-// settings. A nil Servers is for a bridge that nobody operates.
+// settings. A nil Servers is for a bridge without an operator.
 type Servers struct {
 	mu sync.Mutex
 	of map[string]*Server
 }
 
-// New returns an empty Servers, or nil if nobody operates the bridge.
+// New returns an empty Servers, or nil if the bridge has no operator.
 func New(operated bool) *Servers {
 	if !operated {
 		return nil
@@ -104,8 +104,8 @@ func (s *Server) Now() *Order {
 	return s.order.Load()
 }
 
-// Await calls told once when the order in force ends, unless stop is called before. Without an order
-// it calls otherwise.
+// Await calls the function told once, when the order in force ends, unless stop is called before. Without an order,
+// Await calls the function otherwise.
 func (s *Server) Await(told func(), otherwise func() (stop func())) (stop func()) {
 	if s == nil {
 		return otherwise()
@@ -174,9 +174,9 @@ func (d *drained) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message
 	return d.Upstream.Call(ctx, q)
 }
 
-// isContinuation reports whether a request belongs to an earlier one: to a task, to a subscription that
-// ends, or to a call whose question it answers. Only clients of 2026-07-28 answer by another call. A
-// legacy server does not know that.
+// isContinuation reports whether a request belongs to an earlier one. That is a task, a subscription that ends, or a
+// call whose question the request answers. Only clients of 2026-07-28 answer by another call. Legacy servers have no
+// such calls.
 func isContinuation(m *jsonrpc.Message, from *bridge.Caller) bool {
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list", m.Method == "resources/unsubscribe":

@@ -33,11 +33,11 @@ type limit struct {
 }
 
 // maxBuckets bounds the buckets of a limiter. There are never so many principals of access rules.
-// Beyond it, those that called least recently lose their counts.
+// Beyond it, the principals with the oldest last calls lose their counts.
 const maxBuckets = 10_000
 
-// maxOwed is how many calls beyond the rate pass as the next rounds of a call: as many as there can
-// be rounds.
+// maxOwed is how many calls beyond the rate pass because they continue a call. It is the largest
+// number of rounds of a call.
 const maxOwed = 10
 
 func newLimiter() *limiter {
@@ -48,9 +48,9 @@ func newLimiter() *limiter {
 	return &limiter{buckets: b}
 }
 
-// take takes a token of each rate. If a rate has none, take takes nothing. It then returns that
-// rate, and how long it takes until there is a token. The next round of a counted call passes for a
-// while nevertheless, but counts.
+// take takes a token of each rate. If a rate has none, take takes nothing. Then take returns that
+// rate, and the time until there is a token. The next round of a counted call passes for a while
+// nevertheless, but counts.
 func (l *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
 	now := time.Now()
 	l.mu.Lock()

@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Bytes bounds the memory that messages hold together: the received parts of requests, large
-// answers, and events that wait or are stored for clients. Stored events go first when there is no
-// room.
+// Bytes bounds the memory that messages hold together. These are the received parts of requests,
+// large answers, and events that wait or are stored for clients. Stored events go first when there
+// is no room.
 type Bytes struct {
 	most    int64
 	used    atomic.Int64
-	shares  *Shares // what each principal may have of it
+	shares  *Shares // the part of the bytes for each principal
 	history replay.History
 	refused atomic.Uint64
 }
@@ -73,8 +73,8 @@ func (r Room) Outgoing() replay.Room { return outgoing{r} }
 // Incoming returns the room for messages of servers to the principal.
 func (r Room) Incoming() bridge.Room { return incoming{r} }
 
-// adopt adds n held bytes to the principal's share. If they do not fit, it drops events stored for
-// the principal's clients. It reports false if they do not fit even so.
+// adopt adds n held bytes to the principal's share. If the bytes do not fit, adopt drops events
+// stored for the principal's clients. It reports false if the bytes do not fit even so.
 func (r Room) adopt(n int) bool {
 	for !r.b.shares.Enter(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
@@ -131,9 +131,9 @@ func (i incoming) Reserve(n int) bool {
 // them.
 const lightAnswer = 64 << 10
 
-// Weigh counts an answer among the held bytes until its release. Bytes that its reader took become
-// the caller's. An answer without room is released and refused. The call was executed, so the
-// refusal does not ask for a repetition.
+// Weigh counts an answer among the held bytes until its release. From then on, the bytes that its
+// reader took count for the caller. An answer without room is released and refused. The call was
+// executed, so the refusal does not ask for a repetition.
 func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
 	n := a.Len()
 	was, held := a.Held()

@@ -1,5 +1,5 @@
-// Package limits bounds the calls in flight and their rates: at a server ([Queue], [Rates]), of
-// slots that principals share ([Shares]), in the whole bridge ([Quota]), and in bytes ([Bytes]).
+// Package limits bounds the calls in flight and their rates. [Queue] and [Rates] are for a server,
+// [Shares] for slots that principals share, [Quota] for the whole bridge, and [Bytes] for memory.
 //
 // A call without a free slot waits in a queue, which serves the callers in turn. A call that waits
 // for its client, or listens, gives its slot back. A refusal names the limit, its key in the

@@ -39,7 +39,7 @@ func (o *Options) HasRate() bool {
 	return o.Rate.PerSecond > 0
 }
 
-// PerPrincipal bounds what one principal may use of the whole bridge. It has no meaning without
+// PerPrincipal bounds the use of the whole bridge by one principal. It has no meaning without
 // access rules, where all callers are one principal.
 type PerPrincipal struct {
 	// Sessions is how many sessions may be open. 0 means 1,000.
@@ -56,8 +56,8 @@ type Rate struct {
 	Burst     int     // at once, after a pause; at least 1
 }
 
-// ParseRate reads a rate such as 10/s, 600/m or 1000/h. A burst may follow: "10/s burst 50". Its
-// default is the number of calls per second, and at least 1.
+// ParseRate reads a rate such as 10/s, 600/m or 1000/h. A burst may follow: "10/s burst 50". The
+// default burst is the number of calls per second, and at least 1.
 func ParseRate(s string) (Rate, error) {
 	bad := errors.New(`must be a number and a time, such as 10/s, 600/m or 1000/h, or "10/s burst 50"`)
 	text, burst, bursts := strings.Cut(s, " burst ")

@@ -100,7 +100,7 @@ func (q *Queue) enter(ctx context.Context, p *slot) error {
 		q.refused.perPrincipal++
 		return q.Refusal("one caller may have %d calls under way or waiting (limits: per_principal)", each)
 	}
-	if q.taken < q.o.Calls { // nobody waits
+	if q.taken < q.o.Calls { // no call waits
 		q.take(p)
 		q.count(p)
 		q.mu.Unlock()
@@ -246,7 +246,7 @@ func (q *Queue) dequeue(p *slot) {
 	}
 }
 
-// displace makes room in the queue for one more call of a principal: the last call of the longest
+// displace makes room in the queue for one more call of a principal. The last call of the longest
 // line leaves, if that line is longer by more than one. The caller holds q.mu.
 func (q *Queue) displace(principal string) bool {
 	mine := 0

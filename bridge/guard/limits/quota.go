@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Quota bounds what one principal may use of the whole bridge. Without access rules there are no
+// Quota bounds the use of the whole bridge by one principal. Without access rules there are no
 // principals, and only totals are bounded.
 type Quota struct {
 	now     atomic.Pointer[bounds]

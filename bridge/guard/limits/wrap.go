@@ -98,8 +98,8 @@ func (b *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func
 // Gone does nothing: the call itself fails.
 func (b *boundedCall) Gone(error) {}
 
-// asking asks a client, and calls park if the answer may take long: a person or a model gives it.
-// Clients answer roots/list at once.
+// asking asks a client. It calls park if the answer may take long, because a person or a model
+// gives it. Clients answer roots/list at once.
 func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
 	if q.Method == "roots/list" {
 		return to.Ask(q, reply)

@@ -1,9 +1,9 @@
 // Package retry retries idempotent calls that had no answer: lists, reads, and optionally tools that
 // the server declares idempotent.
 //
-// It retries a few calls each second and a tenth of all, after a growing pause. It never retries a
-// call whose client was notified or asked meanwhile. It starts no goroutine. The lane, not this
-// package, repeats requests that were surely not sent.
+// The package retries a few calls each second and a tenth of all, after a growing pause. It never
+// retries a call whose client was notified or asked meanwhile. It starts no goroutine. The lane,
+// not this package, repeats requests that were surely not sent.
 package retry
 
 import (
@@ -186,7 +186,7 @@ func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 }
 
 // attended is the Client of a call that may be retried. It records whether its client was notified
-// or asked: that must not happen twice.
+// or asked, because that must not happen twice.
 type attended struct {
 	bridge.Client
 	used atomic.Bool

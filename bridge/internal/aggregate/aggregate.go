@@ -21,7 +21,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Server is what the package needs of one server. Its functions may be called concurrently.
+// Server holds the functions that the package needs of one server. Its functions may be called
+// concurrently.
 type Server struct {
 	Name   string // without spaces or colons
 	Prefix string // starts the names that clients see; may be empty
@@ -41,9 +42,9 @@ type Server struct {
 	Greeting func(principal string) *bridge.Greeting
 	// Failing returns why the last attempt to open the server failed, or nil.
 	Failing func() error
-	// Await calls told once when the server can be opened, unless stop was called.
+	// Await calls the function told once, when the server can be opened, unless stop was called.
 	Await func(from *bridge.Caller, told func()) (stop func())
-	// Missed is called before clients are, with a change that may have happened while nobody listened.
+	// Missed is called before the clients are notified, with a change that may have happened without a listener.
 	Missed func(n *jsonrpc.Message)
 }
 

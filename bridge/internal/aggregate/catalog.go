@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// catalog holds the lists of one server for one principal, after filters and renames, by external name. All
-// sessions of the principal write to it, so it may hold removed items. It tells where an item is, never whether
-// it may be used.
+// catalog holds the lists of one server for one principal, after filters and renames, by external name. All sessions of
+// the principal write to it, so it may hold removed items. The catalog shows the place of an item, never whether the
+// item may be used.
 type catalog struct {
 	slow slow
 

@@ -19,7 +19,7 @@ type gathering struct {
 	// its outcome.
 	overdue func(*member)
 	after   func(*member, error)
-	// needOne extends patience until one server has answered, where an empty answer would be wrong.
+	// needOne extends patience until one server has answered, if an empty answer would be wrong.
 	needOne bool
 	// slow selects the servers that get only slowPatience. It may be nil.
 	slow func(*member) bool
@@ -45,8 +45,8 @@ type reply struct {
 	err error
 }
 
-// gather asks the servers, all at once. It returns when all have answered or patience is over, with those that
-// are late. A server that fails is left out from then on. If all fail, gather returns the first error.
+// gather asks the servers, all at once. It returns the late servers, when all have answered or patience is over. A
+// server that fails is left out from then on. If all fail, gather returns the first error.
 func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
 	c := &collector{gathering: of, replies: make(chan reply, len(members)), late: map[*member]bool{}}
 	if len(members) == 0 || ctx.Err() != nil { // cancelled: nothing is sent

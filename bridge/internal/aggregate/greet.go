@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// initialize answers initialize and server/discover from the servers' greetings. Only servers without a stored
-// greeting are asked, so a new client starts no child that the bridge knows. A server that failed recently is
-// tried, but awaited for retryPatience only.
+// initialize answers initialize and server/discover from the servers' greetings. Only servers without a stored greeting
+// are asked, so a new client starts no child whose greeting is stored. A server that failed recently is tried, but
+// awaited for retryPatience only.
 func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0

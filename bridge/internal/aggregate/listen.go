@@ -28,7 +28,7 @@ type listeners struct {
 
 var _ bridge.Client = (*listeners)(nil)
 
-// Notify passes n to each subscription that wants it.
+// Notify passes n to each subscription that includes it.
 func (l *listeners) Notify(n *jsonrpc.Message) {
 	l.mu.Lock()
 	var to []*subscribe.Listener
@@ -49,8 +49,8 @@ const ackPatience = 10 * time.Second
 // maxPause is the longest pause between two attempts to subscribe at a server.
 const maxPause = time.Minute
 
-// listen serves a subscription until ctx ends. It subscribes at each server for the server's share of what the
-// client wants.
+// listen serves a subscription until ctx ends. It subscribes at each server for the server's share of the client's
+// subscription.
 func (s *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Params)
 	if fault != "" {
@@ -73,7 +73,7 @@ func (s *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 
 	now := s.current.Load()
 	followed := map[*member]context.CancelFunc{}
-	follow := func() (acks chan subscribe.Wanted) { // acks gets what each server acknowledges
+	follow := func() (acks chan subscribe.Wanted) { // acks gets the acknowledgements of the servers
 		share := s.shares(ctx, &wants)
 		acks = make(chan subscribe.Wanted, len(share))
 		for m, part := range share {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// cursor says where the lists of several servers continue. It is opaque for clients.
+// cursor is the position at which the lists of several servers continue. It is opaque for clients.
 type cursor struct {
 	Kind list.Kind             `json:"k"`
 	At   map[string]*list.Mark `json:"at"` // by the server's name
@@ -59,7 +59,7 @@ func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 type listCall struct {
 	g       *session
 	k       list.Kind
-	from    *cursor // where the list continues; nil for the first page
+	from    *cursor // the position at which the list continues; nil for the first page
 	members []*member
 	parts   map[*member]*part // one for each member
 	inner   bridge.Request    // the request without its message
@@ -248,7 +248,7 @@ func (m *member) awaitPage(k list.Kind) *late {
 	return m.late[k]
 }
 
-// keepPage gives page or why to those who await l. If news is set, the page stays for the next request. keepPage
+// keepPage gives page or why to the callers that await l. If news is set, the page stays for the next request. keepPage
 // reports whether it stays.
 func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why error) bool {
 	if l == nil {
@@ -355,7 +355,8 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 	return l.answer(all)
 }
 
-// follow records where a server's list continues, if it does. repeats reports a page that came before.
+// follow records the position at which a server's list continues, if there is one. repeats reports a page that came
+// before.
 func (l *listCall) follow(m *member, page []byte, all *merged) (more, repeats bool) {
 	at := &list.Mark{}
 	if l.from != nil {

@@ -249,7 +249,7 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 		return m, own
 	}
 	short, cancel := ctx, func() {}
-	if by == nil || by.conflicting() { // a slow server must not hold up what another may have
+	if by == nil || by.conflicting() { // a slow server must not hold up an item that another may have
 		short, cancel = context.WithTimeout(ctx, listPatience)
 	}
 	defer cancel()
@@ -292,7 +292,7 @@ func (s *session) byPrefix(external string) *member {
 	return r.of[r.holder(external, func(one *server) bool { return r.of[one] != nil })]
 }
 
-// holder returns the server with the longest prefix of a name, among those that may accepts.
+// holder returns the server with the longest prefix of a name, among the servers that may accepts.
 func (v *view) holder(external string, may func(*server) bool) *server {
 	for _, n := range v.lengths {
 		if n < len(external) {
@@ -424,7 +424,7 @@ func (s *session) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		no = a
 	}
 	switch {
-	case lost != nil: // nobody knows whether the resource exists
+	case lost != nil: // it is unknown whether the resource exists
 		no.Release()
 		return nil, lost
 	case no == nil:
@@ -504,7 +504,7 @@ func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 
-// These bound the wait for slow servers. List_changed announces what comes later.
+// These constants bound the wait for slow servers. List_changed announces later items.
 const (
 	greetPatience = 5 * time.Second
 	retryPatience = time.Second // for servers that failed recently

@@ -85,7 +85,7 @@ func (s *Stateless) evict() {
 	}
 }
 
-// drop removes and closes a session that nobody uses. The caller holds c.mu.
+// drop removes and closes a session without users. The caller holds c.mu.
 func (s *Stateless) drop(m *shared) {
 	delete(s.each, m.principal)
 	s.wg.Go(func() { _ = m.Close(s.a.o.Force) })

@@ -12,8 +12,8 @@ import (
 const aheadIdle = 10 * time.Minute
 
 // StartAhead starts the server before its first connection, if settings and limits allow it. It returns when a
-// connection uses the process or the process has ended. The process ends with ctx, or when nobody has used it
-// for the idle time. A process that fails is not started again.
+// connection uses the process or the process has ended. The process ends with ctx, or after the idle time without use.
+// A process that fails is not started again.
 func (o *Options) StartAhead(ctx, force context.Context) {
 	a, can := o.Adapter.(bridge.StartsAhead)
 	if !o.Ahead || !can || !o.Budget.reserveAhead() {

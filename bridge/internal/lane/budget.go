@@ -19,7 +19,8 @@ type Shares interface {
 	Refusal(server string) error
 }
 
-// These limits have no setting. They keep one client from taking what others need (protocol.md F).
+// These limits have no setting. They keep one client from taking connections that others need
+// (protocol.md F).
 const (
 	maxOpenings = 4  // connections to one server that are opened at once; a slow server must not delay others
 	maxStarts   = 16 // connections to all servers whose opening starts within startMoment
@@ -87,8 +88,8 @@ func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 // Closing announces that a connection is about to close, until left is called. Others wait for its slot.
 func (b *Budget) Closing() (left func()) { return b.closings.begin() }
 
-// reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the
-// slot over. It reports false if slots are scarce.
+// reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the slot
+// over. reserveAhead reports false if slots are scarce.
 func (b *Budget) reserveAhead() bool {
 	server, all := b.open.Add(1), b.total.open.Add(1)
 	b.aheadHeld.Store(true)
@@ -181,7 +182,7 @@ func (b *Budget) release(principal string) {
 // leave frees a slot that has no share of the Total.
 func (b *Budget) leave(principal string) {
 	b.shares.Leave(principal, 1)
-	b.total.open.Add(-1) // first: whoever finds a slot at the server relies on one in the total
+	b.total.open.Add(-1) // first: a caller that finds a slot at the server relies on one in the total
 	b.open.Add(-1)
 }
 

@@ -157,7 +157,7 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// forward keeps of a request only what the allow-list forwards. It stores a token for the next opening.
+// forward keeps only the parts of a request that the allow-list forwards. It stores a token for the next opening.
 func (l *Lane) forward(r *bridge.Request) {
 	if r.Header, r.Identity = bridge.Forwarded(r.Header, r.Identity, l.o.Forward); r.Identity != nil {
 		l.mu.Lock()
@@ -278,7 +278,7 @@ func (l *Lane) remember(c *conn, r *bridge.Request) bool {
 	return true
 }
 
-// These bound notifications that wait for a connection. Excess ones are dropped, because nobody waits for their
+// These bound notifications that wait for a connection. Excess ones are dropped, because no caller waits for their
 // outcome.
 const (
 	maxNotes     = 64
@@ -321,7 +321,7 @@ func (l *Lane) deliver() {
 	l.queued = nil
 	l.mu.Unlock()
 	if err != nil {
-		return // logged where it happens
+		return // the error is logged at its origin
 	}
 	defer l.leave()
 	for _, n := range notes {
@@ -467,7 +467,7 @@ func (l *Lane) retire(c *conn) {
 			p.Detach()
 		}
 	}
-	_ = c.up.Close(l.force) // the connection logs what matters
+	_ = c.up.Close(l.force) // the connection logs important errors
 	l.o.Budget.release(l.caller.Principal)
 }
 
@@ -489,7 +489,7 @@ func (l *Lane) open(o *opening) {
 	switch {
 	case errors.Is(err, bridge.ErrReplaced):
 		l.wg.Go(func() { l.retire(c) })
-		l.opening = &opening{done: make(chan struct{})} // until observer and client know of the replacement
+		l.opening = &opening{done: make(chan struct{})} // until observer and client have the notice of the replacement
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
@@ -508,7 +508,7 @@ func (l *Lane) open(o *opening) {
 	if errors.Is(err, bridge.ErrReplaced) {
 		l.observer.Replaced()
 		l.client.Gone(err)
-		l.mu.Lock() // callers that come from now on know nothing of the old server
+		l.mu.Lock() // from here on, callers do not get the old server
 		told := l.opening
 		l.server, l.opening = nil, nil
 		l.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Options holds the settings that all lanes to one server share. All fields are required, except those that
-// explain their
-// zero value.
+// Options holds the settings that all lanes to one server share. All fields are required, except fields that explain
+// their zero value.
 type Options struct {
 	Name    string
 	Adapter bridge.Adapter
@@ -35,7 +34,7 @@ type Options struct {
 	// particular.
 	Room    func(principal string) bridge.Room
 	Dropped *atomic.Uint64 // counts dropped notifications
-	// Tap returns the tap for connections of a principal; nil if nobody ever looks.
+	// Tap returns the tap for connections of a principal; nil if it never has an observer.
 	Tap func(principal string) bridge.Tap
 }
 
@@ -90,7 +89,7 @@ type Ends struct {
 // Observer receives the events of a lane's connections in order, before the lane's Client does. It must not
 // block or call the lane.
 type Observer interface {
-	// Opened reports an open connection. The one before may not be closed yet.
+	// Opened reports an open connection. The former connection may not be closed yet.
 	Opened()
 	// Closed reports that a connection is closed.
 	Closed()
@@ -111,9 +110,8 @@ type Observer interface {
 type Gate interface {
 	// Pass returns the error that forbids to open a connection, or nil. It may wait for the decision.
 	Pass(ctx context.Context, from *bridge.Caller) error
-	// Opening is Pass without waiting, just before a connection is opened. ctx ends when nobody wants the
-	// connection any more. opened takes the outcome and returns the Upstream for calls. Pings and restored
-	// settings bypass it.
+	// Opening is Pass without waiting, just before a connection is opened. ctx ends when the connection is not needed
+	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass it.
 	Opening(ctx context.Context, from *bridge.Caller) (opened func(c Conn, up bridge.Upstream, err error) bridge.Upstream, err error)
 	// Left returns how long the gate stays shut.
 	Left() time.Duration

@@ -21,7 +21,7 @@ import (
 // or was open for the time stable. After other losses and failed openings, pauses follow: 1, 2, 4 … 60 s.
 const (
 	stable     = 5 * time.Minute
-	minSession = time.Second     // a server that forgets a session sooner counts as failing
+	minSession = time.Second     // a server that loses a session sooner counts as failing
 	maxWait    = 5 * time.Second // longer waits are refused at once
 )
 
@@ -83,7 +83,7 @@ func (l *Lane) attempt() (*conn, error) {
 	return c, nil
 }
 
-// failed records that opening failed. It ignores attempts that nobody waits for. If the caller's own credentials
+// failed records that opening failed. It ignores attempts that no caller waits for. If the caller's own credentials
 // were rejected, other callers are not affected.
 func (l *Lane) failed(err error) {
 	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find a worker at once
@@ -173,7 +173,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 				l.client.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 			}
 		}
-		if l.caller.Modern() || l.o.Shared { // a stateless client cannot know that its subscription was interrupted
+		if l.caller.Modern() || l.o.Shared { // a stateless client cannot detect an interruption
 			for _, uri := range subs {
 				l.client.Notify(subscribe.Updated(uri))
 			}
@@ -182,7 +182,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// send makes a call of the bridge's own. It only logs a failure to restore what the server accepted before.
+// send makes a call of the bridge's own. It only logs a failure to restore settings that the server accepted before.
 func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
 	a, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && a.Error != nil {

@@ -25,8 +25,8 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 	return l.o.Adapter.Open(ctx, from, c)
 }
 
-// saveResume stores what another instance needs to resume the connection. A nil up removes it. The caller holds
-// l.mu.
+// saveResume stores the data with which another instance can resume the connection. A nil up removes the data. The
+// caller holds l.mu.
 func (l *Lane) saveResume(up bridge.Upstream) {
 	if l.stay == nil {
 		return

@@ -82,7 +82,7 @@ type attempt struct {
 	ack       *jsonrpc.Message   // nil until the server has acknowledged it
 	granted   map[topic]struct{} // topics that the server acknowledged
 	cancelled bool               // cancelled by the bridge
-	timer     *time.Timer        // until cancel, for a larger attempt; nil if nobody waits
+	timer     *time.Timer        // until cancel, for a larger attempt; nil if no caller waits
 }
 
 var _ bridge.Client = (*attempt)(nil)
@@ -159,8 +159,8 @@ func newSubscriber(r *bridge.Request) *subscriber {
 	return p
 }
 
-// wants reports whether the notification is surely for the subscriber. maybe says that it is for the subscriber
-// if it is surely for no one.
+// wants reports whether the notification is surely for the subscriber. maybe says that the notification is for the
+// subscriber if it is surely for no other one.
 func (s *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	switch n.Method {
 	case "notifications/resources/updated": // servers may write the URI differently
@@ -486,7 +486,7 @@ func (a *attempt) grants(one topic) bool {
 	return ok
 }
 
-// notifyMissed notifies a subscriber of what may have changed between two attempts. The caller holds s.mu.
+// notifyMissed notifies a subscriber of possible changes between two attempts. The caller holds s.mu.
 func (a *attempt) notifyMissed(p *subscriber) {
 	for _, k := range list.Announced {
 		one := topic{k.Topic(), "true", false}

@@ -127,8 +127,8 @@ func (w *Wanted) Raw() []byte {
 	return append(out, '}')
 }
 
-// Missed calls notify with a notification for each wanted list and resource: any may have changed while nobody
-// listened.
+// Missed calls notify with a notification for each wanted list and resource: any may have changed without a listener
+//
 func (w *Wanted) Missed(notify func(n *jsonrpc.Message)) {
 	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {

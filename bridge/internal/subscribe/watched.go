@@ -57,8 +57,8 @@ func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, request func
 	return true
 }
 
-// Of calls f with the subscribers of a resource and of resources that contain it, perhaps several times. f must
-// not block.
+// Of calls f with each subscriber of a resource, or of resources that contain it, perhaps several times. f must not
+// block.
 func (w *Watched[W]) Of(uri string, f func(W)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,8 +71,8 @@ func (w *Watched[W]) Of(uri string, f func(W)) {
 	}
 }
 
-// Leave removes who from all resources with other subscribers. It returns the resources that only who has, for
-// Remove.
+// Leave removes the subscriber who from all resources that have others too. It returns the resources without another
+// subscriber, for Remove.
 func (w *Watched[W]) Leave(who W) (alone []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

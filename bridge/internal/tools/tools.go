@@ -1,6 +1,6 @@
-// Package tools knows what a server's tools demand of calls: the schema of arguments, headers that repeat
-// arguments, and whether a call may be repeated. It learns this from the lists that pass, for each principal,
-// and requests a list if a call needs one.
+// Package tools stores the rules of a server's tools for calls. These are the schema of arguments, headers that repeat
+// arguments, and whether a call may be repeated. It takes the rules from the lists that pass, for each principal. It
+// requests a list if a call needs one.
 //
 // It checks arguments and sets headers. It repeats only a call that the server did not execute because of wrong
 // headers.
@@ -23,13 +23,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options says what to know of the tools beyond their headers.
+// Options selects the rules to store of the tools beyond their headers.
 type Options struct {
 	Check      bool // check the arguments of calls
 	Idempotent bool // find out which calls may be repeated
 }
 
-// Tools holds what is known of one server's tools.
+// Tools stores the known rules of one server's tools.
 type Tools struct {
 	server string
 	log    *slog.Logger
@@ -46,7 +46,7 @@ type wanted struct {
 	idempotent bool
 }
 
-// These bound what is stored (protocol.md F).
+// These constants bound the stored data (protocol.md F).
 const (
 	maxPrincipals = 256      // with stored tools
 	maxTools      = 20_000   // of one principal
@@ -262,8 +262,8 @@ func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 // listPatience is how long a call waits for the list of tools.
 const listPatience = 10 * time.Second
 
-// list lists the tools for a call, in the era of the call. A cached list that is not older than since is good
-// enough. It reports whether it read the whole list.
+// list lists the tools for a call, in the era of the call. A cached list that is not older than since is good enough.
+// list reports whether it read the whole list.
 func (c *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
 	modern := c.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
 	whole, cut := list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {

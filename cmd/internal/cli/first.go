@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// first lists the tools of the only server once, and logs their number or the error, so that
-// the user sees a fault before the first client does.
+// first lists the tools of the only server once, and logs their number or the error. So the user
+// sees a fault before the first client does.
 func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Logger) {
 	if len(c.Access) > 0 { // act as the caller of --token-env
 		ctx = server.WithPrincipal(ctx, c.Access[0].Name)

@@ -47,7 +47,7 @@ func show(stderr io.Writer, browser []string, server, address string) {
 	fmt.Fprintf(stderr, "mcp-bridge: you must sign in at %s: %s\n  %s\n", sanitize.Text(server), what, sanitize.Text(address))
 }
 
-// showCode shows the user how to sign in on another device.
+// showCode shows the user the address and code to sign in on another device.
 func showCode(stderr io.Writer, server, address, code, both string) {
 	if u, err := url.Parse(server); err == nil {
 		server = u.Host
@@ -405,7 +405,7 @@ shows no token, and asks nobody.`,
 	return cmd
 }
 
-// state describes what the next use of a login does.
+// state describes the effect of the next use of a login.
 func state(l *login.Login, now time.Time) string {
 	switch {
 	case l.Access != "" && l.Until.IsZero():

@@ -35,7 +35,7 @@ func (m *manager) ready(status func() string) {
 	m.said(m.Ready("serving " + status()))
 }
 
-// waiting reports why the bridge does not serve yet, and asks for more time.
+// waiting reports the reason that the bridge does not serve yet, and requests more time.
 func (m *manager) waiting() {
 	m.said(m.Starting("waiting for the store of the cluster", 2*stillWaiting))
 }

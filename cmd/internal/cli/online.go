@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// online asks each issuer for metadata and keys, and prints faults and what clients need to
-// know. An unusable issuer is an error.
+// online requests metadata and keys of each issuer, and prints faults and remarks for clients. An
+// unusable issuer is an error.
 func online(ctx context.Context, w io.Writer, c *config.Config) error {
 	if len(c.OAuth) == 0 {
 		fmt.Fprintln(w, "there is no issuer to ask: the file has no oauth")
@@ -68,7 +68,7 @@ func names(c *config.Config) (all []string) {
 	return all
 }
 
-// issuer asks one issuer. With faults, its tokens cannot be checked.
+// issuer requests metadata and keys of one issuer. With faults, its tokens cannot be checked.
 func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 	transport, err := o.Reach()
 	if err != nil {
@@ -90,7 +90,7 @@ func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 	m, err := set.Metadata(ctx)
 	if err != nil {
 		if o.JWKS == "" && (!asks || !o.Introspection.Always) {
-			return faults, remarks // the keys' fault says it
+			return faults, remarks // the fault of the keys includes it
 		}
 		if asks && o.Introspection.URL == "" {
 			return append(faults, err.Error()), remarks

@@ -116,7 +116,7 @@ func (o *operator) add(f *pflag.FlagSet, when string) {
 // reloadPath is the path of a reload, below the base path.
 const reloadPath = "/" + server.AdminPath + "reload"
 
-// askWithin limits how long the bridge may take.
+// askWithin limits the time for the bridge's answer.
 const askWithin = time.Minute
 
 // reload makes the bridge at that address reload its file; with check it only returns the
@@ -216,7 +216,7 @@ func refused(at string, status int, text []byte) error {
 	return fmt.Errorf("%s answers with status %d", at, status)
 }
 
-// against prints what the file would change at a bridge that serves it.
+// against prints the changes that the file would make at a bridge that serves it.
 func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
 	out, err := o.reload(ctx, at, true)
 	if err != nil {

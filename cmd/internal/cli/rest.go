@@ -16,10 +16,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// examine reports what becomes of the HTTP APIs of a file. What is wrong with
-// one of them is told with its line, as the file's own faults are.
-// tools, when not empty, is a pattern of names of tools that are explained in
-// sums. lost says which operations cannot be offered.
+// examine reports the results of the HTTP APIs of a file. A fault of one of them is reported with its
+// line, like the file's own faults. tools, when not empty, is a pattern of names of tools: sums
+// explains them. lost names the operations that cannot be offered.
 func examine(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, lost, err error) {
 	sums = map[string]string{}
 	found := tools == ""
@@ -80,7 +79,7 @@ func explained(x *rest.Explained) string {
 	return sanitize.Text(title + "\n" + strings.TrimRight(rows, "\n"))
 }
 
-// restSum says in short what becomes of an API.
+// restSum describes in short the tools of an API.
 func restSum(r *rest.Report) string {
 	if r.Unread {
 		return "its document is at a URL, and was not read" + r.Advice

@@ -159,7 +159,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows COMMAND is COMMAND's; see ahead
+	f.SetInterspersed(false) // arguments after COMMAND belong to COMMAND; see ahead
 	listen.Add(f, "instead of "+c.Listen)
 	f.StringVar(&name, "name", "", "name of the server, in the log and in the client's configuration; by default made from COMMAND or URL")
 	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
@@ -180,15 +180,15 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	return cmd
 }
 
-// ahead parses the flags behind a URL or a document, which have no arguments of their own, as
-// if they stood before it. A program behind it, or what stands behind --, keeps its arguments.
+// ahead parses flags that follow a URL or a document, because neither has arguments of its own. Words
+// that follow a program, or --, remain arguments of that program.
 func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(args) < 2 || cmd.ArgsLenAtDash() >= 0 {
 		return args, nil
 	}
 	if !flags.IsURL(args[0]) {
 		if kind, err := rest.Detect(args[0]); err != nil || kind == rest.OtherKind {
-			return args, nil // a program, or what is refused later
+			return args, nil // a program, or arguments that are refused later
 		}
 	}
 	cmd.Flags().SetInterspersed(true)
@@ -204,8 +204,8 @@ func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 	return args[:1], nil
 }
 
-// isolation says what clients without sessions have in common, where --share does
-// not say so itself; empty otherwise.
+// isolation describes the parts that clients without sessions share, if --share does not define them;
+// empty otherwise.
 func isolation(s *config.Server, key bool) string {
 	if s.Offer == config.OfferLegacy || s.Share != config.ShareSession && s.Share != config.SharePrincipal {
 		return ""
@@ -235,13 +235,13 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 	return []config.Access{{Name: "client", Token: key}}, nil
 }
 
-// addOfferFlag adds the flag about what clients of such a server can use.
+// addOfferFlag adds the flag about the revisions that clients of such a server can use.
 func addOfferFlag(f *pflag.FlagSet, offer *string) {
 	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), for clients that lose functions with newer ones")
 }
 
-// hinting returns a logger that says how a command line has headers, where an
-// error asks for them: who gave a URL has no file to write them into.
+// hinting returns a logger that adds a hint to errors about headers: the option of the command line that
+// sets headers. A user who gave a URL has no file for them.
 func hinting(log *slog.Logger) *slog.Logger { return slog.New(hinted{log.Handler()}) }
 
 type hinted struct{ slog.Handler }

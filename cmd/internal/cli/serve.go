@@ -224,7 +224,7 @@ func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, er
 	return exit.With(exit.Usage, nil)
 }
 
-// protection describes how the address is protected: TLS and access rules.
+// protection describes the protection of the address: TLS and access rules.
 func protection(c *config.Config) string {
 	text := ""
 	if c.TLS.CertFile != "" {
@@ -431,7 +431,7 @@ func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
 }
 
 // refuseOpen refuses to listen beyond loopback without access rules, unless insecure is set.
-// rules says how to make access rules.
+// rules is a text about making access rules.
 func refuseOpen(c *config.Config, insecure bool, rules string) error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || insecure || !c.Open() {

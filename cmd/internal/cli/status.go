@@ -26,7 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// asked describes how to reach a running bridge.
+// asked describes the way to reach a running bridge.
 type asked struct {
 	url     string      // without a slash at its end
 	key     string      // access key; empty for none

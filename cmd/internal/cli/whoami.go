@@ -53,8 +53,8 @@ the bridge cannot be reached.`,
 }
 
 // split separates the endpoint from an address, such as /files/mcp of
-// https://mcp.example.com/files/mcp. The part before may be a server or the base path: the
-// bridge's metadata decides, or without any an attempt.
+// https://mcp.example.com/files/mcp. The part before it may be a server or the base path. The
+// bridge's metadata decides; without metadata, split tries both.
 func (a *asked) split(ctx context.Context, address string) (endpoint string, err error) {
 	u, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	return "/" + last, nil
 }
 
-// whoami prints how the bridge identifies the key or the token.
+// whoami prints the bridge's identification of the key or the token.
 func (a *asked) whoami(ctx context.Context, stdout io.Writer, endpoint string, asJSON bool) error {
 	query := ""
 	if endpoint != "" {

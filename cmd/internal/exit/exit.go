@@ -1,7 +1,7 @@
 // Package exit defines the exit codes of the program, and errors that carry one.
 //
-// The text of such an error is safe for a terminal, whatever a server or a document
-// put into it. Only main exits.
+// The text of such an error is safe for a terminal: its control characters are escaped.
+// Only main exits.
 package exit
 
 import (

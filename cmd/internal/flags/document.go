@@ -37,7 +37,7 @@ func (d *Document) Add(f *pflag.FlagSet) {
 
 // Is reports whether an argument is the path or the URL of an OpenAPI document. A file's
 // content decides. A URL is read only if its path looks like a document; with BaseURL
-// each URL is one. The error says that it is a configuration, or cannot be read.
+// each URL is one. The error means that it is a configuration, or cannot be read.
 func (d *Document) Is(ctx context.Context, command, location string) (bool, error) {
 	if IsURL(location) {
 		if d.BaseURL != "" {

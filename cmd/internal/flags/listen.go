@@ -15,7 +15,7 @@ type Listen struct {
 	Address, Host, Port string
 }
 
-// Add adds the flags. instead says what they replace.
+// Add adds the flags. instead describes the settings that they replace.
 func (l *Listen) Add(f *pflag.FlagSet, instead string) {
 	f.StringVarP(&l.Address, "listen", "l", "", "address to serve on, "+instead+": PORT on this machine alone, HOST:PORT, or :PORT on every network; port 0 picks a free one")
 	f.StringVar(&l.Host, "host", "", "host of that address; 0.0.0.0 is for all networks")

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// launchers lists programs that start another one, named by an argument: the word before
+// launchers lists programs that start another one, which an argument names. It has the word before
 // the name, if required; the flags whose value is the name; and other flags with values.
 var launchers = map[string]struct {
 	words         []string

@@ -61,7 +61,7 @@ func (p *Program) Config(command []string, era string) (*config.Config, error) {
 	return alone(s, Unexpanded(command[1:])...), err
 }
 
-// Find refuses a command that cannot start, and says what to write instead.
+// Find refuses a command that cannot start, and suggests a correct one.
 func (p *Program) Find(s *config.Server) error {
 	for _, path := range [][2]string{{"--cwd is", p.Cwd}, {"the program is", s.Stdio.Command}} {
 		if home, variable := config.OfShell(path[1]); home || variable {

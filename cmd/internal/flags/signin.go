@@ -23,7 +23,7 @@ type SignIn struct {
 // servers of a file.
 var SignInNames = []string{"client-id", "client-secret-env", "client-metadata-url", "scope", "issuer", "resource", "callback", "no-login"}
 
-// Add adds the flags, for a command that signs in when a server wants that.
+// Add adds the flags, for a command that signs in when a server requires it.
 func (s *SignIn) Add(f *pflag.FlagSet) {
 	s.AddAlways(f)
 	f.BoolVar(&s.device, "device", false, "sign in on any device: open an address there, and enter a code")
@@ -42,8 +42,8 @@ func (s *SignIn) AddAlways(f *pflag.FlagSet) {
 }
 
 // On enables signing in at the server of r, unless r has an Authorization header or the flags
-// forbid it. A token is not sent in clear to another machine. ask shows the user where to
-// sign in; nil without a user. With --device, device does. own: all callers are that user.
+// forbid it. A token is never sent in clear to another machine. ask shows the user the address for
+// the sign-in; nil without a user. With --device, device shows it. own: all callers are that user.
 func (s *SignIn) On(r *remote.Config, ask func(server, address string), device func(server, address, code, both string), own bool) error {
 	if s.none && s.device {
 		return exit.Usagef("--device signs in, and --no-login never does: leave one out")

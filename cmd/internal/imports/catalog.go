@@ -16,7 +16,7 @@ type docked struct {
 	keys  object
 	notes []string
 	needs []need
-	login bool   // it wants OAuth
+	login bool   // it requires OAuth
 	why   string // it cannot be taken
 }
 
@@ -32,7 +32,7 @@ func catalog(root object) object {
 	return found
 }
 
-// described lists keys of a server that do not affect how it runs.
+// described lists keys of a server that do not affect its operation.
 var described = []string{
 	"name", "type", "description", "title", "icon", "readme", "toolsUrl", "source", "upstream", "dateAdded", "ref", "tools", "prompts", "resources",
 	"metadata", "longLived", "config",

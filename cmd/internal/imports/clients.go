@@ -9,7 +9,7 @@ import (
 // Client is a program whose configuration files this package reads.
 type Client struct {
 	Name  string
-	Files []string // where it has its servers, those of its user first: they win over those of the working directory
+	Files []string // with its servers; files of its user come first, and win over the working directory's
 }
 
 // clients lists the known clients. ~ stands for the home folder, + for the system's folder

@@ -13,7 +13,7 @@ import (
 // table holds the servers of a file by name, and the meaning of keys in that file.
 type table struct {
 	servers object
-	tokens  []string      // let clients in where a server names none
+	tokens  []string      // let clients in if a server names none
 	timeout time.Duration // unit of the key timeout; 0 if unknown
 }
 

@@ -257,7 +257,7 @@ func (i *Import) state() state { return state{maps.Clone(i.values), slices.Clone
 
 func (i *Import) restore(s state) { i.values, i.tokens = s.values, s.tokens }
 
-// fill reads the keys of a server. It returns why the server cannot be imported, or "".
+// fill reads the keys of a server. It returns the reason that the server cannot be imported, or "".
 func (i *Import) fill(s *server, o object, t table) string {
 	if old, ok := o["command"].(object); ok { // Zed, older: command: { path, args, env }
 		o = maps.Clone(o)

@@ -18,7 +18,7 @@ type rule struct {
 	said  string // the key and its file, for notes
 	allow bool
 	names []string // as in the new file
-	odd   bool     // it has what is no name
+	odd   bool     // it has items that are no names
 	own   bool     // applies only to the servers in a project's .mcp.json
 }
 

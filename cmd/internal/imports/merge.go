@@ -18,14 +18,14 @@ import (
 // into is the configuration that the servers are added to.
 type into struct {
 	text   []byte
-	at     int      // where the servers go: behind the line of the key servers
+	at     int      // the place for the servers: behind the line of the key servers
 	indent string   // indentation of the names of servers
 	names  []string // of its servers
 }
 
 // Into sets the configuration to which YAML adds the servers; the rest of its text does not
 // change. Call it before Add: servers with names in use are omitted, and its variables keep
-// their meaning. The error says why servers cannot be added.
+// their meaning. The error is the reason that servers cannot be added.
 func (i *Import) Into(file string, text []byte) error {
 	root, err := strict.Parse(text)
 	if err != nil {
@@ -92,8 +92,8 @@ func (i *into) with(servers []byte) []byte {
 	return b.Bytes()
 }
 
-// Fault returns why the servers make no valid configuration, or cannot be added to the
-// given one; or nil.
+// Fault returns the reason that the servers make no valid configuration, or cannot be added to
+// the given one; or nil.
 func (i *Import) Fault() error {
 	if i.into == nil {
 		if !slices.ContainsFunc(i.servers, func(s server) bool { return !s.off }) {
@@ -108,7 +108,7 @@ func (i *Import) Fault() error {
 	return err
 }
 
-// Env returns a shell file of the variables to set, with the values of secrets; a variable
+// Env returns a shell file of the variables to set, with the values of secrets. A variable
 // without a value in the imported file is empty.
 func (i *Import) Env() []byte {
 	var b bytes.Buffer

@@ -156,7 +156,7 @@ func (s *server) write(b *bytes.Buffer) {
 	}
 }
 
-// check returns why the bridge would refuse the server, or "".
+// check returns the reason that the bridge would refuse the server, or "".
 func (s *server) check() string {
 	var b bytes.Buffer
 	b.WriteString("servers:\n")
@@ -206,7 +206,7 @@ func list(texts []string) string {
 }
 
 // Server returns a configuration with one server, described as in a client's file. A comment
-// names its origin from; empty for an example.
+// contains from, the origin of the server; from is empty for an example.
 func Server(from, name string, entry map[string]any) ([]byte, error) {
 	im := Import{values: map[string]string{}}
 	if args, ok := entry["args"].([]string); ok {

@@ -122,7 +122,7 @@ func searches(tools []gjson.Result) bool {
 	return has(searchOperations) && has(describeOperations)
 }
 
-// operation asks for the schema of the arguments of an operation.
+// operation requests the schema of the arguments of an operation.
 func (c *client) operation(ctx context.Context, name string) (gjson.Result, error) {
 	raw, err := c.request(ctx, func(ctx context.Context) error {
 		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: describeOperations, Arguments: map[string]any{"ids": []string{name}}})

@@ -34,8 +34,8 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	// Dial opens the link to a server. Default: DialBridge.
 	Dial func(c *config.Config, name string, log *slog.Logger) (*Link, error)
-	// Terminal reports whether a file is a terminal, and how many columns it
-	// has. Default: terminal.Is.
+	// Terminal reports whether a file is a terminal, and its number of
+	// columns. Default: terminal.Is.
 	Terminal func(file any) (is bool, columns int)
 }
 
@@ -206,8 +206,8 @@ type client struct {
 	asker  *asker
 	link   *Link
 
-	silence time.Duration // how long a task may go without a change; 0 means no limit
-	longest time.Duration // how long a task may take; 0 means no limit
+	silence time.Duration // limit of a task's time without a change; 0 means no limit
+	longest time.Duration // limit of a task's time; 0 means no limit
 	tasks   bool          // the server can run calls of tools as tasks
 }
 
@@ -266,7 +266,7 @@ func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		one.close()
 		return nil, err
 	}
-	if a := one.wire.last(); a != nil { // to initialize; the SDK does not know of tasks
+	if a := one.wire.last(); a != nil { // to initialize; the SDK does not support tasks
 		one.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
 	}
 	if c.verbose && one.InitializeResult().Capabilities != nil && one.InitializeResult().Capabilities.Logging != nil {

@@ -16,7 +16,7 @@ import (
 // Link is the connection to a server.
 type Link struct {
 	Transport mcp.Transport
-	Reason    func() string // why the server does not work, for its own user; empty when nothing is known
+	Reason    func() string // the reason that the server does not work, for its own user; may be empty
 	// Close ends the link and awaits its goroutines. Messages that the client sent before
 	// still arrive, unless hurry is set.
 	Close func(hurry bool)

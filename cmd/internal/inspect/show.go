@@ -35,8 +35,8 @@ func indented(raw []byte) string {
 	return b.String()
 }
 
-// result prints a tool's answer. It prints structured content only without text, which
-// repeats it.
+// result prints a tool's answer. It prints structured content only if there is no text, because
+// the text repeats it.
 func (s *shower) result(r gjson.Result) error {
 	texts := 0
 	for _, block := range r.Get("content").Array() {

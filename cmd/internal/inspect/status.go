@@ -76,7 +76,7 @@ func (s *status) starting(name string) (done func()) {
 	s.start = &start{}
 	return s.late(func() {
 		s.start.told = true
-		_, _ = io.WriteString(s.err, "starting "+name+"…\n"+s.start.lines) // nobody could be told
+		_, _ = io.WriteString(s.err, "starting "+name+"…\n"+s.start.lines) // no other place for an error
 	})
 }
 
@@ -201,7 +201,7 @@ func (s *status) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
-	_, _ = io.WriteString(s.err, text) // nobody could be told
+	_, _ = io.WriteString(s.err, text) // no other place for an error
 }
 
 // clear removes the line of progress.

@@ -17,7 +17,7 @@ type target struct {
 	flags   *clientFlags
 }
 
-// resolve returns the configuration of the target as when it is served, and its name; the
+// resolve returns the configuration of the target as when it is served, and its name. The
 // name is empty for all servers of the file.
 func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 	if t.command == nil && t.name != "" && flags.MayBeDocument(t.name) {
@@ -38,7 +38,7 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 		c, err = t.flags.document.Config(t.name, &t.flags.remote)
 	case flags.IsURL(t.name):
 		if c, err = t.flags.remote.Config(t.name, t.flags.era); err == nil {
-			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, nil, true) // with what 'mcp-bridge login' has kept
+			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, nil, true) // the logins of 'mcp-bridge login'
 		}
 	case t.name == "":
 		c, err = flags.Target(file, given, targetForms)

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// The methods about a task (2025-11-25, Tasks), which the SDK does not know.
+// The methods about a task (2025-11-25, Tasks), which the SDK does not support.
 const taskGet, taskResult, taskCancel = "tasks/get", "tasks/result", "tasks/cancel"
 
 // taskParams are the parameters of these methods.
@@ -75,7 +75,7 @@ type task struct {
 }
 
 // callAsTask calls a tool as a task and waits for its end. It returns the result of the
-// tool. failed means that the task failed, whatever the result says.
+// tool. failed means that the task failed, independent of the result.
 func (c *client) callAsTask(ctx context.Context, params *mcp.CallToolParams) (raw json.RawMessage, failed bool, err error) {
 	about := json.RawMessage("{}")
 	if c.longest > 0 { // the server may forget the task afterwards

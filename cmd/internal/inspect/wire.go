@@ -42,7 +42,7 @@ func newWire(t mcp.Transport) *wire {
 	return w
 }
 
-// begin forgets the last request before the next, which may fail before Write.
+// begin clears the last request before the next, which may fail before Write.
 func (w *wire) begin() {
 	taken := make(chan struct{})
 	close(taken)

@@ -9,8 +9,8 @@ import (
 )
 
 // heapFloor is the heap size in bytes below which no collection starts. The live heap is
-// small and calls make much garbage: Go's rule to collect at twice the live heap would
-// delay all calls dozens of times a second.
+// small and calls make much garbage. Go collects at twice the live heap. This would delay all
+// calls dozens of times a second.
 const heapFloor = 64 << 20
 
 // Limits of the growth in percent. The lower one is Go's default; the upper one keeps an

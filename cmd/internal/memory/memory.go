@@ -1,4 +1,4 @@
-// Package memory keeps the process small: it applies a container's memory limit to the
+// Package memory keeps the process small. It applies a container's memory limit to the
 // garbage collector, tunes the collector, and returns unused memory to the system.
 package memory
 
@@ -36,8 +36,8 @@ func Shrink() {
 	debug.FreeOSMemory()
 }
 
-// Release calls release a few times after the last call, until ctx ends: an idle bridge
-// would not collect for minutes. A few times, because clients may still read answers.
+// Release calls release after the last call, until ctx ends: an idle bridge would not collect for
+// minutes. It calls release a few times, because clients may still read answers.
 func Release(ctx context.Context, activity func() (now int, all uint64), release func()) {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()

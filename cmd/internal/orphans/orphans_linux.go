@@ -17,7 +17,7 @@ import (
 const After = 5 * time.Second
 
 // Reap reaps orphans if this is process 1. In a container without an init, the kernel makes
-// process 1 the parent of orphans. Package stdio does not wait for those in another process
+// process 1 the parent of orphans. Package stdio does not wait for orphans in another process
 // group or session: they would stay zombies.
 //
 // done stops it.

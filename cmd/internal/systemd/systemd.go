@@ -34,7 +34,7 @@ func FromEnvironment() *Notifier {
 // Ready reports that the service serves, also after Reloading.
 func (n *Notifier) Ready(status string) error { return n.tell("READY=1", "STATUS="+line(status)) }
 
-// Starting reports why the service is not ready, and asks for more time.
+// Starting reports the reason that the service is not ready, and requests more time.
 func (n *Notifier) Starting(status string, more time.Duration) error {
 	return n.tell("STATUS="+line(status), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", more.Microseconds()))
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Is reports whether f is a terminal, and how many columns it has.
+// Is reports whether f is a terminal, and its number of columns.
 func Is(f any) (bool, int) {
 	file, ok := f.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

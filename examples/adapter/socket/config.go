@@ -1,5 +1,5 @@
-// Package socket is a transport for MCP over a socket: one JSON message per line, in both directions, over a
-// TCP connection or a Unix socket. Each session of the bridge has its own connection.
+// Package socket is a transport for MCP over a TCP connection or a Unix socket. A line is one JSON message,
+// in both directions. Each session of the bridge has its own connection.
 //
 // It does the handshake of the revisions 2024-11-05 to 2025-11-25. The wire names no caller and is not
 // encrypted: use it for servers on the same machine.

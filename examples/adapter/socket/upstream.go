@@ -71,7 +71,7 @@ type link struct {
 	queue   *conn.Queue
 	running sync.WaitGroup // the goroutines of read and write
 	life    conn.Life
-	unread  atomic.Pointer[bridge.Error] // why writing failed
+	unread  atomic.Pointer[bridge.Error] // the reason that writing failed
 }
 
 // Server returns the server's answer to the handshake.
@@ -88,7 +88,7 @@ func (l *link) Close(context.Context) error {
 }
 
 const (
-	writeLimit = 5 * time.Minute        // how long the server may leave a message unread
+	writeLimit = 5 * time.Minute        // limit for the server to read a message
 	lastWords  = 250 * time.Millisecond // time limit for its last answers after that
 )
 
@@ -159,8 +159,8 @@ func (l *link) receive() error {
 	}
 }
 
-// line reads a line. It drops a line that is too long or for which there is no room; over then knows the id of
-// its call.
+// line reads a line. It drops a line that is too long or for which there is no room; over then holds the
+// id of its call.
 func (l *link) line(r *bufio.Reader, in *conn.Intake) (line *jsonrpc.Buffer, over *jsonrpc.Finder, err error) {
 	line = jsonrpc.NewBuffer(0)
 	for {

@@ -77,8 +77,8 @@ func (k *Key) AddTo(form url.Values, client, issuer string, taken []string) erro
 	return nil
 }
 
-// Look makes the path of a key file absolute and reads it. fault says why it cannot be used, and remark is
-// a warning. Neither shows the key.
+// Look makes the path of a key file absolute and reads it. fault is the reason that the file cannot be
+// used, and remark is a warning. Neither shows the key.
 func Look(file *string, absolute func(string) string) (remark string, fault error) {
 	if *file == "" {
 		return "", nil

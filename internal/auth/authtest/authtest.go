@@ -150,8 +150,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// RoundTrip answers a request without a network. A handler that waits for the end of the request's context is a
-// server that hangs.
+// RoundTrip answers a request without a network. To simulate a server that hangs, a handler waits for the
+// end of the request's context.
 func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
@@ -198,7 +198,7 @@ func (k *Key) Sign(t testing.TB, header Claims, claims any) string {
 	return signing + "." + base64.RawURLEncoding.EncodeToString(k.sign(t, []byte(signing)))
 }
 
-// sign signs by the algorithm of the key, whatever a header says.
+// sign signs by the algorithm of the key, independent of a header.
 func (k *Key) sign(t testing.TB, data []byte) []byte {
 	t.Helper()
 	if k.Alg == "EdDSA" {

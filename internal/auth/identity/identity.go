@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Identity holds the claims of a caller's token that servers are sent (I-057), and the token
-// itself where it is exchanged for another one (I-303). It is immutable. A caller without a
-// token has none: nil. Adapters of other modules can pass it on, and read nothing of it.
+// Identity holds the claims of a caller's token that the bridge sends to servers (I-057). It also
+// holds the token itself if the bridge exchanges it for another one (I-303). It is immutable, and
+// nil for a caller without a token. Adapters of other modules can pass it on, but not read it.
 type Identity struct {
 	claims  map[string][]string // one text each, by name
 	subject *Subject

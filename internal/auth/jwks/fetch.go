@@ -38,8 +38,8 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Transport returns a transport for requests to an issuer. It uses the proxies of the environment, and
-// trusts the certificates of the system and those in caFile, a PEM file, if set.
+// Transport returns a transport for requests to an issuer. It uses the proxies of the environment. It
+// trusts the certificates of the system, and the certificates in caFile, a PEM file, if set.
 func Transport(caFile string) (http.RoundTripper, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -1,5 +1,5 @@
-// Package jwks holds the public keys of an issuer of tokens. It fetches them, refreshes them, and bounds
-// how often strangers can cause a fetch.
+// Package jwks holds the public keys of an issuer of tokens. It fetches and refreshes them, and bounds
+// the fetches that strangers can cause.
 //
 // A new key of the issuer works at once: an unknown key id causes a fetch, at most once in ten seconds.
 // All requests that need it share it, and no other request waits.
@@ -29,9 +29,9 @@ const (
 	againEvery = 10 * time.Second // least time between two fetches for unknown keys
 	retryFirst = time.Second      // pause after a failed fetch, at first
 	retryMost  = 30 * time.Second // and at most
-	maxAge     = 24 * time.Hour   // how long a set is used that cannot be refreshed
+	maxAge     = 24 * time.Hour   // lifetime of a set that cannot be refreshed
 	maxTried   = 8                // keys that are tried for a token without kid
-	waitLimit  = 2 * time.Second  // how long a request waits for a fetch
+	waitLimit  = 2 * time.Second  // limit of a request's wait for a fetch
 )
 
 // Options are the settings of a Set.
@@ -58,7 +58,7 @@ type Set struct {
 	mu        sync.Mutex // guards the fields below
 	flight    chan struct{}
 	next      time.Time // when an unknown key may cause the next fetch
-	lastFault string    // why the last fetch failed, or why some keys are not used
+	lastFault string    // the reason that the last fetch failed, or that some keys are not used
 	failing   bool      // the last fetch failed
 }
 
@@ -102,7 +102,7 @@ func (s *Set) Run(ctx context.Context) {
 }
 
 // Try fetches the keys once, for a check of the configuration. It returns the number of usable keys, and
-// why others are not.
+// the faults of the other keys.
 func (s *Set) Try(ctx context.Context) (usable int, skipped []error, err error) {
 	data, _, err := s.set(ctx)
 	if err != nil {
@@ -209,8 +209,8 @@ func (s *Set) logResult(err error, skipped []error) {
 	}
 }
 
-// Find returns the keys that may have made a signature: those with the id, or, without one, all that fit the
-// algorithm. The error is ErrUnknown or ErrUnavailable, or that of ctx.
+// Find returns the keys that may have made a signature: the keys with the id, or, without an id, all that
+// fit the algorithm. The error is ErrUnknown or ErrUnavailable, or that of ctx.
 func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*Key, error) {
 	if now := s.current.Load(); now != nil {
 		if found, some := now.find(id, named, alg); some {
@@ -264,8 +264,8 @@ func (s *Set) lastFailed() bool {
 	return s.failing
 }
 
-// requestFetch requests a fetch, or joins the one in flight. wait is closed when it ends. wait is nil if a fetch
-// ended a moment ago.
+// requestFetch requests a fetch, or joins a running fetch. wait is closed when the fetch ends. wait is nil if
+// a fetch ended a moment ago.
 func (s *Set) requestFetch() (wait chan struct{}, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +310,7 @@ type State struct {
 	Have    bool      // there are keys
 	Stale   bool      // the last fetch failed
 	At      time.Time // when the keys were fetched
-	Fault   string    // why the last fetch failed, or why some keys are not used; for operators
+	Fault   string    // the fault of the last fetch, or of unused keys; for operators
 	Fetched uint64    // number of fetches
 	Failed  uint64    // number of failed fetches
 }

@@ -133,7 +133,7 @@ func Parse(data []byte) (*Fixed, error) {
 	return &Fixed{keys{all: all}}, nil
 }
 
-// Find returns some keys for an algorithm: those with the id, or all if none is named.
+// Find returns some keys for an algorithm: the keys with the id, or all if no id is named.
 func (f *Fixed) Find(id string, named bool, alg string) []*Key {
 	found, _ := f.find(id, named, alg)
 	return found

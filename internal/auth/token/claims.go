@@ -86,8 +86,8 @@ func At(claims gjson.Result, name string) gjson.Result {
 	return gjson.Result{}
 }
 
-// Texts returns the texts of a claim for comparisons: one for text, a number or a boolean, those of the
-// items for a list, none for others.
+// Texts returns the texts of a claim for comparisons. A text, a number or a boolean has one. A list has
+// those of its items. Other values have none.
 func Texts(v gjson.Result) (all []string) {
 	switch {
 	case v.Type == gjson.String:

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Front is how to verify the tokens that the bridge itself issues to users of an issuer. Each counts as a
-// token of that issuer, with the claims of the user's ID token.
+// Front has the settings to verify the tokens that the bridge itself issues to users of an issuer. Each
+// token counts as a token of that issuer, with the claims of the user's ID token.
 type Front struct {
 	// Issuer is the iss of these tokens.
 	Issuer string

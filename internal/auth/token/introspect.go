@@ -22,7 +22,7 @@ const (
 	// addressLife is the lifetime of the endpoint's address from the metadata.
 	addressLife = time.Hour
 	// findLimit is the timeout for finding the address. findErrLife is the lifetime of a failure.
-	// addressGrace is how long the old address is used after a failure.
+	// addressGrace is the time for which the old address is used after a failure.
 	findLimit    = 2 * time.Second
 	findErrLife  = 5 * time.Second
 	addressGrace = time.Minute
@@ -60,10 +60,10 @@ type Endpoint struct {
 
 	mu      sync.Mutex    // guards the rest; not held during a fetch
 	found   string        // address from the metadata
-	findErr error         // why there is none
+	findErr error         // the reason that there is none
 	until   time.Time     // when found or findErr expires
 	lookup  chan struct{} // closed when a lookup in flight ends; nil without one
-	fault   string        // why the last request failed
+	fault   string        // the fault of the last request
 	warned  bool          // fault was logged
 	limiter logs.Limiter  // limits the logged faults
 	asked   uint64
@@ -231,7 +231,7 @@ func (e *Endpoint) record(err error) {
 
 // IntrospectionState is the state of an endpoint.
 type IntrospectionState struct {
-	Fault         string // why the last request failed; for operators
+	Fault         string // the fault of the last request; for operators
 	Asked, Failed uint64 // requests
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Introspection says how to ask an issuer about opaque tokens (RFC 7662).
+// Introspection has the settings to ask an issuer about opaque tokens (RFC 7662).
 type Introspection struct {
 	// URL is the introspection endpoint. Default: the one in the issuer's metadata.
 	URL string `yaml:"url"`
@@ -79,7 +79,7 @@ const (
 
 	refusedLife = 5 * time.Second // lifetime of the answer that a token is not valid
 	maxRefused  = 10_000          // cached answers of that kind
-	askLimit    = 5 * time.Second // how long a request waits for the answer
+	askLimit    = 5 * time.Second // limit of a request's wait for the answer
 )
 
 type gateKey struct{}
@@ -211,7 +211,7 @@ func (a *asker) unavailable() *Error {
 
 // introspect introspects a token for all who wait. The end of the first one's ctx does not cancel it.
 func (a *asker) introspect(ctx context.Context, f *flight, raw string, sum [32]byte, cached *Token, unknown bool) {
-	f.err = a.unavailable() // unless the answer says otherwise
+	f.err = a.unavailable() // unless the answer is valid
 	defer func() {
 		a.mu.Lock()
 		delete(a.flights, sum)
@@ -237,9 +237,9 @@ func (a *asker) introspect(ctx context.Context, f *flight, raw string, sum [32]b
 	}
 }
 
-// read checks an answer (I-024). Without iss, the issuer is the one that was asked. Without aud, the
-// token is for the client that got it, which must be in audience. A token that was never valid may be
-// a guess at a key, unless it has the form of a JSON Web Token.
+// read checks an answer (I-024). Without iss, the issuer is the answering one. Without aud, the token is
+// for the client that got it, which must be in audience. A token that was never valid may be a guess at
+// a key, unless it has the form of a JSON Web Token.
 func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool) (*Token, error) {
 	url := a.i.o.URL
 	claims, err := object(answer)

@@ -1,9 +1,9 @@
-// Package token verifies the tokens that identity providers issue for the bridge: JSON Web Tokens (RFC
-// 9068), by the keys of their issuers, and opaque tokens, by introspection (RFC 7662).
+// Package token verifies the tokens that identity providers issue for the bridge. It verifies JSON Web
+// Tokens (RFC 9068) by the keys of their issuers, and opaque tokens by introspection (RFC 7662).
 //
 // A token is valid if the issuer that it names has signed it, its audience is the requested resource,
-// it is neither expired nor from the future, and it names its subject. Tokens of other kinds, such as ID
-// tokens and tokens bound to a key, are refused.
+// and it names its subject. It must be neither expired nor from the future. Tokens of other kinds, such
+// as ID tokens and tokens bound to a key, are refused.
 package token
 
 import (
@@ -40,12 +40,12 @@ type Issuer struct {
 	Algorithms []string
 	// ScopeClaim is the claim with the scopes. Default: scope and scp.
 	ScopeClaim string
-	// Implies maps scopes to those that they include.
+	// Implies maps scopes to the scopes that they include.
 	Implies map[string][]string
 	// Skew is the allowed difference of the clocks. Default 30s.
 	Skew time.Duration
-	// Introspection says how to ask it about opaque tokens; nil refuses these. At most one issuer
-	// has it, since such a token does not name its issuer.
+	// Introspection has the settings to ask the issuer about opaque tokens; nil refuses these. At most
+	// one issuer has it, because such a token does not name its issuer.
 	Introspection *Introspection
 	// Front is set if the bridge issues tokens to its users.
 	Front *Front
@@ -53,8 +53,8 @@ type Issuer struct {
 	Transport http.RoundTripper
 }
 
-// Algorithms are the supported signature algorithms. All use public keys: with a secret key, everybody
-// who can verify a token could make one.
+// Algorithms are the supported signature algorithms. All use public keys: with a secret key, every
+// verifier of a token could make one.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 const (
@@ -83,14 +83,15 @@ const (
 	Unavailable Result = "unavailable" // cannot be checked now
 )
 
-// Error is why a token is refused. Why is for operators. It holds nothing of the token but issuer,
-// audience and type. Clients learn no more than Result.
+// Error is the reason that a token is refused. Why is for operators. It holds nothing of the token but
+// issuer, audience and type. Clients get no more than Result.
 type Error struct {
 	Result Result
 	Issuer string // empty for an unknown issuer
 	Why    string
 	Text   bool // it has not the form of a token: it may be a guess at a key
-	// Asked: its issuer does not know it. Unasked: the issuer was not asked, after too many such tokens.
+	// Asked: the token is unknown to its issuer. Unasked: the issuer was not asked, after too many such
+	// tokens.
 	Asked, Unasked bool
 }
 
@@ -125,8 +126,8 @@ type Token struct {
 	key              *jwks.Key   // nil for an introspected token
 	loginEnded       func() bool // for a Front's token: reports whether its login has ended; nil for others
 
-	// For an introspected token: how long the answer is valid, and whether a later answer revoked the
-	// token.
+	// For an introspected token: the end of the answer's validity, and whether a later answer revoked
+	// the token.
 	fresh time.Time
 	ended *atomic.Bool
 }
@@ -195,7 +196,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			o.Algorithms = Algorithms
 		}
 		i := &issuer{o: o, keys: jwks.New(jwks.Options{Issuer: o.URL, From: o.JWKS, Client: jwks.Client(o.Transport), Log: log})}
-		for _, a := range Algorithms { // only supported ones, whatever the list says (I-011)
+		for _, a := range Algorithms { // only supported ones, also if the list has others (I-011)
 			for _, wanted := range o.Algorithms {
 				if a == wanted {
 					i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
@@ -250,11 +251,11 @@ func (v *Verifier) States() []State {
 	return all
 }
 
-// Verify returns a token if it is valid for the resource. sum must identify it: a hash for which nobody
-// can choose a token. The error is an *Error, or that of ctx. The result is shared: do not change it.
+// Verify returns a token if it is valid for the resource. sum must identify the token: a hash for which an
+// attacker cannot choose a token. The error is an *Error, or that of ctx. The result is shared: do not change it.
 func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Resource) (*Token, error) {
 	t := v.get(sum)
-	if t == nil || !t.valid(time.Now()) { // the new check says why
+	if t == nil || !t.valid(time.Now()) { // the new check finds the reason
 		cached := t
 		var err error
 		if t, err = v.verify(ctx, raw, sum, cached); err != nil {
@@ -292,7 +293,7 @@ func (v *Verifier) store(sum [32]byte, t *Token) {
 func (v *Verifier) forget(sum [32]byte, cached *Token, err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Result == Unavailable {
-		return // the check failed: this says nothing about the token
+		return // the check failed: the token may still be good
 	}
 	if cached.ended != nil {
 		cached.ended.Store(true)
@@ -491,8 +492,8 @@ func (i *issuer) until(claims gjson.Result) (end time.Time, err error) {
 	return end, nil
 }
 
-// otherUse returns why a token is not for access but, for example, for renewal; empty if it may be. There
-// is no standard for such claims.
+// otherUse returns the reason that a token is not for access but, for example, for renewal; empty if it may
+// be for access. There is no standard for such claims.
 func otherUse(claims gjson.Result, asked bool) string {
 	is := func(name string, values ...string) bool {
 		v := member(claims, name)

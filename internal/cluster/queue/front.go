@@ -148,8 +148,8 @@ func (f *Front) leave(id string, w *waiter, entry string, err error) (Grant, err
 	return Grant{}, err
 }
 
-// Accept accepts the grant of a worker. The error is ErrOver when the request has a grant already or nobody waits
-// for it, and ErrUnreached when the worker was unreachable just now.
+// Accept accepts the grant of a worker. The error is ErrOver when the request has a grant already or no caller
+// waits for it. It is ErrUnreached when the worker was unreachable just now.
 func (f *Front) Accept(id string, t Grant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ type Memory struct {
 
 type entry struct {
 	Taken
-	taken time.Time // zero while nobody took it
+	taken time.Time // zero while it is not taken
 }
 
 var _ Queue = (*Memory)(nil)

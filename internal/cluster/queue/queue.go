@@ -1,6 +1,6 @@
 // Package queue is the queue by which instances ask workers for connections. A front adds a
-// request, a worker with a free slot takes it and sends a grant, and the front accepts one
-// grant. Only requests go through the store, never messages of clients.
+// request. A worker with a free slot takes it and sends a grant. The front accepts one grant.
+// Only requests go through the store, never messages of clients.
 //
 //	front                    queue                    worker
 //	  |---- Add -------------->|                         |
@@ -8,8 +8,8 @@
 //	  |<------------ the id of the request, a grant -----|
 //	  |---- opens the connection with the grant -------->|
 //
-// The queue may give a request to two workers, or twice. The front makes it one connection:
-// it accepts only the first grant.
+// The queue may give a request to two workers, or to one worker twice. There is still only one
+// connection: the front accepts only the first grant.
 package queue
 
 import (
@@ -20,7 +20,7 @@ import (
 // Request is the request of an instance for a connection.
 type Request struct {
 	ID    string `json:"id"`    // random
-	Front string `json:"front"` // the instance that asks
+	Front string `json:"front"` // the instance that needs the connection
 }
 
 // Taken is a request that a worker took. Another worker gets it, too, unless it is done in time.
@@ -39,8 +39,8 @@ type Queue interface {
 	// Take takes the first untaken request of each line. It waits until there is one, at most for wait, and then
 	// returns none.
 	Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error)
-	// Overdue takes requests that were taken at least that long ago and are not done: the first of each line,
-	// and no more than most of each line.
+	// Overdue takes requests that were taken at least that long ago and are not done. It takes the first
+	// requests of each line, at most most of each.
 	Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]Taken, error)
 	// Return gives a taken request back: it is overdue at once.
 	Return(ctx context.Context, t Taken) error

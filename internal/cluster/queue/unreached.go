@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// passOver is how long an instance is passed over that was unreachable misses times in a row.
+	// passOver is the time for which an instance is passed over after misses failures in a row.
 	passOver = 3 * time.Second
 	misses   = 2
 )

@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// ErrOver is the error of a request that another worker has, or that nobody waits for.
+// ErrOver is the error of a request that another worker has, or for which no caller waits.
 var ErrOver = errors.New("the request is over: another worker has it, or nobody waits for it")
 
-// ErrUnreached is the error of a grant that surely nobody uses: its front was not reached, or cannot reach the
+// ErrUnreached is the error of a grant that is surely unused: its front was not reached, or cannot reach the
 // worker.
 var ErrUnreached = errors.New("the front and the worker do not reach each other")
 
@@ -22,7 +22,7 @@ var ErrUnreached = errors.New("the front and the worker do not reach each other"
 type WorkerOptions struct {
 	Queue Queue
 	Slots Slots
-	// Grant sends a grant to the front of a request. The error is ErrOver when the front does not want it, and
+	// Grant sends a grant to the front of a request. The error is ErrOver when the front refuses it, and
 	// ErrUnreached when the front did not get it. After any other error the outcome is unknown.
 	Grant func(ctx context.Context, t Taken, grant string) error
 	Log   *slog.Logger
@@ -47,15 +47,15 @@ type Worker struct {
 	turn int       // the line that is polled first when there are more lines than slots
 	last time.Time // when overdue requests were looked for
 
-	unreached unreached // fronts
+	unreached unreached // the fronts that could not be reached
 }
 
 const (
-	// pollFor is how long one poll of the queue waits for a request.
+	// pollFor is the time that one poll of the queue waits for a request.
 	pollFor = time.Second
 	// shortPoll is the same while there are fewer free slots than lines, so that each line has its turn soon.
 	shortPoll = 50 * time.Millisecond
-	// overdue is how long a worker may keep a request without settling it.
+	// overdue is the time for which a worker may keep a request without settling it.
 	overdue = 3 * time.Second
 	// maxOverdue is the number of overdue requests of each line that are tried: the first ones may all come
 	// from unreachable fronts.
@@ -126,8 +126,8 @@ func (w *Worker) poll(servers []string, free int) error {
 	return err
 }
 
-// grantAll sends a grant for each request. It returns those of unreachable fronts to the queue, for other workers.
-// It reports whether there were others.
+// grantAll sends a grant for each request. It returns requests of unreachable fronts to the queue, for other
+// workers. It reports whether there were other requests.
 func (w *Worker) grantAll(all []Taken) (some bool) {
 	for _, t := range all {
 		if w.unreached.has(t.Front) {

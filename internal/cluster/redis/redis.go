@@ -238,7 +238,7 @@ func (s *Store) Delete(ctx context.Context, h session.Held) error {
 	return unavailable("delete", drop.Run(ctx, s.c, []string{s.recordKey(h.Key)}, s.o.Owner, h.Epoch).Err())
 }
 
-// forgetAfter is how long a member without beats is listed.
+// forgetAfter is the time for which a member without beats is listed.
 const forgetAfter = time.Hour
 
 // Beat implements cluster.Registry. The list of members goes by the store's clock: the clocks of
@@ -334,8 +334,8 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	return seen, nil
 }
 
-// masters asks in the background for the run ids of the store's masters: a new one may lack the last
-// writes. Its result waits for the answer.
+// masters requests in the background the run ids of the store's masters: a new master may lack the
+// last writes. The returned function waits for the answer.
 func (s *Store) masters(ctx context.Context) func() (string, error) {
 	var runs []string
 	var err error
@@ -358,7 +358,7 @@ func (s *Store) evicts(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// info asks all masters for one line of a section of INFO.
+// info reads one line of a section of INFO from all masters.
 func (s *Store) info(ctx context.Context, section, line string) (all []string, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, c redis.Cmdable) error {

@@ -25,11 +25,11 @@ var _ replay.Store = Streams{}
 func (s *Store) Streams() Streams { return Streams{s} }
 
 const (
-	// streamLife is how long a client may stay away.
+	// streamLife is the time for which a client may stay away.
 	streamLife = 10 * time.Minute
 	// finishedLife is the same for a stream that ended: mostly its client has received all.
 	finishedLife = 2 * time.Minute
-	// streamLength is roughly how many events of a stream are kept.
+	// streamLength is the approximate number of stored events of a stream.
 	streamLength = 256
 )
 

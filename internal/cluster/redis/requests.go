@@ -38,7 +38,7 @@ func (s *Store) Requests(log *slog.Logger) *Requests {
 const (
 	// workers is the name of the group and of its only consumer: any worker may continue the work of another.
 	workers = "w"
-	// requestLife is how long a line without new requests is kept.
+	// requestLife is the time for which a line without new requests is kept.
 	requestLife = time.Hour
 )
 

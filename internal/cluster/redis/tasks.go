@@ -23,7 +23,7 @@ type Tasks struct {
 func (s *Store) Tasks() Tasks { return Tasks{s, seal.NewShared("cluster task", s.o.Secrets...)} }
 
 const (
-	// taskLife is how long the owner of a task is known.
+	// taskLife is the time for which the owner of a task is stored.
 	taskLife = 24 * time.Hour
 	// taskWithin bounds one request.
 	taskWithin = 500 * time.Millisecond

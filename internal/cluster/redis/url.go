@@ -141,7 +141,7 @@ func (a atOnce) begin(ctx context.Context) error {
 
 func (a atOnce) end() { <-a }
 
-// quiet keeps the library from writing to stderr: the errors say the same, and the beat logs
+// quiet keeps the library from writing to stderr: its errors have the same text, and the beat logs
 // them.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(quietLogger{}) })
 

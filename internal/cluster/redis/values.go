@@ -53,7 +53,7 @@ func (v Values) Swap(ctx context.Context, name string, old, value []byte, life t
 	return done == 1, nil
 }
 
-// maxEnded is how many ended logins are kept.
+// maxEnded is the maximum of stored ended logins.
 const maxEnded = 20_000
 
 func (v Values) ended() string { return v.s.o.Prefix + ":ended" }
@@ -65,12 +65,12 @@ func (v Values) End(ctx context.Context, id string, life time.Duration) error {
 	return unavailable("note an end", end.Run(ctx, v.s.c, []string{v.ended()}, id, max(1, life.Milliseconds()), maxEnded).Err())
 }
 
-// endedAgain is how long the same ends are returned again. After a failover the clock of Redis
-// may be that much behind, and record ends below the mark.
+// endedAgain is the time for which an ended login is returned again. After a failover the clock of
+// Redis may be behind by that time, and may record ends below the mark.
 const endedAgain = time.Minute
 
-// Ended returns the logins that ended since the call that returned the mark, those of the
-// minute before, and the next mark. Without a mark it returns all that are kept.
+// Ended returns the logins that ended since the call that returned the mark, or in the minute
+// before, and the next mark. Without a mark it returns all stored ended logins.
 func (v Values) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()

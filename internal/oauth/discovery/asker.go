@@ -40,7 +40,7 @@ const (
 type Client struct {
 	ID     string
 	Secret string // empty without one
-	// Method is its authentication method; empty means one that the issuer supports.
+	// Method is its authentication method; empty means any method that the issuer supports.
 	Method string
 	Key    assertion.Key // signs assertions, instead of a secret
 }
@@ -87,7 +87,7 @@ func (e *Error) NotOAuth() bool {
 }
 
 // Refused returns the error code of an authorization server. It returns "" for other failures, which
-// say nothing about tokens (I-256).
+// have no meaning for tokens (I-256).
 func Refused(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok && e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout {
 		return e.Code

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Challenge says which token a server needs (RFC 6750 §3, RFC 9728 §5.1).
+// Challenge describes the token that a server needs (RFC 6750 §3, RFC 9728 §5.1).
 type Challenge struct {
 	// Metadata is the address of the resource's metadata; may be empty.
 	Metadata string
 	// Scopes are the scopes that the request needs; may be nil.
 	Scopes []string
-	// Error is why the token was refused, such as insufficient_scope; may be empty.
+	// Error is the code of the refusal of the token, such as insufficient_scope; may be empty.
 	Error string
 }
 

@@ -1,9 +1,9 @@
 // Package discovery finds the authorization server of a server and requests tokens there. It reads
-// the metadata of the server (RFC 9728), and that of the authorization server which the first names
-// (RFC 8414, OpenID Connect Discovery).
+// the metadata of the server (RFC 9728), which names the authorization server. It then reads the
+// metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
 //
-// Strangers have written all that it reads. Reading metadata sends no secret, and accepts nothing
-// that would give one server the tokens of another.
+// All metadata is untrusted. Reading metadata sends no secret, and accepts nothing that would give
+// one server the tokens of another.
 package discovery
 
 import (
@@ -187,8 +187,8 @@ type Issuer struct {
 	Registration  string `json:"registration,omitempty"`
 	Revocation    string `json:"revocation,omitempty"`
 	Device        string `json:"device,omitempty"`
-	// Methods are the client authentication methods of the token endpoint, and Algorithms those of
-	// signed assertions; nil if it lists none.
+	// Methods are the client authentication methods of the token endpoint. Algorithms are the algorithms
+	// of signed assertions. They are nil if the metadata lists none.
 	Methods    []string `json:"methods,omitempty"`
 	Algorithms []string `json:"algorithms,omitempty"`
 	// Scopes are its scopes; nil if it lists none.
@@ -199,7 +199,7 @@ type Issuer struct {
 	Documents bool `json:"documents,omitempty"`
 	// NamesItself means that its answers to an authorization request have iss.
 	NamesItself bool `json:"names_itself,omitempty"`
-	// Assumed means that it publishes no metadata: its endpoints are those of revision 2025-03-26.
+	// Assumed means that the issuer publishes no metadata. Its endpoints come from revision 2025-03-26.
 	Assumed bool `json:"assumed,omitempty"`
 }
 
@@ -334,7 +334,7 @@ func stringsAt(data []byte, key string) (all []string) {
 	return all
 }
 
-// Answered checks iss in the answer to an authorization request; has says whether there was one
+// Answered checks iss in the answer to an authorization request; has is true if there was one
 // (I-213; RFC 9207 §2.4). After an error, nothing else of the answer may be used.
 func (i *Issuer) Answered(iss string, has bool) error {
 	switch {

@@ -97,8 +97,8 @@ func (f *Front) stop(w http.ResponseWriter, q *request, code, text string) {
 	})
 }
 
-// authorize asks the user for consent. Errors that come before redirect_uri is known to be the
-// client's go to the user alone.
+// authorize asks the user for consent. Before the redirect_uri has been checked to be the client's,
+// errors go to the user alone.
 func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	all := r.URL.Query()
 	resources := all["resource"]
@@ -204,7 +204,7 @@ func (r *request) consentKey() string {
 	return seal.Fingerprint(string(text))
 }
 
-// agreements returns the consents that the browser remembers, oldest first.
+// agreements returns the consents that the browser stores, oldest first.
 func (f *Front) agreements(r *http.Request) (all []agreement) {
 	if f.o.Consent == ConsentRemember {
 		f.open("agreed", f.cookieOf(r, "agreed"), &all)
@@ -228,7 +228,7 @@ func (f *Front) skipsConsent(r *http.Request, q *request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "none" && k != web && slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to })
 }
 
-// hasAgreed reports whether the browser remembers that this user has agreed (I-105).
+// hasAgreed reports whether the browser stores the consent of this user (I-105).
 func (f *Front) hasAgreed(r *http.Request, q *request, subject string) bool {
 	to, user := q.consentKey(), seal.Fingerprint(subject)
 	return slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to && a.User == user })
@@ -248,7 +248,7 @@ func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request, sub
 // attempt is a sign-in in progress. It is sealed into the state that the provider returns.
 type attempt struct {
 	Request  request `json:"q"`
-	Asked    bool    `json:"k,omitempty"` // the user has just agreed; otherwise the browser remembers somebody's consent
+	Asked    bool    `json:"k,omitempty"` // the user has just agreed; otherwise the browser remembers a user's consent
 	Slot     string  `json:"l"`           // suffix of the cookie's name
 	Browser  string  `json:"b"`           // fingerprint of the cookie's value
 	Verifier string  `json:"v"`
@@ -297,8 +297,8 @@ func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked 
 // pageEnded is the page for a sign-in that cannot continue.
 const pageEnded = "This sign-in has ended. Go back and begin again."
 
-// callback handles the provider's answer. It must belong to an attempt of this browser and come
-// from the provider that was asked, before anything else in it is read (I-106, I-107).
+// callback handles the provider's answer. It first checks that the answer belongs to an attempt of
+// this browser, and comes from the provider that was asked (I-106, I-107).
 func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	get, ok := single(r.URL.Query())
 	a := &attempt{}
@@ -352,7 +352,7 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, q, "access_denied", "no access rule of this server admits you: ask its operator")
 		return
 	}
-	if !a.Asked && !f.hasAgreed(r, q, l.Subject) { // somebody else has agreed in this browser
+	if !a.Asked && !f.hasAgreed(r, q, l.Subject) { // another user has agreed in this browser
 		f.consent(w, r, q, q.ID)
 		return
 	}
@@ -439,7 +439,7 @@ func (f *Front) grantedBy(wanted []string, t *discovery.Token) (all []string) {
 	switch {
 	case f.o.ScopePrefix == "":
 		return wanted
-	case t.Scopes == nil: // the provider may not know them, so none is safe to grant
+	case t.Scopes == nil: // the provider may not support them, so none is safe to grant
 		f.o.Log.Warn("the provider's answer has no scope, which scope_prefix needs: clients get no scopes", "issuer", f.o.Provider)
 	}
 	for _, s := range wanted {

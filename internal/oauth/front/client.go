@@ -54,8 +54,8 @@ const (
 	machine               // a program on the machine of the user
 )
 
-// readable reports whether users can read an address for what it is. Letters of other alphabets may
-// look like ASCII, and even a slash can hide in a host as %E2%88%95.
+// readable reports whether users can recognize the real host of an address. Letters of other alphabets
+// may look like ASCII, and even a slash can hide in a host as %E2%88%95.
 func readable(address string, u *url.URL) bool {
 	return !strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) &&
 		!strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' })

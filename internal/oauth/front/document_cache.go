@@ -35,11 +35,11 @@ const (
 	// failureLife is the lifetime of a failure.
 	failureLife  = 10 * time.Second
 	maxDocuments = 1000
-	// OldFor is how long an old document is used while it cannot be fetched again.
+	// OldFor is the time for which an old document is used while it cannot be fetched again.
 	OldFor       = time.Hour
 	maxFetches   = 32 // at the same time
 	maxFetchesOf = 2  // at the same time, from one host, or for one network
-	// slotPatience is how long a fetch may take when others need its slot.
+	// slotPatience limits a fetch while others need its slot.
 	slotPatience = time.Second
 )
 
@@ -56,7 +56,7 @@ type documents[T any] struct {
 	running  []*fetch       // fetches in flight, oldest first
 }
 
-// document is a parsed document, or why there is none.
+// document is a parsed document, or the reason that there is none.
 type document[T any] struct {
 	done  chan struct{} // closed when the other fields are set
 	value *T

@@ -1,6 +1,6 @@
 // Package front is a small authorization server before an identity provider that MCP
-// clients cannot use as it is: one that registers no clients, knows no resource indicators,
-// or gives tokens that nobody else can read.
+// clients cannot use directly. Such a provider registers no clients, has no resource
+// indicators, or gives tokens that only it can read.
 //
 // Clients register themselves here and get their tokens here. Users agree on a page of this
 // package and then sign in at the provider. Clients get no token of the provider, and the
@@ -61,7 +61,7 @@ type Options struct {
 	// nonce is empty.
 	Identify func(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
 	// Admits reports whether the holder of an access token may use a resource; nil admits
-	// everybody.
+	// all holders.
 	Admits func(ctx context.Context, token, resource string) bool
 	// Resource returns the scopes that clients should request at an address; ok is false if
 	// the bridge does not serve the address.
@@ -81,14 +81,14 @@ type Options struct {
 const (
 	attemptLife   = 10 * time.Minute    // from the consent page to the end of the sign-in
 	codeLife      = time.Minute         // lifetime of an unused code
-	usedLife      = time.Hour           // how long a used code is remembered
+	usedLife      = time.Hour           // time for which a used code is stored
 	tokenLife     = 15 * time.Minute    // lifetime of an access token with a refresh token
 	plainLife     = time.Hour           // lifetime of an access token without one
 	loginLife     = 30 * 24 * time.Hour // lifetime of an unused refresh token
-	grace         = 10 * time.Second    // how long a used refresh token still works
+	grace         = 10 * time.Second    // time for which a used refresh token still works
 	providerLife  = time.Hour           // lifetime of the provider's metadata
 	providerPause = 10 * time.Second    // pause after a failed fetch of it
-	// How long a fetch of it may take: without older metadata or after a failure, and with it.
+	// The limit of a fetch: without older metadata or after a failure, and with older metadata.
 	providerTimeout = 10 * time.Second
 	refreshTimeout  = 2 * time.Second
 
@@ -98,7 +98,7 @@ const (
 	maxEnded     = 20_000
 	maxUsed      = 20_000
 	maxExchanges = 32
-	slotWait     = 10 * time.Second // how long a code waits for a slot
+	slotWait     = 10 * time.Second // limit of a code's wait for a slot
 )
 
 // Front is the authorization server. Its methods may be called concurrently. A nil Front
@@ -122,7 +122,7 @@ type Front struct {
 
 	mu            sync.Mutex // guards the fields below
 	provider      *discovery.Issuer
-	providerErr   error                              // why the last fetch failed
+	providerErr   error                              // the error of the last fetch
 	providerUntil time.Time                          // when provider or providerErr expires
 	providerFetch chan struct{}                      // closed when the fetch in flight ends; nil without one
 	ended         *simplelru.LRU[string, struct{}]   // ended logins
@@ -331,8 +331,8 @@ func (f *Front) metadata(openid bool) map[string]any {
 	return m
 }
 
-// providerMetadata returns the provider's metadata. Older metadata is used while a fetch runs and after one
-// that failed. Callers that wait for the first metadata share one fetch.
+// providerMetadata returns the provider's metadata. Older metadata is used while a fetch runs and after a
+// failed fetch. Callers that wait for the first metadata share one fetch.
 func (f *Front) providerMetadata(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
 	old, lastErr, fresh, fetch := f.provider, f.providerErr, time.Now().Before(f.providerUntil), f.providerFetch

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxLimited bounds the keys that a limiter remembers. Beyond it, the limiter forgets the key that
-// was unused for longest.
+// maxLimited bounds the keys that a limiter stores. Beyond it, the limiter removes the key that was
+// unused for longest.
 const maxLimited = 4096
 
-// limiter limits how often one address or user may do something (I-114).
+// limiter limits the rate of actions of one address or user (I-114).
 type limiter struct {
 	every time.Duration
 	burst int
@@ -31,7 +31,7 @@ func newLimiter(every time.Duration, burst int) limiter {
 // network returns the address of a request as a key: a subscriber's whole network for IPv6.
 func network(from netip.Addr) string { return prefix(from, 64) }
 
-// site returns a key for all addresses that one company may have.
+// site returns a key for all addresses of a site: one company may have them all.
 func site(from netip.Addr) string { return prefix(from, 48) }
 
 // prefix returns an IPv6 address cut to some bits, or a whole IPv4 address.
@@ -43,7 +43,7 @@ func prefix(from netip.Addr, bits int) string {
 	return p.String()
 }
 
-// take counts one use of a key. It returns how long the caller must wait; 0 if it need not.
+// take counts one use of a key. It returns the time that the caller must wait, or 0.
 func (l *limiter) take(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // revocation ends the login of a token that the client no longer needs (RFC 7009). Unknown and expired
 // tokens count as revoked. The provider's token is not revoked: some providers then end all of the
-// user's logins at the bridge, those of other clients too.
+// user's logins at the bridge, also the logins of other clients.
 func (f *Front) revocation(w http.ResponseWriter, r *http.Request) {
 	client, get, refusal := f.readForm(r)
 	if refusal == nil && get("token") == "" {

@@ -114,8 +114,8 @@ const (
 	minDifferent = 8
 )
 
-// Look makes all paths absolute and reads the keys. fault says why the file at a setting cannot be
-// used, and remark is a warning.
+// Look makes all paths absolute and reads the keys. fault is the reason that the file at a setting
+// cannot be used, and remark is a warning.
 func (s *Settings) Look(absolute func(string) string) (setting, remark string, fault error) {
 	if s.StateDir != "" {
 		s.StateDir = absolute(s.StateDir)

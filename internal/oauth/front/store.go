@@ -136,8 +136,8 @@ func (m *Memory) Ended(_ context.Context, mark string) (ids []string, next strin
 }
 
 const (
-	// tries is how often a write is tried that must not be lost. All tries together take some 12
-	// seconds, plus the store's own timeouts.
+	// tries is the number of attempts at a write that must not be lost. All attempts together take some
+	// 12 seconds, plus the store's own timeouts.
 	tries    = 5
 	twice    = 2 // for writes that may be lost without harm
 	firstTry = 500 * time.Millisecond
@@ -163,7 +163,7 @@ func (f *Front) recordEnd(ctx context.Context, id string) (err error) {
 	}
 }
 
-// lookEvery bounds how long access tokens of an ended login work at other instances.
+// lookEvery bounds the time for which access tokens of an ended login work at other instances.
 const lookEvery = 2 * time.Second
 
 // lastWait is the time for recording owed endings when the process stops.
@@ -173,7 +173,7 @@ const lastWait = 3 * time.Second
 // an instance with a slow clock.
 const endLife = plainLife + 10*time.Minute
 
-// endings is the state of what this instance knows and owes about ended logins.
+// endings is the state of reading and writing ended logins at this instance.
 type endings struct {
 	known atomic.Bool // the store was read at least once
 	away  atomic.Bool // the last read failed
@@ -182,8 +182,8 @@ type endings struct {
 }
 
 // Watch reads logins that end at other instances until ctx ends, and refuses their access tokens
-// here (I-110). It retries the endings that the store did not accept, and once more at the end,
-// since no other instance knows them.
+// here (I-110). It retries the endings that the store did not accept. It does so once more at the
+// end, because no other instance has them.
 func (f *Front) Watch(ctx context.Context) {
 	for mark := f.readEnded(ctx, ""); backoff.For(ctx, lookEvery) == nil; mark = f.readEnded(ctx, mark) {
 		f.retryOwed(ctx)

@@ -73,8 +73,8 @@ const (
 	// Interval of looking whether another renewal has ended, at first and at most.
 	firstLook = 50 * time.Millisecond
 	maxLook   = 500 * time.Millisecond
-	// unconfirmedFor is how long a login lasts while the provider renews it without confirming the
-	// user, who could have left a group that the access rules need.
+	// unconfirmedFor is the limit of a login that the provider renews without confirming the user. The
+	// user could have left a group that the access rules need.
 	unconfirmedFor = 24 * time.Hour
 )
 
@@ -225,7 +225,7 @@ func (f *Front) storeFailed(err error) *fault {
 }
 
 // revoke ends a login: here at once, at other instances when they next read the store. Watch
-// retries what the store does not accept.
+// retries endings that the store does not accept.
 func (f *Front) revoke(ctx context.Context, id string) *fault {
 	f.markEnded(id)
 	if err := f.endInStore(ctx, id); err != nil {
@@ -375,7 +375,7 @@ func (f *Front) renewAtProvider(ctx context.Context, at *discovery.Issuer, l *lo
 		log.Warn("the provider did not renew a login", "err", err)
 		return errIdP
 	}
-	l.Refresh = cmp.Or(t.Refresh, l.Refresh) // the old one may be used up, whatever follows
+	l.Refresh = cmp.Or(t.Refresh, l.Refresh) // the old one may be used up in any case
 	if f.o.ScopePrefix != "" && t.Scopes != nil {
 		l.Scopes = f.grantedBy(l.Scopes, t)
 	}

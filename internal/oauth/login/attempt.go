@@ -11,7 +11,7 @@ import (
 const (
 	// attemptLife is the time within which another process may finish a sign-in.
 	attemptLife = 10 * time.Minute
-	// pageOpenFor is how long the person is expected to still have the sign-in page open.
+	// pageOpenFor is the time for which the person probably still has the sign-in page open.
 	pageOpenFor = 2 * time.Minute
 	// attemptSuffix is the suffix of attempt files.
 	attemptSuffix = ".attempt"

@@ -18,8 +18,8 @@ import (
 const (
 	// deviceLimit bounds a sign-in on another device, also if the authorization server allows more.
 	deviceLimit = 30 * time.Minute
-	// usualInterval is the polling interval if the authorization server names none, and how much
-	// slow_down adds to it (RFC 8628 §3.5). maxInterval bounds it.
+	// usualInterval is the polling interval if the authorization server names none. slow_down adds the
+	// same time to the interval (RFC 8628 §3.5). maxInterval bounds it.
 	usualInterval = 5 * time.Second
 	maxInterval   = time.Minute
 	maxUserCode   = 100

@@ -106,8 +106,8 @@ func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
 	return p.signIn(ctx, w, l, r, n.challenge, n.widen)
 }
 
-// unsigned returns the error for a missing sign-in where nobody can sign in here. Only the person
-// gets the command; other callers learn that the operator must sign in.
+// unsigned returns the error for a missing sign-in if no person can sign in here. Only the person
+// gets the command; the error for other callers is that the operator must sign in.
 func (p *Person) unsigned(what string) error {
 	if p.o.Own {
 		return &oauth.Failure{Public: what + "; sign in: " + p.o.Command, SignIn: true}

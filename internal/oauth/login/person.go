@@ -1,6 +1,6 @@
-// Package login signs in at servers with the help of a person: in a browser, by an authorization
-// code with PKCE, or by a code on another device. All processes of the user on this machine share
-// the logins.
+// Package login signs in at servers with the help of a person. The person uses a browser, by an
+// authorization code with PKCE, or a code on another device. All processes of the user on this
+// machine share the logins.
 package login
 
 import (
@@ -20,23 +20,23 @@ import (
 )
 
 const (
-	// renewBefore is how long before its end a token is renewed: a fifth of its life if that is less.
+	// renewBefore is the time before a token's end at which it is renewed, or a fifth of its life if less.
 	renewBefore = time.Minute
-	// Limit is how long a sign-in waits for the person.
+	// Limit is the time that a sign-in waits for the person.
 	Limit    = 5 * time.Minute
 	maxPause = 30 * time.Second
-	// closeWait is how long Close waits for a token request. Its refresh token may be used up, and then
-	// the new token is lost without the answer.
+	// closeWait is the time that Close waits for a token request. Its refresh token may be used up; without
+	// the answer, the new token is lost.
 	closeWait = 8 * time.Second
 	// rediscoverAfter is the number of unanswered renewals in a row after which the metadata is read
 	// again.
 	rediscoverAfter = 2
-	// maxWidenings is how often one request may get a token with more scopes.
+	// maxWidenings is the maximum of tokens with more scopes that one request may get.
 	maxWidenings = 2
 )
 
 var (
-	// newFor is how long a token is new. A new token that is refused is renewed once at most.
+	// newFor is the time for which a token is new. A new token that is refused is renewed once at most.
 	newFor = 30 * time.Second
 	// patience is the time that a request waits for a sign-in: clients time out after a minute.
 	patience = 50 * time.Second
@@ -48,7 +48,7 @@ var (
 type Options struct {
 	oauth.Options
 	Store *Store
-	// Ask shows an address that the person has to open in a browser; nil means that nobody can
+	// Ask shows an address that the person has to open in a browser; nil means that no person can
 	// sign in here.
 	Ask func(address string)
 	// Typed, if not nil, receives the lines that the person types. One may be the address at which
@@ -62,7 +62,7 @@ type Options struct {
 }
 
 // Person gets tokens for one server with the help of a person. Without a login, the first request
-// is sent without a token: the server says whether it needs one (I-200).
+// is sent without a token: the server's answer shows whether it needs one (I-200).
 type Person struct {
 	o       Options
 	key     string
@@ -75,7 +75,7 @@ type Person struct {
 	mu            sync.Mutex // guards the fields below
 	closed        bool
 	login         *Login       // the current login; nil for none
-	unsaved       error        // why the login could not be stored; nil if it was
+	unsaved       error        // the reason that the login could not be stored; nil if it was stored
 	unsavedOver   string       // the token in the file if unsaved is not nil
 	accountLogged bool         // it was logged that all callers act as its account
 	work          *work        // in progress; nil for none
@@ -127,7 +127,7 @@ func New(o Options) *Person {
 }
 
 // NewOwn returns a Person with the user's own logins instead of o.Store. It logs a warning and
-// returns nil if there can be no logins and nobody asked for one (Settings.Unasked).
+// returns nil if there can be no logins and the settings request none (Settings.Unasked).
 func NewOwn(o Options) (p *Person, err error) {
 	switch o.Store, err = OpenOwn(); {
 	case err != nil && o.Unasked:
@@ -160,7 +160,7 @@ func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discove
 	return p.ask.Token(p.abort, &l.Issuer, l.Client.grant(p.o.Client), form)
 }
 
-// demand says why a token is wanted.
+// demand is the reason for which a token is needed.
 type demand struct {
 	refused   string // the token that the server refused; empty for none
 	challenge discovery.Challenge
@@ -228,7 +228,7 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	}
 	p.mu.Lock()
 	l := p.login
-	if p.noPrompt() && l == nil { // perhaps somebody has signed in elsewhere meanwhile
+	if p.noPrompt() && l == nil { // a person may have signed in elsewhere meanwhile
 		stored, err := p.o.Store.Read(p.key)
 		if err != nil || stored == nil || stored.Access == "" {
 			p.mu.Unlock()
@@ -307,7 +307,7 @@ func (p *Person) begin(n demand) *work {
 			switch {
 			case w.renews:
 				p.renewals.begin(w.err)
-			case !p.noPrompt(): // otherwise somebody may sign in elsewhere at any time
+			case !p.noPrompt(): // otherwise a person may sign in elsewhere at any time
 				p.signIns.begin(w.err)
 			}
 			p.o.Log.Warn("the bridge got no token for the server", "err", err)
@@ -319,7 +319,7 @@ func (p *Person) begin(n demand) *work {
 	return w
 }
 
-// noPrompt reports whether nobody can sign in here.
+// noPrompt reports whether sign-ins are impossible here.
 func (p *Person) noPrompt() bool { return p.o.Ask == nil && p.o.Device == nil }
 
 // limit returns the timeout of a sign-in.

@@ -19,8 +19,12 @@ import (
 // anyPort is the default redirect address.
 const anyPort = "http://127.0.0.1:0/callback"
 
-// client returns the client for a sign-in, and its open callback: the client of the settings, else
-// one named by the URL of its metadata, else that of the earlier login, else a new one (I-209).
+// client returns the client for a sign-in, and its open callback. It takes the first of these (I-209):
+//   - the client of the settings
+//   - a client named by the URL of its metadata
+//   - the client of the earlier login
+//   - a new client
+//
 // earlier is of the same issuer as l, which holds the request.
 func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string) (c Client, back *callback, err error) {
 	at, redirect := &l.Issuer, anyPort
@@ -65,12 +69,12 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 	return c, back, nil
 }
 
-// maxPage bounds how much of a page is read.
+// maxPage bounds the bytes that are read of a page.
 const maxPage = 16 << 10
 
 // stillRegistered reports whether the authorization server shows its page to the bridge's registered client.
-// A server that has forgotten the client tells only the person, and the browser never returns. The
-// status of the page shows it. Without a registration_endpoint, stillRegistered sends no request.
+// A server that has removed the client shows this only to the person, and the browser never returns. The
+// status of the page shows it to the bridge. Without a registration_endpoint, stillRegistered sends no request.
 func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes []string) bool {
 	if l.Issuer.Registration == "" {
 		return true

@@ -161,8 +161,8 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scop
 	return p.token(ctx, l, form)
 }
 
-// issuer returns the authorization server of the settings, or one that the server names: the one
-// of the earlier login if the server still names it (I-204).
+// issuer returns the authorization server of the settings, or a server that the MCP server names. It
+// prefers the issuer of the earlier login if the MCP server still names it (I-204).
 func (p *Person) issuer(ctx context.Context, earlier *Login, r *discovery.Resource) (*discovery.Issuer, error) {
 	name := p.o.Issuer
 	switch {

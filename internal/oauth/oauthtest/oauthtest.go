@@ -129,7 +129,7 @@ type Issuer struct {
 	URL string // issuer identifier, without a trailing slash
 	// Change, if not nil, changes its metadata before it is sent.
 	Change func(map[string]any)
-	// Life is how long tokens live; 0 means an hour.
+	// Life is the lifetime of tokens; 0 means an hour.
 	Life time.Duration
 	// Device, if not nil, enables the device flow. It returns the error for the n-th poll; empty once
 	// the person has signed in.
@@ -199,7 +199,7 @@ func (i *Issuer) Asked(path string) int {
 	return i.asked[path]
 }
 
-// Reused returns how often a used refresh token was sent again.
+// Reused returns the number of times that a used refresh token was sent again.
 func (i *Issuer) Reused() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package catalog reads catalogues: lists of tools that change while the bridge runs, such as
-// workflow engines publish. A catalogue is JSON or YAML: a list of tools, or an object with a list
-// named tools.
+// Package catalog reads catalogues: lists of tools that change while the bridge runs. Workflow
+// engines publish such lists. A catalogue is JSON or YAML: a list of tools, or an object with a
+// list named tools.
 //
 //	tools:
 //	  - name: calculate
@@ -51,7 +51,7 @@ type Tool struct {
 	Annotations map[string]bool
 }
 
-// Hints are the names of annotations that say what a tool does.
+// Hints are the names of annotations that describe the acts of a tool.
 var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
 // Parse reads a catalogue. It omits unusable tools, with a warning. It is an error if no tool is

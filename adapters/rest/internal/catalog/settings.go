@@ -16,8 +16,8 @@ type Settings struct {
 	Timeout time.Duration
 	// Attempts is how often a request is made; at most MaxAttempts.
 	Attempts int
-	// Cache says whether answers are cached. KeepFor is how long answers stay fresh that name no
-	// time themselves.
+	// Cache says whether answers are cached. KeepFor is how long an answer stays fresh if it names
+	// no time itself.
 	Cache   *bool
 	KeepFor time.Duration
 	// Error is a gjson path to the message of an error answer. ErrorIf is one that marks answers
@@ -79,7 +79,7 @@ func settings(item gjson.Result) (s Settings, err error) {
 // set reports whether there is a value.
 func set(v gjson.Result) bool { return v.Type != gjson.Null }
 
-// off reports whether a value is the word off, or false, which older YAML reads for it.
+// off reports whether a value is the word off, or false, which older YAML makes of off.
 func off(v gjson.Result) bool {
 	return v.Type == gjson.False || v.Type == gjson.String && v.Str == "off"
 }

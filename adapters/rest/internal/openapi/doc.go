@@ -2,16 +2,16 @@
 // 3.0 to 3.2, in JSON or YAML, in one text or several.
 //
 // [Load] reads a document into a small [Document], which is the same for all versions. [Tools]
-// makes a [Tool] of each operation: its name, its description, the JSON Schemas of its input and
+// makes a [Tool] of each operation. A tool has a name, a description, JSON Schemas of its input and
 // output, and the place of each argument in the request. This package calls nothing.
 //
-// It is lenient: a fault costs at most the operation that it is in, and causes a [Warning] with
-// file and line; most faults are repaired. It keeps the order throughout, so that the same document
-// always gives the same bytes. Schemas are self-contained: definitions are in $defs and references
-// resolve, also in cycles. They compile as JSON Schema 2020-12, and meet the rules of the strictest
-// model providers: names of at most 64 plain characters, arrays with an item schema, enums without
-// repetition. A tool that is too long for a list is shortened where it is deepest and least needed;
-// [Tool.Full] has all of it.
+// The package is lenient. A fault costs at most its own operation, and causes a [Warning] with file
+// and line. Most faults are repaired. The package keeps the order throughout, so that the same
+// document always gives the same bytes. Schemas are self-contained: definitions are in $defs and
+// references resolve, also in cycles. Schemas compile as JSON Schema 2020-12, and meet the rules of
+// the strictest model providers. These are names of at most 64 plain characters, arrays with an
+// item schema, and enums without repetition. A tool that is too long for a list loses its deepest
+// and least needed parts; [Tool.Full] has all parts.
 //
 // Package tree reads the texts; this package resolves references.
 package openapi

@@ -96,7 +96,7 @@ type reader struct {
 
 // maxParts bounds the parts of all operations: parameters, responses, media types, fields of forms,
 // and a few for each operation. References and aliases can multiply parts. A document of 13 MB with
-// 2,900 operations has a seventh of that.
+// 2,900 operations has a seventh of this number.
 const maxParts = 1 << 19
 
 // spend takes n of the remaining parts, and reports whether there were enough.

@@ -192,8 +192,8 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 // outlined is how many members of a body a description lists.
 const outlined = 20
 
-// outline describes the content of a body that is written as text, as far as its schema does:
-// elements in XML, and members otherwise.
+// outline describes the content of a body that is written as text, as far as its schema does. The
+// parts are elements in XML, and members otherwise.
 func (l *loader) outline(m *MediaType) string {
 	var all []string
 	n := l.derefOptional(m.schema)

@@ -26,7 +26,7 @@ type Fetcher interface {
 	Public(url string) bool
 }
 
-// Source names a document, and what may be read with it.
+// Source names a document, and the texts that may be read with it.
 type Source struct {
 	// Location is a path or a URL. With Data it is only the name of the document in warnings, and
 	// the base of relative references.
@@ -40,15 +40,15 @@ type Source struct {
 	// MaxBytes bounds the document and all that it refers to; 64 MiB if 0. A larger document cannot
 	// be loaded.
 	MaxBytes int64
-	// Overlays change the document before it is read, in order. They do not change what it refers
-	// to.
+	// Overlays change the document before it is read, in order. They do not change the texts that
+	// the document refers to.
 	Overlays []*overlay.Overlay
 	// MaxFiles bounds the number of files and URLs; 5,000 if 0. A document with more cannot be
 	// loaded.
 	MaxFiles int
 }
 
-// These bound what one document may refer to.
+// These constants bound the references of one document.
 const (
 	maxFiles    = 5000
 	maxWarnings = 1000
@@ -73,12 +73,12 @@ type loader struct {
 	siblings bool     // members beside a $ref count: OpenAPI 3.1 and later
 	dir      *os.Root // Root, opened at the first reference to a file
 
-	mu       sync.Mutex // guards what follows, which Tools fills later too
+	mu       sync.Mutex // guards the fields below, which Tools fills later too
 	targets  map[target]*tree.Node
 	problems map[target]*failure
 	round    int                   // 1 in Load, more in Tools
 	nested   int                   // pointers that lead through references at this moment
-	labels   map[*tree.Node]string // what references call a node
+	labels   map[*tree.Node]string // the names of nodes in references
 	counts   map[*tree.Node]int
 	loops    map[hop]bool
 	patterns map[string]bool // whether they compile
@@ -166,7 +166,7 @@ func (l *loader) tooMany() error {
 	return l.exceeded
 }
 
-// release frees what only Load needed.
+// release frees the memory that only Load needed.
 func (l *loader) release() {
 	l.ctx = nil
 	l.known, l.warned = l.warned, map[string]bool{}

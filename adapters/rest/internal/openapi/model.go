@@ -9,7 +9,7 @@ import (
 // Document is the description of an API. It is the same for Swagger 2.0 and OpenAPI 3.0 to 3.2. It
 // has everything that requests need, including defaults; schemas are in the tools.
 type Document struct {
-	// Location is where the document was read: a path, a URL, or the name of an inline text.
+	// Location is the source of the document: a path, a URL, or the name of an inline text.
 	// Relative server URLs resolve against it.
 	Location    string
 	Public      bool   // as in Server
@@ -36,7 +36,7 @@ type Document struct {
 type Warning struct {
 	File string // relative to the document's folder; a URL without its query
 	Line int    // from 1; 0 for the whole file
-	Text string // what is wrong, and the rule
+	Text string // the fault and the rule
 }
 
 func (w Warning) String() string {
@@ -129,7 +129,7 @@ func (d *Document) Where(p *Parameter) (file string, line int) {
 	return d.load.name(d.load.files[p.at.file].location), int(p.at.line)
 }
 
-// Place is where an argument goes.
+// Place is the place of an argument in the request.
 type Place string
 
 // These are the places of arguments. QueryString is OpenAPI 3.2's: the value, serialised by its
@@ -229,8 +229,8 @@ type Server struct {
 	URL         string // may contain {variables}, and be relative to the document
 	Description string
 	Variables   []Variable
-	// Far: some part was read from a URL, so that the operator did not write it. Public: that URL
-	// is at a public address.
+	// Remote: some part was read from a URL, so the operator did not write it. Public: that URL is
+	// at a public address.
 	Remote, Public bool
 }
 

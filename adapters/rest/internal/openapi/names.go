@@ -101,8 +101,8 @@ func fromPath(op *Operation) string {
 }
 
 // nameArguments names the arguments of all parameters. body is reserved. If several parameters have
-// the same name, that of the path keeps it, and the others get their place appended; then equal
-// names get numbers.
+// the same name, the one of the path keeps the name. The others get their place appended. Then
+// equal names get numbers.
 func nameArguments(params []*Parameter, reserved ...string) []string {
 	names := make([]string, len(params))
 	count := map[string]int{"body": 1}

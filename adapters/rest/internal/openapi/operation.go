@@ -66,7 +66,7 @@ func (r *reader) path(doc *Document, path string, n *tree.Node) {
 	}
 }
 
-// pathItem is what the operations of a path share.
+// pathItem is the part that the operations of a path share.
 type pathItem struct {
 	path, summary, description string
 	params, mcp                *tree.Node

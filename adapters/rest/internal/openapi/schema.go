@@ -10,7 +10,7 @@ import (
 )
 
 // render writes the schemas of one side of one tool as JSON Schema 2020-12. On the way it repairs
-// what validators or model providers refuse; see keywords.go.
+// the parts that validators or model providers refuse; see keywords.go.
 type render struct {
 	l       *loader
 	output  bool // for answers instead of arguments
@@ -44,7 +44,7 @@ type render struct {
 	keys renames
 }
 
-// part says where a schema is in a form: files are objects there.
+// part is the position of a schema in a form: files are objects there.
 type part uint8
 
 const (

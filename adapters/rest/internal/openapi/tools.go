@@ -19,7 +19,7 @@ type Options struct {
 	NameLimit int
 	// Expose chooses the operations; see ParseRules. Empty means all.
 	Expose Rules
-	// Rename, when not nil, returns the name of an operation's tool, given the usual one.
+	// Rename, if not nil, returns the name of an operation's tool. It gets the usual name.
 	Rename func(op *Operation, name string) string
 	// Budget is how many bytes a tool may take: 16 KiB if 0, unlimited if negative.
 	Budget int

@@ -11,7 +11,7 @@ import (
 // jsonTypes are the types of JSON Schema.
 var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 
-// otherTypes are other words for types, and what they mean.
+// otherTypes are other words for types, with their meaning.
 var otherTypes = map[string]string{
 	"int": "integer", "int32": "integer", "int64": "integer", "long": "integer",
 	"float": "number", "double": "number", "decimal": "number",
@@ -81,8 +81,8 @@ func positive(s string) bool {
 	return strings.ContainsAny(digits, "123456789") && !strings.HasPrefix(s, "-")
 }
 
-// asType converts a value to the type, or returns nil: YAML reads 1 where "1" is meant, and some
-// documents have false in quotes.
+// asType converts a value to the type, or returns nil. YAML reads 1 if a document means "1", and
+// some documents have false in quotes.
 func asType(v *tree.Node, types []string) *tree.Node {
 	if v == nil || v.Kind == tree.Null || len(types) != 1 {
 		return v

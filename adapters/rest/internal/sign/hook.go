@@ -26,8 +26,8 @@ import (
 // Hook is a program or a service of the operator that makes headers of requests. One of Command and
 // URL is set.
 //
-// It gets an object with method, url, headers (an object) and body_sha256 (64 hexadecimal digits),
-// on stdin or as the body of a POST. It answers with an object that has headers: names with their
+// On stdin or as the body of a POST, it gets an object with method, url, headers (an object) and
+// body_sha256 (64 hexadecimal digits). It answers with an object whose member headers maps names to
 // values.
 type Hook struct {
 	// Command is a program with its arguments. It starts for each request, with PATH and HOME of

@@ -11,9 +11,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// additions are what an entry adds to the requests of an operation of the document: headers, query
-// parameters, and members of the body or the whole body. Clients do not see arguments whose place
-// it sets. An argument that it uses goes only where it says, and nowhere else in the body.
+// additions are the additions of an entry to the requests of an operation of the document. They are
+// headers, query parameters, and members of the body or the whole body. Clients do not see
+// arguments whose place the entry sets. An argument that the entry uses goes only to the places
+// that the entry names, and nowhere else in the body.
 type additions struct {
 	body    *template
 	headers map[string]*template
@@ -26,8 +27,8 @@ type additions struct {
 }
 
 // additions reads the body, the headers and the query of an entry for a tool of the document. args
-// are the entry's arguments by name, and added are those that the document lacks. It returns nil
-// without body, headers and query.
+// are the entry's arguments by name. added are the arguments that the document lacks. It returns
+// nil without body, headers and query.
 func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*additions, Faults) {
 	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
 		return nil, e.unused(t, added, nil)

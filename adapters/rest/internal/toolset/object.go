@@ -18,7 +18,8 @@ type Member struct {
 	Value []byte
 }
 
-// AddMembers returns the object with more members at the end, without those that it already has.
+// AddMembers returns the object with more members at the end. It skips members that the object
+// already has.
 func AddMembers(object []byte, more ...Member) []byte {
 	return RewriteMembers(object, func(name string, value []byte) (string, []byte) { return name, value }, more...)
 }

@@ -16,9 +16,9 @@ import (
 // Tool is a tool as clients see it, and how its calls become requests.
 type Tool struct {
 	*openapi.Tool
-	// Call is the tool for package wire. It differs from Tool if Prepare turns checked arguments
-	// from clients into those of the request: then its Arguments are those of the request, and its
-	// InputSchema, which the catalog sets, is the clients'.
+	// Call is the tool for package wire. Call differs from Tool if Prepare turns checked arguments
+	// from clients into arguments of the request. Then Call has the Arguments of the request, and
+	// the InputSchema for clients, which the catalog sets.
 	Call          *openapi.Tool
 	Prepare       func(args []byte) ([]byte, error)
 	Result        string
@@ -202,7 +202,7 @@ func (e *Entry) added(names []string) []*Arg {
 	return all
 }
 
-// declares reports whether the argument has a type, or what replaces one.
+// declares reports whether the argument has a type or a replacement of one.
 func (a *Arg) declares() bool {
 	if string(a.Schema) == "{}" { // the type any
 		return true

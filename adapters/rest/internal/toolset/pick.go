@@ -46,7 +46,7 @@ func withPick(schema []byte) []byte {
 	return PutMember(schema, "properties", PutMember(properties, PickArg, []byte(pickSchema)))
 }
 
-// WithoutPick returns arguments without PickArg, which the API does not know.
+// WithoutPick returns arguments without PickArg, which the API does not have.
 func WithoutPick(args []byte) []byte {
 	return RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 		if name == PickArg {

@@ -57,7 +57,7 @@ func (t *template) flat(list bool) bool {
 }
 
 // sent returns a value as sent outside of a body. It reports false for a value that is not sent,
-// since an argument is missing. Of a list, single items may be missing.
+// because an argument is missing. In a list, single items may be missing.
 func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	switch {
 	case t.raw != nil:
@@ -81,8 +81,8 @@ func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	return append(out, ']'), true
 }
 
-// described returns how the parameter is written: as in the document, or by the type of the
-// argument that is its whole value.
+// described returns the parameter with its style. The document sets the style, or the type of the
+// argument that is the whole value does.
 func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
 	for _, a := range t.Arguments {
 		if a.Place == openapi.InQuery && a.Parameter.Name == p.name {

@@ -382,8 +382,8 @@ func annotations(method string, writes *bool) openapi.Annotations {
 	return a
 }
 
-// OpenTo lets a tool with an open schema send unnamed arguments in its body, with those that have
-// no other place. A tool without a body gets a closed schema.
+// OpenTo lets a tool with an open schema send unnamed arguments in its body, with the arguments
+// that have no other place. A tool without a body gets a closed schema.
 func (t *Tool) OpenTo(e *Entry) {
 	if !Methods[t.Operation.Method] {
 		t.InputSchema = PutMember(t.InputSchema, "additionalProperties", []byte("false"))

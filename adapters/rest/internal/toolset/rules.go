@@ -17,7 +17,7 @@ type Rule struct {
 	// Match selects the operations.
 	Match openapi.Match
 	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits,
-	// As, Writes and Output apply as for a tool, where they can. Args are parameters, as for all
+	// As, Writes and Output apply as for a tool, if they can. Args are parameters, as for all
 	// operations. Name is a template with {name}. Other fields are ignored.
 	Entry Entry
 }

@@ -173,7 +173,7 @@ func (t *Tool) secretValues(found func(p *openapi.Parameter, value string)) {
 	}
 }
 
-// Conceal masks further headers and query parameters: those that contain one of the secrets, and
+// Conceal masks further headers and query parameters that contain one of the secrets. It also masks
 // configured values of secret parameters.
 func (t *Tool) Conceal(secrets []string) {
 	holds := func(text string) bool {

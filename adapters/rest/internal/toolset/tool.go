@@ -25,7 +25,7 @@ type Entry struct {
 	Lines map[string]int
 	// Off removes an operation.
 	Off bool
-	// Name, Title and About are what clients see. Empty keeps the document's.
+	// Name, Title and About are the texts for clients. Empty keeps the document's.
 	Name, Title, About string
 	// Request is a method and a template (RFC 6570) of the path and the query,
 	// such as GET /forecast/{city}{?days,units}.
@@ -49,8 +49,8 @@ type Entry struct {
 	// is made. 0 means the API's setting.
 	Timeout  time.Duration
 	Attempts int
-	// Cache says whether answers are cached; nil means the API's setting. KeepFor is how long
-	// answers stay fresh that name no time themselves.
+	// Cache says whether answers are cached; nil means the API's setting. KeepFor is how long an
+	// answer stays fresh if it names no time itself.
 	Cache   *bool
 	KeepFor time.Duration
 	// Limits bound the results of its calls; 0 means the API's limit.
@@ -99,7 +99,7 @@ type Arg struct {
 type Fault struct {
 	Key  string // such as "issues/lock: args: owner: "
 	Line int    // in the configuration; 0 if unknown
-	Text string // what is wrong
+	Text string // the fault
 
 	common bool // it concerns Config.Args
 }

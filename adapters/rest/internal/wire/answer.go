@@ -134,9 +134,9 @@ func (s *Source) textResult(c *Call, a *answer) []byte {
 	return s.finish(c, a, appendText(beginResult(room), body), note, body)
 }
 
-// finish appends a note, if there is one, and ends the content and the result. Clients that know an
-// output schema refuse results without structured content: for them the text is repeated there.
-// Without a, no headers are shown.
+// finish appends a note, if there is one, and ends the content and the result. Clients that have an
+// output schema refuse results without structured content: for them the text is repeated there. If
+// a is nil, no headers are shown.
 func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte) []byte {
 	if note != "" {
 		dst = appendText(append(dst, ','), []byte(note))

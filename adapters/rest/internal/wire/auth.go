@@ -21,8 +21,7 @@ import (
 // Credential is one way to authenticate. One kind is set; for a security scheme of a document it
 // must be the scheme's kind. Options.HTTP has client certificates.
 type Credential struct {
-	// Key is an API key. The scheme says where it goes; without a scheme, Header, Query or Cookie
-	// does.
+	// Key is an API key. The scheme sets its place; without a scheme, Header, Query or Cookie does.
 	Key string `yaml:"value"`
 	// Header, Query and Cookie are the name under which Key is sent; at most one is set.
 	Header string `yaml:"header"`
@@ -33,9 +32,9 @@ type Credential struct {
 	Password string `yaml:"password"`
 	// Bearer is a token.
 	Bearer string `yaml:"bearer"`
-	// Client gets tokens by OAuth 2's client credentials grant. With Login, tokens are those of the
-	// person who ran "mcp-bridge login"; then Client may be nil, or name the authorization server
-	// and the client.
+	// Client gets tokens by OAuth 2's client credentials grant. With Login, the tokens belong to
+	// the person who ran "mcp-bridge login". Then Client may be nil, or name the authorization
+	// server and the client.
 	Client *Client `yaml:"client"`
 	Login  bool    `yaml:"login"`
 	// Exchange makes Client exchange each caller's token for one of the API: see oauth.Settings.
@@ -45,7 +44,7 @@ type Credential struct {
 	Hook *sign.Hook `yaml:"hook"`
 }
 
-// use is a credential and where it goes.
+// use is a credential with its place.
 type use struct {
 	place  openapi.Place // header, query or cookie; "" for none (a certificate)
 	name   string
@@ -129,7 +128,7 @@ func (r *Reach) newKeyring() (*keyring, error) {
 	return k, nil
 }
 
-// useOf places a credential where its scheme says, or where it says itself.
+// useOf places a credential by its scheme, or by its own setting.
 func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
 	kind := ""
 	if scheme != nil {

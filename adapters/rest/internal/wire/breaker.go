@@ -107,7 +107,7 @@ func (b *breakers) probed(host string, p *breaker.Probe, err error) {
 }
 
 // verdict judges a host by the status of its answer: whether the host, or a proxy before it, cannot
-// answer now. A plain 500 is an answer: mostly one call's arguments caused it, and other calls must
+// answer now. A plain 500 is an answer. Mostly one call's arguments caused it, and other calls must
 // not suffer for that.
 func verdict(status int) error {
 	switch status {

@@ -14,9 +14,10 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// cache holds answers to GET requests without a body. Its key has everything that was sent: the
-// caller's own headers, so that no caller gets another's answer and Vary holds whatever it names;
-// and the source's credentials, since operations with the same address may have others, or none.
+// cache holds answers to GET requests without a body. Its key has everything that was sent. It has
+// the caller's own headers, so that no caller gets another's answer and Vary holds for every
+// header. It has the source's credentials, because operations with the same address may have
+// others, or none.
 type cache struct {
 	mu      sync.Mutex // guards all below
 	entries *simplelru.LRU[cacheKey, *cached]
@@ -115,7 +116,7 @@ func (c *cache) renew(p *Plan, k *cached, h http.Header, now time.Time) *answer 
 	return &a
 }
 
-// forget drops all answers of an address that was written to (RFC 9111, 4.4).
+// forget drops all answers of an address after a write to it (RFC 9111, 4.4).
 func (c *cache) forget(u *url.URL) {
 	at := u.String()
 	c.mu.Lock()

@@ -13,8 +13,8 @@ import (
 )
 
 // Call makes a call and returns its CallToolResult as JSON. Faults are results with isError, for
-// the model. Call returns an error only after ctx ends or the source is closed: then nobody waits
-// for a result.
+// the model. Call returns an error only after ctx ends or the source is closed: then no caller
+// waits for a result.
 func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	p, a, result, err := s.perform(ctx, c)
 	if err != nil || result != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// cutter shortens JSON so that it stays JSON: arrays keep whole items from their beginning, and
-// large members of objects are cut before small ones.
+// cutter shortens JSON so that it stays JSON. Arrays keep whole items from their beginning. Large
+// members of objects are cut before small ones.
 type cutter struct {
 	doc   *jsonrpc.Document
 	notes []string

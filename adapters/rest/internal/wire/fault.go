@@ -22,8 +22,8 @@ const (
 	maxDetails = 20
 )
 
-// declined makes the result of an error status: the status and the request first, then what the API
-// reports.
+// declined makes the result of an error status: the status and the request first, then the message
+// of the API.
 func (s *Source) declined(p *Plan, a *answer) []byte {
 	lines := []string{s.statusLine(a.status, p)}
 	if said := s.errorMessage(&p.settings, a); said != "" {
@@ -40,7 +40,7 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
 
-// errorMessage returns what the body of an error reports.
+// errorMessage returns the message in the body of an error.
 func (s *Source) errorMessage(t *Settings, a *answer) string {
 	body := bytes.TrimSpace(decoded(a))
 	kind := a.contentType()

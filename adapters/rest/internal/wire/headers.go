@@ -7,12 +7,12 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// alwaysShown are headers that results show even if the document does not declare them: where the
-// answer is, and when to try again.
+// alwaysShown are headers that results show even if the document does not declare them. They have
+// the place of the answer, and the time of the next try.
 var alwaysShown = []string{"Location", "Operation-Location", "Retry-After"}
 
-// shownHeaders returns the headers that a result shows, as lines sorted by name: those that the document
-// declares, alwaysShown, and the link to the next page.
+// shownHeaders returns the headers that a result shows, as lines sorted by name. These are the declared headers of the
+// document, alwaysShown, and the link to the next page.
 func (s *Source) shownHeaders(c *Call, a *answer) []string {
 	if a == nil || c.bare || len(a.header) == 0 {
 		return nil

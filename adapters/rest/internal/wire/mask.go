@@ -29,7 +29,7 @@ func spellings(t string) []string {
 		}
 	}
 	add(param.Escape(t, param.Unreserved))
-	// JSON has three: the fewest escapes, those that some add for HTML, and escaped slashes.
+	// JSON has three spellings: the fewest escapes, more escapes for HTML, and escaped slashes.
 	plain := string(rawjson.AppendString(nil, t))
 	html, _ := json.Marshal(t) // marshalling a string cannot fail
 	for _, quoted := range []string{plain, string(html)} {
@@ -73,7 +73,7 @@ func maskTexts(b []byte, texts []string) []byte {
 }
 
 // longestFirst sorts texts for masking: masking a part of another secret first would leave the rest
-// of it.
+// of that secret.
 func longestFirst(texts []string) {
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 }

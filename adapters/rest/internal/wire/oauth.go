@@ -36,14 +36,14 @@ type Client struct {
 	TokenURL string `yaml:"token_url"`
 	// Resource is the resource that tokens are for. Empty omits it.
 	Resource string `yaml:"resource"`
-	// Scopes are requested. Empty means those that the operation needs.
+	// Scopes are requested. Empty means the scopes that the operation needs.
 	Scopes []string `yaml:"scopes"`
 	// Params are added to the request, such as audience.
 	Params map[string]string `yaml:"params"`
 	// InBody sends ID and Secret in the body instead of by basic authentication.
 	InBody bool `yaml:"in_body"`
-	// RedirectURI is where a person's browser returns to. PKCE is "assume" for an authorization
-	// server that supports it without saying so: see oauth.Settings.
+	// RedirectURI is the address to which a person's browser returns. PKCE is "assume" for an
+	// authorization server that supports it without saying so: see oauth.Settings.
 	RedirectURI string `yaml:"redirect_uri"`
 	PKCE        string `yaml:"pkce"`
 }
@@ -71,7 +71,7 @@ func (c *Credential) CheckTokens() error {
 		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
 			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server of the configuration, never to one of a document")
 		}
-		// The document may name where the secret goes: that is checked with it.
+		// The document may name the receiver of the secret: that is checked with the document.
 		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
 		o.Client.TokenURL, o.Client.Params = "", nil
 	}
@@ -98,8 +98,8 @@ func (c *Client) Look(absolute func(string) string) (setting, remark string, fau
 }
 
 // tokenURL returns the token endpoint. The document may name it. Then the secret goes there only
-// encrypted, or to the API's own server. A document at a URL may name no endpoint that gets no
-// credentials otherwise: refused then says why the secret does not go there.
+// encrypted, or to the API's own server. A document at a URL may not name an endpoint that gets no
+// credentials otherwise. Then refused says why the secret does not go there.
 func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
 	text := cmp.Or(c.TokenURL, c.Issuer)
 	named := text != ""
@@ -155,7 +155,7 @@ type tokens struct {
 	by        remote.Authorizer
 	hide      func(string)
 	last      atomic.Pointer[string] // the token that was hidden last
-	warnLogin func()                 // logs that nobody has signed in; nil if nobody has to
+	warnLogin func()                 // logs that a sign-in is missing; nil if none is needed
 }
 
 // get returns a token, or nothing while the authorization server is unknown.
@@ -181,7 +181,7 @@ func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool
 	return again, publicError(err)
 }
 
-// publicError reduces an error to what clients may see. The log has the rest.
+// publicError reduces an error to the text for clients. The log has the rest.
 func publicError(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return errors.New(f.Public)

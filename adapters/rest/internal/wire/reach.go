@@ -12,12 +12,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Reach knows where the operations of an API are, and which of these servers get credentials.
+// Reach holds the servers of the operations of an API, and which of them get credentials.
 //
 // Credentials, and everything else that the configuration adds to requests, go only to servers that
-// the operator chose: Options.BaseURL and Options.Trusted; the first server that a document in a
-// file or in the configuration names; and the server that a document at a URL was read from. Any
-// other server that a document at a URL names, now or later, gets none of these.
+// the operator chose. These are Options.BaseURL and Options.Trusted, and the first server of a
+// document in a file or in the configuration. For a document at a URL it is the server that the
+// document was read from. Any other server that such a document names, now or later, gets nothing
+// of these.
 type Reach struct {
 	o        *Options
 	home     endpoint // the API's own server; its URL is nil if there is none
@@ -138,7 +139,7 @@ type guard uint8
 const (
 	anyAddress  guard = iota
 	noLinkLocal       // no link-local or otherwise unusable one: see remote.LinkLocal
-	publicOnly        // only public ones: the document is public too, and its author need not know our network
+	publicOnly        // only public ones: the document is public too, and its author need not see our network
 )
 
 func (r *Reach) guard(at endpoint) guard {

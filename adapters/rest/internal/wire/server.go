@@ -99,7 +99,7 @@ func base(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// origins are those that credentials may go to.
+// origins are the servers that credentials may go to.
 type origins []*url.URL
 
 func (o origins) has(u *url.URL) bool {
@@ -117,9 +117,9 @@ func inside(u *url.URL) bool {
 	return address.Local(host) || err == nil && !remote.Public(a)
 }
 
-// Blocked reports whether an address is one where no API can be: see remote.LinkLocal. Host names
-// are checked when they are dialled. Behind a proxy the bridge does not dial, so Blocked also
-// covers hosts that some read as an address, such as 2852039166.
+// Blocked reports whether no API can be at an address: see remote.LinkLocal. Host names are checked
+// when they are dialled. Behind a proxy the bridge does not dial. So Blocked also covers hosts that
+// some programs read as an address, such as 2852039166.
 func Blocked(u *url.URL) bool {
 	host := u.Hostname()
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as connections do: digits may be of another script

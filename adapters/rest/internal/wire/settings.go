@@ -23,14 +23,14 @@ type Settings struct {
 	// Failure is a gjson path to the message of an error answer. An answer without anything there
 	// is shown as usual.
 	Failure string
-	// FailureIf is a gjson path that marks answers with a success status as errors: one with
-	// something there other than false, null, 0 or empty.
+	// FailureIf is a gjson path that marks answers with a success status as errors. An answer is an
+	// error if its value there is not false, null, 0 or empty.
 	FailureIf string
 	// Bounded limits Failure, FailureIf and the call's Result like paths from models.
 	Bounded bool
 	// MaxAnswer bounds the text of a result, in bytes.
 	MaxAnswer int
-	// Masked are canonical names of headers whose values a plan hides, whoever set them.
+	// Masked are canonical names of headers whose values a plan hides, whatever their source.
 	Masked []string
 	// MaskedQuery are query parameters whose values a plan hides.
 	MaskedQuery []string

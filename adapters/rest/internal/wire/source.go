@@ -273,7 +273,7 @@ func (s *Source) Close() {
 type Call struct {
 	Tool *openapi.Tool
 	Args []byte // a JSON object, or nothing
-	// Header is the caller's headers. Only those that Options.Forward lists are passed on.
+	// Header is the caller's headers. Only the headers in Options.Forward are passed on.
 	Header http.Header
 	// Subject is the caller's token, to exchange for credentials; it may be nil.
 	Subject *identity.Subject
@@ -287,9 +287,9 @@ type Call struct {
 	PickName string
 	// Progress is called with each part of a stream. n counts from 1.
 	Progress func(n int, text string)
-	// Rewrite, when not nil, turns checked arguments into those of the tool's operation, where the
-	// configuration hides or renames some, or makes a body of them. Clients see an error that is a
-	// Refusal.
+	// Rewrite, if not nil, turns checked arguments into arguments of the tool's operation. The
+	// configuration may hide or rename some of them, or make a body of them. Clients see an error
+	// that is a Refusal.
 	Rewrite func(args []byte) ([]byte, error)
 	// Resource returns the call that reads a resource, for arguments that are files; nil if there
 	// are no resources. Clients see an error that is a Refusal.
@@ -316,8 +316,8 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	})
 }
 
-// check checks arguments. Models may also use the document's own names, which they know from
-// elsewhere, where clients see changed ones.
+// check checks arguments. Where clients see changed names, models may also use the document's own
+// names, which they have from elsewhere.
 func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
 	checked, err := s.schemas.Check(schema, args, len(t.InputSchema) > 0)
 	faults, wrong := errors.AsType[validate.Faults](err)
@@ -398,7 +398,7 @@ func (s *Source) withhold(h http.Header) {
 
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// addConfigured adds what only trusted servers get.
+// addConfigured adds the parts that only trusted servers get.
 func (s *Source) addConfigured(p *Plan, c *Call) {
 	for name, value := range s.o.Headers {
 		name = http.CanonicalHeaderKey(name)

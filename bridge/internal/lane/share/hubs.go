@@ -46,9 +46,9 @@ func New(o Options) *Hubs { return &Hubs{o: o, hubs: map[string]*hub{}} }
 // MaxHubs bounds the shared lanes of one principal at one server.
 const MaxHubs = 8
 
-// Join returns a session's view of its shared lane. Messages go to to. stateless means that the view serves
-// stateless clients. They also get completed elicitations that no view asked for, and Gone when their connection
-// stays lost for long.
+// Join returns a session's view of its shared lane. Messages go to the client to. stateless means that the view serves
+// stateless clients. Such clients also get completed elicitations that no view asked for, and Gone when their
+// connection stays lost for long.
 func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View, error) {
 	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
 	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)

@@ -105,7 +105,7 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 	case "notifications/elicitation/complete":
 		if v := h.elicited(n); v != nil {
 			v.client.Notify(n)
-		} else if h.all { // each client knows its own elicitations
+		} else if h.all { // each client handles its own elicitations
 			for _, l := range h.statelessClients() {
 				l.Notify(n)
 			}
@@ -124,8 +124,8 @@ func (h *hub) elicited(n *jsonrpc.Message) *View {
 	return h.elicitations[gjson.GetBytes(n.Params, "elicitationId").String()]
 }
 
-// log passes on a log message, which names no call. If one session has calls in flight, only that one gets it.
-// Otherwise all sessions of one principal get it, and different principals do not.
+// log passes on a log message, which names no call. If only one session has calls in flight, that session gets the
+// message. Otherwise all sessions get it if they have one principal. Sessions of different principals do not get it.
 func (h *hub) log(n *jsonrpc.Message) {
 	to := h.allViews()
 	if only := h.soleCaller(); only != nil {
@@ -141,7 +141,7 @@ func (h *hub) log(n *jsonrpc.Message) {
 	}
 }
 
-// wants reports whether the session wants log messages of that level.
+// wants reports whether the session has requested log messages of that level.
 func (v *View) wants(level string) bool {
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
@@ -232,7 +232,7 @@ func (h *hub) givenUp() {
 	}
 }
 
-// Gone tells all sessions that the server has ended for good.
+// Gone notifies all sessions that the server has ended for good.
 func (h *hub) Gone(err error) {
 	for _, v := range h.allViews() {
 		v.client.Gone(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// These bound what is stored.
+// These constants bound the stored data.
 const (
 	maxRecent   = 256  // calls that have ended
 	maxFailures = 64   // of one server
@@ -66,7 +66,7 @@ type Carried struct {
 	Cut []string `json:"cut,omitempty"`
 }
 
-// maxCarried bounds each of them, in bytes. Those above maxLooked are not stored.
+// maxCarried bounds each of them, in bytes. Larger texts than maxLooked are not stored.
 const (
 	maxCarried = 4 << 10
 	maxLooked  = 64 << 10
@@ -110,7 +110,7 @@ type Calls struct {
 	times    map[string]*times // by server
 }
 
-// carriers counts the observers who may see arguments and results.
+// carriers counts the observers with access to arguments and results.
 type carriers struct {
 	on    atomic.Bool // arguments and results are stored if Keeps allows it; read without the lock
 	looks int
@@ -323,7 +323,7 @@ type call struct {
 	request bridge.Request
 	cancel  context.CancelCauseFunc
 
-	exchange *Exchange // nil if nobody observes messages
+	exchange *Exchange // nil without observers of messages
 }
 
 // begin adds a call. It returns nil if there are too many.
@@ -582,8 +582,7 @@ func (c *Calls) hold() (all held) {
 	return all
 }
 
-// Show returns at most that many calls of each kind, of those that fits accepts. fits gets rows in flight
-// without their marks.
+// Show returns at most that many calls of each kind that fits accepts. fits gets rows in flight without their marks.
 func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	all := c.hold()
 	out := &Shown{Since: all.since, Before: all.before, Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
@@ -627,7 +626,7 @@ func (c *Calls) Find(id string) *Row {
 	return nil
 }
 
-// Cancel ends the call in flight of that id. Its client learns that an operator did so.
+// Cancel ends the call in flight of that id. Its client gets the message that an operator did so.
 func (c *Calls) Cancel(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

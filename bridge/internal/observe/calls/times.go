@@ -57,8 +57,8 @@ func (c *Calls) took(r *Row, outcome bridge.Outcome) {
 // recount is the longest age of a result without further calls.
 const recount = 10 * time.Second
 
-// Times returns the durations of a server's last calls. ok is false if none is known, because nobody observes
-// calls or there are none.
+// Times returns the durations of a server's last calls. ok is false if none is known, because there are no observers or
+// no calls.
 func (c *Calls) Times(server string) (t Times, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// These bound what is shown of a message.
+// These constants bound the shown part of a message.
 const (
 	maxTrafficText   = 200      // bytes of a name
 	maxID            = 64       // bytes of an id
@@ -52,7 +52,7 @@ type Message struct {
 
 // TrafficWatcher receives passing messages. It must not block.
 type TrafficWatcher interface {
-	// Wants reports whether it wants messages of that server and session, and whether with payloads.
+	// Wants reports whether the observer selects messages of that server and session, and whether with payloads.
 	Wants(server, session string) (it, payload bool)
 	Passed(m *Message)
 }
@@ -100,7 +100,7 @@ func (t *Traffic) change(f func([]TrafficWatcher) []TrafficWatcher) {
 	t.watchers.Store(&all)
 }
 
-// Where says where a message passes.
+// Where is the place at which a message passes.
 type Where struct {
 	Side, Server, Principal, Session string
 }

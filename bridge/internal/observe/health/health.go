@@ -1,6 +1,6 @@
-// Package health records the state of one server: whether it is available, since when it
-// fails, the results of its handshakes, and events of its connections. Callers can wait
-// until a server works again; until then the package tries it with growing pauses.
+// Package health records the state of one server: its availability, the start of its failures, the
+// results of its handshakes, and events of its connections. Callers can wait until a server works
+// again. Until then the package tries the server with growing pauses.
 //
 // The circuit breaker, not this package, decides which calls go to a failing server.
 package health
@@ -64,7 +64,7 @@ type waiter struct {
 	notify func()
 }
 
-// maxGreetings bounds the greetings that are kept, by principal. Beyond that the server is asked again.
+// maxGreetings bounds the greetings that are kept, by principal. Beyond that limit, greetings are requested again.
 const maxGreetings = 4096
 
 // New returns the Server of a server that was not used yet.
@@ -106,8 +106,8 @@ func (s *Server) NoRoom(err error) {
 
 const noRoomEvery = 10 * time.Second
 
-// CallDone records the outcome of a call: a server may be unreachable although its session lives. A rejected request
-// is no failure. Rejected credentials are one if they are the bridge's own, without headers of the caller.
+// CallDone records the outcome of a call: a server may be unreachable although its session is open. A rejected request
+// is no failure. Rejected credentials are a failure if they belong to the bridge, without headers of the caller.
 func (s *Server) CallDone(err error, headers bool) {
 	switch {
 	case err == nil:
@@ -215,7 +215,7 @@ func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
 	}
 }
 
-// probe tries the server until it works or nobody waits for it.
+// probe tries the server until it works or has no waiting callers.
 func (s *Server) probe() {
 	for wait := time.Second; ; wait = min(2*wait, s.o.MaxPause()) {
 		if backoff.For(s.o.Life, max(wait, s.o.Left())) != nil {

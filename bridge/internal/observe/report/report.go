@@ -1,6 +1,6 @@
-// Package report reports the outcome of each request of a client: one [Report] from each
-// server that got it, or one from the gateway when none did. It also counts each answer
-// among the bytes in flight, so that a report has the outcome that the client gets.
+// Package report reports the outcome of each request of a client. Each server that got the request
+// makes one [Report]. If no server got it, the gateway makes one. The package also counts each
+// answer among the bytes in flight, so that a report has the outcome that the client gets.
 //
 // The receiver of the reports writes logs and metrics. The bridge's own requests are not
 // reported.
@@ -24,8 +24,8 @@ import (
 )
 
 // Report is the outcome of one request of a client at one server. A request to several servers, such as a list of all
-// of them, has a report for each. A request that reached no server has one report without a server, and so has one
-// whose merged answer had no room.
+// of them, has a report for each. A request that reached no server has one report without a server. The same holds if
+// the merged answer had no room.
 type Report struct {
 	Server    string // empty if it reached none
 	Session   string // the beginning of the session's key, not of its id; empty for a stateless client
@@ -47,7 +47,7 @@ type Report struct {
 
 // Reporter makes reports.
 type Reporter struct {
-	report func(Report) // nil when nobody gets the reports
+	report func(Report) // nil without a receiver of the reports
 	weigh  Weigh
 	front  func(http.Header) string // nil when there is one instance
 
@@ -62,7 +62,7 @@ type Reporter struct {
 type Weigh func(server string, from *bridge.Caller, answer *jsonrpc.Message) error
 
 // New makes a Reporter. report gets the reports, from several goroutines at once, and must not block; nil means that
-// nobody gets them. front returns, from the headers of a request, the instance that forwarded it; nil means that
+// there is no receiver. front returns, from the headers of a request, the instance that forwarded it; nil means that
 // there is one instance.
 func New(report func(Report), weigh Weigh, front func(http.Header) string) *Reporter {
 	r := &Reporter{report: report, weigh: weigh, front: front}
@@ -105,7 +105,7 @@ const (
 )
 
 // Arrive records in a that a request with headers h arrived. session is the beginning of the session's key, or empty.
-// It returns nil when nobody gets the reports.
+// It returns nil if the reports have no receiver.
 func (r *Reporter) Arrive(a *Arrival, session string, h http.Header) *Arrival {
 	if r.report == nil {
 		return nil
@@ -129,8 +129,8 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	r.end(&p, from, answer, err)
 }
 
-// Conclude counts the answer of a request among the bytes in flight, and makes the report that no server made, also
-// when the merged answer has no room. It returns why the client gets no answer.
+// Conclude counts the answer of a request among the bytes in flight. If no server made a report, or the merged answer
+// has no room, Conclude makes one. It returns why the client gets no answer.
 func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) error {
 	if err == nil && (a == nil || !a.weighed.Load()) {
 		if err = r.weigh(server, from, answer); err != nil && a != nil {
@@ -183,8 +183,8 @@ func (r *Reporter) Server(name string, speaks func() string) *Server {
 	return &Server{r: r, name: name, speaks: speaks}
 }
 
-// Calls returns the number of requests of clients in flight at the server. They are counted only if somebody gets
-// the reports.
+// Calls returns the number of requests of clients in flight at the server. They are counted only if the reports have a
+// receiver.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
 // Drain waits until no call is in flight at the server, for as long as within, and not beyond ctx. It waits

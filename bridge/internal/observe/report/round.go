@@ -24,7 +24,7 @@ func (r *round) leave() {
 	}
 }
 
-// check closes done once nobody looks.
+// check closes done once there is no observer.
 func (r *round) check() {
 	if r.ended.Load() && r.looking.Load() == 0 && r.closed.CompareAndSwap(false, true) {
 		close(r.done)

@@ -56,8 +56,8 @@ func (carrier) Set(string, string) {}
 // Keys implements propagation.TextMapCarrier.
 func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
 
-// remote returns ctx with the trace that a message names in _meta. Without one it keeps ctx's own trace, else
-// takes that of the headers. It ignores invalid traces.
+// remote returns ctx with the trace that a message names in _meta. Without one, remote keeps the trace of ctx. If ctx
+// has none, remote takes the trace of the headers. remote ignores invalid traces.
 func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
 	if rawjson.Mentions(meta, keyTraceparent) {
 		found := gjson.GetManyBytes(meta, keyTraceparent, keyTracestate)
@@ -117,8 +117,8 @@ func traceMembers(t bridge.Trace) []byte {
 	return out
 }
 
-// Carrying returns the request with these trace members in _meta, in place of its own; nil removes them. All
-// other bytes stay. It does not change initialize and ping, because old servers may be strict about them.
+// Carrying returns the request with these trace members in _meta, in place of its own; nil removes them. All other
+// bytes stay. Carrying does not change initialize and ping, because old servers may be strict about these.
 func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	meta := m.Meta()
 	switch {

@@ -151,8 +151,8 @@ func (t *Tracing) Untraced(params []byte) []byte {
 	return Carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // Carrying does not change initialize itself
 }
 
-// Following returns ctx with the span of another context. So work for a call that outlives its context belongs
-// to the call's trace.
+// Following returns ctx with the span of call. So work that continues after the call's context belongs to the call's
+// trace.
 func (t *Tracing) Following(ctx, call context.Context) context.Context {
 	if t == nil {
 		return ctx
@@ -177,8 +177,8 @@ func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)
 	return func(err error) { End(span, "", nil, err) }
 }
 
-// Call makes a call to a server in a span of its own, and passes the trace context. Requests of the bridge
-// itself carry none. They may answer several clients, and would carry the context of one.
+// Call makes a call to a server in a span of its own, and passes the trace context. Requests of the bridge itself carry
+// none: such a request may serve several clients, but would carry the context of one.
 func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
 	if t == nil {
 		return up.Call(ctx, r)

@@ -38,7 +38,7 @@ type conversation struct {
 type agreed struct {
 	answer []byte // the client's
 	id     []byte // elicitationId for the client, raw
-	looks  int    // how often the server asked for it since
+	looks  int    // how often the server requested it since
 }
 
 // questions is the server's request for input.
@@ -291,7 +291,7 @@ func (c *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonr
 	return nil, c.undone(method, what, code)
 }
 
-// undone returns the answer of a call whose client did not do what the server asked (D8.5). code is that of the
+// undone returns the answer of a call whose client did not fulfil the server's request (D8.5). code is that of the
 // client's error, if any.
 func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	text := "the server asked the client for " + method + ", which failed: " + what

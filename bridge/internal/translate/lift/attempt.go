@@ -88,7 +88,7 @@ func (a *attempt) Notify(n *jsonrpc.Message) {
 	l.to.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, l.from.Revision)))
 }
 
-// acknowledged stores what the server accepted. Messages of an attempt come in sequence.
+// acknowledged stores the parts that the server accepted. Messages of an attempt come in sequence.
 func (a *attempt) acknowledged(n *jsonrpc.Message) {
 	if is(a.begun) {
 		return

@@ -75,7 +75,7 @@ func (g *graded) Notify(n *jsonrpc.Message) {
 	g.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, g.server, g.from.Revision)))
 }
 
-// Ask passes on a question and its answer, or rejects what the client cannot be asked.
+// Ask passes on a question and its answer, or rejects a question that the client cannot be asked.
 func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
 	if no != nil {

@@ -4,8 +4,7 @@
 // each request carries the client's data. The Lift holds the session's log level, its subscriptions and its
 // answers to the server's questions.
 //
-// A subscription at a modern server has goroutines, which end with Close. A Lift opens no connection. It wraps
-// one.
+// A subscription at a modern server has goroutines, which end with Close. A Lift opens no connection; it wraps one.
 package lift
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Options holds what the lifts of all sessions at a server share.
+// Options holds the data that the lifts of all sessions at a server share.
 type Options struct {
 	Server    string
 	Handshake time.Duration // time limit for opening a connection
@@ -104,8 +103,8 @@ func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	return jsonrpc.NewResult(a.ID, rawjson.SetFirst(result, "capabilities", era.WithoutTasks(rawjson.Get(result, "capabilities")))), nil
 }
 
-// Notify passes on a notification of the client. A modern server gets none. Its requests are complete, and the
-// bridge handles the client's answers (D2.1).
+// Notify passes on a notification of the client. A modern server gets none. Requests to such a server are complete, and
+// the bridge handles the client's answers (D2.1).
 func (l *Lift) Notify(ctx context.Context, r *bridge.Request) error {
 	if l.Upstream.Server().Modern() {
 		l.o.Log.Debug("notification dropped: the server's revision does not define it", "method", r.Method)

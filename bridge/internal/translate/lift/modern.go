@@ -24,9 +24,9 @@ type capabilities struct {
 	extended  bool // both sides share an extension, whose methods pass
 }
 
-// meet answers initialize from a modern server's greeting (protocol.md D2.2). It also subscribes to the
-// announced changes. It does not wait for notifications/initialized, which some clients and the aggregate never
-// send. The session stores what comes before the client is ready.
+// meet answers initialize from a modern server's greeting (protocol.md D2.2). It also subscribes to the announced
+// changes. It does not wait for notifications/initialized, which some clients and the aggregate never send. The session
+// stores messages that come before the client is ready.
 func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 	result := era.InitializeResult(a.Result, l.from.Revision, l.o.Server)
 	caps := gjson.GetBytes(result, "capabilities")
@@ -229,8 +229,8 @@ func (c *callClient) Notify(n *jsonrpc.Message) {
 	c.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, c.l.from.Revision)))
 }
 
-// rises reports whether progress exceeds what the client has seen. Each attempt starts anew, but the client sees
-// one call.
+// rises reports whether progress exceeds the client's last value. Each attempt starts anew, but the client has only one
+// call.
 func (c *callClient) rises(progress float64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

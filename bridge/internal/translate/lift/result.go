@@ -30,7 +30,7 @@ func (c *call) broken(what string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.o.Server+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
 }
 
-// bare removes what only modern results have around their payload (protocol.md D2.1), without a copy of the
+// bare removes the members that only modern results have around their payload (protocol.md D2.1). It does not copy the
 // payload.
 func bare(a *jsonrpc.Message) *jsonrpc.Message {
 	f := a.Found()

@@ -83,7 +83,7 @@ func (t *Translator) busy() bool {
 // suspicion records calls that ended without their answers. Translator.mu guards it.
 type suspicion struct {
 	cancelled time.Time // when the last one ended
-	suspect   bool      // the server may not know of a cancellation yet
+	suspect   bool      // the server may not have read a cancellation yet
 	pinging   bool      // confirmCancelled is running
 	again     bool      // another call ended since its ping
 }
@@ -237,7 +237,7 @@ func (h *heldQuestion) put(c *parked) {
 	}
 }
 
-// remove removes the question from those that wait. It reports whether it was there.
+// remove removes the question from the waiting ones. It reports whether the question was there.
 func (h *heldQuestion) remove() bool {
 	i := slices.Index(h.l.held, h)
 	if i < 0 {

@@ -88,7 +88,7 @@ func (s *Server) unlisten(group string, ln *subscribe.Listener) {
 	}
 }
 
-// watchAll subscribes to resources, and returns those that the server accepted in time.
+// watchAll subscribes to resources, and returns the resources that the server accepted in time.
 func (t *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris []string) (good []string) {
 	short, stop := context.WithTimeoutCause(ctx, subscribePatience, errSubscribing)
 	defer stop()

@@ -1,9 +1,9 @@
 // Package lower lets stateless clients of 2026-07-28 use a legacy server. It lowers their requests to the
 // server's revision, and raises its answers (protocol.md D1, D5).
 //
-// If the server asks something during a call, the questions answer the client's request. The call is parked
-// until a request brings the client's answers. Each client gets the log messages and changes that it wants. A
-// tool that must be a task is called as one, and the task is polled to its end.
+// If the server asks something during a call, the questions answer the client's request. The call is parked until a
+// request brings the client's answers. Each client gets the log messages and changes that it has requested. A tool that
+// must be a task is called as one, and the task is polled to its end.
 //
 // A question never reaches a client that it cannot be about. A parked call is never repeated: if it is lost, it
 // fails. The package opens no connection. Package stateless assigns requests to connections.
@@ -23,8 +23,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Server holds what stateless clients have at one legacy server: parked calls, subscriptions, and how the server
-// asks.
+// Server holds the state of stateless clients at one legacy server: parked calls, subscriptions, and the server's way
+// of asking.
 type Server struct {
 	o Options
 	// unattributed means that the server has asked a question that names no call. ignoresCancel means that it
@@ -41,7 +41,7 @@ type Server struct {
 	closed      bool
 }
 
-// Options is what a Server needs of the bridge.
+// Options holds the parts of the bridge that a Server needs.
 type Options struct {
 	Name     string // of the server
 	Log      *slog.Logger
@@ -71,7 +71,7 @@ func New(o Options) *Server {
 // Unattributed reports whether the server has asked a question that names no call.
 func (s *Server) Unattributed() bool { return s.unattributed.Load() }
 
-// Status counts what stateless clients have at a legacy server.
+// Status counts the calls and subscriptions of stateless clients at a legacy server.
 type Status struct {
 	Requests      int // in flight
 	Subscriptions int // and subscribed resources
@@ -134,7 +134,7 @@ type Line interface {
 
 // Clients describes the clients of a Translator.
 type Clients struct {
-	Tools *list.TaskTools // what they know of tools
+	Tools *list.TaskTools // their stored rules of tools
 	Group string          // clients of a group get the same notifications of changes
 	Once  bool            // the connection serves one request
 	Keyed bool            // the clients share a handle, and count as one

@@ -32,7 +32,7 @@ type parked struct {
 	round     int      // how often it was parked
 	keys      int      // used so far
 	open      []*question
-	shown     int    // the client knows the first shown questions of open
+	shown     int    // the client has the first shown questions of open
 	allowed   []byte // capabilities of the last request
 	window    *time.Timer
 	expiry    *time.Timer
@@ -128,7 +128,7 @@ func (p *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error
 	}
 	o := <-v.out
 	o.answer.Release()
-	if o.parked { // the client does not know of the questions
+	if o.parked { // the client does not have the questions
 		p.drop(cancelCause(ctx), nil)
 	}
 	return nil, context.Cause(ctx)

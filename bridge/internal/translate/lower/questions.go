@@ -110,7 +110,8 @@ func (p *parked) gather() {
 	}
 }
 
-// withdraw removes a question. If the client knows it already, its answer is ignored (D8.14).
+// withdraw removes a question. If the client has the question already, its answer is ignored
+// (D8.14).
 func (t *Translator) withdraw(a *question) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// legacy is a legacy server, and what clients of 2026-07-28 learn of it.
+// legacy is a legacy server, with its description for clients of 2026-07-28.
 type legacy struct {
 	*bridge.Greeting
 	info     []byte // its serverInfo, raw; nil for none

@@ -38,8 +38,8 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 		if known || err != nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
 			return a, err
 		}
-		// Servers answer so if a call must be a task, and have not executed it. The list of tools tells whether
-		// that is the reason.
+		// Servers answer so if a call must be a task, and have not executed it. The list of tools shows whether that is
+		// the reason.
 		if t.listTools(ctx, r.From); ctx.Err() == nil {
 			required, _ = t.of.Tools.Requires(name)
 		}
@@ -51,7 +51,7 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 	return t.runTask(ctx, r, c)
 }
 
-// listTools reads the list of tools for what it says of tasks.
+// listTools reads the list of tools for its entries about tasks.
 func (t *Translator) listTools(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-list.SurveyEvery)
 	cut := t.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
@@ -99,7 +99,7 @@ func (t *Translator) runTask(ctx context.Context, r *bridge.Request, c *parked) 
 	return a, err
 }
 
-// task is a task of the server that the client does not know of.
+// task is a task of the server that is hidden from the client.
 type task struct {
 	l    *Translator
 	id   string

@@ -67,7 +67,7 @@ func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line
 type request struct {
 	bridge.Nobody // the end of the connection is no event: the call itself fails
 	r             *bridge.Request
-	level         string       // the lowest level of log messages that the client wants; empty for none
+	level         string       // the lowest level of log messages that the client requests; empty for none
 	out           chan outcome // gets one outcome
 	l             *Translator  // nil if the call can be parked
 	rounds        int          // how often URLs had to be visited for it
@@ -138,8 +138,8 @@ func (t *Translator) Call(ctx context.Context, r *bridge.Request, greeting *brid
 }
 
 // carries reports whether a request goes to the server. Its method must exist in both eras, or may be one of an
-// extension that both sides declare. Announced capabilities do not matter: some servers do not announce what
-// they have, and the others refuse.
+// extension that both sides declare. Announced capabilities do not matter: some servers do not announce their
+// capabilities, and the others refuse.
 func (l *legacy) carries(r *bridge.Request) bool {
 	if era.InBoth(r.Method) {
 		return true
@@ -178,8 +178,8 @@ func (t *Translator) conclude(v *request, s *legacy, a *jsonrpc.Message) (*jsonr
 // levelPatience is how long a server gets to set a log level.
 const levelPatience = 5 * time.Second
 
-// raiseLevel makes the server send the log messages that a request wants. The server has the most verbose level
-// of all requests so far (protocol.md D1.7).
+// raiseLevel makes the server send the log messages that a request demands. The server gets the most verbose level of
+// all requests so far (protocol.md D1.7).
 func (t *Translator) raiseLevel(ctx context.Context, v *request, s *legacy) error {
 	if v.level == "" || !s.logging || t.level.covers(v.level) {
 		return nil

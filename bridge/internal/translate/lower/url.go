@@ -24,9 +24,9 @@ const (
 	urlPatience   = 5 * time.Second
 )
 
-// urlsNeeded turns the server's error that URLs must be visited first into questions for the client. The
-// client's next request repeats the call (protocol.md D1.5, R-139). The bridge stores nothing for that. It
-// returns nil for other errors.
+// urlsNeeded turns the server's error that URLs must be visited first into questions for the client. The client's next
+// request repeats the call (protocol.md D1.5, R-139). The bridge stores nothing for that. urlsNeeded returns nil for
+// other errors.
 func (t *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
 	r := v.r
 	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
@@ -121,7 +121,7 @@ func (t *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request
 		key := keyPrefix + strconv.Itoa(i+1)
 		given := again.answer(key)
 		if !given.Exists() {
-			continue // the server knows whether it still needs it
+			continue // only the server can decide whether it still needs it
 		}
 		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
@@ -150,7 +150,7 @@ func (t *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request
 			delete(t.urls, id)
 			t.mu.Unlock()
 		case <-short.Done():
-			return nil // the server knows the state
+			return nil // the server has the state
 		}
 	}
 	return nil

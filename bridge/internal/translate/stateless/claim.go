@@ -40,9 +40,9 @@ const (
 	claimAgain    = time.Second            // between two checks for room
 )
 
-// exclusive reports whether a request needs a connection without other calls at a legacy server. It does if its
-// client can be asked about it. It does not if the wire attributes questions, or if a handle or the share
-// setting chooses the connection. The caller holds p.mu.
+// exclusive reports whether a request needs a connection without other calls at a legacy server. A request needs one if
+// its client can be asked about it. It needs none if the transport shows to which call a question belongs. It needs
+// none if a handle or the share setting chooses the connection. The caller holds p.mu.
 func (p *Pool) exclusive(r *bridge.Request, lane string, of profile) bool {
 	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.attributes.Load() && !p.legacy.Unattributed())
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// handles translates the handles that a modern server gives to one client: requestState and task ids. The server
-// sees all clients as one. So each handle is sealed for its principal, if there are principals (protocol.md D0,
-//
+// handles translates the handles that a modern server gives to one client: requestState and task ids. To the server all
+// clients are one. So each handle is sealed for its principal, if there are principals (protocol.md D0, R-180).
 type handles struct {
 	p    *Pool
 	from *bridge.Caller
@@ -80,8 +79,8 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 			return jsonrpc.InvalidParams("there is no such task")
 		}
 		h.ids = map[string]string{own: id.Str}
-		// Built anew, because the task's id is also in a header. Duplicate members, and those that some readers
-		// take for taskId, must not pass.
+		// Built anew, because the task's id is also in a header. Duplicate members, and members that some readers take
+		// for taskId, must not pass.
 		params = rawjson.Edit(params, func(name, value []byte) []byte {
 			if string(name) != "taskId" && bytes.EqualFold(name, []byte("taskId")) {
 				return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// If there are several instances, the connections of an identity live at one of them, the owner. Otherwise a
-// server with a memory would seem to be several servers. Stateless targets are served where the request arrives:
-// a modern server over HTTP, and connections for single calls.
+// If there are several instances, the connections of an identity are at one of them, the owner. Otherwise a server with
+// a memory would seem to be several servers. The instance that gets the request serves stateless targets: a modern
+// server over HTTP, and connections for single calls.
 
 // errLegacy means that the server has sessions, so its connections have an owner.
 var errLegacy = errors.New("the server is a legacy one")

@@ -23,9 +23,9 @@ import (
 // Pool is an Upstream for the stateless clients of one server. It chooses the connection for each request, and
 // speaks the server's era.
 //
-// A legacy server gets its client's capabilities once, but a stateless client sends them with each request. So
-// there are connections for each set of capabilities. A call whose client can be asked has a connection of its
-// own (see claim), unless the wire attributes questions.
+// A legacy server gets its client's capabilities once, but a stateless client sends them with each request. So there
+// are connections for each set of capabilities. A call whose client can be asked has a connection of its own (see
+// claim), unless the transport shows to which call a question belongs.
 type Pool struct {
 	o          Options
 	wg         sync.WaitGroup // awaits connections that are closing
@@ -78,7 +78,7 @@ type identity struct {
 	meeting *meeting         // the handshake in flight, if each call has a process of its own
 }
 
-// These bound what the pool stores for stateless clients (protocol.md F).
+// These constants bound the stored data of stateless clients (protocol.md F).
 const (
 	maxProfiles   = 8                // connections of one principal to one server
 	maxLaneKey    = 256              // bytes
@@ -100,7 +100,7 @@ func New(o Options) *Pool {
 	return p
 }
 
-// Status counts what stateless clients have at a server.
+// Status counts the calls, subscriptions and connections of stateless clients at a server.
 type Status struct {
 	lower.Status     // of a legacy server
 	Open         int // open connections
@@ -247,8 +247,8 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 	}
 }
 
-// known returns the server's greeting, and whether the request's answer is cached. It opens a connection if
-// necessary, unless the request only reads what is known.
+// known returns the server's greeting, and whether the request's answer is cached. It opens a connection if necessary,
+// unless the request only reads the stored greeting.
 func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge.Greeting, held bool, err error) {
 	own, common := l.line.Server(), l.identity.known()
 	if s = own; s == nil {
@@ -344,7 +344,7 @@ func (i *identity) learn(s *bridge.Greeting) {
 	before := i.server
 	i.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
-		i.tools.Forget() // a server of the same greeting keeps what is known of its tools
+		i.tools.Forget() // a server of the same greeting keeps the stored rules of its tools
 	}
 }
 

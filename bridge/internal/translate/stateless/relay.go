@@ -61,7 +61,7 @@ func (s *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 type relayed struct {
 	bridge.Client
 	slot  *slot
-	level string // the lowest level of log messages that the client wants; empty for none
+	level string // the lowest level of log messages that the client requests; empty for none
 }
 
 // Notify passes on a notification about the call, of any method.

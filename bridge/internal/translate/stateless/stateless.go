@@ -30,7 +30,7 @@ const (
 	EachCall                 // each request has its own, at a legacy server
 )
 
-// Options is what a Pool needs of the bridge.
+// Options holds the parts of the bridge that a Pool needs.
 type Options struct {
 	// Legacy configures package lower, and holds the server's name and log. New sets Lasting, Alone, Identity
 	// and Refusal.

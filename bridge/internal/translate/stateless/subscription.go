@@ -25,9 +25,9 @@ type caller interface {
 	Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error)
 }
 
-// relisten serves a subscription with one at the server. After a loss it subscribes again and notifies the
-// client of changes that it may have missed (protocol.md D4, R-113). It ends with ctx, by the server, or when
-// the server stays away for giveUpAfter. The end of gone is the end of the server.
+// relisten serves a subscription with one at the server. After a loss it subscribes again and notifies the client of
+// changes that it may have missed (protocol.md D4, R-113). The subscription ends with ctx, by the server, or when the
+// server stays away for giveUpAfter. The end of gone is the end of the server.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := subscribe.ReadWanted(r.Whole()) // the server judges malformed ones
 	back := &subscription{back: r.Back, h: h, wants: wants}
@@ -66,7 +66,7 @@ func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handle
 
 // subscription is the Client of a subscription at a modern server.
 type subscription struct {
-	bridge.Nobody // nobody can be asked about a subscription
+	bridge.Nobody // no client can be asked about a subscription
 	back          bridge.Client
 	h             *handles
 	wants         subscribe.Wanted // as requested from the server
@@ -80,7 +80,7 @@ type subscription struct {
 var _ bridge.Client = (*subscription)(nil)
 
 // interrupted records that the subscription ended at the server. begun reports whether the client has its
-// acknowledgement, heard whether the server acknowledged the last attempt.
+// acknowledgement. heard reports whether the server acknowledged the last attempt.
 func (s *subscription) interrupted() (begun, heard bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package access decides who a caller is and what it may do. It checks Host, Origin, keys and
+// Package access identifies callers and decides about their rights. It checks Host, Origin, keys and
 // tokens, describes to clients how to authenticate, and applies rules, scopes and rights.
 package access
 
@@ -21,10 +21,10 @@ import (
 
 // Options are the parts of the bridge that Access needs. No function may be nil.
 type Options struct {
-	Config func() *config.Config // returns the current configuration; nobody changes it
+	Config func() *config.Config // returns the current configuration, which is read only
 	Log    *slog.Logger
 	// Servers returns the names of the servers. Has reports whether a server of that name exists.
-	// Allowed returns why a principal may not use it.
+	// Allowed returns the reason that a principal may not use the server.
 	Servers func() []string
 	Has     func(server string) bool
 	Allowed func(server, principal string) error
@@ -32,7 +32,7 @@ type Options struct {
 	KeysChanged func(principal string, good bool)
 	// Accepted is called with the context of each request whose key is good.
 	Accepted func(context.Context)
-	// Store is what the fronts of several instances share; nil for a single instance.
+	// Store is the data that the fronts of several instances share; nil for a single instance.
 	Store front.Store
 }
 
@@ -43,10 +43,10 @@ type Access struct {
 	keys          *auth.Authenticator // nil without access rules
 	front         *front.Front        // gives tokens to users of an issuer; nil if not configured
 	disk          *disk.Disk          // stores the logins of front; nil if it has no folder
-	grants        *filter.Grants      // what each caller may use; nil without access rules
+	grants        *filter.Grants      // the grants of each caller; nil without access rules
 	rejections    sync.Map            // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
 	failedKeys    *limit              // of failed keys
-	unknownTokens *limit              // of well-formed tokens that their issuer does not know
+	unknownTokens *limit              // of well-formed tokens that are unknown to their issuer
 	lookups       *lookups            // at issuers: each may end with a failed key or an unknown token
 	streams       streams
 	use           atomic.Pointer[tokenUse]
@@ -55,8 +55,8 @@ type Access struct {
 	stop          func() // implements Stop
 }
 
-// New returns an Access for the configuration. The fault says which part of it cannot be used:
-// no caller is accepted by that part. The caller calls Start, and later Stop.
+// New returns an Access for the configuration. The fault names the part of it that cannot be used:
+// that part accepts no caller. The caller of New calls Start, and later Stop.
 func New(o Options) (a *Access, fault error) {
 	c := o.Config()
 	a = &Access{o: o, grants: filter.NewGrants(c.Grants()), failedKeys: newLimit(o.Log), unknownTokens: newLimit(slog.New(slog.DiscardHandler))}
@@ -100,7 +100,7 @@ func (a *Access) Door() *auth.Authenticator { return a.keys }
 // Front returns the front of an issuer; nil if none is configured.
 func (a *Access) Front() *front.Front { return a.front }
 
-// Grants returns what each caller may use; nil without access rules.
+// Grants returns the grants of each caller; nil without access rules.
 func (a *Access) Grants() *filter.Grants { return a.grants }
 
 // Covers reports whether a principal may use the server of that name.
@@ -109,7 +109,7 @@ func (a *Access) Covers(principal, server string) bool {
 	return !ruled || g.Covers(server)
 }
 
-// Rights reports whether a principal may look at what belongs to others, and act on it.
+// Rights reports whether a principal may look at things of others, and act on them.
 func (a *Access) Rights(principal string) (look, act bool) {
 	c, rule := a.c(), auth.RuleOf(principal)
 	act = slices.Contains(c.Admin, rule)
@@ -150,7 +150,7 @@ func (a *Access) ApplyRules(next *config.Config) {
 	a.guard.Store(newGuard(next, a.o.Log))
 }
 
-// Key returns the principal of a key. Any other text counts as a guess: wait is how long its
+// Key returns the principal of a key. Any other text counts as a guess: wait is the time that its
 // sender has to wait, or 0.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {

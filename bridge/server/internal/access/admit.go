@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// keysOf returns what the access rules say about keys.
+// keysOf returns the keys of the access rules.
 func keysOf(c *config.Config) []auth.Key {
 	var all []auth.Key
 	for _, a := range c.Access {
@@ -83,7 +83,7 @@ func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to T
 }
 
 // gated returns the context for verifying a request's credentials. It limits lookups at issuers
-// for addresses that showed many invented tokens, and how many run at once for an address. The
+// for addresses that showed many invented tokens, and simultaneous lookups of an address. The
 // caller calls g.done when the result has been counted.
 func (a *Access) gated(r *http.Request) (_ context.Context, g *gate) {
 	if !a.keys.Tokens() {
@@ -112,8 +112,8 @@ func (g *gate) done() {
 	}
 }
 
-// countGuess counts a possible guess at a key, or an invented token. It returns how long the client
-// has to wait before the next one; 0 means not at all.
+// countGuess counts a possible guess at a key, or an invented token. It returns the time that the
+// client has to wait before the next guess; 0 means not at all.
 func (a *Access) countGuess(r *http.Request, guess bool, why error) (wait time.Duration) {
 	e, _ := errors.AsType[*token.Error](why)
 	from := a.guard.Load().client(r)
@@ -131,13 +131,13 @@ func (a *Access) countGuess(r *http.Request, guess bool, why error) (wait time.D
 	return wait
 }
 
-// View says of which servers a caller may see the state.
+// View names the servers whose state a caller may see.
 type View struct {
 	All bool // of all servers, and of the bridge as a whole
 	Of  func(server string) bool
 }
 
-// View returns what a principal may see.
+// View returns the view that a principal may have.
 func (a *Access) View(principal string) View {
 	if a.keys == nil || a.c().PublicStatus || a.c().SeesAll(auth.RuleOf(principal)) {
 		return View{true, func(string) bool { return true }}
@@ -145,9 +145,8 @@ func (a *Access) View(principal string) View {
 	return View{false, func(server string) bool { return server != "" && a.o.Allowed(server, principal) == nil }}
 }
 
-// StatusView reports whether a request that anybody may make is answered with details of the
-// bridge's state, and with which. acts reports whether its caller may act on what belongs to
-// others.
+// StatusView reports whether the answer to a request that is open to all callers contains details of
+// the bridge's state, and which details. acts reports whether the caller may act on things of others.
 func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok bool) {
 	if a.keys == nil || a.c().PublicStatus {
 		return a.View(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Local(r), true
@@ -169,8 +168,8 @@ func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok b
 const (
 	challenge = `Bearer realm="mcp-bridge"`
 	showKey   = "this needs a key: send the header Authorization: Bearer KEY or X-API-Key: KEY"
-	// unreadLimit is how long the HTTP server may read the body of a rejected request. It reads
-	// a part so that the connection can be used again.
+	// unreadLimit limits the time in which the HTTP server reads the body of a rejected request. The
+	// server reads a part so that the connection can be used again.
 	unreadLimit = 5 * time.Second
 )
 
@@ -178,7 +177,7 @@ const (
 // Causes have limits of their own, so that none hides another.
 const RejectedLogEvery = 10 * time.Second
 
-// logRejected logs a request without a good key or token, and nothing of what it showed. With an
+// logRejected logs a request without a good key or token, but no part of its credentials. With an
 // issuer, a request without credentials is a detail: every client that signs in begins so.
 func (a *Access) logRejected(r *http.Request, path string, why error) {
 	cause, level := auth.ResultOf(why), slog.LevelInfo

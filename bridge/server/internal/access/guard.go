@@ -19,9 +19,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// guard refuses requests that a web page in a victim's browser could send: those with a foreign
-// Origin, and those to a loopback listener under another name (DNS rebinding; ). It
-// also answers preflights. It is not changed: a new configuration has a new guard.
+// guard refuses requests that a web page in a victim's browser could send. These have a foreign
+// Origin, or go to a loopback listener under another name (DNS rebinding; ). It also
+// answers preflights. It is immutable: a new configuration has a new guard.
 type guard struct {
 	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
@@ -71,8 +71,8 @@ func (g *guard) requestedHost(r *http.Request) string {
 	return r.Host
 }
 
-// checkOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise it
-// answers the request. It answers preflights too.
+// checkOrigin accepts requests from allowed web pages, and requests that come from no web page. It
+// answers all others itself, and also preflights.
 func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	origins := r.Header["Origin"]
@@ -107,8 +107,8 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 // maxParamHeaders bounds the Mcp-Param headers of one preflight.
 const maxParamHeaders = 64
 
-// paramHeaders returns the Mcp-Param headers that a preflight asks for, as the rest of a list. The
-// tools define them, so they cannot be listed ahead (2026-07-28, B8).
+// paramHeaders returns the Mcp-Param headers that a preflight requests, as the rest of a list. The
+// tools define these headers, so the bridge cannot list them ahead (2026-07-28, B8).
 func paramHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
@@ -142,8 +142,8 @@ func (g *guard) trusts(peer string) bool {
 	return g.proxy(at.Addr().Unmap())
 }
 
-// client returns the address that a request comes from: the peer's, or behind trusted proxies
-// the last one in X-Forwarded-For that is no trusted proxy.
+// client returns the address that a request comes from. It is the peer's address, or behind trusted
+// proxies the last address in X-Forwarded-For that is no trusted proxy.
 func (g *guard) client(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -176,9 +176,9 @@ func onLoopback(r *http.Request) bool {
 }
 
 // hostAllowed reports whether a host may be requested. Beyond loopback and without a list,
-// addresses may. Names may if everything needs a key. Otherwise the name may be an attacker's,
-// whose DNS points to us: for a browser, a page of that name has our origin, and its GETs carry
-// no Origin.
+// addresses may. Names may if everything needs a key. Otherwise the name may belong to an attacker
+// whose DNS points to us. For a browser, a page of that name has our origin, and its GETs carry no
+// Origin.
 func (g *guard) hostAllowed(host string, loopback bool) bool {
 	if g.listed(host) || address.Local(address.Hostname(host)) {
 		return true
@@ -197,8 +197,8 @@ func (g *guard) listed(host string) bool {
 }
 
 // originAllowed reports whether pages of an origin may call. Other pages of this machine may if
-// there are no access rules. A page of the requested host may if that name is surely ours: it is
-// in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
+// there are no access rules. A page of the requested host may if that name is surely ours. Such a name
+// is in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if g.origins != nil && len(g.origins) == 0 {
 		return false
@@ -241,7 +241,7 @@ func (a *Access) Proxy(at netip.Addr) bool { return a.guard.Load().proxy(at) }
 func (a *Access) Client(r *http.Request) netip.Addr { return a.guard.Load().client(r) }
 
 // Local reports whether a program on this machine made a request. It is false behind a proxy,
-// which may act for anybody.
+// which may act for any client.
 func (a *Access) Local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(a.c().OperatorsListen()) && !proxied(r.Header)

@@ -29,8 +29,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
-// newDoor makes the verifier of keys and tokens; nil without access rules. The fault says why
-// tokens cannot be checked as configured.
+// newDoor makes the verifier of keys and tokens; nil without access rules. The fault is the reason
+// that tokens cannot be checked as configured.
 func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Authenticator, fault error) {
 	if len(c.Access) == 0 {
 		return nil, nil
@@ -126,7 +126,7 @@ func rulesOf(c *config.Config) []auth.Rule {
 	var all []auth.Rule
 	for _, a := range c.Access {
 		if a.Token != "" || a.TokenFile != "" || len(a.Claims)+len(a.Scopes)+len(a.Users) == 0 {
-			continue // without a key or a user the rule accepts nobody: an embedding program may have left its key empty
+			continue // a rule without key and user: an embedding program may have left the key empty
 		}
 		r := auth.Rule{Name: a.Name, Issuer: a.Issuer, Claims: map[string][]string{}, Scopes: a.Scopes, Users: slices.Clone(a.Users)}
 		for name, patterns := range a.Claims {
@@ -142,8 +142,8 @@ func rulesOf(c *config.Config) []auth.Rule {
 	return all
 }
 
-// Target is the resource of a request, as tokens name it: an endpoint below the base path, such as
-// /files/mcp, or without one the whole bridge (I-001).
+// Target is the resource of a request, as tokens name it. It is an endpoint below the base path,
+// such as /files/mcp. Without an endpoint it is the whole bridge (I-001).
 type Target struct{ Base, Endpoint string }
 
 // TargetOf returns the target of an endpoint. Messages belong to the target of their stream.
@@ -175,9 +175,9 @@ func (a *Access) resource(r *http.Request, to Target) token.Resource {
 	return token.Resource{Root: root + to.Base, Path: to.Endpoint}
 }
 
-// ownHost reports whether a request came in on loopback, and its Host names loopback and the port
-// that it came in on. Other clients can write any Host, also one that a token of another service
-// names. port is the default port.
+// ownHost reports whether a request came in on loopback, and its Host names loopback and the same
+// port. Other clients can write any Host, even a Host that a token of another service names. port
+// is the default port.
 func ownHost(r *http.Request, port string) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !address.Local(address.Hostname(r.Host)) {
@@ -360,8 +360,8 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to 
 // IssuerState is the state of the keys of an issuer, for /readyz.
 type IssuerState struct {
 	Issuer string `json:"issuer"`
-	// State is ok, old (the keys cannot be refreshed) or unreachable (there are no keys, or the
-	// last lookup of a token failed, so that its tokens cannot be checked).
+	// State is ok, old or unreachable. It is old if the keys cannot be refreshed. It is unreachable,
+	// and tokens cannot be checked, if there are no keys or the last lookup of a token failed.
 	State string     `json:"state"`
 	Since *time.Time `json:"keys_since,omitempty"`
 	Fault string     `json:"last_error,omitempty"`

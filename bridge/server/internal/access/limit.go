@@ -15,9 +15,9 @@ import (
 // limit counts wrong keys by address, in memory. It logs addresses that show too many, for
 // programs that block them. Its methods may be called concurrently.
 //
-// A good key is accepted also when the limit is reached. Otherwise anybody behind the same NAT
-// or proxy could lock others out with invented keys. So the limit does not slow guessing down:
-// that is hopeless anyway, since keys have 16 characters or more.
+// A good key is accepted also when the limit is reached. Otherwise any client behind the same NAT
+// or proxy could lock others out with invented keys. So the limit does not slow down guessing, which
+// is hopeless anyway: keys have 16 characters or more.
 type limit struct {
 	log *slog.Logger
 
@@ -32,12 +32,12 @@ type addressState struct {
 }
 
 const (
-	// WrongAtOnce is how many wrong keys one address may show at once, and WrongEvery the time
-	// after which it may show another one.
+	// WrongAtOnce is the number of wrong keys that one address may show at once. WrongEvery is the
+	// time after which the address may show another one.
 	WrongAtOnce = 20
 	WrongEvery  = 3 * time.Second
-	// WrongAddresses bounds the addresses that are counted. The one that showed no wrong key
-	// for the longest time makes room for a new one.
+	// WrongAddresses bounds the addresses that are counted. The address that showed no wrong key for
+	// the longest time makes room for a new one.
 	WrongAddresses = 4096
 	// lineEvery is the least time between two lines about one address.
 	lineEvery = 10 * time.Second
@@ -49,7 +49,7 @@ func newLimit(log *slog.Logger) *limit {
 	return &limit{log: log, by: by}
 }
 
-// Take counts a wrong key. It returns how long the sender has to wait before the next one; 0
+// Take counts a wrong key. It returns the time that the sender has to wait before the next key; 0
 // means not at all.
 func (l *limit) Take(from netip.Addr) time.Duration {
 	wait, say := l.count(address.Network(from), time.Now())
@@ -59,7 +59,7 @@ func (l *limit) Take(from netip.Addr) time.Duration {
 	return wait
 }
 
-// Wait returns how long the sender has to wait before it may show another wrong key.
+// Wait returns the time that the sender has to wait before it may show another wrong key.
 func (l *limit) Wait(from netip.Addr) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ type lookups struct {
 // addressLookups counts the running lookups of an address.
 type addressLookups struct {
 	n       int
-	changed chan struct{} // closed when one ends; nil while nobody waits
+	changed chan struct{} // closed when a lookup ends; nil without a waiting goroutine
 }
 
 // newLookups returns lookups for the limits in which failed lookups are counted.
@@ -30,8 +30,8 @@ func newLookups(limits ...*limit) *lookups {
 }
 
 // Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong
-// key (see limit.Take), or found a good one. end is nil if the lookup may not start now: until
-// busy is closed, or if busy is nil, until the address may show a wrong key again.
+// key (see limit.Take), or found a good one. end is nil if the lookup must wait until busy is
+// closed. If busy is nil too, it must wait until the address may show a wrong key again.
 func (l *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
 	l.mu.Lock()
@@ -69,7 +69,7 @@ func (l *lookups) end(at netip.Prefix, of *addressLookups) {
 	}
 }
 
-// left returns how many wrong keys the address may show at once.
+// left returns the number of wrong keys that the address may show at once.
 func (l *limit) left(from netip.Prefix) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

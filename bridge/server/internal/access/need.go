@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// names are the names that a server's settings define: by its own names, those that clients see,
-// and the prefix of the aggregate.
+// names are the names that a server's settings define: the server's own names, the names that clients
+// see, and the prefix of the aggregate.
 type names struct {
 	Tools, Prompts map[string]string
 	Prefix         string
@@ -50,7 +50,7 @@ func (n *need) Add(scopes []string) {
 type subject struct {
 	by        func(*config.Scopes) map[string]config.Words
 	name      string // or the URI
-	ambiguous bool   // the message is ambiguous: the server decides what it names
+	ambiguous bool   // the message is ambiguous: the server resolves its name
 	isURI     bool   // name is a URI
 	tool      bool
 	args      []byte // of a call of a tool
@@ -72,7 +72,7 @@ func (s *subject) matches(pattern, name string) bool {
 func (n *need) match(c *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
 	if a.tool && !a.ambiguous && !n.Grant(c.Name, name) {
-		return // the tool is hidden from the caller, whatever its scopes
+		return // the tool is hidden from the caller, independent of scopes
 	}
 	if a.tool && c.Rest != nil && rest.IsCall(ownOf(c.Tools.Rename, name)) {
 		n.match(c, a.called(c), "")
@@ -158,7 +158,7 @@ func subjects(m *jsonrpc.Message) []subject {
 	return nil
 }
 
-// atServer adds what a message needs at a server's own address.
+// atServer adds the needs of a message at a server's own address.
 func (n *need) atServer(c *config.Server, m *jsonrpc.Message) {
 	n.Add(c.Scopes.All)
 	for _, about := range subjects(m) {
@@ -166,12 +166,12 @@ func (n *need) atServer(c *config.Server, m *jsonrpc.Message) {
 	}
 }
 
-// maxCut is how much of a prefix a shortened name surely has: see externalName in
+// maxCut is the length of a prefix that a shortened name keeps in any case: see externalName in
 // bridge/internal/aggregate.
 const maxCut = 55
 
-// atAggregate adds what a message needs at the aggregate: the needs of each server that it may go to.
-// Usually the prefix of the name leaves one server.
+// atAggregate adds the needs of a message at the aggregate: the needs of each server that the message
+// may go to. Usually the prefix of the name leaves one server.
 func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 	var tasks []string
 	switch {
@@ -262,14 +262,14 @@ func hasPrefix(prefixes []string, name string) bool {
 	})
 }
 
-// shortened reports whether a name ends like one that was too long, or had characters that clients
-// refuse: with a hash (see externalName in bridge/internal/aggregate).
+// shortened reports whether a name ends with a hash. The short form of a name that was too long, or had
+// characters that clients refuse, ends so (see externalName in bridge/internal/aggregate).
 func shortened(name string) bool {
 	i := len(name) - 9
 	return i > 0 && name[i] == '_' && strings.Trim(name[i+1:], "0123456789abcdef") == ""
 }
 
-// At adds what the messages need under a configuration.
+// At adds the needs of the messages under a configuration.
 func (n *need) At(server string, c *config.Config, messages []*jsonrpc.Message) {
 	all := server == ""
 	if all && len(c.Servers) == 1 {

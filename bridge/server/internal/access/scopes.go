@@ -23,8 +23,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// tokenUse is what the configuration reads of tokens. It is not changed: a new configuration has a
-// new one.
+// tokenUse holds the parts of tokens that the configuration reads. It is immutable: a new
+// configuration has a new one.
 type tokenUse struct {
 	configs  [2]*config.Config // the current one; and the next one, or nil
 	claims   []string          // that servers are sent
@@ -34,8 +34,8 @@ type tokenUse struct {
 	oldNames map[string][]names
 }
 
-// maxOldNames bounds the old settings of a server whose names are known. oldPrefixTTL is how long
-// their prefixes need scopes: longer than bridge/internal/aggregate resolves them.
+// maxOldNames bounds the old settings of a server whose names are stored. oldPrefixTTL is the time in
+// which their prefixes need scopes: longer than bridge/internal/aggregate resolves them.
 const (
 	maxOldNames  = 8
 	oldPrefixTTL = 6 * time.Minute
@@ -83,7 +83,7 @@ func (t *tokenUse) expire(until time.Time) {
 	}
 }
 
-// add adds what a configuration reads.
+// add adds the parts of tokens that a configuration reads.
 func (t *tokenUse) add(c *config.Config) {
 	know := func(scopes []string) {
 		for _, one := range scopes {
@@ -122,7 +122,7 @@ func (t *tokenUse) add(c *config.Config) {
 	}
 }
 
-// Identify returns the request with what servers are sent of its caller's token (I-057, I-303),
+// Identify returns the request with the data of its caller's token that servers get (I-057, I-303),
 // and with its target, in its context.
 func (a *Access) Identify(r *http.Request, to Target) *http.Request {
 	if !a.keys.Tokens() {
@@ -149,7 +149,7 @@ func (a *Access) Identify(r *http.Request, to Target) *http.Request {
 }
 
 // Needs returns the scopes that the messages of a request need, and the ids of its requests.
-// Without messages it returns what the address needs.
+// Without messages it returns the needs of the address.
 func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (all []string, ids [][]byte) {
 	g, ruled := a.grants.Of(principal)
 	now := a.tokenUse()
@@ -201,7 +201,7 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 		a.upgrades.granted(a.o.Log, principal, t)
 		return false
 	}
-	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // such clients request what they are told, and lose their other scopes
+	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // such clients request only these scopes
 		for _, has := range t.Scopes {
 			if a.tokenUse().known[has] && !slices.Contains(wanted, has) {
 				wanted = append(wanted, has)
@@ -253,8 +253,8 @@ func (a *Access) insufficient(w http.ResponseWriter, r *http.Request, missing, w
 	answer.Data(w, http.StatusForbidden, "application/json", body)
 }
 
-// scopeUpgrades logs callers that were asked for more scopes, and those that came back with them
-// (I-060). The zero value is ready for use.
+// scopeUpgrades logs callers that needed more scopes, and callers that came back with them (I-060).
+// The zero value is ready for use.
 type scopeUpgrades struct {
 	mu   sync.Mutex                       // guards the rest
 	open *simplelru.LRU[string, []string] // by principal, the scopes asked for

@@ -15,20 +15,20 @@ import (
 )
 
 // streams ends streams when the tokens of their callers expire. A session's streams last as long as
-// the last token that was shown for the session; a later request with a newer token extends them
+// the last token that was shown for the session. A later request with a newer token extends them
 // (I-027). The answers of calls in flight are not affected. The zero value is ready for use.
 type streams struct {
 	mu        sync.Mutex
-	bySession map[string]*sessionStreams // by session, those with an open stream
+	bySession map[string]*sessionStreams // by session, for sessions with an open stream
 }
 
 // sessionStreams is the state of the open streams of one session.
 type sessionStreams struct {
-	last  *token.Token // the one that expires last
+	last  *token.Token // the token that expires last
 	count int
 }
 
-// remaining returns how long the streams may last.
+// remaining returns the time until the streams must end.
 func (s *sessionStreams) remaining() time.Duration {
 	if s.last.Revoked() {
 		return 0
@@ -36,8 +36,8 @@ func (s *sessionStreams) remaining() time.Duration {
 	return time.Until(s.last.Until)
 }
 
-// recheckEvery is the interval in which the token of a stream is checked: the issuer may have
-// withdrawn its key.
+// recheckEvery is the interval between checks of a stream's token: the issuer may have withdrawn
+// the key that signed the token.
 const recheckEvery = time.Minute
 
 // errTokenExpired is the cause of an ended stream.

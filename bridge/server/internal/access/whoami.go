@@ -16,14 +16,14 @@ type Whoami struct {
 	// that admits it.
 	Principal string `json:"principal,omitempty"`
 	Rule      string `json:"rule,omitempty"`
-	// Issuer, Subject, Client and Scopes are those of its token, with implied scopes. Until is
-	// when the token expires, with the tolerated clock skew. A key has none of these.
+	// Issuer, Subject, Client and Scopes are the values of the caller's token, with implied scopes. Until
+	// is the time when the token expires, with the tolerated clock skew. A key has none of these.
 	Issuer  string     `json:"issuer,omitempty"`
 	Subject string     `json:"subject,omitempty"`
 	Client  string     `json:"client,omitempty"`
 	Scopes  []string   `json:"scopes,omitempty"`
 	Until   *time.Time `json:"until,omitempty"`
-	// Servers are those that the caller may use, in the configured order.
+	// Servers are the servers that the caller may use, in the configured order.
 	Servers []string `json:"servers"`
 }
 

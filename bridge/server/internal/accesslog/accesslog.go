@@ -92,7 +92,7 @@ func (l *Log) open() error {
 }
 
 // Take queues the line of a report. It does not block. It reports false if the log is closed: the
-// line belongs to its replacement.
+// caller then gives the line to the new log.
 func (l *Log) Take(p *report.Report) bool {
 	var room [512]byte
 	return l.queued(l.line(room[:0], p))
@@ -135,7 +135,7 @@ func (l *Log) Action(principal, action, outcome string) bool {
 	return l.queued(append(b, "}\n"...))
 }
 
-// Lost returns how many lines could not be written.
+// Lost returns the number of lines that could not be written.
 func (l *Log) Lost() uint64 { return l.lost.Load() }
 
 // line appends the line of a report, with its line break.
@@ -297,7 +297,7 @@ func (l *Log) write(lines []byte) {
 	}
 }
 
-// count returns how many lines end in b.
+// count returns the number of lines that end in b.
 func count(b []byte) (n uint64) {
 	for _, c := range b {
 		if c == '\n' {

@@ -26,15 +26,15 @@ var secretText = regexp.MustCompile(`(?is)` +
 	`(?:(")(?:[^"\\]|\\.)*|(')(?:[^'\\]|\\.)*|(\\+["']).*|[\[{].*|\\*(?:(?:bearer|basic|digest)\s+)?[^\s"'\\&,;]+)` +
 	`|\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}`)
 
-// errFull says that the output has reached its limit.
+// errFull means that the output has reached its limit.
 var errFull = errors.New("full")
 
 // maxNested bounds the depth of JSON texts within JSON texts. Deeper texts are not shown.
 const maxNested = 8
 
 // Redact copies raw JSON without the values of members that look like secrets, at any depth, also in
-// texts that are JSON themselves. It copies about most bytes, and reports whether that was all. The
-// result is always a JSON value.
+// texts that are JSON themselves. It copies about most bytes, and reports whether it copied
+// everything. The result is always a JSON value.
 func Redact(raw []byte, most int) (_ []byte, whole bool) {
 	r := &redactor{most: most}
 	r.in = json.NewDecoder(bytes.NewReader(raw))

@@ -1,5 +1,5 @@
 // Package admin serves the API of operators below /ui/api/v1, in JSON. The bridge decides which
-// caller has which rights. Web pages other than the bridge's own are refused, whoever views them.
+// caller has which rights. Web pages other than the bridge's own are refused for every caller.
 package admin
 
 import (
@@ -36,16 +36,16 @@ func HasConsole(c *config.Config) bool {
 	return c.Console != config.ConsoleOff
 }
 
-// Right is what a caller needs for a route.
+// Right is the right that a route requires of its caller.
 type Right string
 
 // Rights of a Route.
 const (
 	// Own is the right of every caller. A caller without Look sees only its own data.
 	Own Right = "own"
-	// Look is the right to see what belongs to others.
+	// Look is the right to see things of others.
 	Look Right = "look"
-	// Act is the right to change what belongs to others. It includes Look.
+	// Act is the right to change things of others. It includes Look.
 	Act Right = "act"
 )
 
@@ -58,7 +58,7 @@ type Caller struct {
 	Valid func() bool
 }
 
-// Sees reports whether the caller may see what belongs to a principal.
+// Sees reports whether the caller may see things of a principal.
 func (c *Caller) Sees(principal string) bool { return c.Look || c.Principal == principal }
 
 // Call is an accepted request.
@@ -116,7 +116,7 @@ func (r *Route) match(path string) map[string]string {
 	return vars
 }
 
-// Options are what the API needs of the bridge.
+// Options are the parts of the bridge that the API needs.
 type Options struct {
 	Log *slog.Logger
 	// Host returns the host that a client requested.
@@ -125,8 +125,8 @@ type Options struct {
 	Acted func(principal, action, outcome string)
 }
 
-// Who returns the caller of a request. It answers a request that is not accepted, and known is
-// false; or the error is the reason that the caller gets.
+// Who returns the caller of a request. If the request is not accepted, Who answers it itself and
+// known is false, or it returns an error with the reason for the caller.
 type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err error)
 
 // API serves routes.
@@ -187,7 +187,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 		err = errors.New("this caller may not read this: list its name in viewers of the configuration file")
 	}
 	if err != nil {
-		if action && c.Principal != "" { // otherwise anybody could fill the log
+		if action && c.Principal != "" { // otherwise any client could fill the log
 			a.record(c.Principal, path, "denied")
 		}
 		Refuse(w, http.StatusForbidden, "denied", err.Error())
@@ -239,7 +239,7 @@ func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	return true
 }
 
-// bodyWait bounds the time for reading a body: anybody may announce one and not send it.
+// bodyWait bounds the time for reading a body: any client may announce a body and not send it.
 const bodyWait = 10 * time.Second
 
 // Body reads the body of a request. It answers a request whose body is not valid.
@@ -293,7 +293,7 @@ type Refusal struct {
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
-// NotFound returns the error for what does not exist, or what this caller may not know of.
+// NotFound returns the error for a thing that does not exist, or that this caller may not see.
 func NotFound(what string) error {
 	return &Refusal{http.StatusNotFound, "not_found", "there is no " + what}
 }

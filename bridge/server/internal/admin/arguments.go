@@ -38,7 +38,7 @@ const (
 	ownParams = `{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","title":"the admin API of mcp-bridge","version":"1"}}`
 )
 
-// discard drops what a server sends while its tools are listed.
+// discard drops the messages of a server while its tools are listed.
 type discard struct{}
 
 func (discard) Send(e replay.Event) bool {
@@ -78,8 +78,8 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 	return out, nil
 }
 
-// schema lists the tools of a server like a client of the caller that sends no headers but its key,
-// and returns the input schema of one tool.
+// schema lists the tools of a server, and returns the input schema of one tool. It acts like a client
+// of the caller that sends no headers but its key.
 func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
 	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
 	var names []string

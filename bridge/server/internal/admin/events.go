@@ -25,7 +25,7 @@ const (
 	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
 )
 
-// How long a stream without a reader can be resumed, and how many events it can repeat.
+// The time in which a stream without a reader can be resumed, and the maximum of events that it repeats.
 const (
 	detachedFor = time.Minute
 	maxResend   = 128
@@ -44,7 +44,7 @@ type Events struct {
 	Heartbeat func() time.Duration
 	// Payloads reports whether the payloads of messages may be shown.
 	Payloads func() bool
-	// MaxStreams returns how many streams may be open, and how many more may wait for their reader.
+	// MaxStreams returns the maximum of open streams, and of further streams that wait for their reader.
 	MaxStreams func() int
 	// SingleCaller reports that there is only one caller.
 	SingleCaller bool
@@ -112,7 +112,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	}
 }
 
-// streamQuery is what a client requested of a stream.
+// streamQuery is a client's request for a stream.
 type streamQuery struct {
 	topics          string // sorted
 	server, session string
@@ -123,7 +123,7 @@ func (s streamQuery) has(topic string) bool {
 	return slices.Contains(strings.Split(s.topics, ","), topic)
 }
 
-// parse reads what a client requests of a stream.
+// parse reads a client's request for a stream.
 func (e *Events) parse(c *Call) (t streamQuery, err error) {
 	all := strings.Split(c.Query.Get("topics"), ",")
 	for _, topic := range all {
@@ -378,7 +378,7 @@ func (s *stream) flush() error {
 	return s.out.Flush()
 }
 
-// poll writes what changed since the last time. more is false if that ended the stream.
+// poll writes the changes since the last poll. more is false if that ended the stream.
 func (s *stream) poll(now time.Time) (more bool, err error) {
 	if s.e.Bridge.Draining() {
 		return false, s.bye("stopping")

@@ -11,12 +11,12 @@ const (
 // Event is one event of a stream.
 type Event struct {
 	Type string
-	Data any // nobody changes it
+	Data any // read only
 	Size int // approximate, as JSON, in bytes
 }
 
-// Feed queues events until they are written. It drops and counts events that do not fit, so that a
-// slow page delays nobody. Its methods may be called concurrently.
+// Feed queues events until they are written. It drops and counts events that do not fit, so a slow
+// page causes no delay. Its methods may be called concurrently.
 type Feed struct {
 	wake chan struct{}
 
@@ -47,7 +47,7 @@ func (f *Feed) Put(e Event) {
 // Wake returns a channel that receives when there may be events.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Take returns the queued events, and how many were dropped.
+// Take returns the queued events, and the number of dropped events.
 func (f *Feed) Take() (events []Event, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -56,7 +56,7 @@ const (
 type SessionRows struct {
 	Sessions []gateway.SessionStatus `json:"sessions"` // the newest first
 	Total    int                     `json:"total"`
-	// Sessionless counts what stateless clients do; nil for a caller that may not look.
+	// Sessionless counts the actions of stateless clients; nil for a caller that may not look.
 	Sessionless *Sessionless `json:"without_session,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func (o *Operator) showCall(c *Call) (any, error) {
 	return out, nil
 }
 
-// owns returns an error unless the caller may act on what belongs to a principal.
+// owns returns an error unless the caller may act on things of a principal.
 func owns(c *Call, principal string) error {
 	if c.Act || c.Principal == principal && c.Principal != "" {
 		return nil
@@ -199,7 +199,7 @@ func (o *Operator) stopIdle(c *Call) (any, error) {
 	return map[string]int{"stopped": of.StopIdle()}, nil
 }
 
-// How long a circuit breaker stays forced.
+// The time for which a circuit breaker stays forced.
 const (
 	forceFor     = 10 * time.Minute
 	forceLongest = 24 * time.Hour

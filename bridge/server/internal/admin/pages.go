@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Page is one sign-in on the page for operators: the content of its cookie, which nobody else can
-// read or make. It does not contain the key.
+// Page is one sign-in on the page for operators. It is the content of the sign-in's cookie, which only
+// the bridge can read or make. It does not contain the key.
 type Page struct {
 	ID        string   `json:"i"` // random
 	Principal string   `json:"p"`
@@ -30,12 +30,12 @@ const (
 	pageCookie = "mcp-bridge-console-"
 	// pageKind is the kind of its seals.
 	pageKind = "console"
-	// pageLife is how long a sign-in lasts, and pageIdle how long without use. pageRenew is how
-	// often use is recorded, by a new cookie.
+	// pageLife limits a sign-in, and pageIdle its time without use. pageRenew is the interval at
+	// which use is recorded, by a new cookie.
 	pageLife  = 12 * time.Hour
 	pageIdle  = time.Hour
 	pageRenew = time.Minute
-	// pageCheck is how often the sign-in is checked while a request of the page is in flight.
+	// pageCheck is the interval between checks of the sign-in while a request of the page is in flight.
 	pageCheck = 2 * time.Second
 	// maxEnded bounds the sign-ins that are recorded as ended.
 	maxEnded = 4096
@@ -84,7 +84,7 @@ func NewPage(principal string, sum auth.Sum) *Page {
 func (p *Page) until() int64 { return p.Began + int64(pageLife/time.Second) }
 
 // Valid reports whether a sign-in is still valid: its key still belongs to the same principal, and
-// nobody signed out.
+// the user has not signed out.
 func (p *Pages) Valid(page *Page) bool {
 	p.mu.Lock()
 	_, ended := p.ended[page.ID]

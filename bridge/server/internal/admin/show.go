@@ -15,16 +15,16 @@ type Self struct {
 	Principal string `json:"principal"`
 	Look      bool   `json:"look"`
 	Act       bool   `json:"act"`
-	// Keys says that access rules exist, so that operators sign in and out.
+	// Keys means that access rules exist, so that operators sign in and out.
 	Keys bool `json:"keys"`
-	// Payloads says that the caller may see the payloads of messages.
+	// Payloads means that the caller may see the payloads of messages.
 	Payloads bool   `json:"payloads"`
 	Version  string `json:"version"`
 	// Actions are the paths of all actions.
 	Actions []string `json:"actions"`
 }
 
-// Me returns the caller. keys says that access rules exist, and payloads that operators see the
+// Me returns the caller. keys means that access rules exist, and payloads that operators see the
 // payloads of messages.
 func (a *API) Me(c *Call, keys, payloads bool, version string) (any, error) {
 	me := Self{Principal: c.Principal, Look: c.Look, Act: c.Act, Keys: keys, Payloads: payloads && c.Act, Version: version, Actions: []string{}}

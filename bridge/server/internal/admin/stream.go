@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// perCaller returns how many streams one caller may have, and reserved how many are kept for callers that
-// may look: others cannot exhaust them.
+// perCaller returns the maximum of streams of one caller. reserved returns the number of streams that are
+// kept for callers that may look: other callers cannot exhaust them.
 func perCaller(most int) int { return max(1, most/4) }
 func reserved(most int) int  { return most / 4 }
 
@@ -21,7 +21,7 @@ type Streams struct {
 }
 
 // Acquire counts a stream of a caller until leave is called. ok is false if too many are open. alone
-// says that there is no other principal.
+// means that there is no other principal.
 func (s *Streams) Acquire(c *Caller, most int, alone bool) (leave func(), ok bool) {
 	principal, room := c.Principal, most
 	if !c.Look {

@@ -22,14 +22,14 @@ type Value struct {
 	Value string `json:"value"`
 	// From is one of the constants below.
 	From string `json:"from"`
-	// Line is the line in the file of the setting, or of the one that contains it. It is 0 unless
+	// Line is the line in the file of the setting, or of the setting that contains it. It is 0 unless
 	// From is FromFile, and for files of other programs.
 	Line int `json:"line,omitempty"`
 	// Variables are the environment variables that the file's text names.
 	Variables []string `json:"variables,omitempty"`
 	// Flag is the flag of the command line that set it.
 	Flag string `json:"flag,omitempty"`
-	// Waits says that the file has another value, which needs a restart.
+	// Waits means that the file has another value, which needs a restart.
 	Waits bool `json:"waits_for_restart,omitempty"`
 }
 
@@ -43,7 +43,7 @@ const (
 // depends has the defaults that depend on the kind of server.
 var depends = map[string]string{"cache.lists": "1m, 5s", "rest.refresh": "2s, 5m"}
 
-// fileValues returns the settings of the file in effect, without those of its servers.
+// fileValues returns the settings of the file in effect, without the settings of its servers.
 func fileValues(c *config.Config) []Value {
 	w := values{c: c}
 	w.fields("", reflect.ValueOf(*c), reflect.ValueOf(config.Default()), false)
@@ -76,7 +76,7 @@ type values struct {
 	all    []Value
 }
 
-// fields adds the settings of a struct below a key. zero says that zero values mean the defaults.
+// fields adds the settings of a struct below a key. zero means that zero values are the defaults.
 func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
 	for f, field := range value.Fields() {
 		below := strict.Key(f)
@@ -118,7 +118,7 @@ func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
 	v.add(Value{Key: key, Value: v.shown(key, value)}, reflect.DeepEqual(value.Interface(), standard.Interface()))
 }
 
-// add adds a setting. standard says that its value is the default.
+// add adds a setting. standard means that its value is the default.
 func (v *values) add(value Value, standard bool) {
 	at, said := v.c.Origin(v.server, value.Key)
 	for above := value.Key; !said && !standard; { // it may be set by a key above
@@ -183,8 +183,8 @@ type ValuesShown struct {
 	Values []Value `json:"values"`
 }
 
-// ShowValues returns the settings in effect: those of a server if the query names one. pending are
-// the keys that wait for a restart.
+// ShowValues returns the settings in effect; if the query names a server, the settings of that server.
+// pending are the keys that wait for a restart.
 func ShowValues(c *Call, now *config.Config, pending []string) (any, error) {
 	if server := c.Query.Get("server"); server != "" {
 		all := serverValues(now, server)

@@ -18,9 +18,9 @@ type Bridge struct {
 	Ready func([]gateway.Status) bool
 	// Stdio reports whether the connections to a server are child processes.
 	Stdio func(server string) bool
-	// Refused returns how many connections of clients were refused.
+	// Refused returns the number of refused connections of clients.
 	Refused func() uint64
-	// LogLost returns how many lines of the access log were lost; nil without one.
+	// LogLost returns the number of lost lines of the access log; nil without an access log.
 	LogLost func() uint64
 	// Cluster is this instance of a cluster; nil for a single instance.
 	Cluster *cluster.Node

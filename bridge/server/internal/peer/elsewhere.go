@@ -39,7 +39,7 @@ func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string,
 	return p.find(w, r, server, id, key, path, body)
 }
 
-// patience is how long a request waits until its session is handed over.
+// patience limits the wait of a request until its session is handed over.
 const patience = 2 * time.Second
 
 // givenAway waits up to patience until this stopping instance has handed a session over. Without the wait,
@@ -142,7 +142,7 @@ type location struct {
 	missing bool // no instance owns it, or it belongs to another principal
 }
 
-// locate asks the store for the owner of a session, and takes the session over if the owner is dead.
+// locate reads the owner of a session from the store, and takes the session over if the owner is dead.
 func (p *Peers) locate(ctx context.Context, server, id, key, principal string) location {
 	p.mu.Lock()
 	if busy := p.adopting[key]; busy != nil {

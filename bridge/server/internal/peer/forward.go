@@ -200,7 +200,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	_ = rc.Flush()
 	in := &eventReader{in: bufio.NewReaderSize(res.Body, 4<<10), fresh: true}
 	midst := false
-	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil } // ended by this instance; the other one may notice it first
+	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil } // here; the other may see it first
 	for {
 		part, ends, err := in.next()
 		switch {
@@ -234,7 +234,7 @@ func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Requ
 		}
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Mcp-Protocol-Version") >= era.Rev20251125 {
-		_ = write(rc, w, []byte("retry: 1000\n\n")) // older clients do not know when to reconnect
+		_ = write(rc, w, []byte("retry: 1000\n\n")) // older clients have no default time to reconnect
 	}
 	_ = rc.Flush()
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Kinds of frames. An owner answers a request of a stateless client with frames: a letter, the length of the text
-// after the line, and the text, which is a message or an error.
+// Kinds of frames. An owner answers a request of a stateless client with frames. A frame is a letter, the
+// length of the text after the line, and the text. The text is a message or an error.
 const (
 	frameNotification = 'n'
 	frameAnswer       = 'a'

@@ -26,8 +26,8 @@ import (
 
 // Owners serves the shared connections of this instance to other instances.
 type Owners interface {
-	// Owns reports whether this instance owns the connection to a server with that affinity key, perhaps since
-	// now.
+	// Owns reports whether this instance owns the connection to a server with that affinity key. The call
+	// may make this instance the owner.
 	Owns(ctx context.Context, server, affinity string) bool
 	// ServeTunnel serves a tunnel. Its headers name the server and the affinity key.
 	ServeTunnel(w http.ResponseWriter, r *http.Request)
@@ -37,7 +37,7 @@ type Owners interface {
 	Leave(ctx context.Context, instance string) error
 }
 
-// ErrElsewhere says that the instance does not own the connection, and did not act on the request.
+// ErrElsewhere means that the instance does not own the connection, and did not act on the request.
 var ErrElsewhere = errors.New("this instance does not own the connection")
 
 // Headers of requests to an owner. Their names are part of the wire between versions.
@@ -57,7 +57,8 @@ func Decode(value string) (string, bool) {
 	return string(text), err == nil
 }
 
-// EncodeHeader encodes headers and an identity as one value. It keeps the case of names: some are environment variables.
+// EncodeHeader encodes headers and an identity as one value. It keeps the case of names: some are
+// environment variables.
 func EncodeHeader(h http.Header, id *identity.Identity) string {
 	text, _ := json.Marshal(identity.Pack(h, id)) // cannot fail
 	return Encode(string(text))
@@ -90,8 +91,8 @@ type ownerQuery struct {
 	Affinity string `json:"Alike"`
 }
 
-// AskOwner asks another instance whether it owns a connection, perhaps since now. The error is ErrElsewhere when it
-// does not; any other error means that it was not reached.
+// AskOwner asks another instance whether it owns a connection, and may make it the owner. The error is
+// ErrElsewhere if that instance is not the owner. Any other error means that it was not reached.
 func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	body, _ := json.Marshal(ownerQuery{server, affinity}) // nothing in it can fail
 	res, err := p.post(ctx, m, "home", nil, body)
@@ -114,8 +115,8 @@ const (
 
 const leavePath = "leave/"
 
-// AskLeave asks another instance to leave this one. It returns when that instance confirmed, is unreachable or is
-// found dead, or when ctx ends.
+// AskLeave requests another instance to leave this one. It returns when that instance has confirmed, is
+// unreachable or is found dead, or when ctx ends.
 func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -36,7 +36,7 @@ type Options struct {
 	Log     *slog.Logger
 	// Forward returns the headers of clients that are forwarded to some server.
 	Forward func() []string
-	// Allowed says whether a principal may use a server here.
+	// Allowed returns an error unless a principal may use a server here.
 	Allowed func(server, principal string) error
 	// Portable reports whether another instance can resume a session.
 	Portable func(r *session.Record) bool
@@ -195,7 +195,7 @@ func (p *Peers) Close(ctx context.Context) {
 	}
 }
 
-// idle is how long a connection without requests is kept.
+// idle is the time for which a connection without requests is kept.
 const idle = time.Minute
 
 // link returns the link to an instance.
@@ -265,7 +265,7 @@ func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (
 	return a, err
 }
 
-// Headers between instances. forwardedHeaders drops those of clients.
+// Headers between instances. forwardedHeaders drops such headers of clients.
 const (
 	principalHeader = "Bridge-Principal"
 	frontHeader     = "Bridge-Front" // set by the receiver, never sent

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// silenceTimeout is how long a connection lives without any sign from the other machine: no data, no
+// silenceTimeout limits the life of a connection without any sign from the other machine: no data, no
 // acknowledgement, or no room in its buffers. A network that drops all packets breaks no connection, and the kernel
 // alone would wait for a quarter of an hour. The kernel of a busy or stopped instance still answers.
 func silenceTimeout(lease time.Duration) time.Duration { return 3 * lease }

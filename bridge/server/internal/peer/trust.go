@@ -86,7 +86,7 @@ func idOf(s *tls.ConnectionState) string {
 	return s.PeerCertificates[0].Subject.CommonName
 }
 
-// client returns the settings for connections to one instance. No other instance passes, at whatever address.
+// client returns the settings for connections to one instance. No other instance passes, at any address.
 func (t *trust) client(id string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{t.own}, RootCAs: t.pool, ServerName: host(id)}
 }

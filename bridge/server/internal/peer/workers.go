@@ -26,7 +26,7 @@ type Workers interface {
 	// ClaimSlot lets a front use the slot of a grant. A higher epoch takes the slot from its former front. The
 	// error is ErrElsewhere when the front may not use it.
 	ClaimSlot(grant, front string, epoch int64) error
-	// SlotFailure returns why the connection of a grant was not opened, or nil.
+	// SlotFailure returns the reason that the connection of a grant was not opened, or nil.
 	SlotFailure(grant string) error
 	// Leave closes the tunnels of this instance to a worker that stops, and waits until nothing uses it.
 	Leave(ctx context.Context, instance string) error
@@ -90,7 +90,7 @@ func (p *Peers) ClaimSlot(ctx context.Context, m cluster.Member, grant string, e
 	return err
 }
 
-// SlotFailure returns why a worker could not open the connection of a grant, or nil if that is unknown.
+// SlotFailure returns the reason that a worker could not open the connection of a grant, or nil.
 func (p *Peers) SlotFailure(ctx context.Context, m cluster.Member, server, grant string) error {
 	status, text, err := p.ask(ctx, m, claimPath+grant+"/why", nil)
 	if err != nil || status != http.StatusOK {

@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// outbound counts what this instance uses at others: tunnels, and requests in flight. An instance that stops
-// asks each other one to leave it, and waits for the answer: from then on nothing is sent there, so nothing
-// is lost when it closes its connections.
+// outbound counts the uses of other instances by this one: tunnels, and requests in flight. An instance that
+// stops requests each other one to leave it, and waits for the answer. After the answer nothing is sent to
+// it, so nothing is lost when it closes its connections.
 type outbound struct {
 	mu sync.Mutex // guards all
 	at map[string]*usage
 }
 
-// usage is what this instance uses at one other.
+// usage is the use of one other instance by this one.
 type usage struct {
 	n     int
 	stops context.Context // ends when the other instance asks to leave it
@@ -63,8 +63,8 @@ func (o *outbound) done(id string, u *usage) {
 	}
 }
 
-// leave ends the use of an instance that stops, and waits until nothing is left of it, or ctx ends. It forgets
-// instances that n does not know any more.
+// leave ends the use of an instance that stops, and waits until no use is left, or ctx ends. It removes
+// instances that are no longer members of n.
 func (o *outbound) leave(ctx context.Context, id string, n *cluster.Node) error {
 	o.mu.Lock()
 	for other, u := range o.at {

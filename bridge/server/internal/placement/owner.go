@@ -30,7 +30,7 @@ type OwnerOptions struct {
 	Node  *cluster.Node
 	Peers OwnerPeers
 	Lease time.Duration
-	Drain time.Duration // how long an instance may take to stop
+	Drain time.Duration // limit for the stop of an instance
 	Log   *slog.Logger
 	// MaxMessage bounds one message between instances, and MaxBytes all messages of tunnels, in bytes.
 	MaxMessage int
@@ -53,8 +53,8 @@ type Gateway interface {
 	Join(server string, from bridge.Caller, rest bridge.Client) (SharedConnection, []bridge.Forward, error)
 	// CallPool makes the request of a stateless client over a connection of this instance.
 	CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
-	// Release closes the connections of an affinity key as soon as they are unused: this instance no longer owns
-	// them, or is about to give them up. It does not wait.
+	// Release closes the connections of an affinity key as soon as they are unused. This instance no longer
+	// owns them, or is about to give them up. Release does not wait.
 	Release(server, key string)
 }
 
@@ -65,7 +65,7 @@ type SharedConnection interface {
 	Keep(ctx context.Context) (release func(), err error)
 }
 
-// Owners holds the shared connections that this instance owns, and knows the owners of others.
+// Owners holds the shared connections that this instance owns, and the owners of other connections.
 type Owners struct {
 	o       OwnerOptions
 	tunnels *TunnelSessions
@@ -88,8 +88,8 @@ var (
 	_ peer.Owners   = (*Owners)(nil)
 )
 
-// connectionKey names the connections to a server that one instance owns together. Their affinity key begins
-// with the kind of clients and, after a NUL, their principal.
+// connectionKey names a group of connections to one server. One instance owns the whole group. The affinity
+// key begins with the kind of clients and, after a NUL, their principal.
 type connectionKey struct{ server, affinity string }
 
 // storeKey returns the key of the claim in the store.
@@ -123,12 +123,12 @@ type pendingClaim struct {
 const (
 	// maxKnown bounds the owners that are remembered.
 	maxKnown = 10_000
-	// tunnelLinger is how long a claim without a connection is kept for lanes.
+	// tunnelLinger is the time for which a claim without a connection is kept for lanes.
 	tunnelLinger = time.Minute
-	// statelessLinger is how long a claim without calls is kept for stateless clients: longer than parked
-	// calls wait for their clients.
+	// statelessLinger is the time for which a claim without calls is kept for stateless clients. It is longer
+	// than parked calls wait for their clients.
 	statelessLinger = 15 * time.Minute
-	// maxOwned bounds the claims of this instance, and maxPerCaller those of one caller at one server.
+	// maxOwned bounds the claims of this instance, and maxPerCaller the claims of one caller at one server.
 	maxOwned     = 10_000
 	maxPerCaller = 32
 	// ownerRetry is the wait before an unreachable owner is tried again.
@@ -330,17 +330,17 @@ func (o *Owners) Leave(ctx context.Context, instance string) error {
 	return o.out.leave(ctx, instance, o.o.Node)
 }
 
-// Owned returns how many shared connections this instance owns.
+// Owned returns the number of shared connections that this instance owns.
 func (o *Owners) Owned() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.claims)
 }
 
-// deadAfter is how long an owner that does not answer is tried: after that it would be found dead.
+// deadAfter limits the attempts at an owner that does not answer: after that it would be found dead.
 func (o *Owners) deadAfter() time.Duration { return o.o.Lease + 2*time.Second }
 
-// recheckEvery is how often an instance that stops closes unused connections.
+// recheckEvery is the interval at which an instance that stops closes unused connections.
 const recheckEvery = 50 * time.Millisecond
 
 // Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. It asks

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// workerLinger is how long a process is kept after its front is gone, for the instance that takes over.
+	// workerLinger is the time for which a process survives its front, for the instance that takes over.
 	workerLinger = 30 * time.Second
-	// grantLife is how long a front has to use its grant.
+	// grantLife is the time in which a front has to use its grant.
 	grantLife = 5 * time.Second
-	// maxOpening is how many processes are started at once. A worker that starts as many takes no requests, so that
-	// others do.
+	// maxOpening is the maximum of processes that start at once. A worker at this maximum takes no requests, so
+	// that other workers do.
 	maxOpening = 16
-	// failuresKept is how long a front may ask why its connection was not opened.
+	// failuresKept is the time in which a front may request the reason that its connection was not opened.
 	failuresKept = 10 * time.Second
-	// restFor is how long a worker takes no requests for a server after restAfter failed starts in a row:
-	// another worker may succeed. Then it tries one, and rests longer after each failure, up to longRest.
-	// longRest is shorter than requests wait, so that the fronts learn the reason.
+	// restFor is the time in which a worker takes no requests for a server after restAfter failed starts in a
+	// row: another worker may succeed. Then the worker tries one request, and rests longer after each failure,
+	// up to longRest. longRest is shorter than requests wait, so that the fronts get the reason.
 	restFor   = 3 * time.Second
 	longRest  = 12 * time.Second
 	restAfter = 3
-	// checkEvery is how often the worker checks whether a server can be started here.
+	// checkEvery is the interval at which the worker checks whether a server can be started here.
 	checkEvery = 5 * time.Second
 )
 
@@ -263,8 +263,8 @@ func (w *Workers) SlotFailure(grant string) error {
 	return w.slots.failures[grant]
 }
 
-// ServeTunnel implements peer.Workers. It answers 404 to a former front of the slot, which then knows that the
-// connection is lost.
+// ServeTunnel implements peer.Workers. It answers 404 to a former front of the slot, which then gives the
+// connection up.
 func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, t peer.SlotClaim) {
 	d := w.slots
 	ctx, cancel := context.WithCancel(httpio.Attached(r.Context()))

@@ -154,8 +154,8 @@ func (t *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	return t.Upstream.Notify(ctx, &its)
 }
 
-// Close closes the tunnel. When the other instance refuses calls, Close first waits until each call in flight is
-// refused or answered: a refused call is made again over another tunnel.
+// Close closes the tunnel. When the other instance refuses calls, Close first waits for each call in
+// flight. A call is answered, or refused and made again over another tunnel.
 func (t *Tunnel) Close(ctx context.Context) error {
 	t.stop()
 	t.wg.Wait()

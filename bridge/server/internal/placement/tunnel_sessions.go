@@ -49,7 +49,7 @@ type TunnelSessions struct {
 	once     sync.Once     // closes it
 }
 
-// vanishedAfter is how long a tunnel without requests is kept. A living instance keeps a stream open.
+// vanishedAfter is the time for which a tunnel without requests is kept. A living instance keeps a stream open.
 const vanishedAfter = 2 * time.Minute
 
 // maxTunnels bounds the tunnels.
@@ -81,7 +81,7 @@ func (t *TunnelSessions) Stopping() context.Context { return t.stopping }
 // Enter counts a call of another instance until Leave. Its error means that this instance stops.
 func (t *TunnelSessions) Enter() error { return t.calls.Enter() }
 
-// Leave ends what Enter began.
+// Leave ends the use that Enter began.
 func (t *TunnelSessions) Leave() { t.calls.Leave() }
 
 // Drain waits until no call of another instance is in flight, or ctx ends. New requests wait until then, and are

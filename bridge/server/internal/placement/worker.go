@@ -23,13 +23,13 @@ type WorkerOptions struct {
 	ID    string // of this instance
 	Peers WorkerPeers
 	Queue queue.Queue
-	// Runs says that this instance is a worker.
+	// Runs means that this instance is a worker.
 	Runs bool
 	// Slots is the number of child processes that may run here for other instances.
 	Slots int
 	// Placed returns the names of the servers with place: workers.
 	Placed func() []string
-	// Local returns how such a server is started here.
+	// Local returns the settings with which such a server is started here.
 	Local func(server string) (Local, bool)
 	Log   *slog.Logger
 	// MaxMessage bounds one message between instances, and MaxBytes all messages of the tunnels served here,
@@ -38,11 +38,11 @@ type WorkerOptions struct {
 	MaxBytes   int64
 }
 
-// Local is how a server is started at a worker.
+// Local holds the settings with which a worker starts a server.
 type Local struct {
 	Adapter      bridge.Adapter
 	MaxProcesses int          // processes of the server at one worker
-	Check        func() error // why no process can be started here, if that is known; may be nil
+	Check        func() error // returns the reason that no process can be started here, or nil; may be nil
 }
 
 // WorkerPeers sends requests to other instances, as peer.Peers does.
@@ -104,7 +104,7 @@ func (w *Workers) Leave(ctx context.Context, instance string) error {
 // RequestAgain adds the waiting requests to the queue again: the store may have lost them. It does not block.
 func (w *Workers) RequestAgain() { w.front.RequestAgain() }
 
-// Free returns how many more child processes may run here for others.
+// Free returns the number of further child processes that may run here for others.
 func (w *Workers) Free() int {
 	if !w.o.Runs {
 		return 0
@@ -137,11 +137,11 @@ type WorkerStatus struct {
 	Tunnels map[string]int // tunnels of this instance, by worker
 	Running map[string]int // child processes here for others, by server
 	Queued  map[string]int // requests in the queue, of all instances, by server; nil if the store is unreachable
-	// Stopping says that calls of others to processes here wait for another worker.
+	// Stopping means that calls of others to processes here wait for another worker.
 	Stopping bool
 }
 
-// Status returns the status. It asks the store for the lengths of the queues.
+// Status returns the status. It reads the lengths of the queues from the store.
 func (w *Workers) Status() WorkerStatus {
 	w.mu.Lock()
 	st := WorkerStatus{Waiting: w.front.Waiting(), Tunnels: maps.Clone(w.tunnels), Running: w.slots.running(), Stopping: w.slots.tunnels.Stopping().Err() != nil}
@@ -170,7 +170,7 @@ func (w *Workers) countTunnel(worker string, n int) {
 	}
 }
 
-// freeSlots returns how many workers live, and how many free slots they had at their last beats.
+// freeSlots returns the number of living workers, and of their free slots at their last beats.
 func (w *Workers) freeSlots() (workers, free int) {
 	for _, m := range w.o.Node.Members() {
 		if m.Runs() && !m.Draining {

@@ -23,10 +23,10 @@ import (
 // WorkerServer is a server with place: workers.
 type WorkerServer struct {
 	Name string
-	// Queue is how many requests may wait beyond the free slots of workers, and Wait how long each may.
+	// Queue is the maximum of requests that wait beyond the free slots of workers. Wait limits each wait.
 	Queue int
 	Wait  time.Duration
-	// Handshake is how long the process may take for its handshake, once a worker has the request.
+	// Handshake limits the handshake of the process, once a worker has the request.
 	Handshake time.Duration
 	Timeouts  conn.Timeouts // of its calls
 }
@@ -163,7 +163,7 @@ func (w *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest br
 	return w.upstream(l, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
 }
 
-// reclaimFor is how long a living but unreachable worker is asked for a process.
+// reclaimFor limits the time in which a living but unreachable worker is requested for a process.
 const reclaimFor = 5 * time.Second
 
 // reclaim takes over the slot of a grant.

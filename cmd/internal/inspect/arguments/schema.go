@@ -77,7 +77,7 @@ func (s Schema) follow(v gjson.Result) gjson.Result {
 	return v
 }
 
-// member returns the member of an object, whatever characters its name has.
+// member returns the member of an object. Its name may have any characters.
 func member(object gjson.Result, name string) (found gjson.Result) {
 	object.ForEach(func(key, v gjson.Result) bool {
 		if key.String() == name {
@@ -146,7 +146,7 @@ func (s Schema) kindsWithin(v gjson.Result, left *int) []string {
 	return all
 }
 
-// items returns the schema of an array's items, also of one that is optional.
+// items returns the schema of an array's items, also for an optional array.
 func (s Schema) items(v gjson.Result) gjson.Result {
 	v = s.follow(v)
 	for _, key := range []string{"anyOf", "oneOf"} {

@@ -17,8 +17,8 @@ import (
 // Main is the name of the master of Sentinel.
 const Main = "main"
 
-// Sentinel starts a master, a replica of it that clients may write to, and a Sentinel
-// that makes the replica the master when that is killed.
+// Sentinel starts a master, a writable replica, and a Sentinel. If the master is killed, the Sentinel
+// makes the replica the master.
 func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	t.Helper()
 	master = Start(t, "--repl-diskless-sync-delay", "0")
@@ -93,9 +93,8 @@ func until(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// free returns an address that nobody listens on. Its port is below those that systems
-// give to whoever asks for any: nobody else gets it before the server starts, or while
-// the server is started again.
+// free returns an unused address. Its port is below the ephemeral ports, so no other program gets it
+// before the server starts or restarts.
 func free(t testing.TB) string {
 	t.Helper()
 	for range 100 {

@@ -21,8 +21,8 @@ const (
 	name = "front.db"
 	// maxKept bounds the stored values of each kind.
 	maxKept = 20_000
-	// lockWait is how long Open waits for another process to release the folder, such as one that
-	// is stopping.
+	// lockWait is the time that Open waits for another process to release the folder, such as a
+	// process that is stopping.
 	lockWait   = 10 * time.Second
 	sweepEvery = time.Hour
 )
@@ -54,7 +54,7 @@ func kindOf(key string) []byte {
 	return []byte(kind)
 }
 
-// Open opens the database if it is not open. The error says what to do.
+// Open opens the database if it is not open. The error suggests a fix.
 func (d *Disk) Open() error {
 	_, err := d.open()
 	return err
@@ -195,8 +195,8 @@ func (d *Disk) Ended(_ context.Context, mark string) (ids []string, next string,
 	return ids, "known", err
 }
 
-// room makes room for one more value. It removes expired values first, then the one that expires
-// next: that one was unused for longest.
+// room makes room for one more value. It removes expired values first, then the value that expires
+// next, which was unused for longest.
 func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
 	if now.Sub(d.swept) > sweepEvery {
 		if err := d.sweep(tx); err != nil {

@@ -1,9 +1,9 @@
 // Package overlay reads OpenAPI Overlays (version 1.0.0 of that specification) and applies them to
-// documents. An overlay is a list of actions that change what JSONPath expressions (RFC 9535)
-// select.
+// documents. An overlay is a list of actions that change the values that JSONPath expressions (RFC
+// 9535) select.
 //
-// Apply does not change its document: the result shares the unchanged parts. New parts have the
-// position of what they were merged into, since their references resolve from there.
+// Apply does not change its document: the result shares the unchanged parts. A new part has the
+// position of the value that it was merged into, because its references resolve from there.
 package overlay
 
 import (

@@ -21,7 +21,7 @@ type decoder struct {
 	line  int32
 	file  uint16
 	warn  func(line int32, text string)
-	far   bool     // a reference leaves the text
+	far   bool     // a reference points to another text
 	stack []Member // members of the open arrays and objects
 	arena []Member // members of the closed ones
 }

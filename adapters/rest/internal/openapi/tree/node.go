@@ -50,8 +50,8 @@ type Member struct {
 // indexFrom is the number of members from which lookups use an index.
 const indexFrom = 16
 
-// newKids makes the members of an object from list, which it keeps. Of members with the same name
-// the last counts; newKids calls dup for the others.
+// newKids makes the members of an object from list, which it keeps. If members have the same name,
+// the last one counts; newKids calls dup for the others.
 func newKids(list []Member, dup func(*Member)) *Kids {
 	k := &Kids{list: list}
 	if len(list) > indexFrom {

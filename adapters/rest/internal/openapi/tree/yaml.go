@@ -17,7 +17,7 @@ type yamlTree struct {
 	file uint16
 	warn func(line int32, text string)
 	done map[*yaml.Node]*Node // the nodes of anchors; nil while in progress
-	far  bool                 // a reference leaves the text
+	far  bool                 // a reference points to another text
 	left int                  // how many more members << may add
 }
 

@@ -6,5 +6,5 @@
 // parameter, another segment of the path, another header or a credential. A value that cannot be
 // written safely is a [Refusal], which clients may see.
 //
-// This package checks no schema and sends nothing. It knows neither the server nor the caller.
+// This package checks no schema and sends nothing. It has neither the server nor the caller.
 package param

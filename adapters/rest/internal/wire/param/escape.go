@@ -22,16 +22,17 @@ func newSet(bytes string) *Set {
 var (
 	// Unreserved needs no encoding anywhere (RFC 3986).
 	Unreserved = newSet("")
-	// reservedQuery is what allowReserved leaves unencoded in a query or a form: not what ends a
-	// value or means a space.
+	// reservedQuery holds the characters that allowReserved leaves unencoded in a query or a form.
+	// It has no character that ends a value or means a space.
 	reservedQuery = newSet(":/?[]@!$'()*,;=")
-	// reservedPath is what allowReserved leaves unencoded in a path: not what ends it.
+	// reservedPath holds the characters that allowReserved leaves unencoded in a path. It has no
+	// character that ends a path.
 	reservedPath = newSet(":/[]@!$&'()*+,;=")
-	// literalPath is what a template may contain between its parameters.
+	// literalPath holds the characters that a template may contain between its parameters.
 	literalPath = newSet(":/@!$&'()*+,;=")
-	// literalQuery is what the query of a template may contain.
+	// literalQuery holds the characters that the query of a template may contain.
 	literalQuery = newSet(":/?@!$&'()*+,;=[]")
-	// everything is for headers, which have no encoding: a value that would end the line is
+	// everything is the set for headers, which have no encoding: a value that would end the line is
 	// refused.
 	everything = all()
 	// CookieOctets are those of RFC 6265.
@@ -58,7 +59,8 @@ func Escape(s string, keep *Set) string {
 	return s
 }
 
-// literal percent-encodes what a template must not contain. It keeps existing encodings.
+// literal percent-encodes the characters that a template must not contain. It keeps existing
+// encodings.
 func literal(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {

@@ -20,8 +20,8 @@ type File struct {
 	Type string // empty if the argument names none
 }
 
-// file reads a file in any of its forms: {data: base64, filename?, type?}, {text: …}, a string with
-// a data: URI or the address of a resource, or another string, which is the text.
+// file reads a file in any of its forms. An object is {data: base64, filename?, type?} or {text:
+// …}. A string is a data: URI, the address of a resource, or else the text.
 func (a *assembly) file(arg string, v gjson.Result) (*File, error) {
 	f := &File{}
 	switch {

@@ -37,7 +37,7 @@ type Options struct {
 	Fetch func(uri string) (*File, error)
 }
 
-// Request is what the arguments of a call became.
+// Request is the request that the arguments of a call became.
 type Request struct {
 	Path, Query string // of the operation, encoded
 	Header      http.Header
@@ -127,8 +127,8 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	return err
 }
 
-// checkName refuses members of an exploded object that have the name of another parameter in the same
-// place, or of a credential: the server would mistake them.
+// checkName refuses members of an exploded object that have the name of another parameter in the same place, or of a
+// credential. The server would mistake them.
 func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded string) error {
 	taken := func(name string) error {
 		if Escape(name, Unreserved) != encoded {

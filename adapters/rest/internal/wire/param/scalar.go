@@ -101,8 +101,8 @@ func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result,
 	return gjson.ParseBytes(b), err
 }
 
-// ByShownNames renames arguments from the document's names to those that clients see. It reports
-// whether that is possible.
+// ByShownNames renames arguments from the document's names to the names that clients see. It
+// reports whether that is possible.
 func ByShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 	top := map[string]string{}
 	for _, arg := range t.Arguments {

@@ -1,9 +1,9 @@
 // Package console is the web page of the bridge: a client of the API below /ui/api/v1, and of the
-// MCP endpoints below /ui/mcp. It can do nothing that these do not allow.
+// MCP endpoints below /ui/mcp. It has no rights beside those of its caller.
 //
 // The folder assets has the sources: ES modules without a framework, one file of styles, one of
-// HTML. There is no build step. The modules are sent as one (see joined), so that the page loads
-// with three requests, and the browser caches it until the bridge's version changes.
+// HTML. There is no build step. The bridge sends the modules as one file (see joined), so the page
+// loads with three requests. The browser caches the files until the bridge's version changes.
 package console
 
 import (
@@ -21,7 +21,7 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy allows only what the bridge itself serves: no script, style or address that a server may
+// policy allows only content of the bridge itself: no script, style or address that a server may
 // have put into a text. Images of results are blobs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

@@ -17,10 +17,10 @@ var (
 	unknown = regexp.MustCompile(`(?m)^(?:import|export)\b.*|\bimport[.(].*`)
 )
 
-// joined returns one script of a module and all that it imports. Each module is a block, with its own
-// names. So the page needs one request instead of twenty, and a third of the bytes: comments and
+// joined returns one script of a module and all its imports. Each module is a block, with its own
+// names. So the page needs one request instead of twenty, and a third of the bytes. Comments and
 // indentation are removed, and similar text in modules is compressed together. A module follows
-// those that it imports; cycles are an error.
+// its imports; cycles are an error.
 func joined(name string, read func(name string) (string, error)) (string, error) {
 	var out strings.Builder
 	out.WriteString("const modules = {};\n")
